@@ -1,0 +1,1 @@
+//! The user-space path: joins two network namespaces with delay, rate and loss.

@@ -1,0 +1,1 @@
+//! Tables, figures and the one-file HTML page.

@@ -1,0 +1,1 @@
+//! Thin-stream traffic: generators and the receiver that verifies every byte.
