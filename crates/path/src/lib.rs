@@ -1,1 +1,54 @@
 //! The user-space path: joins two network namespaces with delay, rate and loss.
+//!
+//! It stands in for tc's htb, pfifo and netem on kernels built without them. A [`Path`] carries
+//! Ethernet frames between two TAP devices. Each direction is a [`Direction`] of its own and does
+//! to every frame, in this order, what a router and a network emulator behind it do:
+//!
+//! 1. **rate**: a FIFO counted in packets, served at a fixed rate;
+//! 2. **loss**: uniform and independent, from a seed;
+//! 3. **delay**: fixed. Order is kept.
+//!
+//! What became of every frame, and how exactly the delay was kept, is in the [`Ledger`].
+//!
+//! ```no_run
+//! use pillion_path::{Direction, Path, PathConfig, Tap};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), pillion_path::PathError> {
+//! let clean = Direction {
+//!     delay: Duration::from_millis(75),
+//!     rate_bps: None,
+//!     queue_packets: 1000,
+//!     loss: 0.0,
+//! };
+//! let lossy = Direction { loss: 0.05, ..clean.clone() };
+//! let config = PathConfig { forward: lossy, backward: clean, seed: 1 };
+//! let path = Path::start(Tap::open("left")?, Tap::open("right")?, &config)?;
+//! // Move both devices into their namespaces and configure them with ip(8), run the traffic ...
+//! let ledger = path.stop();
+//! println!("{} packets lost", ledger.forward.lost.packets);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A path does not see what the kernel drops before it: when the path's thread falls behind, a
+//! TAP device's own queue (`txqueuelen`, 500 packets or more) fills, and `ip -s link` counts the
+//! drops.
+
+mod carrier;
+mod config;
+mod error;
+mod flight;
+mod ledger;
+mod line;
+mod link;
+mod loss;
+mod path;
+mod punctuality;
+mod tap;
+
+pub use config::{Direction, PathConfig};
+pub use error::PathError;
+pub use ledger::{Counts, DelayError, Ledger, Volume};
+pub use path::Path;
+pub use tap::Tap;

@@ -1,0 +1,124 @@
+//! The thread of a path: moves frames from one device to the other when they are due.
+
+use std::{
+    os::fd::AsFd,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{eventfd::EventFd, prctl, time::TimeSpec},
+};
+
+use crate::{Ledger, PathConfig, Tap, line::Line, path::Shared, tap::MAX_FRAME};
+
+/// Frames moved one way before the other way has its turn, so that neither a flood nor a burst of
+/// departures holds up the rest for much longer than 0.1 ms.
+const BATCH: usize = 32;
+
+/// The state of a path: both lines, and the device without which it ended.
+pub(crate) struct Lines {
+    /// Line n carries what device n sends.
+    lines: [Line; 2],
+    device_gone: Option<String>,
+}
+
+impl Lines {
+    pub fn new(config: &PathConfig) -> Self {
+        Self {
+            lines: Line::pair(config),
+            device_gone: None,
+        }
+    }
+
+    pub fn ledger(&self) -> Ledger {
+        let [forward, backward] = &self.lines;
+        Ledger {
+            forward: forward.counts(),
+            backward: backward.counts(),
+            device_gone: self.device_gone.clone(),
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.lines.iter().filter_map(Line::due).min()
+    }
+}
+
+/// Why the thread goes on after a wait.
+enum Wake {
+    /// Whether each device may have frames to read; frames may be due in any case.
+    Work([bool; 2]),
+    Stop,
+}
+
+/// Carries frames until told to stop, or until a device is gone.
+pub(crate) fn run(taps: &[Tap; 2], shared: &Shared) {
+    // By default the kernel may end a sleep 50 µs late. On failure it goes on doing so.
+    let _ = prctl::set_timerslack(1);
+    let mut frame = [0; MAX_FRAME];
+    let mut readable = [true; 2];
+    loop {
+        let mut state = shared.lines();
+        write_due(taps, &mut state.lines);
+        if let Err(gone) = read_waiting(taps, &mut state.lines, readable, &mut frame) {
+            state.device_gone = Some(gone.name().to_owned());
+            return;
+        }
+        let due = state.due();
+        drop(state);
+        match wait(taps, &shared.stop, due) {
+            Wake::Work(devices) => readable = devices,
+            Wake::Stop => return,
+        }
+    }
+}
+
+fn write_due(taps: &[Tap; 2], lines: &mut [Line; 2]) {
+    for (line, to) in lines.iter_mut().zip(taps.iter().rev()) {
+        for _ in 0..BATCH {
+            if !line.depart(Instant::now(), |frame| to.write(frame).is_ok()) {
+                break;
+            }
+        }
+    }
+}
+
+/// Reads what waits on the readable devices. The error is the device that is gone.
+fn read_waiting<'a>(
+    taps: &'a [Tap; 2],
+    lines: &mut [Line; 2],
+    readable: [bool; 2],
+    frame: &mut [u8; MAX_FRAME],
+) -> Result<(), &'a Tap> {
+    for ((line, from), readable) in lines.iter_mut().zip(taps).zip(readable) {
+        for _ in 0..if readable { BATCH } else { 0 } {
+            match from.read(frame) {
+                Ok(Some(bytes)) => line.arrive(Instant::now(), &frame[..bytes]),
+                Ok(None) => break,
+                Err(_) => return Err(from),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a frame is due or waits on a device, or the path is to end.
+fn wait([a, b]: &[Tap; 2], stop: &EventFd, due: Option<Instant>) -> Wake {
+    let mut fds = [a.as_fd(), b.as_fd(), stop.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
+    match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
+        // A device that is gone shows as an error here and is told apart by the read.
+        Ok(_) => match fds.map(|fd| fd.any().unwrap_or(true)) {
+            [_, _, true] => Wake::Stop,
+            [a, b, false] => Wake::Work([a, b]),
+        },
+        Err(Errno::EINTR) => Wake::Work([false; 2]),
+        // Out of memory, the only other error of a valid call, passes.
+        Err(_) => {
+            std::thread::sleep(Duration::from_millis(1));
+            Wake::Work([true; 2])
+        }
+    }
+}

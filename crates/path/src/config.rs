@@ -1,0 +1,99 @@
+//! What a path does to the frames of each direction.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::PathError;
+
+/// The longest delay a direction may have.
+const MAX_DELAY: Duration = Duration::from_secs(60);
+
+/// The longest queue a direction may have, in packets.
+const MAX_QUEUE: usize = 65_536;
+
+/// A path: both directions and the seed of their losses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathConfig {
+    /// From the first device to the second: the direction of the data.
+    pub forward: Direction,
+    /// From the second device to the first: the direction of the acknowledgements.
+    pub backward: Direction,
+    /// Seed of the losses. Each direction draws from a generator of its own, once for each frame
+    /// that loss applies to, so the n-th such frame meets the same fate in every run.
+    pub seed: u64,
+}
+
+/// One direction of a path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Direction {
+    /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
+    #[serde(rename = "delay_ms", with = "milliseconds")]
+    pub delay: Duration,
+    /// Rate of the link in bits of Ethernet frames per second, at least 1; without one the link
+    /// takes no time and nothing ever waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    /// Packets that may wait for the link, 1 to 65,536. The packet being sent does not count.
+    pub queue_packets: usize,
+    /// Probability, 0 to 1, that a packet is lost behind the queue.
+    ///
+    /// Loss applies to IP packets alone. ARP, IPv6 neighbour and router discovery and every other
+    /// IPv6 packet to a link-local multicast group pass: the kernel sends them at moments of its
+    /// own, so they would shift the fates of the packets under study.
+    pub loss: f64,
+}
+
+impl PathConfig {
+    /// Checks every field against its range; the error names the first field outside it.
+    pub fn validate(&self) -> Result<(), PathError> {
+        self.forward.validate("forward")?;
+        self.backward.validate("backward")
+    }
+}
+
+impl Direction {
+    fn validate(&self, direction: &str) -> Result<(), PathError> {
+        let out_of_range = |field: &str, value: String, range| {
+            let field = format!("{direction}.{field}");
+            Err(PathError::OutOfRange {
+                field,
+                value,
+                range,
+            })
+        };
+        if self.delay > MAX_DELAY {
+            return out_of_range("delay", format!("{:?}", self.delay), "0 to 60 s");
+        }
+        if self.rate_bps == Some(0) {
+            return out_of_range("rate_bps", "0".into(), "at least 1, or absent");
+        }
+        if !(1..=MAX_QUEUE).contains(&self.queue_packets) {
+            let value = self.queue_packets.to_string();
+            return out_of_range("queue_packets", value, "1 to 65536");
+        }
+        if !(0.0..=1.0).contains(&self.loss) {
+            return out_of_range("loss", self.loss.to_string(), "0 to 1");
+        }
+        Ok(())
+    }
+}
+
+/// Durations as numbers of milliseconds, the unit people use for delays.
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(delay: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(delay.as_secs_f64() * 1e3)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let ms = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(ms / 1e3)
+            .map_err(|_| D::Error::custom(format!("delay_ms is {ms}; it must be 0 to 60000")))
+    }
+}

@@ -1,0 +1,70 @@
+//! What became of the frames that a path read.
+
+use serde::{Deserialize, Serialize};
+
+/// The account of both directions of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// From the first device to the second.
+    pub forward: Counts,
+    /// From the second device to the first.
+    pub backward: Counts,
+    /// The device that vanished while the path ran, as when its namespace was removed. The path
+    /// ended there, and the run is not to be trusted. `None` in a sound run.
+    pub device_gone: Option<String>,
+}
+
+/// The account of one direction.
+///
+/// At any moment received = delivered + lost + queue_full + device_refused + inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Read from the sending side's device.
+    pub received: Volume,
+    /// Written to the receiving side's device.
+    pub delivered: Volume,
+    /// Lost at random; counted when read.
+    pub lost: Volume,
+    /// Refused because the queue was full, or because 65,536 frames or 16 MiB were inside, the
+    /// most that a direction holds.
+    pub queue_full: Volume,
+    /// Refused by the receiving side's device, as when it is down.
+    pub device_refused: Volume,
+    /// Waiting for the link or under delay. At the end of a path these are discarded.
+    pub inside: Volume,
+    /// How late the delivered frames were.
+    pub delay_error: DelayError,
+}
+
+/// A number of frames and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Frames.
+    pub packets: u64,
+    /// Bytes of the Ethernet frames: header and payload, without preamble and checksum.
+    pub bytes: u64,
+}
+
+/// By how much the actual departures missed the due ones, in microseconds, within 1 % of the
+/// value. A frame never departs early. The clock starts when the path has read a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayError {
+    /// The median.
+    pub p50_us: u64,
+    /// The 99th percentile.
+    pub p99_us: u64,
+    /// The largest; 60 s stands for anything above.
+    pub max_us: u64,
+}
+
+impl Volume {
+    pub(crate) fn add(&mut self, frame_bytes: usize) {
+        self.packets += 1;
+        self.bytes += frame_bytes as u64;
+    }
+
+    pub(crate) fn remove(&mut self, frame_bytes: usize) {
+        self.packets -= 1;
+        self.bytes -= frame_bytes as u64;
+    }
+}

@@ -1,0 +1,150 @@
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn line(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> Line {
+    let direction = Direction {
+        delay: 75 * MS,
+        rate_bps,
+        queue_packets,
+        loss,
+    };
+    let [forward, _] = Line::pair(&PathConfig {
+        forward: direction.clone(),
+        backward: direction,
+        seed: 1,
+    });
+    forward
+}
+
+/// An IPv4 frame of `bytes` bytes that carries a number.
+fn frame(number: u8, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![number; bytes];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame
+}
+
+/// Every frame due by `now`.
+fn departures(line: &mut Line, now: Instant) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    while line.depart(now, |parts| {
+        frames.push(parts.concat());
+        true
+    }) {}
+    frames
+}
+
+fn balanced(counts: &Counts) -> bool {
+    let ends = [
+        counts.delivered,
+        counts.lost,
+        counts.queue_full,
+        counts.device_refused,
+        counts.inside,
+    ];
+    counts.received.packets == ends.iter().map(|v| v.packets).sum::<u64>()
+        && counts.received.bytes == ends.iter().map(|v| v.bytes).sum::<u64>()
+}
+
+#[test]
+fn a_frame_departs_after_the_delay_and_never_before() {
+    let now = Instant::now();
+    let mut line = line(None, 1, 0.0);
+    assert_eq!(line.due(), None);
+    line.arrive(now, &frame(1, 100));
+    assert_eq!(line.due(), Some(now + 75 * MS));
+    let early = now + 75 * MS - Duration::from_nanos(1);
+    assert!(departures(&mut line, early).is_empty());
+    assert_eq!(departures(&mut line, now + 75 * MS), [frame(1, 100)]);
+    assert_eq!(line.due(), None);
+}
+
+#[test]
+fn the_delay_follows_the_serialisation() {
+    let now = Instant::now();
+    let mut line = line(Some(1_000_000), 10, 0.0);
+    line.arrive(now, &frame(1, 125));
+    line.arrive(now, &frame(2, 250));
+    assert_eq!(departures(&mut line, now + 76 * MS), [frame(1, 125)]);
+    assert_eq!(line.due(), Some(now + 78 * MS));
+    assert_eq!(departures(&mut line, now + 78 * MS), [frame(2, 250)]);
+}
+
+#[test]
+fn a_lost_packet_has_used_the_link() {
+    let now = Instant::now();
+    let mut line = line(Some(1_000_000), 10, 1.0);
+    line.arrive(now, &frame(1, 125));
+    let arp = vec![0; 125];
+    line.arrive(now, &arp);
+    assert_eq!(line.due(), Some(now + 77 * MS));
+    assert_eq!(line.counts().lost.packets, 1);
+}
+
+#[test]
+fn a_full_queue_does_not_shift_the_fates_behind_it() {
+    let now = Instant::now();
+    let survivors = |rate_bps, spacing: Duration| {
+        let mut line = line(rate_bps, 1, 0.3);
+        for n in 0..200 {
+            line.arrive(now + spacing * u32::from(n), &frame(n, 125));
+        }
+        departures(&mut line, now + 10_000 * MS)
+    };
+    let free = survivors(None, MS);
+    let queued = survivors(Some(1_000_000), MS / 2);
+    assert!(queued.len() < free.len());
+    assert!(queued.iter().all(|frame| free.contains(frame)));
+}
+
+#[test]
+fn every_frame_is_accounted_for() {
+    let now = Instant::now();
+    let mut line = line(Some(1_000_000), 5, 0.2);
+    for n in 0..100u8 {
+        line.arrive(now + MS / 2 * u32::from(n), &frame(n, 100 + usize::from(n)));
+        assert!(balanced(&line.counts()));
+    }
+    line.depart(now + 80 * MS, |_| false);
+    departures(&mut line, now + 100 * MS);
+    let counts = line.counts();
+    assert!(balanced(&counts));
+    assert_eq!(counts.received.packets, 100);
+    assert_eq!(counts.received.bytes, (100..200).sum::<u64>());
+    assert_eq!(counts.device_refused.packets, 1);
+    for volume in [
+        counts.delivered,
+        counts.lost,
+        counts.queue_full,
+        counts.inside,
+    ] {
+        assert!(volume.packets > 0);
+    }
+    departures(&mut line, now + 10_000 * MS);
+    assert!(balanced(&line.counts()));
+    assert_eq!(line.counts().inside.packets, 0);
+}
+
+#[test]
+fn the_delay_error_is_the_lateness_of_departures() {
+    let now = Instant::now();
+    let mut line = line(None, 1, 0.0);
+    for late_us in 1..=100 {
+        line.arrive(now, &frame(0, 60));
+        departures(&mut line, now + 75 * MS + Duration::from_micros(late_us));
+    }
+    let error = line.counts().delay_error;
+    assert_eq!((error.p50_us, error.p99_us, error.max_us), (50, 99, 100));
+}
+
+#[test]
+fn more_than_the_line_can_hold_is_refused_and_counted() {
+    let now = Instant::now();
+    let mut line = line(None, 1, 0.0);
+    for _ in 0..70_000 {
+        line.arrive(now, &frame(0, 60));
+    }
+    let counts = line.counts();
+    assert_eq!(counts.inside.packets, 65_536);
+    assert_eq!(counts.queue_full.packets, 70_000 - 65_536);
+}

@@ -1,0 +1,226 @@
+//! A path between two hosts, end to end. Needs root.
+
+mod common;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Hosts, Namespace, delay, ip, root};
+use pillion_path::{Counts, Direction, Ledger, Path, PathConfig, PathError, Tap};
+
+/// Ethernet, IPv4 and UDP headers.
+const HEADERS: u64 = 14 + 20 + 8;
+
+fn both(forward: Direction, backward: Direction) -> PathConfig {
+    PathConfig {
+        forward,
+        backward,
+        seed: 1,
+    }
+}
+
+/// The ledger as soon as it satisfies `done`.
+fn ledger_when(path: &Path, done: impl Fn(&Ledger) -> bool) -> Ledger {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let ledger = path.ledger();
+        if done(&ledger) {
+            return ledger;
+        }
+        assert!(Instant::now() < deadline, "still {ledger:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assert_balanced(counts: &Counts) {
+    let ends = [
+        counts.delivered,
+        counts.lost,
+        counts.queue_full,
+        counts.device_refused,
+        counts.inside,
+    ];
+    let packets = ends.iter().map(|volume| volume.packets).sum::<u64>();
+    let bytes = ends.iter().map(|volume| volume.bytes).sum::<u64>();
+    assert_eq!(
+        (counts.received.packets, counts.received.bytes),
+        (packets, bytes)
+    );
+}
+
+#[test]
+fn datagrams_cross_both_ways_intact_and_no_sooner_than_the_delay() {
+    if !root("datagrams cross") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(30), delay(50)));
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    for (from, to, wait) in [(&a, &b, 30), (&b, &a, 50)] {
+        let payloads = [0, 1, 120, 1400].map(|size| (0..size).map(|n| n as u8).collect::<Vec<_>>());
+        let sent = Instant::now();
+        payloads
+            .iter()
+            .for_each(|payload| assert!(from.send(payload).is_ok()));
+        for payload in &payloads {
+            let mut buffer = [0; 2000];
+            let bytes = to.recv(&mut buffer).unwrap();
+            assert!(sent.elapsed() >= Duration::from_millis(wait));
+            assert_eq!(&buffer[..bytes], payload);
+        }
+    }
+    let ledger = hosts.path.stop();
+    for counts in [&ledger.forward, &ledger.backward] {
+        assert_balanced(counts);
+        assert_eq!(counts.delivered.packets, 4);
+        assert_eq!(counts.delivered.bytes, 1 + 120 + 1400 + 4 * HEADERS);
+        assert!(counts.delay_error.max_us >= counts.delay_error.p50_us);
+    }
+    assert_eq!(ledger.device_gone, None);
+}
+
+/// The numbers of the datagrams, of `count` sent, that survive.
+fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, Ledger) {
+    let hosts = Hosts::join(config);
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    for number in 0..count {
+        a.send(&number.to_le_bytes()).unwrap();
+    }
+    let ledger = ledger_when(&hosts.path, |ledger| {
+        ledger.forward.received.packets == u64::from(count) && ledger.forward.inside.packets == 0
+    });
+    b.set_nonblocking(true).unwrap();
+    let mut number = [0; 4];
+    let mut arrived = Vec::new();
+    while b.recv(&mut number).is_ok() {
+        arrived.push(u32::from_le_bytes(number));
+    }
+    (arrived, ledger)
+}
+
+#[test]
+fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
+    if !root("the same seed") {
+        return;
+    }
+    let lossy = Direction {
+        loss: 0.05,
+        ..delay(5)
+    };
+    let config = both(lossy, delay(5));
+    let (arrived, ledger) = survivors(4000, &config);
+    assert_balanced(&ledger.forward);
+    assert_eq!(arrived.len() as u64, ledger.forward.delivered.packets);
+    assert!(arrived.is_sorted(), "order is kept");
+    // 200 expected, standard deviation 14.
+    let lost = ledger.forward.lost.packets;
+    assert!((130..270).contains(&lost), "{lost} of 4000");
+
+    assert!(arrived == survivors(4000, &config).0);
+    let other = PathConfig { seed: 2, ..config };
+    assert!(arrived != survivors(4000, &other).0);
+}
+
+#[test]
+fn the_queue_drops_exactly_what_exceeds_its_limit() {
+    if !root("the queue drops") {
+        return;
+    }
+    // At 100 bit/s the first frame takes over 11 s, far longer than it takes to send them all.
+    let slow = Direction {
+        rate_bps: Some(100),
+        queue_packets: 10,
+        ..delay(0)
+    };
+    let hosts = Hosts::join(&both(slow, delay(0)));
+    let a = hosts.socket(0);
+    for _ in 0..50 {
+        a.send(&[0; 100]).unwrap();
+    }
+    let ledger = ledger_when(&hosts.path, |ledger| ledger.forward.received.packets == 50);
+    assert_balanced(&ledger.forward);
+    assert_eq!(
+        ledger.forward.inside.packets, 11,
+        "one in service, ten waiting"
+    );
+    assert_eq!(ledger.forward.queue_full.packets, 39);
+    assert_eq!(ledger.forward.queue_full.bytes, 39 * (100 + HEADERS));
+}
+
+#[test]
+fn a_device_that_is_down_refuses_and_is_counted() {
+    if !root("a device that is down") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(0), delay(0)));
+    let a = hosts.socket(0);
+    hosts.namespaces[1].run(|| ip("link set path down"));
+    a.send(&[0; 100]).unwrap();
+    let ledger = ledger_when(&hosts.path, |ledger| {
+        ledger.forward.device_refused.packets == 1
+    });
+    assert_balanced(&ledger.forward);
+    assert_eq!(ledger.forward.device_refused.bytes, 100 + HEADERS);
+}
+
+#[test]
+fn devices_disappear_with_the_path_and_can_be_made_again() {
+    if !root("devices disappear") {
+        return;
+    }
+    let namespace = Namespace::new();
+    namespace.run(|| {
+        let exists =
+            |name: &str| std::fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap();
+        for _ in 0..3 {
+            let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
+            let path = Path::start(a, b, &both(delay(5), delay(5))).unwrap();
+            assert!(exists("a") && exists("b"));
+            drop(path);
+            assert!(!exists("a") && !exists("b"));
+        }
+    });
+}
+
+#[test]
+fn a_name_in_use_is_refused_with_the_remedy() {
+    if !root("a name in use") {
+        return;
+    }
+    Namespace::new().run(|| {
+        let _taken = Tap::open("path").unwrap();
+        let error = Tap::open("path").unwrap_err();
+        assert!(matches!(error, PathError::Create { .. }));
+        assert!(error.to_string().contains("a name not yet taken"));
+    });
+}
+
+#[test]
+fn a_path_that_loses_a_device_ends_and_says_so() {
+    if !root("a path that loses") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(5), delay(5)));
+    hosts.namespaces[0].run(|| ip("link delete path"));
+    ledger_when(&hosts.path, |ledger| {
+        ledger.device_gone.as_deref() == Some("path")
+    });
+    hosts.path.stop();
+}
+
+#[test]
+fn an_invalid_configuration_starts_nothing() {
+    if !root("an invalid configuration") {
+        return;
+    }
+    Namespace::new().run(|| {
+        let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
+        let lossy = Direction {
+            loss: 2.0,
+            ..delay(0)
+        };
+        let error = Path::start(a, b, &both(lossy, delay(0))).unwrap_err();
+        assert!(error.to_string().contains("forward.loss"));
+    });
+}
