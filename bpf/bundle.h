@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Redundant Data Bundling: a small new segment carries the unacknowledged bytes
+ * before it (LCN 2015, section III).
+ *
+ * Whole previous segments ride along, newest first, as many as the limits
+ * allow. The packet is read until all is decided; from then on it is either
+ * sent with a whole bundle or not at all.
+ */
+#ifndef PILLION_BUNDLE_H
+#define PILLION_BUNDLE_H
+
+#include "checksum.h"
+#include "history.h"
+#include "maps.h"
+#include "thin.h"
+
+/* Payload that the segment may have in all. */
+static __always_inline __u32 payload_limit(const struct options *options,
+					   struct bpf_tcp_sock *tp,
+					   const struct segment *seg)
+{
+	__u32 limit = tp->mss_cache;
+
+	limit = limit > seg->sack_bytes ? limit - seg->sack_bytes : 0;
+	if (options->max_bytes && options->max_bytes < limit)
+		limit = options->max_bytes;
+	return limit < HISTORY_BYTES ? limit : HISTORY_BYTES - 1;
+}
+
+/*
+ * Decides for new data that follows the history; *start becomes the sequence
+ * number at which the segment with its bundle begins.
+ */
+static __always_inline enum verdict choose(struct flow *flow,
+					   struct bpf_tcp_sock *tp,
+					   const struct segment *seg,
+					   __u32 *start)
+{
+	__u32 snd_una = tp->snd_una, end = seg->seq + seg->len;
+	__u32 limit = payload_limit(&flow->options, tp, seg);
+	__u32 packets = flow->options.max_packets;
+	enum verdict verdict;
+	__u32 i, candidate;
+
+	if (!after(seg->seq, snd_una))
+		return NOTHING_OUTSTANDING;
+	if (seg->len >= limit)
+		return FULL_SIZE;
+	verdict = test_thin(&flow->options, tp);
+	if (verdict != BUNDLED)
+		return verdict;
+	if (!packets || packets > flow->segments)
+		packets = flow->segments;
+
+	*start = seg->seq;
+	verdict = NO_HISTORY;
+	for (i = 1; i <= HISTORY_SEGMENTS && i <= packets; i++) {
+		candidate =
+			flow->starts[(flow->next - i) & (HISTORY_SEGMENTS - 1)];
+		if (before(candidate, snd_una))
+			break;
+		if (end - candidate > limit) {
+			verdict = NO_ROOM;
+			break;
+		}
+		*start = candidate;
+	}
+	return *start == seg->seq ? verdict : BUNDLED;
+}
+
+static __always_inline int set_ip_length(struct __sk_buff *skb,
+					 const struct segment *seg, __u16 grown)
+{
+	__be16 was = bpf_htons(seg->ip_len);
+	__be16 is = bpf_htons(seg->ip_len + grown);
+
+	if (seg->ipv6)
+		return bpf_skb_store_bytes(skb, seg->ip + 4, &is, sizeof(is),
+					   0);
+	if (bpf_skb_store_bytes(skb, seg->ip + 2, &is, sizeof(is), 0))
+		return -1;
+	return bpf_l3_csum_replace(skb, seg->ip + 10, was, is, sizeof(is));
+}
+
+/* Lets the remembered bytes from start on ride along. */
+static __always_inline enum verdict prepend(struct __sk_buff *skb,
+					    struct flow *flow,
+					    struct segment *seg, __u32 start)
+{
+	__u32 grown = seg->seq - start;
+	__be32 seq = bpf_htonl(start);
+
+	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
+		return NO_MEMORY;
+	if (recall(skb, seg->payload, flow, start, grown + seg->len) ||
+	    bpf_skb_store_bytes(skb, seg->tcp + 4, &seq, sizeof(seq), 0) ||
+	    set_ip_length(skb, seg, grown) || mend_checksum(skb, seg, grown))
+		return DROPPED;
+	return BUNDLED;
+}
+
+/* New data, recorded whatever becomes of it. */
+static __always_inline enum verdict send_new(struct __sk_buff *skb,
+					     struct flow *flow,
+					     struct bpf_tcp_sock *tp,
+					     struct segment *seg, __u32 *start)
+{
+	enum verdict verdict;
+
+	if (seg->seq != flow->sent_end)
+		forget(flow);
+	verdict = choose(flow, tp, seg, start);
+	if (seg->len >= HISTORY_BYTES) {
+		forget(flow);
+		return verdict;
+	}
+	if (remember(skb, flow, seg)) {
+		forget(flow);
+		return UNREADABLE;
+	}
+	return verdict == BUNDLED ? prepend(skb, flow, seg, *start) : verdict;
+}
+
+/* One data segment on its way out; parsed is what parse() said of it. */
+static __always_inline enum verdict
+send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	     struct segment *seg, enum verdict parsed)
+{
+	__u32 sent_end = flow->sent_end, end = seg->seq + seg->len;
+	enum verdict verdict = parsed;
+	__u32 start = seg->seq;
+
+	if (!after(end, sent_end)) {
+		count(flow, OLD_DATA, 0, 0);
+		return OLD_DATA;
+	}
+	if (before(seg->seq, sent_end))
+		verdict = OVERLAP;
+	if (verdict == BUNDLED)
+		verdict = send_new(skb, flow, tp, seg, &start);
+	else
+		forget(flow);
+	flow->sent_end = end;
+	count(flow, verdict, verdict == OVERLAP ? end - sent_end : seg->len,
+	      verdict == BUNDLED ? seg->seq - start : 0);
+	return verdict;
+}
+
+/* A packet of a connection that is ours leaves by a device. */
+static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
+				  struct flow *flow)
+{
+	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+	enum verdict verdict;
+	struct segment seg = {};
+
+	if (!tp)
+		return TCX_NEXT;
+	verdict = parse(skb, &seg);
+	if (verdict == NOT_PLAIN_IP || !seg.len) {
+		if (verdict == NOT_PLAIN_IP)
+			count(flow, verdict, 0, 0);
+		return TCX_NEXT;
+	}
+	/*
+	 * The socket's lock serialises its segments, but not those that waited
+	 * for a neighbour's address. What is not recorded here counts as a gap.
+	 */
+	if (__sync_lock_test_and_set(&flow->busy, 1)) {
+		count(flow, BUSY, seg.len, 0);
+		return TCX_NEXT;
+	}
+	verdict = send_segment(skb, flow, tp, &seg, verdict);
+	__sync_lock_test_and_set(&flow->busy, 0);
+	return verdict == DROPPED ? TCX_DROP : TCX_NEXT;
+}
+
+#endif /* PILLION_BUNDLE_H */

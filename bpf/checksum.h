@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The TCP checksum of a changed segment.
+ *
+ * As a rule TCP leaves it to the device or to the kernel's last step before it
+ * (CHECKSUM_PARTIAL), and only the pseudo-header's sum stands in the packet. A
+ * device stacked above this one may have completed it already (CHECKSUM_NONE);
+ * then it is computed anew over the whole segment.
+ */
+#ifndef PILLION_CHECKSUM_H
+#define PILLION_CHECKSUM_H
+
+#include "segment.h"
+
+#define TCP_CHECK  16 /* its offset in the TCP header */
+#define SUM_CHUNK  64
+#define SUM_CHUNKS ((HISTORY_BYTES + 60) / SUM_CHUNK + 1)
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static __noinline int recompute_checksum(struct __sk_buff *skb,
+					 struct segment *seg)
+{
+	__u32 chunk[SUM_CHUNK / 4] = {};
+	__u32 left, at, addresses, i;
+	__s64 sum;
+	__u16 check = 0;
+
+	if (!seg)
+		return -1;
+	at = seg->tcp;
+	left = skb->len - at;
+	if (bpf_skb_store_bytes(skb, at + TCP_CHECK, &check, sizeof(check), 0))
+		return -1;
+
+	addresses = seg->ip + (seg->ipv6 ? 8 : 12);
+	if (bpf_skb_load_bytes(skb, addresses, chunk, 8) ||
+	    (seg->ipv6 && bpf_skb_load_bytes(skb, addresses, chunk, 32)))
+		return -1;
+	chunk[8] = bpf_htonl(left);
+	chunk[9] = bpf_htonl(IPPROTO_TCP);
+	sum = bpf_csum_diff(NULL, 0, chunk, 40, 0);
+
+	for (i = 0; i < SUM_CHUNKS && left >= SUM_CHUNK; i++) {
+		if (bpf_skb_load_bytes(skb, at, chunk, SUM_CHUNK))
+			return -1;
+		sum = bpf_csum_diff(NULL, 0, chunk, SUM_CHUNK, sum);
+		at += SUM_CHUNK;
+		left -= SUM_CHUNK;
+	}
+	__builtin_memset(chunk, 0, sizeof(chunk));
+	asm volatile("%0 &= %1" : "+r"(left) : "i"(SUM_CHUNK - 1));
+	if (left) {
+		if (bpf_skb_load_bytes(skb, at, chunk, left))
+			return -1;
+		sum = bpf_csum_diff(NULL, 0, chunk, SUM_CHUNK, sum);
+	}
+	check = ~fold(sum);
+	return bpf_skb_store_bytes(skb, seg->tcp + TCP_CHECK, &check,
+				   sizeof(check), 0);
+}
+
+/* The packet's sequence number and lengths are in place, and its payload. */
+static __always_inline int mend_checksum(struct __sk_buff *skb,
+					 struct segment *seg, __u16 grown)
+{
+	__u32 at = seg->tcp + TCP_CHECK;
+	__u16 was, is, len = skb->len - seg->tcp;
+
+	/*
+	 * No field tells a program which of the two kinds this is. But a change
+	 * of the segment's own bytes is applied only to a complete checksum.
+	 */
+	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)) ||
+	    bpf_l4_csum_replace(skb, at, 0, bpf_htons(1), sizeof(was)) ||
+	    bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
+		return -1;
+	if (was != is)
+		return recompute_checksum(skb, seg);
+	return bpf_l4_csum_replace(skb, at, bpf_htons(len - grown),
+				   bpf_htons(len),
+				   BPF_F_PSEUDO_HDR | sizeof(len));
+}
+
+#endif /* PILLION_CHECKSUM_H */

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What is remembered of a connection, and the contract with user space: every
+ * type here is read there as well, from this definition (through BTF).
+ */
+#ifndef PILLION_FLOW_H
+#define PILLION_FLOW_H
+
+/*
+ * Payload kept of each connection. The byte with sequence number s lies at
+ * s modulo HISTORY_BYTES, so this is a power of two; it also bounds the payload
+ * of a segment with a bundle.
+ */
+#define HISTORY_BYTES	 2048
+#define HISTORY_SEGMENTS 64 /* segments remembered; a power of two */
+
+/* When is a stream thin? (LCN 2015, section III.B.2) */
+enum thin_test {
+	THIN_DPIFL, /* in_flight * itt_min_us < RTT */
+	THIN_SPIFL, /* in_flight <= spifl */
+	THIN_ALWAYS,
+};
+
+/* How a connection is bundled; set when it is taken in. */
+struct options {
+	enum thin_test thin_test;
+	__u32 itt_min_us;
+	__u32 spifl;
+	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
+	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
+};
+
+/*
+ * What became of a segment that carries data. Every one of a connection that is
+ * ours gets exactly one of these.
+ */
+enum verdict {
+	BUNDLED,
+
+	/* There was nothing to do. */
+	NOTHING_OUTSTANDING, /* all sent before is acknowledged */
+	FULL_SIZE,	     /* the new data alone reaches the limit */
+	NO_ROOM,  /* the previous segment does not fit beside the new data */
+	OLD_DATA, /* a retransmission, or a probe of old data */
+
+	/* The rules forbid it. */
+	NOT_THIN,
+	NO_RTT, /* no RTT sample yet: not known to be thin */
+
+	/* It is not a plain segment. */
+	GSO,	      /* several segments in one packet */
+	FLAGS,	      /* SYN, RST or URG */
+	TCP_OPTION,   /* an option other than timestamps and SACK */
+	NOT_PLAIN_IP, /* a fragment, extension headers, an unknown link header
+		       */
+
+	/* The record of what was sent before does not suffice. */
+	NO_HISTORY, /* it was sent elsewhere, or in a form that is not kept */
+	OVERLAP,    /* old and new data in one segment: bundled already */
+	BUSY,	    /* another processor is sending for this connection */
+
+	/* The kernel refused. */
+	UNREADABLE, /* the payload could not be read */
+	NO_MEMORY,  /* the packet could not be grown; it was sent as it was */
+	DROPPED,    /* it failed half-way and was dropped: TCP sends it again */
+
+	VERDICTS
+};
+
+struct counters {
+	__u64 verdicts[VERDICTS]; /* segments with data, by enum verdict */
+	__u64 new_bytes;	  /* payload sent for the first time */
+	__u64 redundant_bytes;	  /* payload that rode along with new data */
+};
+
+/* All connections together, one per processor. */
+struct totals {
+	struct counters counters;
+	__u64 connections;	   /* taken in at or after establishment */
+	__u64 connections_refused; /* no memory for their state */
+};
+
+struct flow {
+	struct counters counters;
+	struct options options;
+	enum verdict last; /* of the last segment */
+	__u32 busy;	   /* a processor is at work on what follows */
+	__u32 sent_end;	   /* sequence number behind the last byte ever sent */
+	__u32 segments;	   /* how many are remembered */
+	__u32 next;	   /* where in starts[] the next segment goes */
+	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
+
+	/*
+	 * The second half is never used: the verifier checks offset and length
+	 * apart, and so wants this much room behind the last offset.
+	 */
+	__u8 history[2 * HISTORY_BYTES];
+};
+
+/* A connection's ends, IPv4 as ::ffff:a.b.c.d, ports in host order. */
+struct endpoints {
+	__u8 local[16];
+	__u8 peer[16];
+	__u16 local_port;
+	__u16 peer_port;
+};
+
+/* What flows.bpf.c writes of each connection. */
+struct flow_record {
+	struct endpoints ends;
+	__u32 in_flight; /* packets */
+	__u32 rtt_min_us;
+	__u32 snd_cwnd; /* packets */
+	__u32 mss;
+	enum verdict last;
+	struct options options;
+	struct counters counters;
+};
+
+#endif /* PILLION_FLOW_H */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Reads the connections that a running pillion bundles, one record each. */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "ends.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* A function of its own, so that the record's type reaches user space. */
+static __noinline long write(struct seq_file *seq, struct flow_record *record)
+{
+	return bpf_seq_write(seq, record, sizeof(*record));
+}
+
+SEC("iter/bpf_sk_storage_map")
+int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock_common *skc = (struct sock_common *)ctx->sk;
+	struct flow *flow = ctx->value;
+	struct flow_record record = {};
+	struct tcp_sock *tp;
+
+	if (!skc || !flow)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	if (!tp)
+		return 0;
+	read_ends(skc, &record.ends);
+	record.in_flight = tp->packets_out - (tp->sacked_out + tp->lost_out) +
+			   tp->retrans_out;
+	record.rtt_min_us = tp->rtt_min.s[0].v;
+	record.snd_cwnd = tp->snd_cwnd;
+	record.mss = tp->mss_cache;
+	record.last = flow->last;
+	record.options = flow->options;
+	record.counters = flow->counters;
+	write(ctx->meta->seq, &record);
+	return 0;
+}

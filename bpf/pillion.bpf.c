@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The bundler: the programs, and where in the kernel each one stands.
+ *
+ * No kfunc and no callback is used, so that the programs run in the BPF
+ * interpreter as well.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bundle.h"
+#include "policy.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Every packet that leaves by a device; the only program that changes any. */
+SEC("tcx/egress")
+int pillion_egress(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+	struct flow *flow;
+
+	if (!sk)
+		return TCX_NEXT;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk)
+		return TCX_NEXT;
+	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
+	if (!flow)
+		return TCX_NEXT;
+	return bundle(skb, sk, flow);
+}
+
+/* A connection is established, in either direction. */
+SEC("sockops")
+int pillion_sockops(struct bpf_sock_ops *ops)
+{
+	struct endpoints ends = {};
+	__u32 op = ops->op, snd_nxt, ipv4;
+	struct bpf_sock *sk;
+
+	if (op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
+	    op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		return 1;
+	if (netns_cookie && bpf_get_netns_cookie(ops) != netns_cookie)
+		return 1;
+	snd_nxt = ops->snd_nxt;
+	ends.local_port = ops->local_port;
+	ends.peer_port = bpf_ntohl(ops->remote_port);
+	/* Else the compiler makes one access of two, and the verifier objects.
+	 */
+	ipv4 = ops->remote_ip4;
+	barrier_var(ipv4);
+	if (ops->family == AF_INET6) {
+		__u32 *words = (__u32 *)ends.peer;
+
+		words[0] = ops->remote_ip6[0];
+		words[1] = ops->remote_ip6[1];
+		words[2] = ops->remote_ip6[2];
+		words[3] = ops->remote_ip6[3];
+	} else {
+		set_ipv4(ends.peer, ipv4);
+	}
+	sk = ops->sk;
+	if (!sk)
+		return 1;
+	/* A socket may be used for one connection after another. */
+	bpf_sk_storage_delete(&pillion_flows, sk);
+	if (is_covered(&ends))
+		take_in(bpf_sk_storage_get(&pillion_flows, sk, NULL,
+					   BPF_SK_STORAGE_GET_F_CREATE),
+			snd_nxt);
+	return 1;
+}
+
+/* Run once after attaching: the connections that are older than pillion. */
+SEC("iter/tcp")
+int pillion_adopt(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *skc = ctx->sk_common;
+	struct endpoints ends = {};
+	struct tcp_sock *tp;
+	unsigned char state;
+
+	if (!skc)
+		return 0;
+	state = BPF_CORE_READ(skc, skc_state);
+	if (state != BPF_TCP_ESTABLISHED && state != BPF_TCP_CLOSE_WAIT)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(skc);
+	read_ends(skc, &ends);
+	if (!tp || !is_covered(&ends) ||
+	    bpf_sk_storage_get(&pillion_flows, skc, NULL, 0))
+		return 0;
+	take_in(bpf_sk_storage_get(&pillion_flows, skc, NULL,
+				   BPF_SK_STORAGE_GET_F_CREATE),
+		tp->snd_nxt);
+	return 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Reads the segment in a packet; refuses what is not a plain one. */
+#ifndef PILLION_SEGMENT_H
+#define PILLION_SEGMENT_H
+
+#include "flow.h"
+
+#define ETH_HLEN	14
+#define ETH_P_IP	0x0800
+#define ETH_P_IPV6	0x86dd
+#define IP_MF_OR_OFFSET 0x3fff
+#define IPPROTO_TCP	6
+
+#define TCP_HLEN 20
+/* The first word of Linux's options: two NOPs, kind, length. */
+#define TCP_OPT_TIMESTAMPS	 0x0101080a
+#define TCP_OPT_TIMESTAMPS_WORDS 3
+#define TCP_OPT_SACK		 0x01010500
+#define TCP_OPT_SACK_MASK	 0xffffff00
+
+/* Sequence numbers wrap. */
+#define before(a, b) ((__s32)((a) - (b)) < 0)
+#define after(a, b)  before(b, a)
+
+struct segment {
+	__u32 seq;
+	__u32 len; /* of the payload */
+	__u16 ip;  /* offsets from the packet's start */
+	__u16 tcp;
+	__u16 payload;
+	__u16 ip_len;	  /* the length as the IP header states it */
+	__u16 sack_bytes; /* options that come and go, and take from the MSS */
+	bool ipv6;
+};
+
+static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg)
+{
+	void *data = (void *)(long)skb->data;
+	void *end = (void *)(long)skb->data_end;
+	struct ethhdr *eth = data;
+
+	if ((void *)(eth + 1) > end || eth->h_proto != skb->protocol)
+		return -1;
+	seg->ip = ETH_HLEN;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_TCP ||
+		    ip->ihl < 5 || ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
+			return -1;
+		seg->ipv6 = false;
+		seg->ip_len = bpf_ntohs(ip->tot_len);
+		seg->tcp = seg->ip + ip->ihl * 4;
+		return 0;
+	}
+	if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP)
+			return -1;
+		seg->ipv6 = true;
+		seg->ip_len = bpf_ntohs(ip->payload_len);
+		seg->tcp = seg->ip + sizeof(*ip);
+		return 0;
+	}
+	return -1;
+}
+
+/*
+ * Only what Linux writes for a plain segment passes: timestamps, then SACK.
+ * MD5, AO, MPTCP and whatever comes next cover or describe the payload.
+ */
+static __always_inline bool options_are_plain(struct __sk_buff *skb, __u32 at,
+					      __u32 words, struct segment *seg)
+{
+	__be32 word;
+
+	seg->sack_bytes = 0;
+	if (!words)
+		return true;
+	if (bpf_skb_load_bytes(skb, at, &word, sizeof(word)))
+		return false;
+	if (word == bpf_htonl(TCP_OPT_TIMESTAMPS)) {
+		if (words == TCP_OPT_TIMESTAMPS_WORDS)
+			return true;
+		if (words < TCP_OPT_TIMESTAMPS_WORDS)
+			return false;
+		words -= TCP_OPT_TIMESTAMPS_WORDS;
+		at += TCP_OPT_TIMESTAMPS_WORDS * 4;
+		if (bpf_skb_load_bytes(skb, at, &word, sizeof(word)))
+			return false;
+	}
+	seg->sack_bytes = words * 4;
+	return word == bpf_htonl(TCP_OPT_SACK | (words * 4 - 2));
+}
+
+/*
+ * Returns BUNDLED if nothing about the segment itself is against bundling, else
+ * the reason. seg->len and seg->seq are known unless it is NOT_PLAIN_IP.
+ */
+static __always_inline enum verdict parse(struct __sk_buff *skb,
+					  struct segment *seg)
+{
+	struct tcphdr tcp;
+	__u32 header;
+
+	if (parse_ip(skb, seg) ||
+	    bpf_skb_load_bytes(skb, seg->tcp, &tcp, sizeof(tcp)))
+		return NOT_PLAIN_IP;
+	header = tcp.doff * 4;
+	if (header < TCP_HLEN || seg->tcp + header > skb->len)
+		return NOT_PLAIN_IP;
+	seg->seq = bpf_ntohl(tcp.seq);
+	seg->payload = seg->tcp + header;
+	seg->len = skb->len - seg->payload;
+	if (skb->gso_size)
+		return GSO;
+	if (tcp.syn || tcp.rst || tcp.urg)
+		return FLAGS;
+	if (!options_are_plain(skb, seg->tcp + TCP_HLEN,
+			       (header - TCP_HLEN) / 4, seg))
+		return TCP_OPTION;
+	return BUNDLED;
+}
+
+#endif /* PILLION_SEGMENT_H */

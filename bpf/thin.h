@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Is the stream thin at this moment?
+ *
+ * SPIFL is a fixed limit of packets in flight; DPIFL asks whether a stream with
+ * this RTT could have so many in flight while it sends no more often than once
+ * each itt_min (LCN 2015, section III.B.2).
+ */
+#ifndef PILLION_THIN_H
+#define PILLION_THIN_H
+
+#include "flow.h"
+
+#define NO_RTT_SAMPLE (~0U)
+
+/* As the kernel's tcp_packets_in_flight(). */
+static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) +
+	       tp->retrans_out;
+}
+
+/* BUNDLED if it is thin, else the reason. */
+static __always_inline enum verdict test_thin(const struct options *options,
+					      struct bpf_tcp_sock *tp)
+{
+	__u32 rtt;
+
+	switch (options->thin_test) {
+	case THIN_ALWAYS:
+		return BUNDLED;
+	case THIN_SPIFL:
+		if (packets_in_flight(tp) <= options->spifl)
+			return BUNDLED;
+		return NOT_THIN;
+	default:
+		rtt = tp->rtt_min;
+		if (rtt == NO_RTT_SAMPLE)
+			return NO_RTT;
+		if ((__u64)packets_in_flight(tp) * options->itt_min_us < rtt)
+			return BUNDLED;
+		return NOT_THIN;
+	}
+}
+
+#endif /* PILLION_THIN_H */

@@ -1,0 +1,22 @@
+//! Compiles the eBPF programs and generates their Rust side, types included.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo:rerun-if-changed={}", bpf.display());
+    for name in ["pillion", "flows"] {
+        let built = SkeletonBuilder::new()
+            .source(bpf.join(format!("{name}.bpf.c")))
+            // v3: atomic exchange (Linux 5.12)
+            .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        if let Err(error) = built {
+            panic!("{error:#}\nIf clang is missing, `make setup` installs it.");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::link::{self, Target};
+use crate::{Device, Error, Programs, Totals};
+
+/// Programs at work. Dropping it, or the end of the process, detaches them all.
+#[derive(Debug)]
+pub struct Attachment {
+    programs: Programs,
+    links: Vec<OwnedFd>,
+}
+
+impl Attachment {
+    /// Bundles the connections of a cgroup (and those below it) on the devices given.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::NotPermitted`].
+    pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
+        let mut links = Vec::with_capacity(devices.len() + 1);
+        for device in devices {
+            let link = link::attach(programs.egress.as_fd(), &Target::Egress(device.index))
+                .map_err(|error| egress_error(device, error))?;
+            links.push(link);
+        }
+        // The connections come last: each is bundled from its first byte or not at all.
+        let link = link::attach(programs.sockops.as_fd(), &Target::SockOps(cgroup))
+            .map_err(|error| Error::system("attach to the cgroup", error))?;
+        links.push(link);
+        Ok(Self { programs, links })
+    }
+
+    /// Takes in the connections of this network namespace that the policy covers and
+    /// that are older than the attachment.
+    ///
+    /// # Errors
+    /// [`Error::System`] where the kernel has no TCP iterator.
+    pub fn adopt(&self) -> Result<(), Error> {
+        let failed = |error| Error::system("take in connections that exist already", error);
+        let link =
+            link::attach(self.programs.adopt.as_fd(), &Target::Iterator(None)).map_err(failed)?;
+        let mut run = File::from(link::run_iterator(link.as_fd()).map_err(failed)?);
+        let mut nothing = Vec::new();
+        run.read_to_end(&mut nothing).map_err(failed)?;
+        Ok(())
+    }
+
+    /// What was done so far.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the kernel refuses to read the map.
+    pub fn totals(&self) -> Result<Totals, Error> {
+        Totals::read(&self.programs.totals)
+    }
+
+    /// Detaches the programs; what they did can still be read.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+}
+
+fn egress_error(device: &Device, error: io::Error) -> Error {
+    let action = format!("attach to {}", device.name);
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EOPNOTSUPP) => Error::Unsupported {
+            action,
+            feature: "tcx",
+            remedy: "it came with Linux 6.6",
+        },
+        _ => Error::system(action, error),
+    }
+}

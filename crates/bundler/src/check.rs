@@ -1,0 +1,188 @@
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use nix::sched::{CloneFlags, unshare};
+use serde::Serialize;
+
+use crate::{
+    Attachment, Cgroup, Device, Error, Options, Policy, Programs, cgroup2_mount, list_flows,
+};
+
+/// How a finding bears on bundling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Works, but not as well as it could.
+    Warning,
+    /// Bundling cannot work.
+    Missing,
+}
+
+/// One thing that bundling needs, and whether this host has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How it stands.
+    pub level: Level,
+    /// What was found.
+    pub found: String,
+    /// What to do, where something should be done.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self { name, level: Level::Ok, found: found.into(), remedy: None }
+    }
+
+    fn bad(
+        name: &'static str,
+        level: Level,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { name, level, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+/// Looks at everything that bundling needs. Programs are tried in a network namespace
+/// and a cgroup made for that; nothing on the host changes.
+#[must_use]
+pub fn check() -> Vec<Finding> {
+    let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
+    let programs = Programs::load(Options::default(), &Policy::default());
+    findings.push(match &programs {
+        Ok(_) => Finding::ok("programs", "accepted by the kernel's verifier"),
+        Err(error) => failure("programs", error),
+    });
+    if let Ok(programs) = programs {
+        findings.push(attaching(programs));
+        findings.push(match list_flows() {
+            Ok(_) => Finding::ok("flow list", "readable"),
+            Err(error) => failure("flow list", &error),
+        });
+    }
+    findings.push(tun());
+    findings
+}
+
+fn failure(name: &'static str, error: &Error) -> Finding {
+    Finding::bad(name, Level::Missing, error.to_string(), "mend the lines above first")
+}
+
+fn kernel() -> Finding {
+    let release = read("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version >= (6, 6) {
+        Finding::ok("kernel", release)
+    } else {
+        Finding::bad("kernel", Level::Missing, release, "tcx needs Linux 6.6 or newer")
+    }
+}
+
+fn types() -> Finding {
+    let path = "/sys/kernel/btf/vmlinux";
+    if Path::new(path).exists() {
+        Finding::ok("kernel types", path)
+    } else {
+        let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are";
+        Finding::bad("kernel types", Level::Missing, format!("no {path}"), remedy)
+    }
+}
+
+fn jit() -> Finding {
+    match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
+        "0" => Finding::bad(
+            "BPF compiler",
+            Level::Warning,
+            "off: programs are interpreted, several times slower",
+            "sysctl net.core.bpf_jit_enable=1",
+        ),
+        _ => Finding::ok("BPF compiler", "on"),
+    }
+}
+
+fn sack() -> Finding {
+    match read("/proc/sys/net/ipv4/tcp_sack").as_str() {
+        "0" => Finding::bad(
+            "SACK",
+            Level::Warning,
+            "off: losses that bundles repair cannot be told from delayed ACKs",
+            "sysctl net.ipv4.tcp_sack=1",
+        ),
+        _ => Finding::ok("SACK", "on"),
+    }
+}
+
+fn privilege() -> Finding {
+    const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+    let status = read("/proc/self/status");
+    let effective = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
+        .unwrap_or(0);
+    let missing: Vec<_> = NEEDED
+        .iter()
+        .filter(|(_, bit)| effective & (1 << bit) == 0)
+        .map(|(name, _)| *name)
+        .collect();
+    if missing.is_empty() {
+        return Finding::ok("privilege", NEEDED.map(|(name, _)| name).join(", "));
+    }
+    Finding::bad(
+        "privilege",
+        Level::Missing,
+        format!("without {}", missing.join(", ")),
+        "run as root, or give the binary the capabilities: \
+         setcap cap_bpf,cap_perfmon,cap_net_admin,cap_dac_override+ep pillion",
+    )
+}
+
+fn cgroup() -> Finding {
+    match cgroup2_mount() {
+        Ok(path) => Finding::ok("cgroup v2", path.display().to_string()),
+        Err(error) => {
+            let remedy = "mount -t cgroup2 none /sys/fs/cgroup/unified";
+            Finding::bad("cgroup v2", Level::Missing, error.to_string(), remedy)
+        }
+    }
+}
+
+/// Attaches to the loopback device of a network namespace that dies with its thread.
+fn attaching(programs: Programs) -> Finding {
+    let attempt = thread::spawn(move || -> Result<(), Error> {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| Error::system("make a network namespace", io::Error::from(errno)))?;
+        let devices = Device::select(&["lo".to_owned()])?;
+        let cgroup = Cgroup::create()?;
+        let attached = Attachment::new(programs, cgroup.as_fd(), &devices);
+        let adopted = attached.and_then(|attachment| attachment.adopt());
+        cgroup.remove()?;
+        adopted
+    });
+    match attempt.join() {
+        Ok(Ok(())) => Finding::ok("attaching", "tcx, cgroup and TCP iterator"),
+        Ok(Err(error)) => failure("attaching", &error),
+        Err(_) => Finding::bad("attaching", Level::Missing, "the trial failed", "report this"),
+    }
+}
+
+fn tun() -> Finding {
+    let path = "/dev/net/tun";
+    if Path::new(path).exists() {
+        Finding::ok("lab", path)
+    } else {
+        let remedy = "modprobe tun (for `pillion lab` alone; bundling does without)";
+        Finding::bad("lab", Level::Warning, format!("no {path}"), remedy)
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,76 @@
+use std::io;
+use std::path::PathBuf;
+
+/// Why the bundler could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such network device in this network namespace.
+    #[error("no network device `{name}` here; there are: {known}")]
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: String,
+    },
+    /// No device is up (loopback is taken only when named).
+    #[error("no network device is up; name one with --dev (loopback: --dev lo)")]
+    NoDevice,
+    /// The kernel refused for want of privilege.
+    #[error(
+        "{action}: not permitted; run as root, or with the capabilities \
+         CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
+    NotPermitted {
+        /// What was being done.
+        action: String,
+    },
+    /// The kernel lacks what is needed.
+    #[error("{action}: this kernel lacks {feature}; {remedy}")]
+    Unsupported {
+        /// What was being done.
+        action: String,
+        /// The missing feature.
+        feature: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The kernel did not accept a program.
+    #[error("the kernel refused the eBPF programs: {reason}; `pillion check` says what is missing")]
+    Load {
+        /// What libbpf said last.
+        reason: String,
+    },
+    /// No cgroup v2 hierarchy is mounted.
+    #[error(
+        "no cgroup v2 hierarchy is mounted; mount one: \
+         mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified"
+    )]
+    NoCgroup2,
+    /// A file of the cgroup file system could not be used.
+    #[error("cgroup {path}: {source}", path = path.display())]
+    Cgroup {
+        /// Which file or folder.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Any other failure of a system call.
+    #[error("{action}: {source}")]
+    System {
+        /// What was being done.
+        action: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// A failed system call, with want of privilege told apart.
+    pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
+        let action = action.into();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { action },
+            _ => Self::System { action, source },
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use std::fs::File;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use serde::Serialize;
+
+use crate::contract::{FlowsSkelBuilder, flow_types};
+use crate::link::{self, Target};
+use crate::programs::LibbpfLog;
+use crate::{Counters, Error, Verdict};
+
+/// A connection that a running pillion bundles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Flow {
+    /// This host's end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Packets in flight at this moment.
+    pub in_flight: u32,
+    /// The connection's minimum RTT in microseconds, if it has a sample.
+    pub rtt_min_us: Option<u32>,
+    /// Congestion window in packets.
+    pub snd_cwnd: u32,
+    /// Maximum segment size in bytes of payload.
+    pub mss: u32,
+    /// What became of the last segment, once there was one.
+    pub last: Option<Verdict>,
+    /// What became of its segments.
+    #[serde(flatten)]
+    pub counters: Counters,
+}
+
+/// Reads the connections of every pillion that runs on this host.
+///
+/// # Errors
+/// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] where the kernel
+/// has no iterator over socket storage.
+pub fn list_flows() -> Result<Vec<Flow>, Error> {
+    let log = LibbpfLog::start();
+    let mut storage = MaybeUninit::uninit();
+    let skel = FlowsSkelBuilder::default()
+        .open(&mut storage)
+        .and_then(OpenSkel::load)
+        .map_err(|error| log.explain(&error))?;
+    let failed = |error| Error::system("list the connections", error);
+    let mut bytes = Vec::new();
+    for map in MapInfoIter::default().filter(|map| map.name.as_encoded_bytes() == b"pillion_flows") {
+        let Some(map) = map_by_id(map.id) else {
+            continue; // that pillion has just ended
+        };
+        let target = Target::Iterator(Some(map.as_fd()));
+        let link = link::attach(skel.progs.pillion_list.as_fd(), &target).map_err(failed)?;
+        let run = link::run_iterator(link.as_fd()).map_err(failed)?;
+        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
+    }
+    Ok(bytes.chunks_exact(size_of::<flow_types::flow_record>()).map(parse).collect())
+}
+
+fn map_by_id(id: u32) -> Option<OwnedFd> {
+    // SAFETY: a plain system call; the result is checked.
+    let fd = unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) };
+    // SAFETY: a valid file descriptor, new and nobody else's.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn parse(record: &[u8]) -> Flow {
+    // SAFETY: plain integers, of which any bits are valid; chunks_exact gives the size.
+    let raw = unsafe { record.as_ptr().cast::<flow_types::flow_record>().read_unaligned() };
+    let address = |octets: [u8; 16], port| {
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
+    };
+    let raw_counters = &raw.counters;
+    let counters = Counters::new(
+        &raw_counters.verdicts,
+        raw_counters.new_bytes,
+        raw_counters.redundant_bytes,
+    );
+    let last = Verdict::ALL.iter().copied().find(|verdict| *verdict as u32 == raw.last.0);
+    Flow {
+        local: address(raw.ends.local, raw.ends.local_port),
+        peer: address(raw.ends.peer, raw.ends.peer_port),
+        in_flight: raw.in_flight,
+        rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
+        snd_cwnd: raw.snd_cwnd,
+        mss: raw.mss,
+        last: last.filter(|_| !counters.verdicts.is_empty()),
+        counters,
+    }
+}

@@ -1,0 +1,31 @@
+//! Redundant Data Bundling on a stock Linux kernel.
+//!
+//! [`Programs::load`] brings the eBPF programs into the kernel, [`Attachment`]
+//! puts them to work; nothing of it outlives the process. What they did is read
+//! from [`Totals`] and [`list_flows`].
+
+mod attachment;
+mod cgroup;
+mod check;
+mod contract;
+mod device;
+mod error;
+mod flows;
+mod link;
+mod options;
+mod policy;
+mod programs;
+mod totals;
+mod verdict;
+
+pub use attachment::Attachment;
+pub use cgroup::{Cgroup, cgroup2_mount};
+pub use check::{Finding, Level, check};
+pub use device::Device;
+pub use error::Error;
+pub use flows::{Flow, list_flows};
+pub use options::{Options, ThinTest};
+pub use policy::{Policy, Scope};
+pub use programs::Programs;
+pub use totals::{Counters, Totals};
+pub use verdict::Verdict;

@@ -1,0 +1,53 @@
+//! Links tie a program to its place in the kernel; they end with the process.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Where a program is put.
+pub(crate) enum Target<'a> {
+    /// A device's egress (tcx), by interface index, behind programs already there.
+    Egress(u32),
+    /// A cgroup's socket operations.
+    SockOps(BorrowedFd<'a>),
+    /// An iterator over the kernel's objects, or those of a map.
+    Iterator(Option<BorrowedFd<'a>>),
+}
+
+/// Attaches `program`; dropping the result detaches it.
+pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd> {
+    let mut info = libbpf_sys::bpf_iter_link_info::default();
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
+        ..Default::default()
+    };
+    let (place, kind) = match target {
+        Target::Egress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_EGRESS),
+        Target::SockOps(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS),
+        Target::Iterator(map) => {
+            if let Some(map) = map {
+                info.map.map_fd = map.as_raw_fd().cast_unsigned();
+                options.iter_info = &raw mut info;
+                options.iter_info_len = size_of_val(&info) as u32;
+            }
+            (0, libbpf_sys::BPF_TRACE_ITER)
+        }
+    };
+    // SAFETY: the options, and the iterator's description they point to, outlive the call.
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), place, kind, &raw const options) };
+    own(fd)
+}
+
+/// Opens a run of an attached iterator; reading it runs the program.
+pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call on a file descriptor.
+    own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })
+}
+
+fn own(fd: i32) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: libbpf returned a new file descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

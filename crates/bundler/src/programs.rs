@@ -1,0 +1,88 @@
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapHandle, PrintLevel};
+
+use crate::contract::PillionSkelBuilder;
+use crate::policy::netns_cookie;
+use crate::{Error, Options, Policy, Scope};
+
+/// The bundler's programs, loaded and verified by the kernel, not yet at work.
+#[derive(Debug)]
+pub struct Programs {
+    pub(crate) egress: OwnedFd,
+    pub(crate) sockops: OwnedFd,
+    pub(crate) adopt: OwnedFd,
+    pub(crate) totals: MapHandle,
+}
+
+impl Programs {
+    /// Loads the programs with one policy.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
+    /// kernel's reason where it refuses.
+    pub fn load(options: Options, policy: &Policy) -> Result<Self, Error> {
+        let log = LibbpfLog::start();
+        let mut storage = MaybeUninit::uninit();
+        let mut open = PillionSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|error| log.explain(&error))?;
+        let rodata = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        rodata.options = options.into();
+        rodata.match_ports = !policy.ports.is_empty();
+        rodata.match_peers = !policy.peers.is_empty();
+        if policy.scope == Scope::ThisNamespace {
+            rodata.netns_cookie = netns_cookie()?;
+        }
+        let skel = open.load().map_err(|error| log.explain(&error))?;
+        policy.store(&skel.maps.pillion_ports, &skel.maps.pillion_peers)?;
+
+        let own = |fd: std::os::fd::BorrowedFd| {
+            fd.try_clone_to_owned().map_err(|error| Error::system("keep a program", error))
+        };
+        Ok(Self {
+            egress: own(skel.progs.pillion_egress.as_fd())?,
+            sockops: own(skel.progs.pillion_sockops.as_fd())?,
+            adopt: own(skel.progs.pillion_adopt.as_fd())?,
+            totals: MapHandle::try_from(&skel.maps.pillion_totals)
+                .map_err(|error| log.explain(&error))?,
+        })
+    }
+}
+
+/// Keeps what libbpf would print, so that a failure can be told in one line.
+/// `PILLION_LOG=libbpf` in the environment prints all of it instead.
+pub(crate) struct LibbpfLog;
+
+static LINES: Mutex<String> = Mutex::new(String::new());
+
+impl LibbpfLog {
+    pub(crate) fn start() -> Self {
+        if std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "libbpf") {
+            libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| eprint!("{text}"))));
+        } else {
+            libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+                if let Ok(mut lines) = LINES.lock() {
+                    lines.push_str(&text);
+                }
+            })));
+        }
+        Self
+    }
+
+    pub(crate) fn explain(&self, error: &libbpf_rs::Error) -> Error {
+        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+            return Error::system("load the eBPF programs", io::Error::from_raw_os_error(libc::EPERM));
+        }
+        let lines = LINES.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
+        let telling = lines
+            .lines()
+            .rfind(|line| line.contains("failed to") && !line.contains("load object"))
+            .map_or_else(|| error.to_string(), |line| line.trim_start_matches("libbpf: ").to_owned());
+        Error::Load { reason: telling }
+    }
+}

@@ -1,0 +1,123 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::AddAssign;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+
+use crate::contract::types;
+use crate::{Error, Verdict};
+
+/// What became of the data segments of one connection, or of many.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Counters {
+    /// Segments by verdict; those that never happened are left out.
+    pub verdicts: BTreeMap<Verdict, u64>,
+    /// Bytes of payload sent for the first time.
+    pub new_bytes: u64,
+    /// Bytes of payload that rode along with new data.
+    pub redundant_bytes: u64,
+}
+
+impl Counters {
+    /// Segments with one verdict.
+    #[must_use]
+    pub fn of(&self, verdict: Verdict) -> u64 {
+        self.verdicts.get(&verdict).copied().unwrap_or(0)
+    }
+
+    /// Segments with new data.
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        self.verdicts.values().sum::<u64>() - self.of(Verdict::OldData)
+    }
+
+    /// Redundant bytes as a share of new and redundant ones, 0 to 1.
+    #[must_use]
+    pub fn redundant_share(&self) -> f64 {
+        match self.new_bytes + self.redundant_bytes {
+            0 => 0.0,
+            all => self.redundant_bytes as f64 / all as f64,
+        }
+    }
+
+    pub(crate) fn new(verdicts: &[u64], new_bytes: u64, redundant_bytes: u64) -> Self {
+        let count = |verdict: &Verdict| verdicts.get(*verdict as usize).copied().unwrap_or(0);
+        Self {
+            verdicts: Verdict::ALL
+                .iter()
+                .map(|verdict| (*verdict, count(verdict)))
+                .filter(|(_, count)| *count > 0)
+                .collect(),
+            new_bytes,
+            redundant_bytes,
+        }
+    }
+}
+
+impl AddAssign<&Self> for Counters {
+    fn add_assign(&mut self, other: &Self) {
+        for (verdict, count) in &other.verdicts {
+            *self.verdicts.entry(*verdict).or_default() += count;
+        }
+        self.new_bytes += other.new_bytes;
+        self.redundant_bytes += other.redundant_bytes;
+    }
+}
+
+/// All that one pillion did, connections that ended included.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Totals {
+    /// The segments.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Connections that were taken in.
+    pub connections: u64,
+    /// Connections that should have been, but for want of kernel memory.
+    pub connections_refused: u64,
+}
+
+impl Totals {
+    /// Adds up what each processor counted.
+    pub(crate) fn read(map: &MapHandle) -> Result<Self, Error> {
+        let failed = |why: String| Error::system("read the totals", io::Error::other(why));
+        let values = map
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| failed(error.to_string()))?
+            .ok_or_else(|| failed("the map is empty".to_owned()))?;
+        let mut totals = Self::default();
+        for value in &values {
+            if value.len() < size_of::<types::totals>() {
+                return Err(failed("the map holds something else".to_owned()));
+            }
+            // SAFETY: plain integers, of which any bits are valid, and enough of them.
+            let raw = unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() };
+            let counters = &raw.counters;
+            totals.counters +=
+                &Counters::new(&counters.verdicts, counters.new_bytes, counters.redundant_bytes);
+            totals.connections += raw.connections;
+            totals.connections_refused += raw.connections_refused;
+        }
+        Ok(totals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retransmissions_are_not_new_segments() {
+        let mut verdicts = [0; Verdict::ALL.len()];
+        verdicts[Verdict::Bundled as usize] = 3;
+        verdicts[Verdict::OldData as usize] = 2;
+        let counters = Counters::new(&verdicts, 300, 100);
+        assert_eq!(counters.segments(), 3);
+        assert!((counters.redundant_share() - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_sent_means_nothing_redundant() {
+        assert_eq!(Counters::default().redundant_share().to_bits(), 0f64.to_bits());
+    }
+}

@@ -1,0 +1,78 @@
+use serde::Serialize;
+
+use crate::contract::types::verdict as raw;
+
+macro_rules! verdicts {
+    ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
+        /// What became of a segment with data; each one gets exactly one of these.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[repr(u32)]
+        pub enum Verdict {
+            $($(#[$doc])* $name = raw::$raw.0,)*
+        }
+
+        impl Verdict {
+            /// All of them, in the order in which they are reported.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// A few words for people.
+            #[must_use]
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$name => $label,)*
+                }
+            }
+        }
+    };
+}
+
+verdicts! {
+    /// Previous segments rode along.
+    Bundled = BUNDLED, "bundled";
+    /// All that was sent before is acknowledged.
+    NothingOutstanding = NOTHING_OUTSTANDING, "nothing outstanding";
+    /// The new data alone reaches the MSS or `max_bytes`.
+    FullSize = FULL_SIZE, "full size";
+    /// The previous segment does not fit beside the new data.
+    NoRoom = NO_ROOM, "no room";
+    /// A retransmission, or a probe of old data.
+    OldData = OLD_DATA, "retransmission";
+    /// The stream is not thin at this moment.
+    NotThin = NOT_THIN, "not thin";
+    /// No RTT sample yet, so the stream is not known to be thin.
+    NoRtt = NO_RTT, "no RTT yet";
+    /// Several segments in one packet, for the device to cut.
+    Gso = GSO, "GSO";
+    /// SYN, RST or URG.
+    Flags = FLAGS, "SYN, RST or URG";
+    /// A TCP option other than timestamps and SACK.
+    TcpOption = TCP_OPTION, "TCP option";
+    /// A fragment, IPv6 extension headers, or an unknown link header.
+    NotPlainIp = NOT_PLAIN_IP, "not plain IP";
+    /// What went before was sent elsewhere, or in a form that is not kept.
+    NoHistory = NO_HISTORY, "no history";
+    /// Old and new data in one segment: bundled already.
+    Overlap = OVERLAP, "bundled already";
+    /// Another processor was sending for the same connection.
+    Busy = BUSY, "busy";
+    /// The payload could not be read.
+    Unreadable = UNREADABLE, "unreadable";
+    /// The packet could not be grown; it was sent as it was.
+    NoMemory = NO_MEMORY, "no memory";
+    /// Bundling failed half-way; the packet was dropped and TCP sends it again.
+    Dropped = DROPPED, "dropped";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verdict_of_the_programs_has_a_name_here() {
+        assert_eq!(Verdict::ALL.len(), raw::VERDICTS.0 as usize);
+        let mut values: Vec<_> = Verdict::ALL.iter().map(|verdict| *verdict as u32).collect();
+        values.sort_unstable();
+        assert_eq!(values, (0..raw::VERDICTS.0).collect::<Vec<_>>());
+    }
+}
