@@ -1,1 +1,21 @@
 //! Tables, figures and the one-file HTML page.
+//!
+//! * [`number`]: every number for people is formatted there.
+//! * [`Distribution`]: samples to quantiles, CDF and complementary CDF.
+//! * [`Table`]: for the terminal and for HTML.
+//! * [`Figure`]: lines on axes, as SVG.
+//! * [`Page`]: one HTML file that needs nothing else, not even a network.
+//!
+//! All output is deterministic: the same input gives the same bytes.
+
+mod distribution;
+mod figure;
+mod markup;
+pub mod number;
+mod page;
+mod table;
+
+pub use distribution::Distribution;
+pub use figure::{Axis, Figure, Line, Role, Scale, Shape, SideAxis};
+pub use page::{Fact, Page, Part};
+pub use table::{Align, Column, Table};

@@ -1,0 +1,160 @@
+//! Figures: lines on axes, every line labelled where it runs.
+
+mod axes;
+mod geometry;
+mod labels;
+mod layout;
+mod lines;
+mod scale;
+mod shares;
+mod svg;
+mod trace;
+
+pub(crate) use layout::{NARROW, WIDE};
+
+/// The colours and line styles of figures, light and dark.
+pub(crate) const THEME: &str = include_str!("figure/theme.css");
+
+/// A figure: what it shows, independent of its size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What the figure shows, in a few words.
+    pub title: String,
+    /// How to read it, or what to see in it; may be empty.
+    pub caption: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis, at the left.
+    pub y: Axis,
+    /// A second set of labels for the vertical axis, at the right.
+    pub side: Option<SideAxis>,
+    /// The lines, those drawn last on top. The first six lines of data differ in style.
+    pub lines: Vec<Line>,
+}
+
+/// How values lie on an axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Equal differences are equally far apart.
+    Linear,
+    /// Equal ratios are equally far apart; values of 0 and below lie at the lower end.
+    Log,
+}
+
+/// An axis. Data outside its range is cut off at the sides and drawn along the edge at the top
+/// and bottom.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// The quantity.
+    pub label: String,
+    /// Its unit; empty where there is none.
+    pub unit: String,
+    /// Linear or log.
+    pub scale: Scale,
+    /// The lower end; from the data where it is not given.
+    pub min: Option<f64>,
+    /// The upper end; from the data where it is not given.
+    pub max: Option<f64>,
+}
+
+impl Axis {
+    /// A linear axis over all the data.
+    pub fn linear(label: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self {
+            label: label.into(),
+            unit: unit.into(),
+            scale: Scale::Linear,
+            min: None,
+            max: None,
+        }
+    }
+
+    /// A log axis over all the data that is greater than 0.
+    pub fn log(label: impl Into<String>, unit: impl Into<String>) -> Self {
+        Self {
+            scale: Scale::Log,
+            ..Self::linear(label, unit)
+        }
+    }
+
+    fn title(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.label.clone(),
+            unit => format!("{}, {unit}", self.label),
+        }
+    }
+}
+
+/// Labels at the right of a figure for values of its vertical axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SideAxis {
+    /// What the labels are.
+    pub label: String,
+    /// Values and their labels, the most important first: one that has no room is left out.
+    pub ticks: Vec<(f64, String)>,
+}
+
+/// A line of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// The name, written beside the line. Long ones are cut, and with more lines than the figure
+    /// has room for, the last ones have none.
+    pub label: String,
+    /// Points by increasing x. Infinities reach the edge of the figure; NaN is left out.
+    pub points: Vec<(f64, f64)>,
+    /// How the points are joined.
+    pub shape: Shape,
+    /// What the line is.
+    pub role: Role,
+}
+
+/// How the points of a [`Line`] are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// A point's y holds until the x of the next.
+    Step,
+    /// By straight lines.
+    Straight,
+}
+
+/// What a [`Line`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A measurement, in a style of its own.
+    Data,
+    /// Something to compare with, thin and dashed.
+    Reference,
+}
+
+impl Line {
+    /// A step curve of data.
+    pub fn step(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self {
+            label: label.into(),
+            points,
+            shape: Shape::Step,
+            role: Role::Data,
+        }
+    }
+
+    /// Data joined by straight lines.
+    pub fn straight(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self {
+            shape: Shape::Straight,
+            ..Self::step(label, points)
+        }
+    }
+
+    /// A vertical line of reference over the height of the figure.
+    pub fn vertical(label: impl Into<String>, x: f64) -> Self {
+        Self::straight(label, vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)]).reference()
+    }
+
+    /// The same line as one of reference.
+    pub fn reference(self) -> Self {
+        Self {
+            role: Role::Reference,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The lines of a figure and their labels.
+
+use super::labels::{self, Labelled};
+use super::layout::Layout;
+use super::svg::{place, text_at};
+use super::{Figure, Line, Role, trace};
+use crate::markup::Markup;
+
+/// The number of styles for lines of data, in the theme.
+const STYLES: usize = 6;
+
+pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
+    let classes = classes(&figure.lines);
+    let mut labelled = Vec::with_capacity(figure.lines.len());
+    for (line, class) in figure.lines.iter().zip(&classes) {
+        let path = trace::trace(line, layout);
+        if !path.is_empty() {
+            let attributes = [
+                ("class", &*format!("line {class}")),
+                ("d", &trace::path_data(&path)),
+                ("data-label", &line.label),
+            ];
+            out.raw("\n").empty("path", &attributes);
+        }
+        labelled.push(Labelled {
+            label: label(line, path.is_empty()),
+            size: match line.role {
+                Role::Data => layout.format.label,
+                Role::Reference => layout.format.small,
+            },
+            path,
+        });
+    }
+    if labelled.is_empty() {
+        labelled.push(Labelled {
+            label: "no data".into(),
+            size: layout.format.label,
+            path: Vec::new(),
+        });
+    }
+    let labels = labels::place(&labelled, layout.plot);
+    let classes = classes.iter().map(String::as_str).chain(["reference"]);
+    for ((label, line), class) in labels.iter().zip(&labelled).zip(classes) {
+        let Some(label) = label else { continue };
+        if let Some((from, to)) = label.leader {
+            let [x, y, to_x, to_y] = [from.0, from.1, to.0, to.1].map(place);
+            let d = format!("M{x} {y}L{to_x} {to_y}");
+            out.empty("path", &[("class", "leader"), ("d", &d)]);
+        }
+        let centre = (label.area.left + label.area.right) / 2.0;
+        let base = label.area.top + line.size * 0.97;
+        let class = format!("label {class}");
+        text_at(
+            out,
+            &class,
+            (centre, base),
+            line.size,
+            "middle",
+            &label.text,
+        );
+    }
+}
+
+/// Each line's style: one after the other for data, the same for all references.
+fn classes(lines: &[Line]) -> Vec<String> {
+    let mut styles = (0..STYLES).cycle();
+    let mut class = |line: &Line| match line.role {
+        Role::Data => format!("style{}", styles.next().unwrap_or_default()),
+        Role::Reference => "reference".into(),
+    };
+    lines.iter().map(&mut class).collect()
+}
+
+fn label(line: &Line, empty: bool) -> String {
+    match (line.role, empty) {
+        (Role::Data, true) => format!("no data: {}", line.label),
+        (Role::Reference, true) => String::new(),
+        (_, false) => line.label.clone(),
+    }
+}

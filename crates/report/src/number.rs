@@ -1,0 +1,193 @@
+//! Numbers as people read them: sensible digits, grouped thousands, "–" where there is none.
+//!
+//! Groups and units are joined by no-break spaces, so that a number never wraps.
+//! Every function takes a number or an `Option` of one; `None`, NaN and infinities are [`MISSING`].
+
+/// What stands for a number that is not there.
+pub const MISSING: &str = "–";
+
+const NO_BREAK_SPACE: char = '\u{a0}';
+
+/// A time in milliseconds, without its unit: `7.51`, `75.1`, `412.3`, `1 486`.
+pub fn millis(ms: impl Into<Option<f64>>) -> String {
+    finite(ms).map_or_else(missing, |v| by_size(v, &[(10.0, 2), (1000.0, 1)]))
+}
+
+/// A number of things: `950`, `24 000`.
+pub fn count(n: u64) -> String {
+    group(&n.to_string())
+}
+
+/// A size in bytes, in decimal units: `950 B`, `2.4 MB`, `24.3 MB`, `243 MB`.
+pub fn bytes(bytes: impl Into<Option<f64>>) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let Some(mut value) = finite(bytes) else {
+        return missing();
+    };
+    let mut unit = 0;
+    while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match unit {
+        0 => fixed(value, 0),
+        _ => by_size(value, &[(100.0, 1)]),
+    };
+    format!("{digits}{NO_BREAK_SPACE}{}", UNITS[unit])
+}
+
+/// A ratio: `0.53x`, `1.04x`, `4.9x`, `12x`.
+pub fn ratio(ratio: impl Into<Option<f64>>) -> String {
+    finite(ratio).map_or_else(missing, |v| {
+        format!("{}x", by_size(v, &[(2.0, 2), (10.0, 1)]))
+    })
+}
+
+/// A share (0 to 1) in per cent, two significant digits below 10 %: `0.02 %`, `4.1 %`, `37 %`.
+pub fn percent(share: impl Into<Option<f64>>) -> String {
+    finite(share).map_or_else(missing, |v| {
+        let value = v * 100.0;
+        let decimals = match value.abs() {
+            a if a >= 9.95 || a == 0.0 => 0,
+            a => (1.0 - a.log10().floor()).clamp(1.0, 9.0) as usize,
+        };
+        let digits = fixed(value, decimals);
+        let digits = match decimals {
+            0 => &digits,
+            _ => trimmed(&digits),
+        };
+        format!("{digits}{NO_BREAK_SPACE}%")
+    })
+}
+
+/// The label of an axis tick, exact to the `step` between ticks: `0`, `0.5`, `1`, `1 500`.
+pub(crate) fn tick(value: f64, step: f64) -> String {
+    let magnitude = value.abs().max(step);
+    if value == 0.0 {
+        return "0".into();
+    }
+    if !(1e-6..1e9).contains(&magnitude) {
+        return format!("{value:e}");
+    }
+    let decimals = (-step.log10()).ceil().clamp(0.0, 9.0) as usize;
+    let label = fixed(value, decimals);
+    match decimals {
+        0 => label,
+        _ => trimmed(&label).into(),
+    }
+}
+
+fn trimmed(decimal: &str) -> &str {
+    decimal.trim_end_matches('0').trim_end_matches('.')
+}
+
+fn missing() -> String {
+    MISSING.into()
+}
+
+fn finite(value: impl Into<Option<f64>>) -> Option<f64> {
+    value.into().filter(|v| v.is_finite())
+}
+
+/// As many decimals as the first limit above the rounded value says, none beyond the last limit.
+fn by_size(value: f64, limits: &[(f64, usize)]) -> String {
+    for &(limit, decimals) in limits {
+        let unit = 10_f64.powi(decimals as i32);
+        if (value.abs() * unit).round() / unit < limit {
+            return fixed(value, decimals);
+        }
+    }
+    fixed(value, 0)
+}
+
+fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| c == '0' || c == '.') => zero.into(),
+        _ => group(&text),
+    }
+}
+
+/// Sets the digits before the decimal point in groups of three.
+fn group(text: &str) -> String {
+    let (sign, digits) = text
+        .strip_prefix('-')
+        .map_or(("", text), |digits| ("\u{2212}", digits));
+    let whole = digits.find('.').unwrap_or(digits.len());
+    let mut out = String::from(sign);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && i < whole && (whole - i) % 3 == 0 {
+            out.push(NO_BREAK_SPACE);
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spaced(text: String) -> String {
+        text.replace(NO_BREAK_SPACE, " ")
+    }
+
+    #[test]
+    fn milliseconds_have_sensible_digits() {
+        let shown = [0.0, 7.514, 9.999, 75.12, 999.96, 1486.4, 1234567.0, -75.1];
+        let shown = shown.map(|v| spaced(millis(v)));
+        assert_eq!(
+            shown,
+            [
+                "0.00",
+                "7.51",
+                "10.0",
+                "75.1",
+                "1 000",
+                "1 486",
+                "1 234 567",
+                "\u{2212}75.1"
+            ]
+        );
+    }
+
+    #[test]
+    fn sizes_change_unit_before_they_need_four_digits() {
+        let shown = [0.0, 950.0, 999.6, 2.4e6, 24.31e6, 243e6, 999.7e6, 4e18];
+        let shown = shown.map(|v| spaced(bytes(v)));
+        assert_eq!(
+            shown,
+            [
+                "0 B", "950 B", "1.0 kB", "2.4 MB", "24.3 MB", "243 MB", "1.0 GB", "4 000 PB"
+            ]
+        );
+    }
+
+    #[test]
+    fn ratios_and_shares_keep_what_matters() {
+        assert_eq!(
+            [0.531, 1.04, 1.999, 4.91, 12.3].map(ratio),
+            ["0.53x", "1.04x", "2.0x", "4.9x", "12x"]
+        );
+        assert_eq!(
+            [0.0, 0.0002, 0.00025, 0.041, 0.37, 1.0].map(|v| spaced(percent(v))),
+            ["0 %", "0.02 %", "0.025 %", "4.1 %", "37 %", "100 %"]
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_a_dash() {
+        for none in [None, Some(f64::NAN), Some(f64::INFINITY)] {
+            let shown = [millis(none), bytes(none), ratio(none), percent(none)];
+            assert_eq!(shown, [MISSING; 4]);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped() {
+        assert_eq!(
+            [7, 999, 1000, 24_000, 1_234_567].map(|n| spaced(count(n))),
+            ["7", "999", "1 000", "24 000", "1 234 567"]
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Tables, for the terminal and for HTML.
+
+mod html;
+mod text;
+
+use crate::number::MISSING;
+
+/// How the cells of a column line up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Align {
+    /// For words.
+    Left,
+    /// For numbers.
+    Right,
+}
+
+/// A column of a [`Table`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Column {
+    /// What the column shows; may be empty.
+    pub header: String,
+    /// The unit of all its cells, shown after the header; empty where there is none.
+    pub unit: String,
+    /// How its header and cells line up.
+    pub align: Align,
+}
+
+impl Column {
+    /// A column of words, without a unit.
+    pub fn left(header: impl Into<String>) -> Self {
+        Self::new(header, Align::Left)
+    }
+
+    /// A column of numbers, without a unit.
+    pub fn right(header: impl Into<String>) -> Self {
+        Self::new(header, Align::Right)
+    }
+
+    /// The same column with a unit.
+    pub fn unit(self, unit: impl Into<String>) -> Self {
+        Self {
+            unit: unit.into(),
+            ..self
+        }
+    }
+
+    fn new(header: impl Into<String>, align: Align) -> Self {
+        Self {
+            header: header.into(),
+            unit: String::new(),
+            align,
+        }
+    }
+
+    fn heading(&self) -> String {
+        match self.unit.as_str() {
+            "" => self.header.clone(),
+            unit => format!("{}, {unit}", self.header),
+        }
+    }
+}
+
+/// Rows of cells under headed columns. The first column names the row.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Table {
+    caption: String,
+    columns: Vec<Column>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Row {
+    Section(String),
+    Cells(Vec<String>),
+}
+
+impl Table {
+    /// A table without rows yet. The caption, which may be empty, is shown in HTML only.
+    pub fn new(caption: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
+        Self {
+            caption: caption.into(),
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row. Missing and empty cells are shown as [`MISSING`]; cells beyond the last
+    /// column are ignored.
+    pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) -> &mut Self {
+        let given = cells.into_iter().map(Into::into);
+        let padded = given.chain(std::iter::repeat(String::new()));
+        let cells = padded
+            .map(|cell: String| match cell.is_empty() {
+                true => MISSING.into(),
+                false => cell,
+            })
+            .take(self.columns.len())
+            .collect();
+        self.rows.push(Row::Cells(cells));
+        self
+    }
+
+    /// Adds a line that heads the rows after it.
+    pub fn section(&mut self, title: impl Into<String>) -> &mut Self {
+        self.rows.push(Row::Section(title.into()));
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.rows.iter().any(|row| matches!(row, Row::Cells(_)))
+    }
+}
+
+const NO_DATA: &str = "no data";

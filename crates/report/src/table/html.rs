@@ -1,0 +1,56 @@
+//! A table for HTML.
+
+use super::{Align, NO_DATA, Row, Table};
+use crate::markup::Markup;
+
+impl Table {
+    /// A `<table>` element; its style is the page's.
+    pub fn to_html(&self) -> String {
+        let mut out = Markup::default();
+        out.open("table", &[]);
+        if !self.caption.is_empty() {
+            out.element("caption", &[], &self.caption);
+        }
+        out.raw("\n").open("thead", &[]).open("tr", &[]);
+        for column in &self.columns {
+            let class = class(column.align);
+            let attributes = [("scope", "col"), ("class", class)];
+            out.element("th", &attributes, &column.heading());
+        }
+        out.close().close().raw("\n").open("tbody", &[]);
+        let span = self.columns.len().max(1).to_string();
+        for row in &self.rows {
+            out.open("tr", &[]);
+            match row {
+                Row::Section(title) => {
+                    let attributes = [("colspan", span.as_str()), ("class", "section")];
+                    out.element("th", &attributes, title);
+                }
+                Row::Cells(cells) => self.cells(&mut out, cells),
+            }
+            out.close().raw("\n");
+        }
+        if self.is_empty() {
+            out.open("tr", &[]);
+            out.element("td", &[("colspan", &span)], NO_DATA).close();
+        }
+        out.finish()
+    }
+
+    fn cells(&self, out: &mut Markup, cells: &[String]) {
+        for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
+            let class = class(column.align);
+            match i {
+                0 => out.element("th", &[("scope", "row"), ("class", class)], cell),
+                _ => out.element("td", &[("class", class)], cell),
+            };
+        }
+    }
+}
+
+fn class(align: Align) -> &'static str {
+    match align {
+        Align::Left => "left",
+        Align::Right => "right",
+    }
+}

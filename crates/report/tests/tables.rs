@@ -1,0 +1,59 @@
+//! What tables look like in a terminal.
+
+use pillion_report::{Column, Table, number};
+
+fn table() -> Table {
+    let mut table = Table::new(
+        "side by side",
+        [
+            Column::left(""),
+            Column::right("plain TCP"),
+            Column::right("pillion"),
+            Column::right("overhead").unit("%"),
+        ],
+    );
+    table.row(["messages", &number::count(24_000), "7"]);
+    table.section("delivery latency, ms");
+    table.row([
+        "p50".into(),
+        number::millis(75.12),
+        number::millis(f64::NAN),
+    ]);
+    table
+}
+
+#[test]
+fn columns_line_up_and_missing_cells_are_dashes() {
+    let expected = "
+             plain TCP   pillion   overhead, %
+  ────────────────────────────────────────────
+  messages      24 000         7             –
+  delivery latency, ms
+    p50           75.1         –             –
+";
+    assert_eq!(format!("\n{}", table().to_text(false)), expected);
+}
+
+#[test]
+fn escape_codes_appear_only_if_asked_for() {
+    let mut table = table();
+    table.row(["\u{1b}[31mred\r\n"]);
+    assert!(!table.to_text(false).contains(['\u{1b}', '\r']));
+    let styled = table.to_text(true);
+    let plain = ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m"]
+        .iter()
+        .fold(styled.clone(), |text, code| text.replace(code, ""));
+    assert_ne!(styled, plain);
+    assert_eq!(plain, table.to_text(false));
+}
+
+#[test]
+fn a_table_without_rows_or_columns_says_so() {
+    assert!(
+        Table::new("", [Column::left("a")])
+            .to_text(false)
+            .ends_with("no data\n")
+    );
+    assert!(Table::default().to_text(false).ends_with("no data\n"));
+    assert!(Table::default().to_html().contains("no data"));
+}
