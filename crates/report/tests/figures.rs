@@ -1,6 +1,6 @@
 //! What every figure promises, whatever it is given.
 
-use pillion_report::{Axis, Distribution, Figure, Line};
+use pillion_report::{Axis, Distribution, Figure, Line, Page};
 use roxmltree::Document;
 
 const HOSTILE: &str = "</text></svg><script>alert('&')</script>\u{1b}[31m\u{0}]]>\"";
@@ -58,17 +58,33 @@ fn boxes(svg: &str) -> Vec<(String, [f64; 4])> {
 }
 
 fn assert_apart(svg: &str) {
+    let document = Document::parse(svg).expect("well-formed");
+    let view = document.root_element().attribute("viewBox").unwrap();
+    let view: Vec<f64> = view.split(' ').map(|v| v.parse().unwrap()).collect();
     let boxes = boxes(svg);
     for (i, (a, [al, at, ar, ab])) in boxes.iter().enumerate() {
-        assert!(
-            *al > -2.0 && *ar < 902.0 && *at > -2.0 && *ab < 472.0,
-            "{a}"
-        );
+        assert!(*al > -2.0 && *ar < view[2] + 2.0, "{a}: {al} to {ar}");
+        assert!(*at > -2.0 && *ab < view[3] + 2.0, "{a}: {at} to {ab}");
         for (b, [bl, bt, br, bb]) in &boxes[i + 1..] {
             let overlap = al < br && bl < ar && at < bb && bt < ab;
             assert!(!overlap, "'{a}' lies on '{b}'");
         }
     }
+}
+
+/// The wide and the narrow drawing, as a page holds them.
+fn drawings(figure: &Figure) -> Vec<String> {
+    let page = Page {
+        parts: vec![figure.clone().into()],
+        ..Page::default()
+    };
+    let html = page.to_html();
+    let starts: Vec<usize> = html.match_indices("<svg").map(|(at, _)| at).collect();
+    let svg = |start: usize| {
+        let end = html[start..].find("</svg>").expect("closed") + "</svg>".len();
+        html[start..start + end].to_string()
+    };
+    starts.into_iter().map(svg).collect()
 }
 
 #[test]
@@ -82,11 +98,14 @@ fn every_line_is_labelled_and_no_text_lies_on_another() {
         figure
             .lines
             .push(Line::step("bound: loss^(k+1)", bound).reference());
-        let svg = figure.to_svg();
-        assert_apart(&svg);
-        let labels = texts(&svg, "label");
-        for line in &figure.lines {
-            assert!(labels.contains(&line.label), "{} in {labels:?}", line.label);
+        let drawings = drawings(&figure);
+        assert_eq!(drawings.len(), 2);
+        for svg in drawings {
+            assert_apart(&svg);
+            let labels = texts(&svg, "label");
+            for line in &figure.lines {
+                assert!(labels.contains(&line.label), "{} in {labels:?}", line.label);
+            }
         }
     }
 }
@@ -97,9 +116,10 @@ fn crowded_and_equal_lines_still_have_labels_apart() {
     let names: Vec<String> = (0..30).map(|i| format!("stream number {i}")).collect();
     let series: Vec<_> = names.iter().map(|n| (n.as_str(), &d)).collect();
     for figure in both(&series) {
-        let svg = figure.to_svg();
-        assert_apart(&svg);
-        assert!(texts(&svg, "label").len() >= 10);
+        for svg in drawings(&figure) {
+            assert_apart(&svg);
+            assert!(texts(&svg, "label").len() >= 10);
+        }
     }
 }
 
@@ -195,4 +215,48 @@ fn the_same_input_gives_the_same_bytes() {
         both(&[("a", &d)]).map(|f| f.to_svg()),
         both(&[("a", &d)]).map(|f| f.to_svg())
     );
+}
+
+#[test]
+fn distributions_of_a_few_samples_are_drawn() {
+    for n in 1..12 {
+        let d = latencies(n, 30.0);
+        for figure in both(&[("pillion", &d)]) {
+            for svg in drawings(&figure) {
+                assert_apart(&svg);
+                assert_eq!(texts(&svg, "label"), ["pillion"]);
+            }
+        }
+    }
+}
+
+/// The relative luminance of `#rrggbb` as WCAG defines it.
+fn luminance(colour: &str) -> f64 {
+    let channel = |at: usize| {
+        let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+        match value <= 0.03928 {
+            true => value / 12.92,
+            false => ((value + 0.055) / 1.055).powf(2.4),
+        }
+    };
+    0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
+}
+
+#[test]
+fn labels_can_be_read_light_and_dark_and_the_first_two_lines_in_greyscale() {
+    let svg = Figure::cdf("", axis(), "", &[]).to_svg();
+    let colours = |name: &str| -> Vec<f64> {
+        let declared = svg.match_indices(name).map(|(at, _)| at + name.len());
+        declared.map(|at| luminance(&svg[at..at + 7])).collect()
+    };
+    let contrast = |a: f64, b: f64| (a.max(b) + 0.05) / (a.min(b) + 0.05);
+    let paper = colours("--paper: ");
+    assert_eq!(paper.len(), 2, "light and dark");
+    let lines: Vec<_> = (0..6).map(|i| colours(&format!("--line{i}: "))).collect();
+    for scheme in 0..2 {
+        for line in lines.iter().chain([&colours("--soft: ")]) {
+            assert!(contrast(line[scheme], paper[scheme]) >= 4.5);
+        }
+        assert!(contrast(lines[0][scheme], lines[1][scheme]) >= 1.5);
+    }
 }

@@ -20,9 +20,9 @@ pub(super) struct Label {
 }
 
 /// Distances of a label from its line that are tried.
-const GAPS: [f64; 4] = [5.0, 16.0, 34.0, 60.0];
+const GAPS: [f64; 4] = [7.0, 18.0, 36.0, 60.0];
 /// Beyond this distance a leader is drawn.
-const NEAR: f64 = 8.0;
+const NEAR: f64 = 10.0;
 /// Beyond this distance another line does not disturb.
 const ROOM: f64 = 24.0;
 /// Sides of the line that are tried, the best first.
@@ -128,7 +128,7 @@ impl Search<'_> {
             let near = distance(area, &line.path);
             cost += match (i == self.own, near) {
                 (true, n) if n < 1.0 => 120.0,
-                (true, _) => 0.0,
+                (true, n) => (6.0 - n).max(0.0) * 4.0,
                 (false, n) if n < 1.0 => 240.0,
                 (false, n) => (ROOM - n) * 3.0,
             };

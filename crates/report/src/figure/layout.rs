@@ -63,7 +63,7 @@ impl Layout {
         let left = widest(&mut y.ticks.iter().map(|t| y.label(*t)));
         let side = figure.side.iter().flat_map(|side| &side.ticks);
         let right = widest(&mut side.map(|(_, label)| label.clone()));
-        let end = widest(&mut x.ticks.last().map(|t| x.label(*t)).into_iter());
+        let end = widest(&mut x.ticks.iter().map(|t| x.label(*t)));
         let plot = Area {
             left: left.min(format.width / 3.0) + 12.0,
             top: format.small * 2.4,

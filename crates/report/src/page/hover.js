@@ -16,7 +16,7 @@ for (const svg of document.querySelectorAll("svg.figure")) {
       if (n) py = +n;
       return [px, py];
     });
-    return { corners, label: path.dataset.label, colour: getComputedStyle(path).stroke };
+    return { corners, label: path.dataset.label, path };
   });
   // The title would cover the read-out as a tool tip.
   const title = svg.querySelector("title");
@@ -27,7 +27,7 @@ for (const svg of document.querySelectorAll("svg.figure")) {
   box.className = "read-out";
   box.hidden = true;
   const cursor = svg.appendChild(document.createElementNS(svg.namespaceURI, "path"));
-  const digits = (v) => String(+v.toPrecision(3));
+  const digits = (v) => String(v >= 100 ? Math.round(v) : +v.toPrecision(3));
   const height = ({ corners }, at) => {
     const next = corners.findIndex((c) => c[0] > at);
     if (next === 0 || !corners.length) return null;
@@ -46,7 +46,7 @@ for (const svg of document.querySelectorAll("svg.figure")) {
       const v = h === null ? "–" : up.log && h >= bottom - 0.1 ? "0" : digits(up.value((bottom - h) / (bottom - top)));
       const row = box.appendChild(document.createElement("div"));
       row.textContent = `${line.label}: ${v}`;
-      row.style.color = line.colour;
+      row.style.color = getComputedStyle(line.path).stroke;
     }
     box.hidden = false;
     const x = at / scale, room = x + box.offsetWidth + 24 > area.width;
