@@ -1,0 +1,64 @@
+//! What a message costs: 20 streams at unlimited pace through loopback, 120 B each.
+//!
+//! The schedule asks for far more than can be sent, so both ends are never idle. Prints one line.
+
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+use pillion_traffic::{ReceiveConfig, Receiver, SendConfig, Sender};
+
+static NEVER: AtomicBool = AtomicBool::new(false);
+
+/// Processor time of the calling thread, in nanoseconds.
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64
+}
+
+fn main() {
+    let receiver = Receiver::bind(ReceiveConfig {
+        listen: ([127, 0, 0, 1], 0).into(),
+        streams: Some(20),
+        records: true,
+    })
+    .expect("loopback can be listened on");
+    let sender = Sender::new(SendConfig {
+        to: receiver.local_addr(),
+        streams: 20,
+        itt: Duration::from_micros(1),
+        itt_sd: Duration::ZERO,
+        size: 120,
+        duration: Duration::from_millis(20),
+        ramp_up: None,
+        congestion: None,
+        seed: 1,
+        connect_timeout: Duration::from_secs(10),
+        drain_timeout: Duration::from_secs(60),
+    })
+    .expect("the configuration is valid");
+    let planned = sender.planned() as f64;
+
+    let started = Instant::now();
+    let receiving = thread::spawn(|| {
+        let before = cpu_ns();
+        let received = receiver.run(&NEVER).expect("nothing stands in the way");
+        (received.report, cpu_ns() - before)
+    });
+    let before = cpu_ns();
+    let sent = sender.run(&NEVER).expect("the receiver listens");
+    let sender_ns = cpu_ns() - before;
+    let (report, receiver_ns) = receiving.join().expect("the receiver does not panic");
+    let seconds = started.elapsed().as_secs_f64();
+
+    assert_eq!((sent.failed, report.corrupt, report.incomplete), (0, 0, 0));
+    println!(
+        "{planned} messages of 120 B, 20 streams: {:.0} messages/s; processor time a message: \
+         sender {:.0} ns, receiver {:.0} ns; {:.1} % waited for a full socket",
+        planned / seconds,
+        sender_ns / planned,
+        receiver_ns / planned,
+        sent.blocked_writes as f64 / planned * 100.0,
+    );
+}

@@ -1,0 +1,40 @@
+use std::io;
+use std::net::SocketAddr;
+
+/// Why receiving could not start or go on. What is wrong with one connection is in the report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// `streams` is 0.
+    #[error("0 streams to wait for: give at least 1, or none to receive until stopped")]
+    NoStreams,
+    /// The address cannot be listened on.
+    #[error("listening on {address}: {source}; is another process listening there?")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A connection could not be accepted.
+    #[error("accepting connection {number}: {source}; `ulimit -n` must exceed the connections")]
+    Accept {
+        /// Which connection, from 1.
+        number: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No epoll could be had.
+    #[error("{call}: {source}")]
+    System {
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        source: nix::Error,
+    },
+}
+
+impl ReceiveError {
+    pub(super) fn system(call: &'static str) -> impl Fn(nix::Error) -> Self {
+        move |source| Self::System { call, source }
+    }
+}

@@ -1,0 +1,83 @@
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::ConfigError;
+
+/// Why sending could not start or go on. What befalls a single stream later is in the report.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// The configuration is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The congestion control cannot be used.
+    #[error(
+        "congestion control {name}: {source}; \
+         `sysctl net.ipv4.tcp_available_congestion_control` lists what is loaded"
+    )]
+    Congestion {
+        /// The name asked for.
+        name: String,
+        /// The kernel's answer.
+        source: nix::Error,
+    },
+    /// A connection failed.
+    #[error(
+        "connecting to {to}: {source} ({connected} of {streams} streams connected); \
+         is the receiver running there?"
+    )]
+    Connect {
+        /// The receiver's address.
+        to: SocketAddr,
+        /// Streams connected by then.
+        connected: usize,
+        /// Streams asked for.
+        streams: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Not all connections were established in time.
+    #[error(
+        "connecting to {to}: only {connected} of {streams} streams connected within {timeout:?}; \
+         is the path up, and does the receiver accept?"
+    )]
+    ConnectTimeout {
+        /// The receiver's address.
+        to: SocketAddr,
+        /// Streams connected by then.
+        connected: usize,
+        /// Streams asked for.
+        streams: usize,
+        /// The limit.
+        timeout: Duration,
+    },
+    /// Stopped by the caller before the barrier opened.
+    #[error("stopped while {connected} of {streams} streams were connected, nothing sent")]
+    Stopped {
+        /// Streams connected by then.
+        connected: usize,
+        /// Streams asked for.
+        streams: usize,
+    },
+    /// No socket, epoll or timer could be had.
+    #[error("{call}: {source}{}", remedy(source))]
+    System {
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        source: nix::Error,
+    },
+}
+
+impl SendError {
+    pub(super) fn system(call: &'static str) -> impl Fn(nix::Error) -> Self {
+        move |source| Self::System { call, source }
+    }
+}
+
+fn remedy(error: &nix::Error) -> &'static str {
+    match error {
+        nix::Error::EMFILE => "; raise the limit with `ulimit -n`",
+        _ => "",
+    }
+}

@@ -1,0 +1,103 @@
+//! Both ends on loopback, for every test.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pillion_traffic::wire::{Message, Preface};
+use pillion_traffic::{ReceiveConfig, Received, Receiver, SendConfig, SendReport, Sender};
+
+pub const MS: Duration = Duration::from_millis(1);
+
+/// For both ends: nobody stops them.
+pub static NEVER: AtomicBool = AtomicBool::new(false);
+
+pub fn any_port() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// A receiver of `streams` connections, with records, on a thread of its own.
+pub fn receive(streams: usize) -> (SocketAddr, JoinHandle<Received>) {
+    let receiver = Receiver::bind(ReceiveConfig {
+        listen: any_port(),
+        streams: Some(streams),
+        records: true,
+    })
+    .unwrap();
+    let address = receiver.local_addr();
+    (address, thread::spawn(|| receiver.run(&NEVER).unwrap()))
+}
+
+/// 4 streams, 120 B each 5 ms for 200 ms.
+pub fn thin(to: SocketAddr) -> SendConfig {
+    SendConfig {
+        to,
+        streams: 4,
+        itt: 5 * MS,
+        itt_sd: MS / 2,
+        size: 120,
+        duration: 200 * MS,
+        ramp_up: None,
+        congestion: Some("reno".to_owned()),
+        seed: 7,
+        connect_timeout: Duration::from_secs(20),
+        drain_timeout: Duration::from_secs(20),
+    }
+}
+
+pub fn send(config: SendConfig) -> SendReport {
+    Sender::new(config).unwrap().run(&NEVER).unwrap()
+}
+
+/// Stands between one sender's connection and the receiver at `to`. What the sender sends goes
+/// through `forward(from, to)`, and the closing of either end is passed on.
+pub fn proxy(
+    to: SocketAddr,
+    forward: impl FnOnce(&mut TcpStream, &mut TcpStream) + Send + 'static,
+) -> SocketAddr {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut from, _) = listener.accept().unwrap();
+        let mut to = TcpStream::connect(to).unwrap();
+        forward(&mut from, &mut to);
+        // The receiver may have closed first.
+        let _ = to.shutdown(Shutdown::Write);
+        let _ = to.read(&mut [0]);
+    });
+    address
+}
+
+/// Passes on whatever comes, until the end.
+pub fn pass(from: &mut TcpStream, to: &mut TcpStream) {
+    // The receiver may close first, and the sender then sees it.
+    let _ = std::io::copy(from, to);
+}
+
+/// The bytes of a whole connection of `messages` messages, stream 5.
+pub fn connection(messages: u32) -> Vec<u8> {
+    let preface = Preface {
+        stream: 5,
+        seed: 99,
+        messages,
+        size: 120,
+    };
+    let mut bytes = preface.to_bytes().to_vec();
+    for sequence in 0..messages {
+        let sent_ns = 1_000 + u64::from(sequence);
+        Message { sequence, sent_ns }.append(&preface, &mut bytes);
+    }
+    bytes
+}
+
+/// What the receiver says of a connection that carries `bytes` and then half-closes.
+pub fn receive_bytes(bytes: &[u8]) -> Received {
+    let (address, received) = receive(1);
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(bytes).unwrap();
+    socket.shutdown(Shutdown::Write).unwrap();
+    received.join().unwrap()
+}

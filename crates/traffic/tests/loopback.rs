@@ -1,0 +1,166 @@
+//! A sender and a receiver that get along.
+
+mod common;
+
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{MS, NEVER, any_port, pass, proxy, receive, send, thin};
+use pillion_traffic::{Quantiles, ReceiveConfig, Receiver, SendConfig, Sender};
+
+#[test]
+fn all_messages_of_all_streams_arrive_verified() {
+    let (address, received) = receive(20);
+    let config = SendConfig {
+        streams: 20,
+        ..thin(address)
+    };
+    let sender = Sender::new(config).unwrap();
+    let (planned, progress) = (sender.planned(), sender.progress());
+    let sent = sender.run(&NEVER).unwrap();
+    let received = received.join().unwrap();
+
+    assert!(planned > 20 * 20, "{planned} messages planned");
+    assert_eq!((sent.messages, sent.failed), (planned, 0));
+    assert_eq!(progress.load(Ordering::Relaxed), planned);
+    let report = &received.report;
+    assert_eq!((report.corrupt, report.incomplete), (0, 0));
+    assert_eq!((report.connections, report.messages), (20, planned));
+    assert_eq!(
+        (report.bytes, sent.bytes),
+        (sent.bytes, planned * 120 + 20 * 36)
+    );
+    for (stream, (sent, received)) in (0..).zip(sent.streams.iter().zip(&report.streams)) {
+        assert_eq!((sent.stream, received.stream), (stream, Some(stream)));
+        assert_eq!(sent.messages, u64::from(received.messages));
+        assert!(sent.tcp.segs_out >= Some(received.messages));
+        assert!(sent.tcp.cwnd.is_some() && sent.tcp.rtt_us.is_some());
+    }
+}
+
+#[test]
+fn records_are_in_order_and_the_quantiles_are_theirs() {
+    let (address, received) = receive(4);
+    send(thin(address));
+    let received = received.join().unwrap();
+    let records = &received.records;
+    assert_eq!(records.len() as u64, received.report.messages);
+    for pair in records.windows(2) {
+        let next = (pair[0].stream, pair[0].sequence + 1);
+        let first_of_next = (pair[0].stream + 1, 0);
+        let this = (pair[1].stream, pair[1].sequence);
+        assert!(this == next || this == first_of_next, "{pair:?}");
+        assert!(this == first_of_next || pair[0].sent_ns < pair[1].sent_ns);
+    }
+    let latencies = records.iter().map(|record| record.latency_us).collect();
+    assert_eq!(received.report.latency_us, Quantiles::exact(latencies));
+}
+
+#[test]
+fn a_slow_reader_blocks_writes_and_loses_nothing() {
+    let (address, received) = receive(1);
+    let address = proxy(address, |from, to| {
+        thread::sleep(600 * MS);
+        pass(from, to);
+    });
+    // 32 MB, far more than the kernel keeps for a connection by default.
+    let sent = send(SendConfig {
+        streams: 1,
+        itt: MS,
+        size: 64 << 10,
+        duration: 500 * MS,
+        ..thin(address)
+    });
+    let report = received.join().unwrap().report;
+    assert_eq!(sent.streams[0].error, None);
+    assert!(sent.blocked_writes > 0);
+    assert_eq!((report.corrupt, report.incomplete), (0, 0));
+    assert_eq!(report.messages, sent.messages);
+    // Handed over when due, a message that waited for the reader is measured as late.
+    assert!(report.latency_us.unwrap().max > 100_000.0);
+}
+
+#[test]
+fn a_stopped_receiver_reports_what_it_has() {
+    let receiver = Receiver::bind(ReceiveConfig {
+        listen: any_port(),
+        streams: None,
+        records: false,
+    })
+    .unwrap();
+    let config = SendConfig {
+        duration: Duration::from_secs(60),
+        ..thin(receiver.local_addr())
+    };
+    let progress = receiver.progress();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let received = scope.spawn(|| receiver.run(&stop).unwrap());
+        let sent = scope.spawn(|| send(config));
+        while progress.load(Ordering::Relaxed) < 20 {
+            thread::sleep(MS);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let report = received.join().unwrap().report;
+        assert_eq!((report.connections, report.incomplete), (4, 4));
+        assert!(report.messages >= 20);
+        assert_eq!(report.latency_us.unwrap().count, report.messages);
+        // The receiver's end is the sender's end as well, long before its duration is over.
+        assert_eq!(sent.join().unwrap().failed, 4);
+    });
+}
+
+#[test]
+fn a_stopped_sender_ends_with_whole_messages() {
+    let (address, received) = receive(4);
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let sender = Sender::new(SendConfig {
+        duration: Duration::from_secs(60),
+        ..thin(address)
+    })
+    .unwrap();
+    let (planned, progress) = (sender.planned(), sender.progress());
+    let sent = thread::scope(|scope| {
+        let sent = scope.spawn(|| sender.run(&stop).unwrap());
+        while progress.load(Ordering::Relaxed) < 20 {
+            thread::sleep(MS);
+        }
+        stop.store(true, Ordering::Relaxed);
+        sent.join().unwrap()
+    });
+    assert!(started.elapsed() < Duration::from_secs(30));
+    let report = received.join().unwrap().report;
+    assert_eq!(sent.failed, 0);
+    assert!(sent.messages < planned);
+    assert_eq!(report.messages, sent.messages);
+    assert_eq!((report.corrupt, report.incomplete), (0, 4));
+}
+
+#[test]
+fn sends_on_the_wire_are_one_write_per_message() {
+    let listener = std::net::TcpListener::bind(any_port()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let reader = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut buffer = [0; 4096];
+        let mut reads = Vec::new();
+        loop {
+            match socket.read(&mut buffer).unwrap() {
+                0 => return reads,
+                len => reads.push(len),
+            }
+        }
+    });
+    send(SendConfig {
+        streams: 1,
+        itt: 20 * MS,
+        itt_sd: Duration::ZERO,
+        ..thin(address)
+    });
+    let reads = reader.join().unwrap();
+    assert!(reads[0] >= 36 + 120 && (reads[0] - 36).is_multiple_of(120));
+    assert!(reads[1..].iter().all(|read| read.is_multiple_of(120)));
+}

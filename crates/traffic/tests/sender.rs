@@ -1,0 +1,184 @@
+//! The sender's promises before and at the end of its run.
+
+mod common;
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use common::{MS, NEVER, any_port, send, thin};
+use nix::sys::socket::{Backlog, listen};
+use pillion_traffic::{SendConfig, SendError, Sender};
+
+/// A listener whose queue holds two connections: the kernel ignores further ones until the first
+/// are accepted.
+fn narrow_listener() -> (SocketAddr, TcpListener) {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    (listener.local_addr().unwrap(), listener)
+}
+
+fn error(config: SendConfig) -> SendError {
+    Sender::new(config).unwrap().run(&NEVER).unwrap_err()
+}
+
+fn refusal(config: SendConfig) -> String {
+    Sender::new(config).err().unwrap().to_string()
+}
+
+#[test]
+fn no_byte_is_sent_before_all_streams_are_connected() {
+    let (address, listener) = narrow_listener();
+    let sent = thread::spawn(move || send(thin(address)));
+    let first = listener.accept().unwrap().0;
+    first
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut early = vec![first];
+    // Two more fit the queue again, and the fourth waits for its SYN to be sent anew.
+    let kind = early[0].read(&mut [0]).map_err(|error| error.kind());
+    match kind {
+        Err(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+        other => panic!("before all were connected: {other:?}"),
+    }
+    while early.len() < 4 {
+        early.push(listener.accept().unwrap().0);
+    }
+    let readers: Vec<_> = early
+        .into_iter()
+        .map(|mut socket| {
+            socket.set_read_timeout(None).unwrap();
+            thread::spawn(move || socket.read_to_end(&mut Vec::new()).unwrap())
+        })
+        .collect();
+    let read: usize = readers
+        .into_iter()
+        .map(|reader| reader.join().unwrap())
+        .sum();
+    let sent = sent.join().unwrap();
+    assert_eq!(sent.failed, 0);
+    assert_eq!(sent.bytes, read as u64);
+}
+
+#[test]
+fn a_barrier_that_does_not_open_names_the_address_and_the_streams_connected() {
+    let (address, _listener) = narrow_listener();
+    let error = error(SendConfig {
+        streams: 10,
+        connect_timeout: 300 * MS,
+        ..thin(address)
+    });
+    let SendError::ConnectTimeout { connected, .. } = error else {
+        panic!("{error}");
+    };
+    assert!((1..10).contains(&connected));
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("{address}: only {connected} of 10 streams")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_refused_connection_names_the_address() {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = error(thin(address)).to_string();
+    assert!(
+        text.contains(&format!("connecting to {address}: Connection refused")),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_unknown_congestion_control_is_named() {
+    let text = error(SendConfig {
+        congestion: Some("nonesuch".to_owned()),
+        ..thin("127.0.0.1:9".parse().unwrap())
+    })
+    .to_string();
+    assert!(text.starts_with("congestion control nonesuch: "), "{text}");
+}
+
+#[test]
+fn a_stop_ends_the_wait_at_the_barrier() {
+    let (address, _listener) = narrow_listener();
+    let config = SendConfig {
+        streams: 10,
+        ..thin(address)
+    };
+    let result = Sender::new(config).unwrap().run(&AtomicBool::new(true));
+    assert!(matches!(result, Err(SendError::Stopped { .. })));
+}
+
+#[test]
+fn a_receiver_that_does_not_close_is_reported() {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let sent = send(SendConfig {
+        drain_timeout: 100 * MS,
+        ..thin(listener.local_addr().unwrap())
+    });
+    assert_eq!(sent.failed, 4);
+    let error = sent.streams[0].error.as_ref().unwrap();
+    assert!(
+        error.contains("did not close in time, 0 messages"),
+        "{error}"
+    );
+    assert!(sent.retransmissions.is_some());
+}
+
+#[test]
+fn impossible_configurations_are_refused_with_the_remedy() {
+    let good = thin("127.0.0.1:9".parse().unwrap());
+    assert!(Sender::new(good.clone()).is_ok());
+    let size = refusal(SendConfig {
+        size: 23,
+        ..good.clone()
+    });
+    assert!(size.contains("23 B: give 24 to 1048576 B"), "{size}");
+    let ramp_up = refusal(SendConfig {
+        ramp_up: Some(100 * MS),
+        ..good.clone()
+    });
+    assert!(ramp_up.contains("would start after the end"), "{ramp_up}");
+    let streams = refusal(SendConfig {
+        streams: 0,
+        ..good.clone()
+    });
+    assert!(streams.contains("0 streams: give 1"), "{streams}");
+    let itt = refusal(SendConfig {
+        itt: Duration::ZERO,
+        ..good.clone()
+    });
+    assert!(itt.contains("at least 1 us"), "{itt}");
+    let port = refusal(SendConfig {
+        to: any_port(),
+        ..good.clone()
+    });
+    assert!(port.contains("port 0"), "{port}");
+    let duration = refusal(SendConfig {
+        duration: Duration::ZERO,
+        ..good
+    });
+    assert!(duration.contains("duration 0"), "{duration}");
+}
+
+#[test]
+fn a_configuration_file_gives_units_in_its_keys() {
+    let json = r#"{"to": "127.0.0.1:9", "streams": 20, "itt_ms": 30, "itt_sd_ms": 2.5,
+        "size": 120, "duration_s": 300, "ramp_up_ms": 100}"#;
+    let config: SendConfig = serde_json::from_str(json).unwrap();
+    assert_eq!((config.itt, config.itt_sd), (30 * MS, 2500 * MS / 1000));
+    assert_eq!(
+        (config.duration, config.ramp_up),
+        (300_000 * MS, Some(100 * MS))
+    );
+    let again = serde_json::to_string(&config).unwrap();
+    assert_eq!(serde_json::from_str::<SendConfig>(&again).unwrap(), config);
+    let negative = json.replace("2.5", "-1");
+    let error = serde_json::from_str::<SendConfig>(&negative).unwrap_err();
+    assert!(error.to_string().contains("-1 is no duration"), "{error}");
+}
