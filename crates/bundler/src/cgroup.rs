@@ -30,7 +30,11 @@ impl Cgroup {
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
         fs::create_dir(&path).map_err(|source| at(&path, source))?;
         let folder = File::open(&path).map_err(|source| at(&path, source))?;
-        Ok(Self { path, parent, folder })
+        Ok(Self {
+            path,
+            parent,
+            folder,
+        })
     }
 
     /// The folder, as the kernel's interfaces want it.
@@ -45,7 +49,10 @@ impl Cgroup {
     /// [`Error::Cgroup`].
     pub fn door(&self) -> Result<File, Error> {
         let path = self.path.join("cgroup.procs");
-        OpenOptions::new().write(true).open(&path).map_err(|source| at(&path, source))
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(|source| at(&path, source))
     }
 
     /// Removes the cgroup; processes still in it go back to where this one is.
@@ -59,10 +66,13 @@ impl Cgroup {
 
 fn at(path: &Path, source: io::Error) -> Error {
     match source.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            Error::NotPermitted { action: format!("use the cgroup {}", path.display()) }
-        }
-        _ => Error::Cgroup { path: path.to_owned(), source },
+        Some(libc::EPERM | libc::EACCES) => Error::NotPermitted {
+            action: format!("use the cgroup {}", path.display()),
+        },
+        _ => Error::Cgroup {
+            path: path.to_owned(),
+            source,
+        },
     }
 }
 
@@ -85,8 +95,13 @@ fn remove(path: &Path, parent: &Path) -> io::Result<()> {
 /// Moves processes one by one, as the kernel wants it; one that ends meanwhile is no
 /// failure.
 fn evacuate(path: &Path, parent: &Path) {
-    let Ok(processes) = fs::read_to_string(path.join("cgroup.procs")) else { return };
-    let Ok(mut door) = OpenOptions::new().write(true).open(parent.join("cgroup.procs")) else {
+    let Ok(processes) = fs::read_to_string(path.join("cgroup.procs")) else {
+        return;
+    };
+    let Ok(mut door) = OpenOptions::new()
+        .write(true)
+        .open(parent.join("cgroup.procs"))
+    else {
         return;
     };
     for process in processes.lines() {
@@ -95,10 +110,14 @@ fn evacuate(path: &Path, parent: &Path) {
 }
 
 fn sweep(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
+    let Ok(entries) = fs::read_dir(parent) else {
+        return;
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let maker = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let maker = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         if maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             let _ = remove(&entry.path(), parent);
         }
@@ -119,7 +138,8 @@ fn find_cgroup2(mountinfo: &str) -> Option<PathBuf> {
     mountinfo.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mount_point = mount.split(' ').nth(4)?;
-        kind.starts_with("cgroup2 ").then(|| PathBuf::from(unescape(mount_point)))
+        kind.starts_with("cgroup2 ")
+            .then(|| PathBuf::from(unescape(mount_point)))
     })
 }
 
@@ -128,7 +148,9 @@ fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
-        let octal = tail.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let octal = tail
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
             Some(byte) if *first == b'\\' => {
                 bytes.push(byte);
@@ -147,7 +169,10 @@ fn own_cgroup() -> Result<PathBuf, Error> {
     let mount = cgroup2_mount()?;
     let path = "/proc/self/cgroup";
     let memberships = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
-    let own = memberships.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or("");
+    let own = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .unwrap_or("");
     Ok(mount.join(own))
 }
 
@@ -160,7 +185,10 @@ mod tests {
         let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
                       32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(find_cgroup2(mounts), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(
+            find_cgroup2(mounts),
+            Some(PathBuf::from("/sys/fs/cgroup/unified"))
+        );
     }
 
     #[test]
@@ -171,6 +199,9 @@ mod tests {
 
     #[test]
     fn without_a_unified_hierarchy_there_is_none() {
-        assert_eq!(find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"), None);
+        assert_eq!(
+            find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"),
+            None
+        );
     }
 }

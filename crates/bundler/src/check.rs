@@ -37,7 +37,12 @@ pub struct Finding {
 
 impl Finding {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, level: Level::Ok, found: found.into(), remedy: None }
+        Self {
+            name,
+            level: Level::Ok,
+            found: found.into(),
+            remedy: None,
+        }
     }
 
     fn bad(
@@ -46,7 +51,12 @@ impl Finding {
         found: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { name, level, found: found.into(), remedy: Some(remedy.into()) }
+        Self {
+            name,
+            level,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
     }
 }
 
@@ -72,17 +82,29 @@ pub fn check() -> Vec<Finding> {
 }
 
 fn failure(name: &'static str, error: &Error) -> Finding {
-    Finding::bad(name, Level::Missing, error.to_string(), "mend the lines above first")
+    Finding::bad(
+        name,
+        Level::Missing,
+        error.to_string(),
+        "mend the lines above first",
+    )
 }
 
 fn kernel() -> Finding {
     let release = read("/proc/sys/kernel/osrelease");
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version >= (6, 6) {
         Finding::ok("kernel", release)
     } else {
-        Finding::bad("kernel", Level::Missing, release, "tcx needs Linux 6.6 or newer")
+        Finding::bad(
+            "kernel",
+            Level::Missing,
+            release,
+            "tcx needs Linux 6.6 or newer",
+        )
     }
 }
 
@@ -169,7 +191,12 @@ fn attaching(programs: Programs) -> Finding {
     match attempt.join() {
         Ok(Ok(())) => Finding::ok("attaching", "tcx, cgroup and TCP iterator"),
         Ok(Err(error)) => failure("attaching", &error),
-        Err(_) => Finding::bad("attaching", Level::Missing, "the trial failed", "report this"),
+        Err(_) => Finding::bad(
+            "attaching",
+            Level::Missing,
+            "the trial failed",
+            "report this",
+        ),
     }
 }
 
@@ -184,5 +211,7 @@ fn tun() -> Finding {
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+    fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
 }

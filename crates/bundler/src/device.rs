@@ -32,7 +32,10 @@ impl Device {
             if up.is_empty() {
                 return Err(Error::NoDevice);
             }
-            return up.into_iter().map(|(name, _)| Self::named(name, &known)).collect();
+            return up
+                .into_iter()
+                .map(|(name, _)| Self::named(name, &known))
+                .collect();
         }
         let mut devices: Vec<Self> = Vec::new();
         for name in names {
@@ -49,12 +52,17 @@ impl Device {
             name: name.to_owned(),
             known: known.keys().cloned().collect::<Vec<_>>().join(", "),
         })?;
-        Ok(Self { name: name.to_owned(), index })
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+        })
     }
 }
 
 fn devices() -> Result<BTreeMap<String, InterfaceFlags>, Error> {
     let addresses = getifaddrs()
         .map_err(|errno| Error::system("list the network devices", io::Error::from(errno)))?;
-    Ok(addresses.map(|address| (address.interface_name, address.flags)).collect())
+    Ok(addresses
+        .map(|address| (address.interface_name, address.flags))
+        .collect())
 }

@@ -49,7 +49,8 @@ pub fn list_flows() -> Result<Vec<Flow>, Error> {
         .map_err(|error| log.explain(&error))?;
     let failed = |error| Error::system("list the connections", error);
     let mut bytes = Vec::new();
-    for map in MapInfoIter::default().filter(|map| map.name.as_encoded_bytes() == b"pillion_flows") {
+    for map in MapInfoIter::default().filter(|map| map.name.as_encoded_bytes() == b"pillion_flows")
+    {
         let Some(map) = map_by_id(map.id) else {
             continue; // that pillion has just ended
         };
@@ -58,7 +59,10 @@ pub fn list_flows() -> Result<Vec<Flow>, Error> {
         let run = link::run_iterator(link.as_fd()).map_err(failed)?;
         File::from(run).read_to_end(&mut bytes).map_err(failed)?;
     }
-    Ok(bytes.chunks_exact(size_of::<flow_types::flow_record>()).map(parse).collect())
+    Ok(bytes
+        .chunks_exact(size_of::<flow_types::flow_record>())
+        .map(parse)
+        .collect())
 }
 
 fn map_by_id(id: u32) -> Option<OwnedFd> {
@@ -70,7 +74,12 @@ fn map_by_id(id: u32) -> Option<OwnedFd> {
 
 fn parse(record: &[u8]) -> Flow {
     // SAFETY: plain integers, of which any bits are valid; chunks_exact gives the size.
-    let raw = unsafe { record.as_ptr().cast::<flow_types::flow_record>().read_unaligned() };
+    let raw = unsafe {
+        record
+            .as_ptr()
+            .cast::<flow_types::flow_record>()
+            .read_unaligned()
+    };
     let address = |octets: [u8; 16], port| {
         SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
     };
@@ -80,7 +89,10 @@ fn parse(record: &[u8]) -> Flow {
         raw_counters.new_bytes,
         raw_counters.redundant_bytes,
     );
-    let last = Verdict::ALL.iter().copied().find(|verdict| *verdict as u32 == raw.last.0);
+    let last = Verdict::ALL
+        .iter()
+        .copied()
+        .find(|verdict| *verdict as u32 == raw.last.0);
     Flow {
         local: address(raw.ends.local, raw.ends.local_port),
         peer: address(raw.ends.peer, raw.ends.peer_port),

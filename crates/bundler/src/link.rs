@@ -33,8 +33,9 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
         }
     };
     // SAFETY: the options, and the iterator's description they point to, outlive the call.
-    let fd =
-        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), place, kind, &raw const options) };
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), place, kind, &raw const options)
+    };
     own(fd)
 }
 

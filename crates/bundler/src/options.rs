@@ -25,7 +25,9 @@ pub enum ThinTest {
 impl Default for ThinTest {
     /// DPIFL with 10 ms, the lowest value that the paper justifies (from RFC 4828).
     fn default() -> Self {
-        Self::Dpifl { itt_min: Duration::from_millis(10) }
+        Self::Dpifl {
+            itt_min: Duration::from_millis(10),
+        }
     }
 }
 
@@ -44,7 +46,11 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { thin: ThinTest::default(), max_packets: 1, max_bytes: 0 }
+        Self {
+            thin: ThinTest::default(),
+            max_packets: 1,
+            max_bytes: 0,
+        }
     }
 }
 

@@ -36,10 +36,14 @@ impl Policy {
             Error::system("store the policy", io::Error::other(error.to_string()))
         };
         for port in &self.ports {
-            ports.update(&port.to_ne_bytes(), &[1], MapFlags::ANY).map_err(failed)?;
+            ports
+                .update(&port.to_ne_bytes(), &[1], MapFlags::ANY)
+                .map_err(failed)?;
         }
         for peer in &self.peers {
-            peers.update(&prefix(*peer), &[1], MapFlags::ANY).map_err(failed)?;
+            peers
+                .update(&prefix(*peer), &[1], MapFlags::ANY)
+                .map_err(failed)?;
         }
         Ok(())
     }
@@ -93,7 +97,10 @@ mod tests {
     fn an_ipv4_prefix_is_stored_as_its_mapped_form() {
         let key = prefix("10.1.0.0/16".parse().unwrap());
         assert_eq!(key[..4], 112u32.to_ne_bytes());
-        assert_eq!(key[4..], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 0, 0]);
+        assert_eq!(
+            key[4..],
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 0, 0]
+        );
     }
 
     #[test]

@@ -31,7 +31,11 @@ impl Programs {
         let mut open = PillionSkelBuilder::default()
             .open(&mut storage)
             .map_err(|error| log.explain(&error))?;
-        let rodata = open.maps.rodata_data.as_mut().expect("the programs have read-only data");
+        let rodata = open
+            .maps
+            .rodata_data
+            .as_mut()
+            .expect("the programs have read-only data");
         rodata.options = options.into();
         rodata.match_ports = !policy.ports.is_empty();
         rodata.match_peers = !policy.peers.is_empty();
@@ -42,7 +46,8 @@ impl Programs {
         policy.store(&skel.maps.pillion_ports, &skel.maps.pillion_peers)?;
 
         let own = |fd: std::os::fd::BorrowedFd| {
-            fd.try_clone_to_owned().map_err(|error| Error::system("keep a program", error))
+            fd.try_clone_to_owned()
+                .map_err(|error| Error::system("keep a program", error))
         };
         Ok(Self {
             egress: own(skel.progs.pillion_egress.as_fd())?,
@@ -76,13 +81,22 @@ impl LibbpfLog {
 
     pub(crate) fn explain(&self, error: &libbpf_rs::Error) -> Error {
         if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
-            return Error::system("load the eBPF programs", io::Error::from_raw_os_error(libc::EPERM));
+            return Error::system(
+                "load the eBPF programs",
+                io::Error::from_raw_os_error(libc::EPERM),
+            );
         }
-        let lines = LINES.lock().map(|mut lines| std::mem::take(&mut *lines)).unwrap_or_default();
+        let lines = LINES
+            .lock()
+            .map(|mut lines| std::mem::take(&mut *lines))
+            .unwrap_or_default();
         let telling = lines
             .lines()
             .rfind(|line| line.contains("failed to") && !line.contains("load object"))
-            .map_or_else(|| error.to_string(), |line| line.trim_start_matches("libbpf: ").to_owned());
+            .map_or_else(
+                || error.to_string(),
+                |line| line.trim_start_matches("libbpf: ").to_owned(),
+            );
         Error::Load { reason: telling }
     }
 }

@@ -93,8 +93,11 @@ impl Totals {
             // SAFETY: plain integers, of which any bits are valid, and enough of them.
             let raw = unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() };
             let counters = &raw.counters;
-            totals.counters +=
-                &Counters::new(&counters.verdicts, counters.new_bytes, counters.redundant_bytes);
+            totals.counters += &Counters::new(
+                &counters.verdicts,
+                counters.new_bytes,
+                counters.redundant_bytes,
+            );
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
         }
@@ -118,6 +121,9 @@ mod tests {
 
     #[test]
     fn nothing_sent_means_nothing_redundant() {
-        assert_eq!(Counters::default().redundant_share().to_bits(), 0f64.to_bits());
+        assert_eq!(
+            Counters::default().redundant_share().to_bits(),
+            0f64.to_bits()
+        );
     }
 }

@@ -1,0 +1,156 @@
+//! What `run` and `attach` share: options of bundling, and the account at the end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use pillion_bundler::{Options, ThinTest, Totals, Verdict};
+
+#[derive(Args)]
+#[command(next_help_heading = "Bundling")]
+pub struct BundlingArgs {
+    /// Bundle while the stream is thin: `dpifl[:MS]`, packets in flight x MS < minimum
+    /// RTT; `spifl:N`, at most N packets in flight; `always`, for experiments
+    #[arg(long, value_name = "TEST", default_value = "dpifl:10", value_parser = parse_thin)]
+    thin: ThinTest,
+
+    /// Previous segments that ride along at most; 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    max_packets: u32,
+
+    /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    max_bytes: u32,
+
+    /// A network device to bundle on; repeat for more [default: all that are up, but lo]
+    #[arg(long = "dev", value_name = "IF")]
+    pub devices: Vec<String>,
+
+    /// Write the account of what was done to FILE, as JSON, at the end
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+}
+
+impl BundlingArgs {
+    pub fn options(&self) -> Options {
+        Options {
+            thin: self.thin,
+            max_packets: self.max_packets,
+            max_bytes: self.max_bytes,
+        }
+    }
+
+    /// Finds out before anything is begun whether the account can be written.
+    pub fn prepare_stats(&self) -> Result<()> {
+        self.stats.as_deref().map_or(Ok(()), |path| write(path, ""))
+    }
+
+    pub fn write_stats(&self, totals: &Totals) -> Result<()> {
+        let Some(path) = &self.stats else {
+            return Ok(());
+        };
+        let mut text = serde_json::to_string_pretty(totals)?;
+        text.push('\n');
+        write(path, &text)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write --stats {}", path.display()))
+}
+
+/// One line: segments, bundled, redundant bytes and their share.
+pub fn summary(totals: &Totals) -> String {
+    let counters = &totals.counters;
+    let mut line = format!(
+        "{} connections, {} segments, {} bundled, {} redundant bytes ({:.1} %)",
+        totals.connections,
+        counters.segments(),
+        counters.of(Verdict::Bundled),
+        counters.redundant_bytes,
+        counters.redundant_share() * 100.0,
+    );
+    if totals.connections_refused > 0 {
+        line += &format!(
+            "; {} connections not bundled for want of kernel memory",
+            totals.connections_refused
+        );
+    }
+    line
+}
+
+/// Why the others were not, most frequent first; empty if all were.
+pub fn reasons(totals: &Totals) -> String {
+    let mut reasons: Vec<_> = totals
+        .counters
+        .verdicts
+        .iter()
+        .filter(|(verdict, _)| **verdict != Verdict::Bundled)
+        .collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let words: Vec<_> = reasons
+        .iter()
+        .map(|(verdict, count)| format!("{} {count}", verdict.label()))
+        .collect();
+    words.join(", ")
+}
+
+fn parse_thin(text: &str) -> Result<ThinTest, String> {
+    let (test, value) = text
+        .split_once(':')
+        .map_or((text, None), |(test, value)| (test, Some(value)));
+    match (test, value) {
+        ("dpifl", None) => Ok(ThinTest::default()),
+        ("dpifl", Some(value)) => match value.parse::<f64>() {
+            Ok(ms) if ms > 0.0 && ms <= 60_000.0 => Ok(ThinTest::Dpifl {
+                itt_min: Duration::from_secs_f64(ms / 1000.0),
+            }),
+            _ => Err(format!(
+                "`{value}` is no time in milliseconds between 0 and 60000"
+            )),
+        },
+        ("spifl", Some(value)) => match value.parse() {
+            Ok(limit) => Ok(ThinTest::Spifl { limit }),
+            Err(_) => Err(format!("`{value}` is no number of packets")),
+        },
+        ("spifl", None) => Err("spifl needs a limit, as in spifl:4".to_owned()),
+        ("always", None) => Ok(ThinTest::Always),
+        _ => Err("expected dpifl[:MS], spifl:N or always".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thin_tests_are_read_as_documented() {
+        let dpifl = |ms| {
+            Ok(ThinTest::Dpifl {
+                itt_min: Duration::from_millis(ms),
+            })
+        };
+        assert_eq!(parse_thin("dpifl"), dpifl(10));
+        assert_eq!(parse_thin("dpifl:20"), dpifl(20));
+        assert_eq!(parse_thin("spifl:7"), Ok(ThinTest::Spifl { limit: 7 }));
+        assert_eq!(parse_thin("always"), Ok(ThinTest::Always));
+    }
+
+    #[test]
+    fn mistakes_in_thin_tests_are_refused() {
+        for mistake in [
+            "",
+            "dpifl:",
+            "dpifl:0",
+            "dpifl:-1",
+            "dpifl:NaN",
+            "spifl",
+            "spifl:x",
+            "always:1",
+        ] {
+            assert!(parse_thin(mistake).is_err(), "{mistake}");
+        }
+    }
+}

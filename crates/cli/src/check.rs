@@ -1,0 +1,42 @@
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pillion_bundler::{Level, check};
+
+/// Say what this host supports, a line each, with the remedy for what it lacks
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let findings = check();
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&findings)?);
+        } else {
+            for finding in &findings {
+                let mark = match finding.level {
+                    Level::Ok => "ok",
+                    Level::Warning => "warning",
+                    Level::Missing => "MISSING",
+                };
+                let remedy = finding
+                    .remedy
+                    .as_ref()
+                    .map_or(String::new(), |remedy| format!(" -> {remedy}"));
+                println!("{mark:<8} {:<13} {}{remedy}", finding.name, finding.found);
+            }
+        }
+        let complete = findings
+            .iter()
+            .all(|finding| finding.level != Level::Missing);
+        Ok(if complete {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}

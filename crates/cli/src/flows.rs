@@ -1,0 +1,58 @@
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pillion_bundler::{Flow, Verdict, list_flows};
+use pillion_report::{Column, Table, number};
+
+/// List the connections that running pillions bundle, and why a segment was not
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print the connections as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let flows = list_flows()?;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&flows)?);
+        } else if flows.is_empty() {
+            println!("no connection is being bundled");
+        } else {
+            print!("{}", table(&flows).to_text(false));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn table(flows: &[Flow]) -> Table {
+    let mut table = Table::new(
+        "",
+        [
+            Column::left("local"),
+            Column::left("peer"),
+            Column::right("in flight"),
+            Column::right("min RTT").unit("ms"),
+            Column::right("segments"),
+            Column::right("bundled"),
+            Column::right("redundant"),
+            Column::left("last segment"),
+        ],
+    );
+    for flow in flows {
+        let counters = &flow.counters;
+        table.row([
+            flow.local.to_string(),
+            flow.peer.to_string(),
+            flow.in_flight.to_string(),
+            number::millis(flow.rtt_min_us.map(|us| f64::from(us) / 1e3)),
+            number::count(counters.segments()),
+            number::count(counters.of(Verdict::Bundled)),
+            number::percent(counters.redundant_share()),
+            flow.last
+                .map_or_else(String::new, |last| last.label().to_owned()),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,26 @@
+mod demo;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// Testbeds on this host, and experiments on them
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        match self.command {
+            Command::Demo(args) => args.execute(),
+        }
+    }
+}

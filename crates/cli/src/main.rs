@@ -1,0 +1,52 @@
+//! `pillion`: low latency for TCP thin streams on lossy paths.
+
+mod attach;
+mod bundling;
+mod check;
+mod exit;
+mod flows;
+mod lab;
+mod man;
+mod progress;
+mod run;
+mod stop;
+mod times;
+mod traffic;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Low latency for TCP thin streams on lossy paths: each small new segment carries
+/// the unacknowledged bytes before it (Redundant Data Bundling), so that a lost one
+/// needs no retransmission. The receiver needs nothing, the application no change.
+#[derive(Parser)]
+#[command(name = "pillion", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Run(run::Args),
+    Attach(attach::Args),
+    Flows(flows::Args),
+    Check(check::Args),
+    Traffic(traffic::Args),
+    Lab(lab::Args),
+    Man(man::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => args.execute(),
+        Command::Attach(args) => args.execute(),
+        Command::Flows(args) => args.execute(),
+        Command::Check(args) => args.execute(),
+        Command::Traffic(args) => args.execute(),
+        Command::Lab(args) => args.execute(),
+        Command::Man(args) => args.execute(),
+    };
+    result.unwrap_or_else(|error| exit::explain(&error))
+}

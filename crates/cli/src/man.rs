@@ -1,0 +1,35 @@
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::Cli;
+
+/// Write the manual pages into a folder, or a shell's completions to standard output
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    /// The folder for the manual pages
+    #[arg(required_unless_present = "completions")]
+    folder: Option<PathBuf>,
+
+    /// Write completions for this shell instead
+    #[arg(long, value_name = "SHELL", conflicts_with = "folder")]
+    completions: Option<Shell>,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        if let Some(shell) = self.completions {
+            clap_complete::generate(shell, &mut Cli::command(), "pillion", &mut io::stdout());
+        }
+        if let Some(folder) = self.folder {
+            clap_mangen::generate_to(Cli::command(), &folder)
+                .with_context(|| format!("write manual pages to {}", folder.display()))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

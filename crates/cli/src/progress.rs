@@ -1,0 +1,51 @@
+//! A line on the terminal that says how far long work has come; nothing elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Follows a counter of messages until [`Progress::finish`].
+pub struct Progress {
+    ended: Arc<AtomicBool>,
+    follower: JoinHandle<()>,
+}
+
+impl Progress {
+    /// `total` is the number expected, if that is known.
+    pub fn watch(what: &'static str, total: Option<u64>, counter: Arc<AtomicU64>) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&ended);
+        let follower = thread::spawn(move || {
+            let bar = bar(what, total);
+            while !flag.load(Ordering::Relaxed) {
+                bar.set_position(counter.load(Ordering::Relaxed));
+                thread::park_timeout(Duration::from_millis(200));
+            }
+            bar.finish_and_clear();
+        });
+        Self { ended, follower }
+    }
+
+    /// Takes the line away again.
+    pub fn finish(self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.follower.thread().unpark();
+        let _ = self.follower.join();
+    }
+}
+
+fn bar(what: &'static str, total: Option<u64>) -> ProgressBar {
+    let template = match total {
+        Some(_) => "{prefix} {wide_bar} {pos}/{len} messages, {eta} left",
+        None => "{prefix} {pos} messages, {per_sec}",
+    };
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    total
+        .map_or_else(ProgressBar::no_length, ProgressBar::new)
+        .with_style(style)
+        .with_prefix(what)
+}

@@ -1,0 +1,122 @@
+//! `pillion run`: one command, its connections bundled.
+
+mod janitor;
+mod signals;
+mod user;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use pillion_bundler::{Attachment, Cgroup, Device, Policy, Programs};
+
+use crate::bundling::{BundlingArgs, summary};
+use signals::Signals;
+use user::User;
+
+/// Run a command with its TCP connections bundled
+///
+/// The command runs as the calling user (under sudo: the user who called it), in a
+/// cgroup of its own; its children's connections are bundled too. Its terminal, signals
+/// and exit status are passed through. Exit status 126 and 127 mean, as in shells, that
+/// the command could not be run or was not found. When it ends, one line on standard
+/// error says what was done.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    bundling: BundlingArgs,
+
+    /// Run the command as this user
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// Print nothing at the end
+    #[arg(long, short)]
+    quiet: bool,
+
+    /// The command, after `--`
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let user = User::for_command(self.user.as_deref())?;
+        let devices = Device::select(&self.bundling.devices)?;
+        self.bundling.prepare_stats()?;
+        let programs = Programs::load(self.bundling.options(), &Policy::default())?;
+
+        let cgroup = Cgroup::create()?;
+        let outcome = janitor::watch(&cgroup)
+            .context("start the janitor")
+            .and_then(|_janitor| self.run_in(&cgroup, programs, &devices, user.as_ref()));
+        cgroup.remove()?;
+        outcome
+    }
+
+    fn run_in(
+        &self,
+        cgroup: &Cgroup,
+        programs: Programs,
+        devices: &[Device],
+        user: Option<&User>,
+    ) -> Result<ExitCode> {
+        let mut attachment = Attachment::new(programs, cgroup.as_fd(), devices)?;
+        let signals = Signals::block().context("block signals")?;
+        let code = match self.start(cgroup, user, &signals)? {
+            Ok(child) => signals.pass_to(child).context("wait for the command")?,
+            Err(error) => return Ok(cannot_run(&self.command[0], &error)),
+        };
+        attachment.detach();
+        let totals = attachment.totals()?;
+        if !self.quiet {
+            eprintln!("pillion: {}", summary(&totals));
+        }
+        self.bundling.write_stats(&totals)?;
+        Ok(code)
+    }
+
+    /// The inner error is the command's own: it does not exist, or may not be run.
+    fn start(
+        &self,
+        cgroup: &Cgroup,
+        user: Option<&User>,
+        signals: &Signals,
+    ) -> Result<io::Result<Pid>> {
+        let mut door = cgroup.door()?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        if let Some(user) = user {
+            command.envs(user.environment());
+        }
+        let user = user.cloned();
+        let mask = signals.inherited();
+        // SAFETY: between fork and exec only system calls are made, and no memory is
+        // shared with the parent that it could be changing.
+        unsafe {
+            command.pre_exec(move || {
+                door.write_all(b"0")?;
+                if let Some(user) = &user {
+                    user.become_it()?;
+                }
+                mask.thread_set_mask().map_err(io::Error::from)
+            });
+        }
+        Ok(command
+            .spawn()
+            .map(|child| Pid::from_raw(child.id().cast_signed())))
+    }
+}
+
+fn cannot_run(command: &OsString, error: &io::Error) -> ExitCode {
+    let name = command.to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound {
+        eprintln!("pillion: {name}: command not found");
+        return ExitCode::from(127);
+    }
+    eprintln!("pillion: {name}: {error}");
+    ExitCode::from(126)
+}

@@ -1,0 +1,71 @@
+use std::time::Duration;
+
+use pillion_path::{Direction, PathConfig};
+use serde::Serialize;
+
+/// The demo's experiment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DemoConfig {
+    /// Streams in each group.
+    pub streams: usize,
+    /// Payload of a message in bytes.
+    pub size_bytes: usize,
+    /// Mean inter-transmission time in milliseconds.
+    pub itt_ms: f64,
+    /// Its standard deviation in milliseconds.
+    pub itt_sd_ms: f64,
+    /// Round-trip time in milliseconds, half of it each way.
+    pub rtt_ms: f64,
+    /// Share of packets lost in the data direction, 0 to 1.
+    pub loss: f64,
+    /// Seconds of sending.
+    pub duration_s: f64,
+    /// Rate of each path in bits per second; without one, no limit.
+    pub rate_bps: Option<u64>,
+    /// Packets that may wait for that rate.
+    pub queue_packets: usize,
+    /// Congestion control of all streams.
+    pub congestion: String,
+    /// Seed of losses and inter-transmission times.
+    pub seed: u64,
+    /// Options of `pillion run` for the bundled group.
+    pub bundling: Vec<String>,
+}
+
+impl DemoConfig {
+    /// The path that each group has to itself.
+    #[must_use]
+    pub fn path(&self) -> PathConfig {
+        let direction = |loss| Direction {
+            // Not a duration: one that cannot be is left for the path to refuse.
+            delay: Duration::try_from_secs_f64(self.rtt_ms / 2e3).unwrap_or(Duration::MAX),
+            rate_bps: self.rate_bps,
+            queue_packets: self.queue_packets,
+            loss,
+        };
+        PathConfig {
+            forward: direction(self.loss),
+            backward: direction(0.0),
+            seed: self.seed,
+        }
+    }
+
+    /// Arguments of `pillion traffic` for a group's sender.
+    pub(super) fn sender(&self, to: std::net::SocketAddr) -> Vec<String> {
+        let fixed = ["traffic", "send", "--json", "--to"].map(String::from);
+        let mut arguments = Vec::from(fixed);
+        arguments.push(to.to_string());
+        let options = [
+            ("--streams", self.streams.to_string()),
+            ("--itt", format!("{}:{}", self.itt_ms, self.itt_sd_ms)),
+            ("--size", self.size_bytes.to_string()),
+            ("--duration", self.duration_s.to_string()),
+            ("--congestion", self.congestion.clone()),
+            ("--seed", self.seed.to_string()),
+        ];
+        for (name, value) in options {
+            arguments.extend([name.to_owned(), value]);
+        }
+        arguments
+    }
+}

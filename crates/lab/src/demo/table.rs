@@ -1,0 +1,58 @@
+use pillion_report::{Column, Table, number};
+
+use super::Demo;
+
+/// The quantiles of delivery latency that are shown.
+pub(super) const QUANTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p97", 0.97),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("max", 1.0),
+];
+
+/// Both groups beside each other.
+#[must_use]
+pub fn demo_table(demo: &Demo) -> Table {
+    let columns = [
+        Column::left(""),
+        Column::right("plain TCP"),
+        Column::right("pillion"),
+        Column::right("ratio"),
+    ];
+    let (plain, pillion) = (&demo.plain, &demo.pillion);
+    let mut table = Table::new("Plain TCP and pillion, side by side", columns);
+    let counts = |name: &str, plain: u64, pillion: u64| {
+        let ratio = (pillion > 0).then(|| plain as f64 / pillion as f64);
+        [
+            name.to_owned(),
+            number::count(plain),
+            number::count(pillion),
+            number::ratio(ratio),
+        ]
+    };
+    table.row(counts("messages", plain.messages, pillion.messages));
+    table.section("delivery latency, ms");
+    for (name, q) in QUANTILES {
+        let (a, b) = (plain.latency.quantile(q), pillion.latency.quantile(q));
+        let ratio = number::ratio(a.zip(b).map(|(a, b)| a / b));
+        table.row([name.to_owned(), number::millis(a), number::millis(b), ratio]);
+    }
+    table.section("cost");
+    table.row(counts(
+        "retransmissions",
+        plain.retransmissions,
+        pillion.retransmissions,
+    ));
+    let packets = [&plain.path, &pillion.path].map(|path| path.received.packets);
+    table.row(counts("packets on the wire", packets[0], packets[1]));
+    let bytes = [&plain.path, &pillion.path].map(|path| path.received.bytes as f64);
+    table.row([
+        "bytes on the wire".to_owned(),
+        number::bytes(bytes[0]),
+        number::bytes(bytes[1]),
+        number::ratio(bytes[0] / bytes[1]),
+    ]);
+    table
+}

@@ -1,0 +1,47 @@
+use std::io;
+
+use pillion_path::PathError;
+use pillion_traffic::ReceiveError;
+
+/// Why the lab could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A network namespace could not be made or entered.
+    #[error("network namespace of host {name}: {source}; the lab needs root")]
+    Namespace {
+        /// The host.
+        name: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A command of the testbed failed.
+    #[error("{host}: {command}: {reason}")]
+    Command {
+        /// The command.
+        command: String,
+        /// On which host.
+        host: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The path between two hosts failed.
+    #[error("path: {0}")]
+    Path(#[from] PathError),
+    /// The receiver failed.
+    #[error("receiver: {0}")]
+    Receive(#[from] ReceiveError),
+    /// A value of the experiment cannot be.
+    #[error("{0}")]
+    Config(String),
+    /// The run ended, but cannot be trusted.
+    #[error("the run is void: {0}")]
+    Void(String),
+    /// Any other failure of a system call.
+    #[error("{action}: {source}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,98 @@
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+
+use pillion_path::Tap;
+
+use crate::{Error, Namespace};
+
+/// A host of a testbed: a network namespace with one device.
+#[derive(Debug)]
+pub struct Host {
+    /// Its name, for messages.
+    pub name: String,
+    /// Where it lives.
+    pub namespace: Namespace,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+/// The device of every host.
+pub(crate) const DEVICE: &str = "tap0";
+
+/// The hosts of a link have the addresses 10.77.0.1 and so on.
+fn address(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, number)
+}
+
+/// Set by hand, so that no neighbour has to be asked for and no question can get lost.
+fn hardware_address(number: u8) -> String {
+    format!("02:00:00:00:00:{number:02x}")
+}
+
+impl Host {
+    /// Makes host 1 or 2 of a link; the link's other end is to be given the tap.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if `ip` fails, [`Error::Namespace`], [`Error::Path`].
+    pub fn create(name: &str, number: u8) -> Result<(Self, Tap), Error> {
+        let namespace = Namespace::create().map_err(|source| Error::Namespace {
+            name: name.to_owned(),
+            source,
+        })?;
+        let tap = namespace
+            .enter(|| Tap::open(DEVICE))
+            .map_err(|source| Error::Namespace {
+                name: name.to_owned(),
+                source,
+            })??;
+        let host = Self {
+            name: name.to_owned(),
+            namespace,
+            address: address(number),
+        };
+        let peer = 3 - number;
+        host.ip(&["link", "set", "lo", "up"])?;
+        host.ip(&["link", "set", DEVICE, "address", &hardware_address(number)])?;
+        host.ip(&["link", "set", DEVICE, "up"])?;
+        host.ip(&[
+            "address",
+            "add",
+            &format!("{}/24", host.address),
+            "dev",
+            DEVICE,
+        ])?;
+        let neighbour = address(peer).to_string();
+        let hardware = hardware_address(peer);
+        host.ip(&[
+            "neighbour",
+            "add",
+            &neighbour,
+            "lladdr",
+            &hardware,
+            "dev",
+            DEVICE,
+        ])?;
+        Ok((host, tap))
+    }
+
+    fn ip(&self, arguments: &[&str]) -> Result<(), Error> {
+        let failed = |reason: String| Error::Command {
+            command: format!("ip {}", arguments.join(" ")),
+            host: self.name.clone(),
+            reason,
+        };
+        let output = self
+            .namespace
+            .command("ip")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| failed(format!("{error}; `make setup` installs iproute2")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(failed(
+            String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        ))
+    }
+}

@@ -1,0 +1,17 @@
+//! The lab: testbeds on this host, and what is run on them.
+//!
+//! The `live` engine is this host's own kernel: hosts are network namespaces, joined by
+//! paths in user space. Nothing is simulated, and nothing stays behind: namespaces have no
+//! names and devices no persistence, so both end with the process.
+
+mod demo;
+mod error;
+mod host;
+mod lane;
+mod netns;
+
+pub use demo::{Demo, DemoConfig, GroupResult, demo_page, demo_table, run_demo};
+pub use error::Error;
+pub use host::Host;
+pub use lane::Lane;
+pub use netns::Namespace;

@@ -1,0 +1,76 @@
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::thread;
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// A network namespace without a name: it exists as long as something refers to it, and
+/// so is gone when this process is, however it ends.
+#[derive(Debug, Clone)]
+pub struct Namespace(Arc<OwnedFd>);
+
+impl Namespace {
+    /// Makes an empty one: a loopback device, and that is down.
+    ///
+    /// # Errors
+    /// The kernel's, EPERM without CAP_SYS_ADMIN.
+    pub fn create() -> io::Result<Self> {
+        let made = thread::spawn(|| {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            File::open("/proc/thread-self/ns/net").map(OwnedFd::from)
+        });
+        let fd = made
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))?;
+        Ok(Self(Arc::new(fd)))
+    }
+
+    /// Starts a thread inside.
+    ///
+    /// # Errors
+    /// Those of entering, from the thread's result.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> thread::JoinHandle<io::Result<T>> {
+        let namespace = self.clone();
+        thread::spawn(move || {
+            setns(namespace.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
+            Ok(work())
+        })
+    }
+
+    /// Does something inside and waits for its result.
+    ///
+    /// # Errors
+    /// Those of entering.
+    pub fn enter<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        self.spawn(work)
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))
+    }
+
+    /// A command that will run inside, and be asked to end (SIGTERM) when the thread
+    /// that starts it ends.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let namespace = self.clone();
+        let mut command = Command::new(program);
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe {
+            command.pre_exec(move || {
+                setns(namespace.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?;
+                Ok(())
+            });
+        }
+        command
+    }
+}
