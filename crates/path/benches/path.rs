@@ -51,21 +51,19 @@ struct Trial {
 }
 
 /// The highest rate sustained for two seconds, found by doubling and then by halving the interval.
+/// A rate has three attempts, for a neighbour's burst of work must not end the search.
 fn packet_rate() -> Trial {
-    let run = |pps| Trial::run(pps, 10, Duration::from_secs(2));
-    let mut best = run(5_000.0);
-    assert!(
-        best.sustained,
-        "5000 packets/s are too many: this machine is too busy to measure"
-    );
+    let attempt = |pps| {
+        let mut trials = (0..3).map(|_| Trial::run(pps, 10, Duration::from_secs(2)));
+        trials.find(|trial| trial.sustained)
+    };
+    let mut best = attempt(5_000.0).expect("5000 packets/s; this machine is too busy to measure");
     let mut limit = f64::INFINITY;
     while limit - best.offered_pps > best.offered_pps / 16.0 {
         let next = (best.offered_pps * 2.0).min((best.offered_pps + limit) / 2.0);
-        let trial = run(next);
-        if trial.sustained {
-            best = trial;
-        } else {
-            limit = next;
+        match attempt(next) {
+            Some(trial) => best = trial,
+            None => limit = next,
         }
     }
     best
@@ -83,7 +81,7 @@ impl Trial {
             seed: 1,
         });
         // A longer queue before the path would hide that it falls behind.
-        hosts.namespaces[0].run(|| ip("link set path txqueuelen 500"));
+        hosts.namespaces[0].run(|| ip("link set path0 txqueuelen 500"));
         let [from, to] = [hosts.socket(0), hosts.socket(1)];
         let cpu_before = path_cpu();
         let start = Instant::now();
@@ -110,34 +108,37 @@ impl Trial {
             "packets_per_s": self.received_pps,
             "payload_bytes": PAYLOAD,
             "path_cores": self.cores,
-            "packets_per_s_of_one_core": self.received_pps / self.cores,
+            "packets_per_core_s": self.received_pps / self.cores,
             "delay_error": self.error,
-            "send_to_receive_excess": DelayError {
-                p50_us: self.excess.value_at_quantile(0.50),
-                p99_us: self.excess.value_at_quantile(0.99),
-                max_us: self.excess.max(),
-            },
+            "send_to_receive_excess": summary(&self.excess),
         })
     }
 
     fn text(&self) -> String {
-        let DelayError {
-            p50_us,
-            p99_us,
-            max_us,
-        } = self.error;
+        let line = |name, error: DelayError| {
+            let DelayError {
+                p50_us,
+                p99_us,
+                max_us,
+            } = error;
+            format!("  {name:34} p50 {p50_us:5} us, p99 {p99_us:5} us, max {max_us:5} us\n")
+        };
         format!(
-            "{:.0} packets/s of {PAYLOAD} B payload\n  \
-             path thread: {:.1} % of one core, so {:.0} packets/s of one core\n  \
-             delay error: p50 {p50_us} us, p99 {p99_us} us, max {max_us} us\n  \
-             send to receive beyond the delay: p50 {} us, p99 {} us, max {} us",
+            "{:.0} packets/s of {PAYLOAD} B payload, {:.1} % of one core: {:.0} packets per second of one core\n{}{}",
             self.received_pps,
             self.cores * 100.0,
             self.received_pps / self.cores,
-            self.excess.value_at_quantile(0.50),
-            self.excess.value_at_quantile(0.99),
-            self.excess.max(),
+            line("delay error", self.error),
+            line("send to receive, beyond the delay", summary(&self.excess)),
         )
+    }
+}
+
+fn summary(errors: &Histogram<u64>) -> DelayError {
+    DelayError {
+        p50_us: errors.value_at_quantile(0.50),
+        p99_us: errors.value_at_quantile(0.99),
+        max_us: errors.max(),
     }
 }
 

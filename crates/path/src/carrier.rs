@@ -8,10 +8,12 @@ use std::{
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, ppoll},
-    sys::{eventfd::EventFd, prctl, time::TimeSpec},
+    sys::{eventfd::EventFd, time::TimeSpec},
 };
 
-use crate::{Ledger, PathConfig, Tap, line::Line, path::Shared, tap::MAX_FRAME};
+use crate::{
+    Ledger, PathConfig, Tap, line::Line, path::Shared, promptness::run_promptly, tap::MAX_FRAME,
+};
 
 /// Frames moved one way before the other way has its turn, so that neither a flood nor a burst of
 /// departures holds up the rest for much longer than 0.1 ms.
@@ -55,8 +57,7 @@ enum Wake {
 
 /// Carries frames until told to stop, or until a device is gone.
 pub(crate) fn run(taps: &[Tap; 2], shared: &Shared) {
-    // By default the kernel may end a sleep 50 µs late. On failure it goes on doing so.
-    let _ = prctl::set_timerslack(1);
+    run_promptly();
     let mut frame = [0; MAX_FRAME];
     let mut readable = [true; 2];
     loop {

@@ -44,6 +44,7 @@ mod line;
 mod link;
 mod loss;
 mod path;
+mod promptness;
 mod punctuality;
 mod tap;
 

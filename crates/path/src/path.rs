@@ -58,7 +58,8 @@ impl Path {
     }
 
     /// Ends the path and removes both devices; frames still inside are discarded, and counted as
-    /// inside.
+    /// inside. A device may remain for a moment when this process is just starting a child, which
+    /// holds its descriptor until it executes its program.
     pub fn stop(mut self) -> Ledger {
         self.end();
         self.ledger()

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     net::UdpSocket,
+    os::fd::AsRawFd,
     process::Command,
     thread,
 };
@@ -35,17 +36,31 @@ impl Namespace {
     }
 }
 
-/// Two namespaces with a TAP device `path` each, 10.0.0.1 and 10.0.0.2, and the path between.
+/// Two namespaces, with device `path0` and 10.0.0.1 in one, `path1` and 10.0.0.2 in the other, and
+/// the path between.
 pub struct Hosts {
     pub namespaces: [Namespace; 2],
     pub path: Path,
 }
 
 impl Hosts {
+    /// Makes the devices in a third namespace and moves them while the path runs, as a testbed
+    /// does that cannot make them in place.
     pub fn join(config: &PathConfig) -> Self {
         let namespaces = [Namespace::new(), Namespace::new()];
-        let [a, b] = [(0, 1), (1, 0)].map(|(own, peer)| namespaces[own].run(|| host(own, peer)));
-        let path = Path::start(a, b, config).unwrap();
+        let path = Namespace::new().run(|| {
+            let [a, b] = ["path0", "path1"].map(|name| Tap::open(name).unwrap());
+            let path = Path::start(a, b, config).unwrap();
+            for (host, namespace) in namespaces.iter().enumerate() {
+                let (process, fd) = (std::process::id(), namespace.0.as_raw_fd());
+                ip(&format!(
+                    "link set path{host} netns /proc/{process}/fd/{fd}"
+                ));
+            }
+            path
+        });
+        namespaces[0].run(|| configure(0, 1));
+        namespaces[1].run(|| configure(1, 0));
         Self { namespaces, path }
     }
 
@@ -65,20 +80,22 @@ fn address(host: usize) -> String {
     format!("10.0.0.{}", host + 1)
 }
 
-/// Makes the device of one host, within its namespace. Neighbours are fixed and IPv6 is off, so
-/// that the path carries what a test sends and nothing else.
-fn host(own: usize, peer: usize) -> Tap {
-    let tap = Tap::open("path").unwrap();
+/// Configures the device of one host, within its namespace. Neighbours are fixed and IPv6 is off,
+/// so that the path carries what a test sends and nothing else.
+fn configure(own: usize, peer: usize) {
     fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1").unwrap();
-    let (own_ip, peer_ip) = (address(own), address(peer));
+    let (own_ip, peer_ip, device) = (address(own), address(peer), format!("path{own}"));
+    let (own_mac, peer_mac) = (
+        format!("02:00:00:00:00:0{own}"),
+        format!("02:00:00:00:00:0{peer}"),
+    );
     ip(&format!(
-        "link set path address 02:00:00:00:00:0{own} txqueuelen 10000 up"
+        "link set {device} address {own_mac} txqueuelen 10000 up"
     ));
-    ip(&format!("address add {own_ip}/24 dev path"));
+    ip(&format!("address add {own_ip}/24 dev {device}"));
     ip(&format!(
-        "neighbour add {peer_ip} lladdr 02:00:00:00:00:0{peer} dev path nud permanent"
+        "neighbour add {peer_ip} lladdr {peer_mac} dev {device} nud permanent"
     ));
-    tap
 }
 
 /// Runs ip(8) in the namespace of the calling thread.
