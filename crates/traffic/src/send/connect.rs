@@ -35,7 +35,12 @@ pub(super) fn connect_all(
     };
     let mut sockets = Vec::with_capacity(streams);
     for index in 0..streams {
-        let socket = start(config)?.map_err(|source| failed(0, source))?;
+        let socket = start(config)?.map_err(|source| {
+            let connected = sockets
+                .iter()
+                .filter(|s: &&TcpStream| s.peer_addr().is_ok());
+            failed(connected.count(), source)
+        })?;
         poller.add(&socket, index)?;
         sockets.push(socket);
     }

@@ -18,6 +18,11 @@ use crate::quantiles::histogram;
 /// Messages handed over between two looks at the sockets when the sender is behind its schedule.
 const BATCH: usize = 256;
 
+/// The next message of each stream, the earliest on top: when it is due in nanoseconds since the
+/// barrier opened, and its stream.
+type Due = BinaryHeap<Reverse<(u64, usize)>>;
+
+/// All streams at work.
 pub(super) struct Pace<'a> {
     pub(super) streams: &'a mut [Stream],
     pub(super) poller: &'a mut Poller,
@@ -36,34 +41,11 @@ impl Pace<'_> {
         let mut late_ns = histogram();
         let start = now_ns();
         let end = start.saturating_add(ns(duration));
-        let mut due: BinaryHeap<_> = (0..self.streams.len())
+        let mut due: Due = (0..self.streams.len())
             .filter_map(|index| Some(Reverse((self.streams[index].schedule.next()?, index))))
             .collect();
         while !stop.load(Ordering::Relaxed) && self.streams.iter().any(Stream::is_open) {
-            for _ in 0..BATCH {
-                let Some(mut first) = due.peek_mut() else {
-                    break;
-                };
-                let Reverse((offset, index)) = *first;
-                let now = now_ns();
-                let Some(late) = now.checked_sub(start + offset) else {
-                    break;
-                };
-                let stream = &mut self.streams[index];
-                let next = match stream.is_open() {
-                    true => {
-                        late_ns.saturating_record(late);
-                        stream.hand_over(now, &mut self.scratch);
-                        self.progress.fetch_add(1, Ordering::Relaxed);
-                        stream.schedule.next()
-                    }
-                    false => None,
-                };
-                match next {
-                    Some(offset) => *first = Reverse((offset, index)),
-                    None => drop(PeekMut::pop(first)),
-                }
-            }
+            self.hand_over(&mut due, start, &mut late_ns);
             let now = now_ns();
             let wake = match due.peek() {
                 Some(&Reverse((offset, _))) => start + offset,
@@ -73,6 +55,30 @@ impl Pace<'_> {
             self.poll(wake.min(now + STOP_CHECK_NS))?;
         }
         Ok(late_ns)
+    }
+
+    /// Hands over the messages that are due by now, in order, but no more than [`BATCH`].
+    fn hand_over(&mut self, due: &mut Due, start: u64, late_ns: &mut Histogram<u64>) {
+        for _ in 0..BATCH {
+            let Some(mut first) = due.peek_mut() else {
+                return;
+            };
+            let Reverse((offset, index)) = *first;
+            let now = now_ns();
+            let Some(late) = now.checked_sub(start + offset) else {
+                return;
+            };
+            let stream = &mut self.streams[index];
+            if stream.is_open() {
+                late_ns.saturating_record(late);
+                stream.hand_over(now, &mut self.scratch);
+                self.progress.fetch_add(1, Ordering::Relaxed);
+            }
+            match stream.schedule.next().filter(|_| stream.is_open()) {
+                Some(offset) => *first = Reverse((offset, index)),
+                None => drop(PeekMut::pop(first)),
+            }
+        }
     }
 
     /// Half-closes every stream once all it has is with the kernel, and waits for the receiver's
