@@ -1,36 +1,55 @@
 //! Exit codes: 1 when something failed, 2 for bad input; `run` adds the shells' own.
 
+use std::error::Error;
+use std::fmt;
 use std::process::ExitCode;
 
 /// A mistake in what the user asked for, rather than a failure to do it.
 #[derive(Debug)]
 pub struct BadInput(pub String);
 
-impl std::fmt::Display for BadInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for BadInput {}
+impl Error for BadInput {}
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
-    eprintln!("pillion: {error:#}");
-    if is_bad_input(error) {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        // Many errors state their cause themselves.
+        if !line.contains(&cause) {
+            let colon = if line.is_empty() { "" } else { ": " };
+            line = line + colon + &cause;
+        }
+    }
+    eprintln!("pillion: {line}");
+    if error.chain().any(is_bad_input) {
         ExitCode::from(2)
     } else {
         ExitCode::FAILURE
     }
 }
 
-fn is_bad_input(error: &anyhow::Error) -> bool {
-    use pillion_bundler::Error;
-    error.chain().any(|cause| {
-        cause.is::<BadInput>()
-            || matches!(
-                cause.downcast_ref(),
-                Some(Error::UnknownDevice { .. } | Error::NoDevice)
-            )
-    })
+fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
+    use pillion_bundler::Error as Bundler;
+    use pillion_lab::Error as Lab;
+    use pillion_traffic::{ReceiveError, SendError};
+    cause.is::<BadInput>()
+        || matches!(
+            cause.downcast_ref(),
+            Some(Bundler::UnknownDevice { .. } | Bundler::NoDevice)
+        )
+        || matches!(
+            cause.downcast_ref(),
+            Some(Lab::Traffic(_) | Lab::PathConfig(_))
+        )
+        || matches!(
+            cause.downcast_ref(),
+            Some(SendError::Config(_) | SendError::Congestion { .. })
+        )
+        || matches!(cause.downcast_ref(), Some(ReceiveError::NoStreams))
 }

@@ -1,7 +1,7 @@
 use std::io;
 
 use pillion_path::PathError;
-use pillion_traffic::ReceiveError;
+use pillion_traffic::{ConfigError, ReceiveError};
 
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -25,14 +25,17 @@ pub enum Error {
         reason: String,
     },
     /// The path between two hosts failed.
-    #[error("path: {0}")]
+    #[error(transparent)]
     Path(#[from] PathError),
     /// The receiver failed.
-    #[error("receiver: {0}")]
+    #[error(transparent)]
     Receive(#[from] ReceiveError),
-    /// A value of the experiment cannot be.
-    #[error("{0}")]
-    Config(String),
+    /// The traffic of an experiment cannot be.
+    #[error(transparent)]
+    Traffic(#[from] ConfigError),
+    /// The path of an experiment cannot be.
+    #[error(transparent)]
+    PathConfig(PathError),
     /// The run ended, but cannot be trusted.
     #[error("the run is void: {0}")]
     Void(String),

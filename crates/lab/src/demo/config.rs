@@ -1,7 +1,16 @@
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use pillion_path::{Direction, PathConfig};
+use pillion_traffic::SendConfig;
 use serde::Serialize;
+
+use crate::Error;
+
+/// Lost SYNs are sent again after 1, 3, 7 and 15 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Retransmissions back off, too.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The demo's experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,18 +59,55 @@ impl DemoConfig {
         }
     }
 
+    /// What each group sends.
+    fn traffic(&self, to: SocketAddr) -> SendConfig {
+        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX);
+        SendConfig {
+            to,
+            streams: self.streams,
+            itt: ms(self.itt_ms),
+            itt_sd: ms(self.itt_sd_ms),
+            size: self.size_bytes,
+            duration: ms(self.duration_s * 1e3),
+            ramp_up: None,
+            congestion: Some(self.congestion.clone()),
+            seed: self.seed,
+            connect_timeout: CONNECT_TIMEOUT,
+            drain_timeout: DRAIN_TIMEOUT,
+        }
+    }
+
+    /// Finds the first value that cannot be.
+    ///
+    /// # Errors
+    /// [`Error::PathConfig`] or [`Error::Traffic`].
+    pub fn validate(&self) -> Result<(), Error> {
+        self.path().validate().map_err(Error::PathConfig)?;
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        Ok(self.traffic(anywhere).validate()?)
+    }
+
     /// Arguments of `pillion traffic` for a group's sender.
-    pub(super) fn sender(&self, to: std::net::SocketAddr) -> Vec<String> {
+    pub(super) fn sender(&self, to: SocketAddr) -> Vec<String> {
+        let traffic = self.traffic(to);
         let fixed = ["traffic", "send", "--json", "--to"].map(String::from);
         let mut arguments = Vec::from(fixed);
         arguments.push(to.to_string());
         let options = [
-            ("--streams", self.streams.to_string()),
+            ("--streams", traffic.streams.to_string()),
             ("--itt", format!("{}:{}", self.itt_ms, self.itt_sd_ms)),
-            ("--size", self.size_bytes.to_string()),
+            ("--size", traffic.size.to_string()),
             ("--duration", self.duration_s.to_string()),
             ("--congestion", self.congestion.clone()),
-            ("--seed", self.seed.to_string()),
+            ("--seed", traffic.seed.to_string()),
+            (
+                "--connect-timeout",
+                traffic.connect_timeout.as_secs().to_string(),
+            ),
+            (
+                "--drain-timeout",
+                traffic.drain_timeout.as_secs().to_string(),
+            ),
         ];
         for (name, value) in options {
             arguments.extend([name.to_owned(), value]);

@@ -41,6 +41,7 @@ pub struct Demo {
 /// # Errors
 /// Any of [`Error`]; [`Error::Void`] if a byte was lost or wrong.
 pub fn run_demo(config: &DemoConfig, pillion: &Path) -> Result<Demo, Error> {
+    config.validate()?;
     let folder = tempfile::tempdir().map_err(|source| Error::System {
         action: "make a temporary folder",
         source,

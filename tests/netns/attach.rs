@@ -1,0 +1,161 @@
+//! `pillion attach`: chosen connections of the whole host, and no others.
+
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Lane;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Attaches on the sender's host, lets `work` happen, ends it, and gives its account.
+fn attached(lane: &Lane, options: &[&str], work: impl FnOnce()) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats.json");
+    let mut arguments = vec!["attach", "--stats", stats.to_str().unwrap()];
+    arguments.extend(options);
+    let mut attach = pillion_in(&lane.sender.namespace, &arguments)
+        .spawn()
+        .unwrap();
+    await_attached(attach.id());
+    work();
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    read_json(&stats)
+}
+
+fn receive(lane: &Lane, port: u16) -> Child {
+    let listen = format!("10.77.0.2:{port}");
+    let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
+    let mut receiver = pillion_in(&lane.receiver.namespace, &arguments);
+    receiver
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn send(lane: &Lane, port: u16) -> Child {
+    let to = format!("10.77.0.2:{port}");
+    let arguments = [
+        "traffic",
+        "send",
+        "--to",
+        &to,
+        "--streams",
+        "2",
+        "--itt",
+        "10",
+        "--duration",
+        "2",
+    ];
+    pillion_in(&lane.sender.namespace, &arguments)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Sends to both ports at once; the receivers verify every byte.
+fn send_to(lane: &Lane, ports: &[u16]) {
+    let receivers: Vec<_> = ports.iter().map(|port| receive(lane, *port)).collect();
+    let senders: Vec<_> = ports.iter().map(|port| send(lane, *port)).collect();
+    for mut child in senders.into_iter().chain(receivers) {
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn only_connections_with_the_port_are_bundled() {
+    needs_root!();
+    let lane = clean_lane("port");
+    let stats = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001, 7002]));
+    assert_eq!(stats["connections"], 2);
+    assert!(stats["verdicts"]["bundled"].as_u64().unwrap() > 200);
+}
+
+#[test]
+fn only_connections_with_the_peer_are_bundled() {
+    needs_root!();
+    let lane = clean_lane("peer");
+    let near = attached(&lane, &["--peer", "10.77.0.0/24"], || {
+        send_to(&lane, &[7001])
+    });
+    assert_eq!(near["connections"], 2);
+    let far = attached(&lane, &["--peer", "192.0.2.1"], || send_to(&lane, &[7001]));
+    assert_eq!(far["connections"], 0);
+}
+
+#[test]
+fn connections_of_other_network_namespaces_are_left_alone() {
+    needs_root!();
+    let (lane, other) = (clean_lane("here"), clean_lane("elsewhere"));
+    let stats = attached(&lane, &["--all"], || send_to(&other, &[7001]));
+    assert_eq!(stats["connections"], 0);
+}
+
+#[test]
+fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
+    needs_root!();
+    let lane = clean_lane("two");
+    let mut inner = Value::Null;
+    let outer = attached(&lane, &["--port", "7001"], || {
+        inner = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001]));
+    });
+    let bundled = |stats: &Value| stats["verdicts"]["bundled"].as_u64().unwrap_or(0);
+    let overlap = |stats: &Value| stats["verdicts"]["overlap"].as_u64().unwrap_or(0);
+    assert!(bundled(&outer) > 200, "{outer}");
+    assert_eq!(
+        overlap(&inner),
+        bundled(&outer),
+        "what one bundled, the other leaves: {inner}"
+    );
+}
+
+#[test]
+fn flows_lists_what_is_being_bundled_and_why_not() {
+    needs_root!();
+    let lane = clean_lane("flows");
+    attached(&lane, &["--port", "7001"], || {
+        let mut receiver = receive(&lane, 7001);
+        let mut sender = send(&lane, 7001);
+        let mut seen = Vec::new();
+        eventually("both connections have bundled", || {
+            let output = pillion(&["flows", "--json"]);
+            let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+            seen = all
+                .into_iter()
+                .filter(|flow| flow["peer"] == "10.77.0.2:7001")
+                .collect();
+            seen.len() == 2 && seen.iter().all(|flow| flow["verdicts"]["bundled"].is_u64())
+        });
+        let rtt = seen[0]["rtt_min_us"].as_u64().unwrap();
+        assert!((40_000..200_000).contains(&rtt), "{rtt}");
+        assert!(stdout(&pillion(&["flows"])).contains("10.77.0.2:7001"));
+        assert!(sender.wait().unwrap().success());
+        assert!(receiver.wait().unwrap().success());
+    });
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_ends() {
+    needs_root!();
+    let lane = clean_lane("dry");
+    let arguments = [
+        "attach",
+        "--dry-run",
+        "--port",
+        "7001",
+        "--peer",
+        "192.0.2.0/24",
+    ];
+    let output = pillion_in(&lane.sender.namespace, &arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let said = stdout(&output);
+    assert!(
+        said.starts_with("would bundle connections with port 7001 and peer 192.0.2.0/24 on tap0\n"),
+        "{said}"
+    );
+}

@@ -1,0 +1,154 @@
+//! A mistake gets one line that names it and says what to do, and exit code 2; want of
+//! privilege or of a kernel feature is 1.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::common::*;
+
+/// What pillion says to bad input, which must be short.
+fn refused(arguments: &[&str]) -> String {
+    let output = pillion(arguments);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    said.lines().next().unwrap_or("").to_owned()
+}
+
+#[test]
+fn an_unknown_device_is_named_beside_those_that_exist() {
+    for arguments in [
+        &["run", "--dev", "nosuch0", "--", "true"][..],
+        &["attach", "--dev", "nosuch0", "--all"],
+    ] {
+        let said = refused(arguments);
+        assert!(
+            said.starts_with("pillion: no network device `nosuch0` here; there are: "),
+            "{said}"
+        );
+        assert!(said.contains("lo"), "{said}");
+    }
+}
+
+#[test]
+fn ports_and_networks_that_do_not_parse_are_named() {
+    for (option, value) in [
+        ("--port", "0"),
+        ("--port", "65536"),
+        ("--port", "http"),
+        ("--peer", "10.0.0.0/33"),
+        ("--peer", "host.example"),
+        ("--thin", "sometimes"),
+        ("--max-packets", "-1"),
+    ] {
+        let said = refused(&["attach", &format!("{option}={value}")]);
+        assert!(
+            said.contains(value) && said.contains(option),
+            "{option} {value}: {said}"
+        );
+    }
+}
+
+#[test]
+fn attach_wants_to_know_which_connections() {
+    let said = refused(&["attach", "--dev", "lo"]);
+    assert_eq!(
+        said,
+        "pillion: choose connections with --port or --peer, or take them all with --all"
+    );
+}
+
+#[test]
+fn run_wants_a_command() {
+    assert!(refused(&["run"]).contains("required"));
+}
+
+#[test]
+fn values_of_traffic_and_lab_that_cannot_be_are_refused() {
+    let to = ["traffic", "send", "--to", "127.0.0.1:9"];
+    let size = refused(&[&to[..], &["--size", "3"]].concat());
+    assert!(size.contains("24"), "the least size is named: {size}");
+    assert!(refused(&[&to[..], &["--itt", "0"]].concat()).contains("1 us"));
+    refused(&[&to[..], &["--streams", "0"]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let demo = [
+        "lab",
+        "demo",
+        "--report",
+        report.to_str().unwrap(),
+        "--loss",
+    ];
+    assert!(refused(&[&demo[..], &["101"]].concat()).contains("loss"));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_refused_before_anything_is_done() {
+    let output = pillion(&[
+        "run",
+        "--dev",
+        "lo",
+        "--stats",
+        "/nonexistent/stats",
+        "--",
+        "echo",
+        "began",
+    ]);
+    assert_ne!(output.status.code(), Some(0));
+    assert_eq!(stdout(&output), "");
+    assert!(stderr(&output).starts_with("pillion: write --stats /nonexistent/stats: "));
+}
+
+#[test]
+fn without_privilege_the_line_says_which_is_needed() {
+    needs_root!();
+    for arguments in [
+        &["run", "--dev", "lo", "--", "echo", "began"][..],
+        &["attach", "--dev", "lo", "--all"],
+    ] {
+        let output = unprivileged(arguments).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(stdout(&output), "");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains("run as root") && said.contains("CAP_BPF"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn check_says_what_is_missing_and_fails() {
+    needs_root!();
+    let good = pillion(&["check"]);
+    assert!(good.status.success(), "{}", stdout(&good));
+    let output = unprivileged(&["check"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stdout(&output);
+    let line = said
+        .lines()
+        .find(|line| line.contains("privilege"))
+        .unwrap();
+    assert!(
+        line.starts_with("MISSING") && line.contains("CAP_BPF") && line.contains("->"),
+        "{line}"
+    );
+}
+
+/// Root in name only: without any capability.
+fn unprivileged(arguments: &[&str]) -> Command {
+    const LAST_CAPABILITY: i32 = 63;
+    let mut command = Command::new(PILLION);
+    command.args(arguments);
+    // SAFETY: only system calls. Those that fail are for capabilities that do not exist.
+    unsafe {
+        command.pre_exec(|| {
+            for capability in 0..=LAST_CAPABILITY {
+                libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
+            }
+            Ok(())
+        });
+    }
+    command
+}

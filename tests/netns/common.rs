@@ -1,0 +1,149 @@
+//! What the tests share.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pillion_lab::{Lane, Namespace};
+use pillion_path::{Direction, PathConfig};
+
+/// The binary under test.
+pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
+
+/// False, with a line that says so, where a test cannot run.
+pub fn is_root(test: &str) -> bool {
+    let root = nix::unistd::Uid::effective().is_root();
+    if !root {
+        println!("left out without root: {test}");
+    }
+    root
+}
+
+macro_rules! needs_root {
+    () => {
+        if !crate::common::is_root(std::thread::current().name().unwrap_or("a test")) {
+            return;
+        }
+    };
+}
+pub(crate) use needs_root;
+
+/// A path with 20 ms each way that loses nothing.
+pub fn clean_lane(name: &str) -> Lane {
+    let direction = || Direction {
+        delay: Duration::from_millis(20),
+        rate_bps: None,
+        queue_packets: 1000,
+        loss: 0.0,
+    };
+    let path = PathConfig {
+        forward: direction(),
+        backward: direction(),
+        seed: 1,
+    };
+    Lane::create(name, &path).expect("the testbed")
+}
+
+/// The binary with arguments, inside a namespace.
+pub fn pillion_in(namespace: &Namespace, arguments: &[&str]) -> Command {
+    let mut command = namespace.command(PILLION);
+    command.args(arguments);
+    command
+}
+
+/// The binary with arguments, where the tests run.
+pub fn pillion(arguments: &[&str]) -> Output {
+    Command::new(PILLION)
+        .args(arguments)
+        .output()
+        .expect("pillion runs")
+}
+
+/// A namespace whose loopback device is up.
+pub fn namespace_with_loopback() -> Namespace {
+    let namespace = Namespace::create().expect("a namespace");
+    let status = namespace
+        .command("ip")
+        .args(["link", "set", "lo", "up"])
+        .status();
+    assert!(status.expect("ip runs").success());
+    namespace
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits up to ten seconds for something to come true.
+pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "never came true: {what}"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ids of the eBPF objects that a process holds, as `prog_id 12`.
+pub fn bpf_objects(pid: u32) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else {
+        return BTreeSet::new();
+    };
+    let texts = entries
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let lines: Vec<String> = texts
+        .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        .collect();
+    lines
+        .iter()
+        .filter_map(|line| line.split_once(":\t"))
+        .filter(|(name, _)| ["prog_id", "link_id", "map_id"].contains(name))
+        .map(|(name, id)| format!("{name} {id}"))
+        .collect()
+}
+
+/// All eBPF objects that exist on this host, in the same form.
+pub fn all_bpf_objects() -> BTreeSet<String> {
+    use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
+    let programs = ProgInfoIter::default().map(|program| format!("prog_id {}", program.id));
+    let maps = MapInfoIter::default().map(|map| format!("map_id {}", map.id));
+    let links = LinkInfoIter::default().map(|link| format!("link_id {}", link.id));
+    programs.chain(maps).chain(links).collect()
+}
+
+/// The cgroup that a pillion makes for its command.
+pub fn cgroup_of(pillion: u32) -> PathBuf {
+    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let memberships = fs::read_to_string("/proc/self/cgroup").expect("/proc/self/cgroup");
+    let own = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .unwrap_or("");
+    mount.join(own).join(format!("pillion-{pillion}"))
+}
+
+/// Waits until a running pillion has attached its programs.
+pub fn await_attached(pid: u32) {
+    eventually("the programs are attached", || {
+        bpf_objects(pid)
+            .iter()
+            .filter(|object| object.starts_with("link_id"))
+            .count()
+            >= 2
+    });
+}
+
+pub fn read_json(path: &Path) -> serde_json::Value {
+    let text = fs::read_to_string(path).expect("the file exists");
+    serde_json::from_str(&text).expect("it is JSON")
+}

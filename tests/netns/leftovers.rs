@@ -1,0 +1,97 @@
+//! Nothing stays behind, however pillion ends.
+
+use std::fs;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::*;
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id().cast_signed()), signal).expect("the process exists");
+}
+
+/// Kills pillion and waits until everything in the kernel that was its own is gone.
+fn kill_and_look(mut child: Child) {
+    let objects = bpf_objects(child.id());
+    assert!(
+        objects.iter().any(|object| object.starts_with("prog_id")),
+        "{objects:?}"
+    );
+    assert!(objects.is_subset(&all_bpf_objects()));
+    signal(&child, Signal::SIGKILL);
+    child.wait().expect("it ends");
+    eventually("programs, maps and links are gone", || {
+        objects.is_disjoint(&all_bpf_objects())
+    });
+}
+
+#[test]
+fn a_killed_run_leaves_no_program_link_or_cgroup_and_its_command_lives_on() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut run = pillion_in(&namespace, &["run", "--dev", "lo", "--", "sleep", "300"]);
+    let child = run.stdin(Stdio::null()).spawn().expect("pillion runs");
+    let cgroup = cgroup_of(child.id());
+    eventually("the command is in its cgroup", || {
+        fs::read_to_string(cgroup.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty())
+    });
+    let pids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap();
+    let command: i32 = pids.trim().parse().expect("one process");
+
+    kill_and_look(child);
+    eventually("the cgroup is gone", || !cgroup.exists());
+    kill(Pid::from_raw(command), Signal::SIGKILL).expect("the command lives on");
+}
+
+#[test]
+fn a_killed_attach_leaves_no_program_link_or_cgroup() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = pillion_in(&namespace, &["attach", "--dev", "lo", "--port", "7777"]);
+    let child = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
+    await_attached(child.id());
+    let cgroup = cgroup_of(child.id());
+
+    kill_and_look(child);
+    assert!(!cgroup.exists());
+}
+
+#[test]
+fn run_and_attach_that_end_by_themselves_leave_nothing() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut run = pillion_in(&namespace, &["run", "--dev", "lo", "--", "sleep", "1"]);
+    let mut run = run.spawn().expect("pillion runs");
+    let mut attach = pillion_in(&namespace, &["attach", "--dev", "lo", "--all"]);
+    let mut attach = attach.spawn().expect("pillion runs");
+    await_attached(run.id());
+    await_attached(attach.id());
+    let objects: Vec<_> = [&run, &attach]
+        .iter()
+        .flat_map(|child| bpf_objects(child.id()))
+        .collect();
+    let cgroup = cgroup_of(run.id());
+
+    assert!(run.wait().expect("it ends").success());
+    assert!(!cgroup.exists(), "run removes its cgroup before it ends");
+    signal(&attach, Signal::SIGTERM);
+    assert!(attach.wait().expect("it ends").success());
+    eventually("programs, maps and links are gone", || {
+        let all = all_bpf_objects();
+        objects.iter().all(|object| !all.contains(object))
+    });
+}
+
+#[test]
+fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
+    needs_root!();
+    // No process has this id: the kernel's limit is 4,194,304.
+    let stale = cgroup_of(4_194_305);
+    fs::create_dir(&stale).expect("a cgroup");
+    let namespace = namespace_with_loopback();
+    let status = pillion_in(&namespace, &["run", "--dev", "lo", "--", "true"]).status();
+    assert!(status.expect("pillion runs").success());
+    assert!(!stale.exists());
+}

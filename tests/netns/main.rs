@@ -1,0 +1,11 @@
+//! End to end: the binary, real streams, and what is left behind.
+//!
+//! Every test makes network namespaces of its own, which end with it.
+
+mod attach;
+mod bad_input;
+mod common;
+mod demo;
+mod leftovers;
+mod run;
+mod traffic;

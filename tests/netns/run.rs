@@ -1,0 +1,204 @@
+//! `pillion run`: the command hardly notices, and its connections are bundled.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::*;
+
+/// `pillion run` with a loopback device to attach to, and a shell script.
+fn run(script: &str) -> Command {
+    pillion_in(
+        &namespace_with_loopback(),
+        &["run", "--dev", "lo", "--", "sh", "-c", script],
+    )
+}
+
+#[test]
+fn the_exit_status_is_the_commands() {
+    needs_root!();
+    assert_eq!(run("exit 0").status().unwrap().code(), Some(0));
+    assert_eq!(run("exit 3").status().unwrap().code(), Some(3));
+    assert_eq!(run("kill -KILL $$").status().unwrap().code(), Some(128 + 9));
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_127_and_one_that_may_not_run_126() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let missing = pillion_in(&namespace, &["run", "--dev", "lo", "--", "no-such-command"]).output();
+    let missing = missing.unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    assert_eq!(
+        stderr(&missing),
+        "pillion: no-such-command: command not found\n"
+    );
+    let folder = pillion_in(&namespace, &["run", "--dev", "lo", "--", "/tmp"])
+        .output()
+        .unwrap();
+    assert_eq!(folder.status.code(), Some(126));
+    assert_eq!(stderr(&folder).lines().count(), 1);
+}
+
+#[test]
+fn input_output_and_environment_pass_through() {
+    needs_root!();
+    let mut child = run("read line; echo \"$line $MARK\"; echo oops >&2")
+        .env("MARK", "there")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"here\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stdout(&output), "here there\n");
+    let stderr = stderr(&output);
+    let lines: Vec<_> = stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{stderr}");
+    assert_eq!(lines[0], "oops");
+    assert!(lines[1].starts_with("pillion: 0 connections, 0 segments, 0 bundled, 0 redundant"));
+}
+
+#[test]
+fn the_terminal_passes_through() {
+    needs_root!();
+    let inner =
+        format!("{PILLION} run --dev lo -- sh -c 'test -t 0 && test -t 1 && echo terminal'");
+    let script = namespace_with_loopback()
+        .command("script")
+        .args(["-qec", &inner, "/dev/null"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(stdout(&script).contains("terminal"), "{}", stdout(&script));
+}
+
+#[test]
+fn signals_reach_the_command() {
+    needs_root!();
+    let signals = [
+        (Signal::SIGTERM, "TERM"),
+        (Signal::SIGINT, "INT"),
+        (Signal::SIGHUP, "HUP"),
+        (Signal::SIGUSR1, "USR1"),
+    ];
+    for (signal, name) in signals {
+        let script = format!(
+            "trap 'kill $sleeping; exit 7' {name}; echo ready; sleep 60 & sleeping=$!; wait"
+        );
+        let mut child = run(&script).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        thread::sleep(Duration::from_millis(100));
+        kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(7), "{name}");
+    }
+}
+
+#[test]
+fn under_sudo_the_command_runs_as_the_caller_of_sudo() {
+    needs_root!();
+    let ids = "id -u; id -g; id -G; echo $USER; grep CapEff /proc/self/status";
+    let output = run(ids)
+        .env("SUDO_UID", "65534")
+        .env("SUDO_GID", "65534")
+        .output()
+        .unwrap();
+    assert_eq!(
+        stdout(&output),
+        "65534\n65534\n65534\nnobody\nCapEff:\t0000000000000000\n"
+    );
+}
+
+#[test]
+fn a_user_can_be_named() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let named = |user| {
+        pillion_in(
+            &namespace,
+            &["run", "--dev", "lo", "--user", user, "--", "id", "-un"],
+        )
+        .output()
+        .unwrap()
+    };
+    assert_eq!(stdout(&named("nobody")), "nobody\n");
+    let unknown = named("no-such-user");
+    assert_eq!(unknown.status.code(), Some(2));
+    assert_eq!(
+        stderr(&unknown),
+        "pillion: --user: there is no user `no-such-user`\n"
+    );
+}
+
+#[test]
+fn the_connections_of_children_are_bundled_and_no_others() {
+    needs_root!();
+    let lane = clean_lane("children");
+    let mut receiver = pillion_in(
+        &lane.receiver.namespace,
+        &[
+            "traffic",
+            "receive",
+            "--listen",
+            "10.77.0.2:7777",
+            "--streams",
+            "4",
+            "--json",
+        ],
+    );
+    let receiver = receiver.stdout(Stdio::piped()).spawn().unwrap();
+    let sender = format!(
+        "{PILLION} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10 --duration 2 --seed"
+    );
+    let mut foreign = lane.sender.namespace.command("sh");
+    let mut foreign = foreign
+        .args(["-c", &format!("{sender} 2")])
+        .spawn()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats.json");
+    // The connections belong to a child's child.
+    let output = pillion_in(
+        &lane.sender.namespace,
+        &[
+            "run",
+            "--stats",
+            stats.to_str().unwrap(),
+            "--",
+            "sh",
+            "-c",
+            &format!("({sender} 1); true"),
+        ],
+    )
+    .output()
+    .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(foreign.wait().unwrap().success());
+    let received = receiver.wait_with_output().unwrap();
+    assert!(
+        received.status.success(),
+        "every byte is verified: {}",
+        stdout(&received)
+    );
+
+    let stats = read_json(&stats);
+    assert_eq!(stats["connections"], 2);
+    let bundled = stats["verdicts"]["bundled"].as_u64().unwrap();
+    assert!(
+        bundled > 200,
+        "of about 400 messages, {bundled} were bundled"
+    );
+    let redundant = stats["redundant_bytes"].as_u64().unwrap();
+    assert!(redundant >= bundled * 100, "{redundant} redundant bytes");
+    let summary = stderr(&output);
+    assert!(
+        summary.contains(&format!("{bundled} bundled, {redundant} redundant bytes")),
+        "{summary}"
+    );
+}
