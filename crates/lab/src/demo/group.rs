@@ -116,6 +116,9 @@ impl Group {
             })?;
         let received = self.receiving.finish()?;
         let ledger = self.lane.path.stop();
+        if let Some(device) = ledger.device_gone {
+            return Err(void(format!("the device {device} vanished")));
+        }
         if !output.status.success() {
             return Err(void(format!("the sender ended with {}", output.status)));
         }

@@ -1,0 +1,46 @@
+# pillion: `make` builds, `make demo` shows, `make test` tests all that a change can break.
+
+CARGO ?= cargo
+BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h))
+
+.PHONY: all setup demo test check format bench man install clean
+
+all: setup
+	$(CARGO) build --release
+
+setup:
+	@scripts/setup
+
+demo: setup
+	$(CARGO) build --release --quiet
+	target/release/pillion lab demo $(DEMO)
+
+test: setup check
+	$(CARGO) test --workspace --quiet
+	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
+
+check:
+	clang-format --dry-run --Werror $(BPF)
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+format:
+	clang-format -i $(BPF)
+	$(CARGO) fmt --all
+
+bench: setup
+	$(CARGO) bench --workspace --benches
+
+man: all
+	mkdir -p target/man
+	target/release/pillion man target/man
+
+PREFIX ?= /usr/local
+install: man
+	install -D target/release/pillion $(DESTDIR)$(PREFIX)/bin/pillion
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+
+clean:
+	$(CARGO) clean

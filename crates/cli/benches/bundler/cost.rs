@@ -1,0 +1,182 @@
+//! Time per packet in the egress program, as the kernel counts it (bpf_enable_stats, the
+//! same counters as sysctl kernel.bpf_stats_enabled). The kernel's own reading of the
+//! clock, once before and once after the program, is included.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use libbpf_rs::query::ProgInfoIter;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Lane;
+use pillion_path::{Direction, PathConfig};
+
+use crate::PILLION;
+
+/// What is measured: a name, and options of `pillion attach`.
+const KINDS: [(&str, &[&str]); 5] = [
+    ("foreign", &["--port", "1"]),
+    (
+        "not bundled (not thin)",
+        &["--port", "7777", "--thin", "spifl:0"],
+    ),
+    (
+        "bundled, 1 previous",
+        &["--port", "7777", "--thin", "always"],
+    ),
+    (
+        "bundled, 4 previous",
+        &["--port", "7777", "--thin", "always", "--max-packets", "4"],
+    ),
+    (
+        "bundled, no limit",
+        &["--port", "7777", "--thin", "always", "--max-packets", "0"],
+    ),
+];
+
+/// Milliseconds between two messages of a stream.
+const ITTS: [&str; 2] = ["30", "2"];
+
+pub fn print() {
+    let _counting = enable_statistics();
+    println!("egress program, 20 streams, 120 B messages, RTT 40 ms, ns per packet");
+    println!(
+        "{:<24} {:>8} {:>12} {:>12} {:>12}",
+        "kind", "ITT ms", "packets", "redundant B", "ns"
+    );
+    for itt in ITTS {
+        for (name, options) in KINDS {
+            let measured = measure(options, itt);
+            println!(
+                "{name:<24} {itt:>8} {:>12} {:>12.0} {:>12.0}",
+                measured.packets, measured.redundant_bytes, measured.nanoseconds
+            );
+        }
+    }
+}
+
+struct Measured {
+    packets: u64,
+    /// Per bundled segment.
+    redundant_bytes: f64,
+    nanoseconds: f64,
+}
+
+fn measure(options: &[&str], itt: &str) -> Measured {
+    let direction = || Direction {
+        delay: Duration::from_millis(20),
+        rate_bps: None,
+        queue_packets: 1000,
+        loss: 0.0,
+    };
+    let path = PathConfig {
+        forward: direction(),
+        backward: direction(),
+        seed: 1,
+    };
+    let lane = Lane::create("cost", &path).expect("the testbed");
+    let folder = tempfile::tempdir().expect("a folder");
+    let stats = folder.path().join("stats.json");
+    let mut attach = lane.sender.namespace.command(PILLION);
+    attach
+        .args(["attach", "--stats"])
+        .arg(&stats)
+        .args(options)
+        .stderr(Stdio::null());
+    let mut attach = attach.spawn().expect("pillion runs");
+    let program = egress_program(&attach);
+
+    let listen = [
+        "traffic",
+        "receive",
+        "--listen",
+        "10.77.0.2:7777",
+        "--streams",
+        "20",
+    ];
+    let mut receiver = lane.receiver.namespace.command(PILLION);
+    let mut receiver = receiver
+        .args(listen)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it runs");
+    let send = [
+        "traffic",
+        "send",
+        "--to",
+        "10.77.0.2:7777",
+        "--streams",
+        "20",
+        "--duration",
+        "5",
+    ];
+    let mut sender = lane.sender.namespace.command(PILLION);
+    let status = sender
+        .args(send)
+        .args(["--itt", itt])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    assert!(status.expect("it runs").success());
+    assert!(receiver.wait().expect("it ends").success());
+
+    let (packets, nanoseconds) = counted(program);
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    attach.wait().expect("it ends");
+    let stats: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(stats).expect("its account")).expect("JSON");
+    let bundled = stats["verdicts"]["bundled"].as_f64().unwrap_or(0.0);
+    let redundant = stats["redundant_bytes"].as_f64().unwrap_or(0.0);
+    Measured {
+        packets,
+        redundant_bytes: redundant / bundled.max(1.0),
+        nanoseconds: nanoseconds as f64 / packets as f64,
+    }
+}
+
+/// The kernel counts as long as this is held.
+fn enable_statistics() -> OwnedFd {
+    // SAFETY: a plain system call; the result is checked.
+    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    assert!(fd >= 0, "the kernel counts run time");
+    // SAFETY: a new file descriptor that nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Waits until a pillion has attached, and finds its program.
+fn egress_program(pillion: &Child) -> u32 {
+    loop {
+        let folder = format!("/proc/{}/fdinfo", pillion.id());
+        let texts = fs::read_dir(folder).expect("it runs").flatten();
+        let texts: Vec<_> = texts
+            .filter_map(|file| fs::read_to_string(file.path()).ok())
+            .collect();
+        let ids = |name: &str| -> Vec<u32> {
+            let lines = texts.iter().flat_map(|text| text.lines());
+            lines
+                .filter_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+                .collect()
+        };
+        let programs = ids("prog_id:");
+        let egress = ProgInfoIter::default().find(|info| {
+            info.name.as_encoded_bytes() == b"pillion_egress" && programs.contains(&info.id)
+        });
+        if let Some(egress) = egress
+            && ids("link_id:").len() >= 2
+        {
+            return egress.id;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Packets and nanoseconds.
+fn counted(program: u32) -> (u64, u64) {
+    let info = ProgInfoIter::default()
+        .find(|info| info.id == program)
+        .expect("it is loaded");
+    (info.run_cnt, info.run_time_ns)
+}
