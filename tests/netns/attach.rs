@@ -79,7 +79,7 @@ fn only_connections_with_the_peer_are_bundled() {
     needs_root!();
     let lane = clean_lane("peer");
     let near = attached(&lane, &["--peer", "10.77.0.0/24"], || {
-        send_to(&lane, &[7001])
+        send_to(&lane, &[7001]);
     });
     assert_eq!(near["connections"], 2);
     let far = attached(&lane, &["--peer", "192.0.2.1"], || send_to(&lane, &[7001]));

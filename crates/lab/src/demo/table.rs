@@ -19,7 +19,7 @@ pub fn demo_table(demo: &Demo) -> Table {
         Column::left(""),
         Column::right("plain TCP"),
         Column::right("pillion"),
-        Column::right("ratio"),
+        Column::right("plain / pillion"),
     ];
     let (plain, pillion) = (&demo.plain, &demo.pillion);
     let mut table = Table::new("Plain TCP and pillion, side by side", columns);
