@@ -1,8 +1,9 @@
 //! Time per packet in the egress program, as the kernel counts it (bpf_enable_stats, the
 //! same counters as sysctl kernel.bpf_stats_enabled). The kernel's own reading of the
-//! clock, once before and once after the program, is included.
+//! clock, once before and once after the program, is included: the row of an empty program,
+//! on the same packets at the same time, says how much that is.
 
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
@@ -10,6 +11,7 @@ use std::{fs, thread};
 use libbpf_rs::query::ProgInfoIter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_bundler::Device;
 use pillion_lab::Lane;
 use pillion_path::{Direction, PathConfig};
 
@@ -50,8 +52,8 @@ pub fn print() {
         for (name, options) in KINDS {
             let measured = measure(options, itt);
             println!(
-                "{name:<24} {itt:>8} {:>12} {:>12.0} {:>12.0}",
-                measured.packets, measured.redundant_bytes, measured.nanoseconds
+                "{name:<24} {itt:>8} {:>12} {:>12.0} {:>12.0} {:>12.0}",
+                measured.packets, measured.redundant_bytes, measured.nanoseconds, measured.empty
             );
         }
     }
@@ -62,6 +64,8 @@ struct Measured {
     /// Per bundled segment.
     redundant_bytes: f64,
     nanoseconds: f64,
+    /// Nanoseconds of a program that does nothing.
+    empty: f64,
 }
 
 fn measure(options: &[&str], itt: &str) -> Measured {
@@ -87,6 +91,11 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         .stderr(Stdio::null());
     let mut attach = attach.spawn().expect("pillion runs");
     let program = egress_program(&attach);
+    let empty = lane
+        .sender
+        .namespace
+        .enter(attach_empty_program)
+        .expect("enter");
 
     let listen = [
         "traffic",
@@ -124,6 +133,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
     assert!(receiver.wait().expect("it ends").success());
 
     let (packets, nanoseconds) = counted(program);
+    let (empty_packets, empty_nanoseconds) = counted(empty.id);
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     attach.wait().expect("it ends");
     let stats: serde_json::Value =
@@ -134,16 +144,62 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         packets,
         redundant_bytes: redundant / bundled.max(1.0),
         nanoseconds: nanoseconds as f64 / packets as f64,
+        empty: empty_nanoseconds as f64 / empty_packets as f64,
     }
+}
+
+/// A program that lets every packet pass, on tap0 while this exists.
+struct Empty {
+    id: u32,
+    _link: OwnedFd,
+}
+
+fn attach_empty_program() -> Empty {
+    // r0 = TCX_NEXT; exit
+    let set = libbpf_sys::bpf_insn {
+        code: 0xb7,
+        imm: -1,
+        ..Default::default()
+    };
+    let exit = libbpf_sys::bpf_insn {
+        code: 0x95,
+        ..Default::default()
+    };
+    let device = Device::select(&["tap0".to_owned()]).expect("the device");
+    // SAFETY: the instructions outlive the call; results are checked.
+    let program = own(unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"empty".as_ptr(),
+            c"GPL".as_ptr(),
+            [set, exit].as_ptr(),
+            2,
+            std::ptr::null_mut(),
+        )
+    });
+    // SAFETY: plain values and no options.
+    let link = own(unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            device[0].index.cast_signed(),
+            libbpf_sys::BPF_TCX_EGRESS,
+            std::ptr::null(),
+        )
+    });
+    let id = libbpf_rs::Program::id_from_fd(program.as_fd()).expect("its id");
+    Empty { id, _link: link }
+}
+
+fn own(fd: i32) -> OwnedFd {
+    assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
+    // SAFETY: a new file descriptor that nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 /// The kernel counts as long as this is held.
 fn enable_statistics() -> OwnedFd {
     // SAFETY: a plain system call; the result is checked.
-    let fd = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-    assert!(fd >= 0, "the kernel counts run time");
-    // SAFETY: a new file descriptor that nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+    own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
 /// Waits until a pillion has attached, and finds its program.

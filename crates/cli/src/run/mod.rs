@@ -25,10 +25,8 @@ use user::User;
 /// the command could not be run or was not found. When it ends, one line on standard
 /// error says what was done.
 #[derive(clap::Args)]
+#[command(override_usage = "pillion run [OPTIONS] -- <CMD>...")]
 pub struct Args {
-    #[command(flatten)]
-    bundling: BundlingArgs,
-
     /// Run the command as this user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -40,6 +38,9 @@ pub struct Args {
     /// The command, after `--`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
+
+    #[command(flatten)]
+    bundling: BundlingArgs,
 }
 
 impl Args {
