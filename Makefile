@@ -12,7 +12,7 @@ setup:
 	@scripts/setup
 
 demo: setup
-	$(CARGO) build --release --quiet
+	$(CARGO) build --release
 	target/release/pillion lab demo $(DEMO)
 
 test: setup check

@@ -98,7 +98,8 @@ impl Args {
             config.duration_s,
         );
         println!("{}", demo_table(&demo).to_text(false));
-        println!("report: {}", self.report.display());
+        let report = self.report.canonicalize().unwrap_or(self.report);
+        println!("report: {}", report.display());
         Ok(ExitCode::SUCCESS)
     }
 
