@@ -1,0 +1,87 @@
+use std::process::Command;
+
+use crate::netns::{ip, sysctl};
+use crate::setup::Setup;
+use crate::tap::Tap;
+
+/// Hardware addresses: the kernel's end, the peer's, and the port's of a bridge.
+pub(crate) const LOCAL_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(crate) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
+
+/// The device that the bundler stands at.
+pub(crate) const TAP: &str = "tap0";
+const BRIDGE: &str = "br0";
+
+/// Room for the headers that do not count towards the MSS.
+const HEADERS: u16 = 60;
+
+/// Who computes a segment's TCP checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checksums {
+    /// The kernel, in its last step before the device.
+    Kernel,
+    /// The device: only the pseudo-header's sum stands in the packet.
+    Device,
+    /// A bridge without offload, of which the device is a port: the checksum is complete
+    /// before the bundler sees the packet.
+    Bridge,
+}
+
+/// Makes the TAP device, gives this end its address and the peer an entry, and so sets
+/// the namespace that TCP does nothing of its own accord.
+pub(crate) fn create(setup: &Setup) -> Tap {
+    quieten();
+    // With a bridge as well: a checksum left to the device would prove that the bridge
+    // had not completed it.
+    let tap = Tap::open(TAP, setup.checksums != Checksums::Kernel);
+    let mtu = setup.mss + HEADERS;
+    if setup.checksums != Checksums::Bridge {
+        let mac = mac(LOCAL_MAC);
+        ip(&format!("link set {TAP} address {mac} mtu {mtu} up\n"));
+        address(setup, TAP);
+        return tap;
+    }
+    let (bridge, port) = (mac(LOCAL_MAC), mac(PORT_MAC));
+    ip(&format!(
+        "link set {TAP} address {port} mtu {mtu} up\n\
+         link add {BRIDGE} address {bridge} mtu {mtu} type bridge\n\
+         link set {TAP} master {BRIDGE}\n\
+         link set {BRIDGE} up\n"
+    ));
+    let ethtool = Command::new("ethtool")
+        .args(["--offload", BRIDGE, "tx", "off"])
+        .output()
+        .expect("ethtool (Debian package ethtool) starts");
+    assert!(ethtool.status.success(), "{ethtool:?}");
+    address(setup, BRIDGE);
+    tap
+}
+
+/// No router solicitations, no tail loss probe, Reno.
+fn quieten() {
+    for (name, value) in [
+        ("net.ipv6.conf.default.router_solicitations", "0"),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+        ("net.ipv4.tcp_congestion_control", "reno"),
+        ("net.ipv4.tcp_early_retrans", "0"),
+    ] {
+        sysctl(name, value);
+    }
+}
+
+fn address(setup: &Setup, device: &str) {
+    let (local, peer) = (setup.ip.local(), setup.ip.peer());
+    let bits = if local.is_ipv4() { 32 } else { 128 };
+    let mac = mac(PEER_MAC);
+    let rto_min = setup.rto_min.as_millis();
+    ip(&format!(
+        "address add {local}/{bits} dev {device}\n\
+         neighbour add {peer} lladdr {mac} nud permanent dev {device}\n\
+         route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd 200\n"
+    ));
+}
+
+fn mac(octets: [u8; 6]) -> String {
+    octets.map(|octet| format!("{octet:02x}")).join(":")
+}

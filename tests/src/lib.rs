@@ -1,0 +1,30 @@
+//! The wire: a real TCP socket at one end of a TAP device, and a scripted peer at the
+//! other, which checks every segment to the byte.
+//!
+//! ```text
+//! test --write--> socket --segment--> [bundler] --> tap0 --> Peer --verified--> Script
+//!                    ^                                         |
+//!                    +------------------- ACK -----------------+
+//! ```
+//!
+//! [`Setup`] says what a test needs, [`Setup::run`] makes it in a network namespace of its
+//! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
+//! is the first byte of the stream, `1:101` the first hundred.
+//!
+//! All helpers panic when something is not as it should be: they run in tests alone.
+
+mod device;
+mod netns;
+mod peer;
+mod play;
+mod script;
+mod segment;
+mod setup;
+mod socket;
+mod tap;
+mod wire;
+
+pub use device::Checksums;
+pub use netns::{isolated, sysctl};
+pub use setup::{Bundler, Ip, Opening, Setup};
+pub use wire::Wire;

@@ -1,0 +1,59 @@
+use std::io::Write;
+use std::panic::resume_unwind;
+use std::process::{Command, Stdio};
+use std::{fs, thread};
+
+use nix::sched::{CloneFlags, unshare};
+
+/// Runs a test in a thread with a network namespace of its own, which has no name and
+/// ends with the thread. Without root, prints that the test was left out.
+///
+/// # Panics
+/// With what `test` panics with, or when the namespace cannot be had.
+pub fn isolated(test: impl FnOnce() + Send) {
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    if !nix::unistd::Uid::effective().is_root() {
+        println!("left out without root: {name}");
+        return;
+    }
+    let inside = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        test();
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn_scoped(scope, inside)
+            .expect("a thread");
+        if let Err(panic) = thread.join() {
+            resume_unwind(panic);
+        }
+    });
+}
+
+/// Sets a sysctl of the calling thread's network namespace.
+///
+/// # Panics
+/// When the kernel does not know it or refuses the value.
+pub fn sysctl(name: &str, value: &str) {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    if let Err(error) = fs::write(&path, value) {
+        panic!("sysctl {name}={value}: {error}");
+    }
+}
+
+/// Gives commands to `ip`, one on each line.
+pub(crate) fn ip(commands: &str) {
+    let mut ip = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .expect("ip (Debian package iproute2) starts");
+    let mut stdin = ip.stdin.take().expect("it was piped");
+    stdin
+        .write_all(commands.as_bytes())
+        .expect("ip reads its commands");
+    drop(stdin);
+    let status = ip.wait().expect("ip ends");
+    assert!(status.success(), "ip failed on one of:\n{commands}");
+}

@@ -1,0 +1,200 @@
+use std::thread;
+use std::time::{Duration, Instant};
+
+use etherparse::{TcpHeader, TcpOptionElement};
+
+use crate::device::{LOCAL_MAC, PEER_MAC};
+use crate::segment::{Segment, frame};
+use crate::setup::{Ip, Setup};
+use crate::tap::Tap;
+
+/// The peer's port, and the one that a passive socket listens on.
+pub(crate) const PEER_PORT: u16 = 7777;
+pub(crate) const LISTENING_PORT: u16 = 8888;
+
+/// Longer than any stall of a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+const WINDOW_SCALE: u8 = 7;
+
+/// The other host: a TCP end that does only what a test tells it to.
+pub(crate) struct Peer {
+    tap: Tap,
+    ip: Ip,
+    mss: u16,
+    timestamps: bool,
+    /// The kernel's port, known from the handshake on.
+    port: u16,
+    /// The kernel's initial sequence number.
+    isn: u32,
+    /// The peer's next sequence number.
+    next: u32,
+    /// The peer's clock, and the kernel's as last seen, for timestamps.
+    clock: u32,
+    echo: u32,
+    /// The window field of every segment but SYNs.
+    window: u16,
+}
+
+impl Peer {
+    pub fn new(tap: Tap, setup: &Setup) -> Self {
+        Self {
+            tap,
+            ip: setup.ip,
+            mss: setup.mss,
+            timestamps: setup.timestamps,
+            port: 0,
+            isn: 0,
+            next: 0x7000_0000,
+            clock: 0,
+            echo: 0,
+            window: u16::MAX,
+        }
+    }
+
+    /// Takes a connection in, `rtt` after it is asked for.
+    pub fn accept(&mut self, rtt: Duration) {
+        let syn = loop {
+            let segment = self.receive(PATIENCE).expect("a SYN");
+            if segment.header.syn {
+                break segment;
+            }
+        };
+        self.met(&syn);
+        thread::sleep(rtt);
+        self.send_syn(true);
+        let ack = self.read(PATIENCE).expect("an ACK of the SYN-ACK");
+        assert_eq!(self.position(ack.header.sequence_number), 1);
+        assert_eq!(ack.header.acknowledgment_number, self.next);
+    }
+
+    /// Opens a connection; the last ACK of the handshake goes out `rtt` after the SYN-ACK
+    /// is in.
+    pub fn connect(&mut self, rtt: Duration) {
+        self.port = LISTENING_PORT;
+        self.send_syn(false);
+        let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
+        assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
+        self.met(&syn_ack);
+        thread::sleep(rtt);
+        while let Some(repeated) = self.read(Duration::ZERO) {
+            assert!(repeated.header.syn, "{repeated:?}");
+        }
+        self.acknowledge(1, &[]);
+    }
+
+    /// The next segment of this connection, or `None` when none comes in time.
+    pub fn read(&mut self, timeout: Duration) -> Option<Segment> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let segment = self.receive(deadline.saturating_duration_since(Instant::now()))?;
+            if segment.header.source_port == self.port {
+                self.echo = segment.timestamp().unwrap_or(0);
+                return Some(segment);
+            }
+        }
+    }
+
+    /// Acknowledges all before `position`, and selectively the ranges given.
+    pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
+        let mut header = self.header(position);
+        let mut options = self.timestamp_option();
+        let absolute = |(start, end)| (self.isn.wrapping_add(start), self.isn.wrapping_add(end));
+        if let Some((first, more)) = ranges.split_first() {
+            let mut others = [None; 3];
+            for (other, range) in others.iter_mut().zip(more) {
+                *other = Some(absolute(*range));
+            }
+            options.push(TcpOptionElement::SelectiveAcknowledgement(
+                absolute(*first),
+                others,
+            ));
+        }
+        header.set_options(&options).expect("the options fit");
+        self.write(header, &[]);
+    }
+
+    /// Sends data that begins `gap` bytes after what was sent before.
+    pub fn send(&mut self, position: u32, gap: u32, payload: &[u8]) {
+        let mut header = self.header(position);
+        header.sequence_number = self.next.wrapping_add(gap);
+        header.psh = true;
+        let options = self.timestamp_option();
+        header.set_options(&options).expect("the options fit");
+        self.write(header, payload);
+        if gap == 0 {
+            self.next = self.next.wrapping_add(payload.len() as u32);
+        }
+    }
+
+    /// From now on there is room for so many bytes, rounded down to the window's scale.
+    pub fn set_window(&mut self, bytes: u16) {
+        self.window = bytes >> WINDOW_SCALE;
+    }
+
+    /// A sequence number's place in the stream, of which 1 is the first byte's.
+    pub fn position(&self, sequence_number: u32) -> u32 {
+        sequence_number.wrapping_sub(self.isn)
+    }
+
+    /// The acknowledgement number that the kernel should send.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+}
+
+impl Peer {
+    /// The next TCP segment of any connection.
+    fn receive(&mut self, timeout: Duration) -> Option<Segment> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let frame = self.tap.read(left)?;
+            if let Some(segment) = Segment::verify(&frame) {
+                return Some(segment);
+            }
+        }
+    }
+
+    fn met(&mut self, first: &Segment) {
+        self.port = first.header.source_port;
+        self.isn = first.header.sequence_number;
+        self.echo = first.timestamp().unwrap_or(0);
+    }
+
+    fn send_syn(&mut self, acknowledging: bool) {
+        let mut header = self.header(1);
+        header.syn = true;
+        header.ack = acknowledging;
+        let mut options = vec![
+            TcpOptionElement::MaximumSegmentSize(self.mss),
+            TcpOptionElement::SelectiveAcknowledgementPermitted,
+            TcpOptionElement::WindowScale(WINDOW_SCALE),
+        ];
+        options.extend(self.timestamp_option());
+        header.set_options(&options).expect("the options fit");
+        self.write(header, &[]);
+        self.next = self.next.wrapping_add(1);
+    }
+
+    fn header(&self, acknowledged: u32) -> TcpHeader {
+        let mut header = TcpHeader::new(PEER_PORT, self.port, self.next, self.window);
+        header.ack = true;
+        header.acknowledgment_number = self.isn.wrapping_add(acknowledged);
+        header
+    }
+
+    fn timestamp_option(&mut self) -> Vec<TcpOptionElement> {
+        if !self.timestamps {
+            return Vec::new();
+        }
+        self.clock += 1;
+        vec![TcpOptionElement::Timestamp(self.clock, self.echo)]
+    }
+
+    fn write(&self, header: TcpHeader, payload: &[u8]) {
+        let addresses = (self.ip.peer(), self.ip.local());
+        self.tap
+            .write(&frame([PEER_MAC, LOCAL_MAC], addresses, header, payload));
+    }
+}

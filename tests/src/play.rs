@@ -1,0 +1,136 @@
+//! What a test does to the wire, and what it expects to see there.
+
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::sys::socket::{MsgFlags, send};
+
+use crate::peer::PATIENCE;
+use crate::script::{content, range};
+use crate::segment::Segment;
+use crate::{Checksums, Wire, socket};
+
+impl Wire {
+    /// For each range, writes what of it is new and expects exactly it on the wire, as in
+    /// `1:101 1:201`; nothing is acknowledged.
+    pub fn sends(&mut self, ranges: &str) {
+        for text in ranges.split_whitespace() {
+            let (_, end) = range(text);
+            self.write(end - 1 - self.written);
+            self.expect(text);
+        }
+    }
+
+    /// Writes so many bytes of the stream at once, unseen by the script.
+    pub fn write(&mut self, bytes: u32) {
+        self.write_with(bytes, MsgFlags::empty());
+    }
+
+    /// The same with send(2)'s flags, such as `MSG_MORE` or `MSG_OOB`.
+    pub fn write_with(&mut self, bytes: u32, flags: MsgFlags) {
+        let start = self.written + 1;
+        self.written += bytes;
+        let content = content(start, start + bytes);
+        match send(self.stream.as_raw_fd(), &content, flags) {
+            Ok(sent) if sent == content.len() => {}
+            other => self
+                .script
+                .fail(&format!("write of {bytes} bytes: {other:?}")),
+        }
+    }
+
+    /// Closes the stream's sending half.
+    pub fn shutdown(&mut self) {
+        self.script.note("shutdown");
+        self.stream.shutdown(Shutdown::Write).expect("shutdown");
+    }
+
+    /// Expects segments on the wire, in order and with nothing between them: `1:101` is
+    /// data, `101:101` a segment without any, and an `F` behind it means FIN, a `U` URG.
+    pub fn expect(&mut self, segments: &str) {
+        for expected in segments.split_whitespace() {
+            let Some(segment) = self.peer.read(PATIENCE) else {
+                self.script.compare(expected, "nothing");
+                return;
+            };
+            let seen = self.describe(&segment);
+            self.script.compare(expected, &seen);
+            self.inspect(&segment);
+        }
+    }
+
+    /// Expects silence for a time.
+    pub fn expect_nothing(&mut self, time: Duration) {
+        let seen = match self.peer.read(time) {
+            Some(segment) => self.describe(&segment),
+            None => "nothing".to_owned(),
+        };
+        self.script.compare("nothing", &seen);
+    }
+
+    /// The peer acknowledges all before a position, and the kernel takes note.
+    pub fn ack(&mut self, position: u32) {
+        self.script.note(&format!("ack={position}"));
+        self.peer.acknowledge(position, &[]);
+        self.await_acknowledged(position);
+    }
+
+    /// The same, with ranges beyond the position acknowledged selectively, as in `201:301`.
+    pub fn ack_sack(&mut self, position: u32, ranges: &str) {
+        self.script.note(&format!("ack={position},sack={ranges}"));
+        let ranges: Vec<_> = ranges.split_whitespace().map(range).collect();
+        self.peer.acknowledge(position, &ranges);
+        self.await_acknowledged(position);
+    }
+
+    /// The same, and the peer has room for so many more bytes (in steps of 128).
+    pub fn ack_window(&mut self, position: u32, bytes: u16) {
+        self.script.note(&format!("ack={position},win={bytes}"));
+        self.peer.set_window(bytes);
+        self.peer.acknowledge(position, &[]);
+        self.await_acknowledged(position);
+    }
+
+    /// The peer sends data of its own, `gap` bytes after what it sent last.
+    pub fn peer_sends(&mut self, acknowledging: u32, gap: u32, bytes: usize) {
+        self.script.note(&format!("peer={gap}+{bytes}"));
+        self.peer.send(acknowledging, gap, &vec![0; bytes]);
+    }
+
+    fn await_acknowledged(&self, position: u32) {
+        let left = self.written + 1 - position;
+        if !socket::until(|| socket::unacknowledged(&self.stream) == left) {
+            self.script.fail("the kernel took no note of an ACK");
+        }
+    }
+
+    fn describe(&self, segment: &Segment) -> String {
+        let start = self.peer.position(segment.header.sequence_number);
+        let end = start.wrapping_add(segment.payload.len() as u32);
+        let header = &segment.header;
+        let flags = [(header.fin, "F"), (header.urg, "U"), (header.rst, "R")];
+        let flags: String = flags
+            .iter()
+            .filter_map(|(set, letter)| set.then_some(*letter))
+            .collect();
+        format!("{start}:{end}{flags}")
+    }
+
+    /// Checks what a range does not tell.
+    fn inspect(&self, segment: &Segment) {
+        let start = self.peer.position(segment.header.sequence_number);
+        let end = start.wrapping_add(segment.payload.len() as u32);
+        if segment.payload != content(start, end) {
+            self.script.fail("the payload is not that of the range");
+        }
+        if segment.header.acknowledgment_number != self.peer.next() {
+            self.script.fail("the acknowledgement number is not right");
+        }
+        let offloaded = self.setup.checksums == Checksums::Device;
+        if segment.offloaded != offloaded {
+            self.script
+                .fail("the checksum was not left to who should compute it");
+        }
+    }
+}

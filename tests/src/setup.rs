@@ -1,0 +1,152 @@
+use std::net::IpAddr;
+use std::time::Duration;
+
+use pillion_bundler::{Options, Policy, ThinTest};
+
+use crate::device::Checksums;
+use crate::{Wire, isolated};
+
+/// What a test needs of the wire. The defaults are the plainest case: an active open over
+/// IPv4, MSS 1460, no timestamps, time-outs far away, one bundler that takes every stream
+/// for thin and knows no limit.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The connection's addresses.
+    pub ip: Ip,
+    /// Who opens it.
+    pub opening: Opening,
+    /// How long the peer lets its part of the handshake wait; below one second, or the
+    /// kernel repeats its own.
+    pub rtt: Duration,
+    /// The kernel's initial sequence number (active open only), or its own choice. The
+    /// stream's first byte has the next one.
+    pub isn: Option<u32>,
+    /// The MSS that the peer announces, in bytes.
+    pub mss: u16,
+    /// The timestamps option is in use, and takes 12 bytes from the MSS.
+    pub timestamps: bool,
+    /// Who computes checksums.
+    pub checksums: Checksums,
+    /// The shortest retransmission time-out.
+    pub rto_min: Duration,
+    /// What is attached before the connection is opened, in order.
+    pub bundlers: Vec<Bundler>,
+}
+
+/// A bundler: how it bundles, and which connections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bundler {
+    /// How.
+    pub options: Options,
+    /// Which connections of the test's namespace; its scope is not looked at.
+    pub policy: Policy,
+}
+
+/// Addresses of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ip {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// IPv4, from an IPv6 socket.
+    Mapped,
+}
+
+/// Who opens the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// The kernel.
+    Active,
+    /// The peer.
+    Passive,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            ip: Ip::V4,
+            opening: Opening::Active,
+            rtt: Duration::ZERO,
+            isn: None,
+            mss: 1460,
+            timestamps: false,
+            checksums: Checksums::Kernel,
+            rto_min: Duration::from_secs(30),
+            bundlers: vec![Bundler::unlimited()],
+        }
+    }
+}
+
+impl Setup {
+    /// The default with one bundler, and that bundles so.
+    #[must_use]
+    pub fn bundling(options: Options) -> Self {
+        let policy = Policy::default();
+        Self {
+            bundlers: vec![Bundler { options, policy }],
+            ..Self::default()
+        }
+    }
+
+    /// Opens the connection in a network namespace of its own and runs a test on it.
+    pub fn run(self, test: impl FnOnce(&mut Wire) + Send) {
+        isolated(|| test(&mut Wire::open(self)));
+    }
+
+    /// Runs a test over IPv4 and IPv6, each without and with timestamps.
+    pub fn run_everywhere(self, test: impl Fn(&mut Wire) + Sync) {
+        for ip in [Ip::V4, Ip::V6] {
+            for timestamps in [false, true] {
+                let setup = self.clone();
+                let variant = Self {
+                    ip,
+                    timestamps,
+                    ..setup
+                };
+                variant.run(&test);
+            }
+        }
+    }
+}
+
+impl Bundler {
+    /// Every stream is thin, and all that fits rides along.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self {
+            options: Options {
+                thin: ThinTest::Always,
+                max_packets: 0,
+                max_bytes: 0,
+            },
+            policy: Policy::default(),
+        }
+    }
+}
+
+impl Ip {
+    /// The kernel's end, as on the wire.
+    pub(crate) fn local(self) -> IpAddr {
+        match self {
+            Self::V4 | Self::Mapped => [10, 0, 0, 1].into(),
+            Self::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, 1].into(),
+        }
+    }
+
+    /// The peer's end, as on the wire.
+    pub(crate) fn peer(self) -> IpAddr {
+        match self {
+            Self::V4 | Self::Mapped => [10, 0, 0, 2].into(),
+            Self::V6 => [0xfd00, 0, 0, 0, 0, 0, 0, 2].into(),
+        }
+    }
+
+    /// An address as a socket of this family wants it.
+    pub(crate) fn in_socket(self, address: IpAddr) -> IpAddr {
+        match (self, address) {
+            (Self::Mapped, IpAddr::V4(address)) => address.to_ipv6_mapped().into(),
+            (_, address) => address,
+        }
+    }
+}

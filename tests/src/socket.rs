@@ -1,0 +1,100 @@
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, socket,
+};
+
+use crate::peer::PATIENCE;
+
+/// A TCP socket that is not yet connected, and never waits.
+pub(crate) fn new(address: SocketAddr) -> OwnedFd {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    socket(family, SockType::Stream, flags, None).expect("a socket")
+}
+
+/// Begins to connect.
+pub(crate) fn begin(socket: &impl AsRawFd, peer: SocketAddr) {
+    match connect(socket.as_raw_fd(), &SockaddrStorage::from(peer)) {
+        Ok(()) | Err(Errno::EINPROGRESS) => {}
+        Err(error) => panic!("connect to {peer}: {error}"),
+    }
+}
+
+/// Ends the connection at once, so that the socket can be used for another.
+pub(crate) fn disconnect(socket: &TcpStream) {
+    // SAFETY: plain integers, for which all zeroes is a value: AF_UNSPEC.
+    let nowhere: libc::sockaddr = unsafe { mem::zeroed() };
+    let length = size_of_val(&nowhere) as libc::socklen_t;
+    // SAFETY: the address lives across the call and has the length stated.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
+    assert_eq!(result, 0, "disconnect: {}", io::Error::last_os_error());
+}
+
+/// Listens, one connection at a time.
+pub(crate) fn listener(address: SocketAddr) -> std::net::TcpListener {
+    let socket = new(address);
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
+    listen(&socket, Backlog::new(1).expect("a backlog of one")).expect("listen");
+    socket.into()
+}
+
+/// Chooses the initial sequence number of a socket that is not yet connected.
+pub(crate) fn set_isn(socket: &impl AsRawFd, isn: u32) {
+    const OFF_WITHOUT_PROBE: libc::c_int = -1;
+    const SEND_QUEUE: libc::c_int = 2;
+    for (option, value) in [
+        (libc::TCP_REPAIR, 1),
+        (libc::TCP_REPAIR_QUEUE, SEND_QUEUE),
+        (libc::TCP_QUEUE_SEQ, isn.cast_signed()),
+        (libc::TCP_REPAIR, OFF_WITHOUT_PROBE),
+    ] {
+        set_option(socket, libc::IPPROTO_TCP, option, value);
+    }
+}
+
+/// Sets a socket option that is an integer.
+pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) {
+    let length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value lives across the call and has the length stated.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    let error = io::Error::last_os_error();
+    assert_eq!(result, 0, "socket option {level}/{option}={value}: {error}");
+}
+
+/// Bytes written that are not yet acknowledged.
+pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: TIOCOUTQ writes one integer, which lives across the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(result, 0, "TIOCOUTQ: {}", io::Error::last_os_error());
+    bytes.cast_unsigned()
+}
+
+/// Waits until something comes true; false when it does not in good time.
+pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}

@@ -1,0 +1,107 @@
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// struct virtio_net_hdr, in front of each frame.
+const VNET_HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+
+/// A TAP device that says of each frame whether its checksum is still to be computed.
+pub(crate) struct Tap {
+    file: File,
+}
+
+/// A frame as the kernel sent it, its checksum completed.
+pub(crate) struct Frame {
+    pub bytes: Vec<u8>,
+    /// The kernel had left the checksum to the device.
+    pub offloaded: bool,
+}
+
+impl Tap {
+    /// A device of the calling thread's network namespace; with `offload`, one that
+    /// computes checksums.
+    pub fn open(name: &str, offload: bool) -> Self {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .expect("/dev/net/tun");
+        create(&file, name).expect("a TAP device");
+        let features = if offload { libc::TUN_F_CSUM } else { 0 };
+        set_offload(&file, features).expect("checksum offload of the TAP device");
+        Self { file }
+    }
+
+    /// The next frame, or `None` when none comes in time.
+    pub fn read(&self, timeout: Duration) -> Option<Frame> {
+        let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(timeout).expect("a timeout of some seconds");
+        if poll(&mut fds, timeout).expect("the TAP device can be polled") == 0 {
+            return None;
+        }
+        let mut bytes = vec![0; VNET_HEADER + usize::from(u16::MAX)];
+        let length = (&self.file).read(&mut bytes).expect("a frame");
+        bytes.truncate(length);
+        let header: Vec<u8> = bytes.drain(..VNET_HEADER).collect();
+        let offloaded = header[0] & NEEDS_CHECKSUM != 0;
+        if offloaded {
+            let field = |at| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
+            complete_checksum(&mut bytes, field(6), field(8));
+        }
+        Some(Frame { bytes, offloaded })
+    }
+
+    /// Hands a frame to the kernel as received.
+    pub fn write(&self, frame: &[u8]) {
+        let header = [0; VNET_HEADER];
+        let written = (&self.file)
+            .write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)])
+            .expect("the kernel takes the frame");
+        assert_eq!(written, header.len() + frame.len());
+    }
+}
+
+/// What the device does: the sum from `start` on, the pseudo-header's sum included that
+/// stands in the checksum's place, replaces it.
+fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
+    let mut sum: u32 = 0;
+    for word in bytes[start..].chunks(2) {
+        let low = word.get(1).copied().unwrap_or(0);
+        sum += u32::from(u16::from_be_bytes([word[0], low]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    let check = !(sum as u16);
+    bytes[start + offset..][..2].copy_from_slice(&check.to_be_bytes());
+}
+
+fn create(tun: &File, name: &str) -> io::Result<()> {
+    // SAFETY: ifreq is plain integers and unions of them, for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from.cast_signed();
+    }
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    request.ifr_ifru.ifru_flags = flags as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
+    result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
+}
+
+fn set_offload(tun: &File, features: libc::c_uint) -> io::Result<()> {
+    // SAFETY: TUNSETOFFLOAD takes an integer.
+    result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, features) })
+}
+
+fn result(returned: libc::c_int) -> io::Result<()> {
+    match returned {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,134 @@
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+
+use pillion_bundler::{
+    Attachment, Counters, Device, Programs, Scope, Totals, Verdict, cgroup2_mount,
+};
+
+use crate::peer::{LISTENING_PORT, PEER_PORT, Peer};
+use crate::script::Script;
+use crate::setup::{Bundler, Opening, Setup};
+use crate::{device, socket};
+
+/// An established connection between a socket of the kernel and a scripted peer.
+///
+/// What a test does and expects is in `play.rs`, what it is made of is here.
+pub struct Wire {
+    pub(crate) setup: Setup,
+    pub(crate) attachments: Vec<Attachment>,
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: Peer,
+    /// Bytes written to the stream.
+    pub(crate) written: u32,
+    pub(crate) script: Script,
+}
+
+impl Wire {
+    /// Makes device, bundlers and connection in the calling thread's network namespace.
+    pub(crate) fn open(setup: Setup) -> Self {
+        let mut peer = Peer::new(device::create(&setup), &setup);
+        let attachments = setup.bundlers.iter().map(attach).collect();
+        let stream = match setup.opening {
+            Opening::Active => connect(&setup, &mut peer, socket::new(peer_address(&setup)).into()),
+            Opening::Passive => accept(&setup, &mut peer),
+        };
+        Self {
+            script: Script::new(format!("{setup:?}")),
+            setup,
+            attachments,
+            stream,
+            peer,
+            written: 0,
+        }
+    }
+
+    /// Puts one more bundler to work, beside those already there.
+    pub fn attach(&mut self, bundler: &Bundler) {
+        self.script.note("attach");
+        self.attachments.push(attach(bundler));
+    }
+
+    /// Has the last bundler take in the connections that are older than it.
+    pub fn adopt(&mut self) {
+        self.script.note("adopt");
+        let last = self.attachments.last().expect("an attachment");
+        last.adopt().expect("the connections are adopted");
+    }
+
+    /// Ends the connection and opens another one with the same socket.
+    pub fn reconnect(&mut self) {
+        self.script.note("reconnect");
+        socket::disconnect(&self.stream);
+        let stream = self.stream.try_clone().expect("another handle");
+        connect(&self.setup, &mut self.peer, stream);
+        self.written = 0;
+    }
+
+    /// What the first bundler did so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals_of(0)
+    }
+
+    /// What one of the bundlers did so far, in the order in which they were attached.
+    #[must_use]
+    pub fn totals_of(&self, bundler: usize) -> Totals {
+        let attachment = &self.attachments[bundler];
+        attachment.totals().expect("the totals can be read")
+    }
+
+    /// Checks that the first bundler gave these verdicts, as often as stated, and no others.
+    pub fn assert_verdicts(&self, expected: &[(Verdict, u64)]) {
+        self.assert_verdicts_of(0, expected);
+    }
+
+    /// The same of one of the bundlers, in the order in which they were attached.
+    pub fn assert_verdicts_of(&self, bundler: usize, expected: &[(Verdict, u64)]) {
+        let Counters { verdicts, .. } = self.totals_of(bundler).counters;
+        if verdicts != expected.iter().copied().collect() {
+            self.script.fail(&format!(
+                "bundler {bundler}: {verdicts:?}, not {expected:?}"
+            ));
+        }
+    }
+}
+
+fn attach(bundler: &Bundler) -> Attachment {
+    let mut policy = bundler.policy.clone();
+    policy.scope = Scope::ThisNamespace;
+    let programs = Programs::load(bundler.options, &policy).expect("the programs load");
+    let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
+    let devices = Device::select(&[device::TAP.to_owned()]).expect("the TAP device");
+    Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
+}
+
+fn peer_address(setup: &Setup) -> SocketAddr {
+    SocketAddr::new(setup.ip.in_socket(setup.ip.peer()), PEER_PORT)
+}
+
+fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
+    if let Some(isn) = setup.isn {
+        socket::set_isn(&stream, isn);
+    }
+    socket::begin(&stream, peer_address(setup));
+    peer.accept(setup.rtt);
+    stream.set_nodelay(true).expect("TCP_NODELAY");
+    stream
+}
+
+fn accept(setup: &Setup, peer: &mut Peer) -> TcpStream {
+    let address = setup.ip.in_socket(setup.ip.local());
+    let listener: TcpListener = socket::listener(SocketAddr::new(address, LISTENING_PORT));
+    peer.connect(setup.rtt);
+    let mut accepted = None;
+    let came = socket::until(|| {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    assert!(came, "the connection is there to be accepted");
+    let (stream, _) = accepted.expect("it came");
+    stream.set_nonblocking(true).expect("O_NONBLOCK");
+    stream.set_nodelay(true).expect("TCP_NODELAY");
+    stream
+}

@@ -1,0 +1,5 @@
+//! Byte-exact: what the bundler puts on the wire, segment by segment.
+//!
+//! Every test has a network namespace, a TAP device and a scripted peer of its own.
+
+mod limits;
