@@ -24,14 +24,15 @@ impl Wire {
 
     /// Writes so many bytes of the stream at once, unseen by the script.
     pub fn write(&mut self, bytes: u32) {
-        self.write_with(bytes, MsgFlags::empty());
+        self.write_with(bytes, 0);
     }
 
     /// The same with send(2)'s flags, such as `MSG_MORE` or `MSG_OOB`.
-    pub fn write_with(&mut self, bytes: u32, flags: MsgFlags) {
+    pub fn write_with(&mut self, bytes: u32, flags: i32) {
         let start = self.written + 1;
         self.written += bytes;
         let content = content(start, start + bytes);
+        let flags = MsgFlags::from_bits_retain(flags);
         match send(self.stream.as_raw_fd(), &content, flags) {
             Ok(sent) if sent == content.len() => {}
             other => self
@@ -43,6 +44,7 @@ impl Wire {
     /// Closes the stream's sending half.
     pub fn shutdown(&mut self) {
         self.script.note("shutdown");
+        self.closed = true;
         self.stream.shutdown(Shutdown::Write).expect("shutdown");
     }
 
@@ -82,6 +84,9 @@ impl Wire {
         let ranges: Vec<_> = ranges.split_whitespace().map(range).collect();
         self.peer.acknowledge(position, &ranges);
         self.await_acknowledged(position);
+        if !socket::until(|| socket::sacked(&self.stream) > 0) {
+            self.script.fail("the kernel took no note of a SACK");
+        }
     }
 
     /// The same, and the peer has room for so many more bytes (in steps of 128).
@@ -99,7 +104,7 @@ impl Wire {
     }
 
     fn await_acknowledged(&self, position: u32) {
-        let left = self.written + 1 - position;
+        let left = self.written + 1 + u32::from(self.closed) - position;
         if !socket::until(|| socket::unacknowledged(&self.stream) == left) {
             self.script.fail("the kernel took no note of an ACK");
         }

@@ -87,6 +87,25 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
     bytes.cast_unsigned()
 }
 
+/// Segments that the peer acknowledged selectively.
+pub(crate) fn sacked(socket: &TcpStream) -> u32 {
+    // SAFETY: plain integers, for which all zeroes is a value.
+    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the structure and its length live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    assert_eq!(result, 0, "TCP_INFO: {}", io::Error::last_os_error());
+    info.tcpi_sacked
+}
+
 /// Waits until something comes true; false when it does not in good time.
 pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;

@@ -21,6 +21,8 @@ pub struct Wire {
     pub(crate) peer: Peer,
     /// Bytes written to the stream.
     pub(crate) written: u32,
+    /// The sending half is closed; its FIN counts as a byte until acknowledged.
+    pub(crate) closed: bool,
     pub(crate) script: Script,
 }
 
@@ -40,6 +42,7 @@ impl Wire {
             stream,
             peer,
             written: 0,
+            closed: false,
         }
     }
 
@@ -56,6 +59,12 @@ impl Wire {
         last.adopt().expect("the connections are adopted");
     }
 
+    /// Takes all bundlers away; what they did is forgotten.
+    pub fn detach(&mut self) {
+        self.script.note("detach");
+        self.attachments.clear();
+    }
+
     /// Ends the connection and opens another one with the same socket.
     pub fn reconnect(&mut self) {
         self.script.note("reconnect");
@@ -63,6 +72,18 @@ impl Wire {
         let stream = self.stream.try_clone().expect("another handle");
         connect(&self.setup, &mut self.peer, stream);
         self.written = 0;
+    }
+
+    /// Sets a socket option that is an integer, as `(libc::SOL_SOCKET, libc::SO_KEEPALIVE)`.
+    pub fn set_option(&self, (level, option): (i32, i32), value: i32) {
+        socket::set_option(&self.stream, level, option, value);
+    }
+
+    /// Payload that a segment can have, in bytes, unless it carries SACK blocks.
+    #[must_use]
+    pub fn mss(&self) -> u32 {
+        let timestamps = if self.setup.timestamps { 12 } else { 0 };
+        u32::from(self.setup.mss) - timestamps
     }
 
     /// What the first bundler did so far.

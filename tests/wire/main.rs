@@ -2,4 +2,13 @@
 //!
 //! Every test has a network namespace, a TAP device and a scripted peer of its own.
 
+mod acknowledged;
+mod checksums;
+mod control;
+mod history;
 mod limits;
+mod policy;
+mod retransmission;
+mod size;
+mod thin;
+mod two_bundlers;

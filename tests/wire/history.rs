@@ -1,0 +1,114 @@
+//! What is remembered of the stream, and what is not.
+
+use pillion_bundler::Verdict::{Bundled, FullSize, Gso, NoHistory, NoRoom, NothingOutstanding};
+use pillion_bundler::{Options, ThinTest};
+use pillion_tests::Setup;
+
+#[test]
+fn sequence_numbers_wrap_around_within_a_bundle() {
+    for before_the_wrap in [0, 1, 99, 100, 150, 250] {
+        let setup = Setup {
+            isn: Some(u32::MAX - before_the_wrap),
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 1:201 1:301 1:401");
+            wire.ack(201);
+            wire.sends("201:501");
+            wire.assert_verdicts(&[(Bundled, 4), (NothingOutstanding, 1)]);
+        });
+    }
+}
+
+/// Streams several kilobytes with two segments outstanding at each write.
+fn stream_with_acks(isn: u32, bytes: u32, mss: u16) {
+    let setup = Setup {
+        isn: Some(isn),
+        mss,
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.sends(&format!("1:{} 1:{}", 1 + bytes, 1 + 2 * bytes));
+        for segment in 2..8192 / bytes {
+            let start = 1 + (segment - 2) * bytes;
+            wire.ack(start);
+            wire.sends(&format!("{start}:{}", start + 3 * bytes));
+        }
+    });
+}
+
+#[test]
+fn bundles_are_whole_wherever_the_history_wraps() {
+    // From the history's very beginning, and from odd places.
+    for (isn, bytes) in [(2047, 128), (2046, 128), (0, 97), (1000, 331)] {
+        stream_with_acks(isn, bytes, 1460);
+    }
+}
+
+#[test]
+fn bundles_nearly_as_long_as_the_history_are_whole() {
+    for isn in [2047, 1, 1234] {
+        stream_with_acks(isn, 682, 8960);
+    }
+}
+
+#[test]
+fn more_than_the_history_may_be_outstanding() {
+    let setup = Setup::bundling(Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        max_bytes: 1000,
+    });
+    setup.run(|wire| {
+        let ranges: Vec<String> = (1..=60)
+            .map(|segment| {
+                let end: u32 = 1 + 100 * segment;
+                format!("{}:{end}", 1.max(end.saturating_sub(1000)))
+            })
+            .collect();
+        wire.sends(&ranges.join(" "));
+    });
+}
+
+#[test]
+fn at_most_64_previous_segments_ride_along() {
+    Setup::default().run(|wire| {
+        let ranges: Vec<String> = (1..=140)
+            .map(|segment: u32| {
+                let previous = (segment - 1).min(64);
+                let start = 1 + 10 * (segment - 1 - previous);
+                format!("{start}:{}", 1 + 10 * segment)
+            })
+            .collect();
+        wire.sends(&ranges.join(" "));
+    });
+}
+
+#[test]
+fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.write(4000);
+        wire.expect("201:1661 1661:3121 3121:4201");
+        wire.sends("4201:4301 4201:4401");
+        wire.assert_verdicts(&[
+            (Bundled, 2),
+            (NothingOutstanding, 1),
+            (Gso, 1),
+            (NoHistory, 1),
+        ]);
+    });
+}
+
+#[test]
+fn nothing_before_a_full_size_segment_rides_along_nor_does_it() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201 201:1661 1661:1761 1661:1861");
+        wire.assert_verdicts(&[
+            (Bundled, 2),
+            (NothingOutstanding, 1),
+            (FullSize, 1),
+            (NoRoom, 1),
+        ]);
+    });
+}

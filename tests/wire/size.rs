@@ -1,0 +1,100 @@
+//! A segment with its bundle is never larger than the MSS, nor than 2,047 bytes.
+
+use pillion_bundler::Verdict::{Bundled, FullSize, NoHistory, NoRoom, NothingOutstanding};
+use pillion_bundler::{Options, ThinTest};
+use pillion_tests::Setup;
+
+fn jumbo() -> Setup {
+    Setup {
+        mss: 8960,
+        ..Setup::default()
+    }
+}
+
+#[test]
+fn a_segment_of_the_mss_is_untouched() {
+    Setup::default().run_everywhere(|wire| {
+        let mss = wire.mss();
+        wire.sends(&format!("1:101 101:{}", 101 + mss));
+        wire.assert_verdicts(&[(NothingOutstanding, 1), (FullSize, 1)]);
+    });
+}
+
+#[test]
+fn one_byte_less_than_the_mss_has_no_room() {
+    Setup::default().run_everywhere(|wire| {
+        let mss = wire.mss();
+        wire.sends(&format!("1:101 101:{}", 101 + mss - 1));
+        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRoom, 1)]);
+    });
+}
+
+#[test]
+fn an_exact_fit_rides_along() {
+    Setup::default().run_everywhere(|wire| {
+        let mss = wire.mss();
+        wire.sends(&format!("1:101 1:{}", 1 + mss));
+        wire.assert_verdicts(&[(NothingOutstanding, 1), (Bundled, 1)]);
+    });
+}
+
+#[test]
+fn one_byte_more_than_an_exact_fit_does_not() {
+    Setup::default().run_everywhere(|wire| {
+        let mss = wire.mss();
+        wire.sends(&format!("1:101 101:{}", 1 + mss + 1));
+        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRoom, 1)]);
+    });
+}
+
+#[test]
+fn a_sack_option_takes_its_room_from_the_mss() {
+    for end_of_second in [1449, 1450] {
+        Setup::default().run(|wire| {
+            wire.peer_sends(1, 100, 10);
+            wire.expect("1:1");
+            let fits = end_of_second == 1449;
+            let start = if fits { 1 } else { 725 };
+            wire.sends(&format!("1:725 {start}:{end_of_second}"));
+            let verdict = if fits { Bundled } else { NoRoom };
+            wire.assert_verdicts(&[(NothingOutstanding, 1), (verdict, 1)]);
+        });
+    }
+}
+
+#[test]
+fn max_bytes_is_reached_but_not_exceeded() {
+    for (max_bytes, ranges) in [(200, "1:101 1:201"), (199, "1:101 101:201")] {
+        Setup::bundling(Options {
+            thin: ThinTest::Always,
+            max_packets: 0,
+            max_bytes,
+        })
+        .run(|wire| wire.sends(ranges));
+    }
+}
+
+#[test]
+fn jumbo_segments_grow_to_2047_bytes() {
+    jumbo().run_everywhere(|wire| {
+        wire.sends("1:401 1:801 1:1201 1:1601 1:2001 401:2401");
+        wire.ack(2401);
+        wire.sends("2401:3401 2401:4448");
+        wire.ack(4448);
+        wire.sends("4448:5448 5448:6496");
+        wire.assert_verdicts(&[(Bundled, 6), (NothingOutstanding, 3), (NoRoom, 1)]);
+    });
+}
+
+#[test]
+fn what_is_larger_than_2047_bytes_is_not_remembered() {
+    jumbo().run(|wire| {
+        wire.sends("1:101 101:2149 2149:2249 2149:2349");
+        wire.assert_verdicts(&[
+            (Bundled, 1),
+            (NothingOutstanding, 1),
+            (FullSize, 1),
+            (NoHistory, 1),
+        ]);
+    });
+}

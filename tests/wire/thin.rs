@@ -1,0 +1,112 @@
+//! Only thin streams bundle. A delayed handshake makes the RTT long; margins are large,
+//! so that a busy machine does not matter.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use pillion_bundler::Verdict::{Bundled, NoRtt, NotThin, NothingOutstanding};
+use pillion_bundler::{Options, ThinTest};
+use pillion_tests::{Opening, Setup};
+
+const RTT: Duration = Duration::from_millis(600);
+
+fn thin(thin: ThinTest) -> Setup {
+    Setup::bundling(Options {
+        thin,
+        max_packets: 1,
+        max_bytes: 0,
+    })
+}
+
+fn dpifl(itt_min_ms: u64) -> Setup {
+    let itt_min = Duration::from_millis(itt_min_ms);
+    thin(ThinTest::Dpifl { itt_min })
+}
+
+fn spifl(limit: u32) -> Setup {
+    thin(ThinTest::Spifl { limit })
+}
+
+#[test]
+fn dpifl_ends_bundling_with_the_packet_too_many_and_resumes_after_acks() {
+    for opening in [Opening::Active, Opening::Passive] {
+        let setup = Setup {
+            rtt: RTT,
+            opening,
+            ..dpifl(250)
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 1:201 101:301 301:401");
+            sleep(RTT);
+            wire.ack(201);
+            wire.sends("301:501 501:601");
+            sleep(RTT);
+            wire.ack(601);
+            wire.sends("601:701 601:801");
+            wire.assert_verdicts(&[(Bundled, 4), (NothingOutstanding, 2), (NotThin, 2)]);
+        });
+    }
+}
+
+#[test]
+fn dpifl_takes_the_default_of_10_ms() {
+    let rtt = Duration::from_millis(100);
+    let setup = Setup {
+        rtt,
+        ..Setup::bundling(Options::default())
+    };
+    setup.run(|wire| wire.sends("1:101 1:201 101:301 201:401"));
+}
+
+#[test]
+fn a_shorter_minimum_rtt_makes_a_stream_less_thin() {
+    let setup = Setup {
+        rtt: RTT,
+        ..dpifl(300)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301 301:401");
+        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 2), (NotThin, 1)]);
+    });
+}
+
+#[test]
+fn without_an_rtt_sample_a_stream_is_not_thin() {
+    // The kernel repeats its SYN-ACK after one second; the answer then says nothing of
+    // the RTT.
+    let setup = Setup {
+        opening: Opening::Passive,
+        rtt: Duration::from_millis(1500),
+        ..dpifl(10)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201 201:301");
+        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRtt, 2)]);
+        sleep(RTT);
+        wire.ack(301);
+        wire.sends("301:401 301:501");
+    });
+}
+
+#[test]
+fn spifl_allows_exactly_its_limit_in_flight() {
+    spifl(2).run(|wire| {
+        wire.sends("1:101 1:201 101:301 301:401");
+        wire.ack(201);
+        wire.sends("301:501 501:601");
+        wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1), (NotThin, 2)]);
+    });
+    spifl(0).run(|wire| wire.sends("1:101 101:201"));
+}
+
+#[test]
+fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_sent_again() {
+    spifl(2).run(|wire| {
+        wire.sends("1:101 1:201 101:301 301:401 401:501");
+        wire.ack_sack(1, "101:501");
+        wire.expect("1:101");
+        wire.sends("401:601 501:701 701:801");
+    });
+}

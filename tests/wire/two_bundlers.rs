@@ -1,0 +1,88 @@
+//! Two bundlers at one device: no segment is bundled twice.
+
+use pillion_bundler::Verdict::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
+use pillion_bundler::{Options, Policy, ThinTest};
+use pillion_tests::{Bundler, Setup};
+
+fn first(first: Bundler) -> Setup {
+    Setup {
+        bundlers: vec![first, Bundler::unlimited()],
+        ..Setup::default()
+    }
+}
+
+fn options(thin: ThinTest, max_packets: u32) -> Bundler {
+    Bundler {
+        options: Options {
+            thin,
+            max_packets,
+            max_bytes: 0,
+        },
+        ..Bundler::default()
+    }
+}
+
+#[test]
+fn the_second_leaves_alone_what_the_first_bundled() {
+    first(options(ThinTest::Always, 1)).run_everywhere(|wire| {
+        wire.sends("1:101 1:201 101:301 201:401");
+        wire.assert_verdicts_of(0, &[(Bundled, 3), (NothingOutstanding, 1)]);
+        wire.assert_verdicts_of(1, &[(Overlap, 3), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn new_and_redundant_bytes_are_counted_alike_by_both() {
+    first(Bundler::unlimited()).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        assert_eq!(wire.totals_of(0).counters.new_bytes, 300);
+        assert_eq!(wire.totals_of(1).counters.new_bytes, 300);
+        assert_eq!(wire.totals_of(0).counters.redundant_bytes, 300);
+        assert_eq!(wire.totals_of(1).counters.redundant_bytes, 0);
+    });
+}
+
+#[test]
+fn the_second_bundles_what_the_first_does_not() {
+    first(options(ThinTest::Spifl { limit: 1 }, 1)).run(|wire| {
+        // The second one's record ends where the first one bundled.
+        wire.sends("1:101 1:201 201:301 201:401 201:501");
+        wire.assert_verdicts_of(0, &[(Bundled, 1), (NothingOutstanding, 1), (NotThin, 3)]);
+        wire.assert_verdicts_of(
+            1,
+            &[
+                (Bundled, 2),
+                (NothingOutstanding, 1),
+                (Overlap, 1),
+                (NoHistory, 1),
+            ],
+        );
+    });
+}
+
+#[test]
+fn a_connection_that_only_the_second_covers_is_bundled_by_it() {
+    let elsewhere = Bundler {
+        policy: Policy {
+            ports: vec![1],
+            ..Policy::default()
+        },
+        ..Bundler::unlimited()
+    };
+    first(elsewhere).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.assert_verdicts_of(0, &[]);
+        wire.assert_verdicts_of(1, &[(Bundled, 2), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn both_leave_a_retransmission_alone() {
+    first(Bundler::unlimited()).run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack_sack(1, "101:401");
+        wire.expect("1:101");
+        assert_eq!(wire.totals_of(0).counters.of(OldData), 1);
+        assert_eq!(wire.totals_of(1).counters.of(OldData), 1);
+    });
+}
