@@ -57,25 +57,28 @@ pub(crate) fn set_isn(socket: &impl AsRawFd, isn: u32) {
         (libc::TCP_QUEUE_SEQ, isn.cast_signed()),
         (libc::TCP_REPAIR, OFF_WITHOUT_PROBE),
     ] {
-        set_option(socket, libc::IPPROTO_TCP, option, value);
+        set_option(socket, libc::IPPROTO_TCP, option, &i32::to_ne_bytes(value));
     }
 }
 
-/// Sets a socket option that is an integer.
-pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: i32) {
-    let length = size_of_val(&value) as libc::socklen_t;
+/// Sets a socket option.
+pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: &[u8]) {
+    let length = value.len() as libc::socklen_t;
     // SAFETY: the value lives across the call and has the length stated.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             level,
             option,
-            (&raw const value).cast(),
+            value.as_ptr().cast(),
             length,
         )
     };
     let error = io::Error::last_os_error();
-    assert_eq!(result, 0, "socket option {level}/{option}={value}: {error}");
+    assert_eq!(
+        result, 0,
+        "socket option {level}/{option}={value:?}: {error}"
+    );
 }
 
 /// Bytes written that are not yet acknowledged.

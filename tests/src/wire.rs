@@ -9,7 +9,7 @@ use pillion_bundler::{
 use crate::peer::{LISTENING_PORT, PEER_PORT, Peer};
 use crate::script::Script;
 use crate::setup::{Bundler, Opening, Setup};
-use crate::{device, socket};
+use crate::{device, netns, socket};
 
 /// An established connection between a socket of the kernel and a scripted peer.
 ///
@@ -74,8 +74,14 @@ impl Wire {
         self.written = 0;
     }
 
-    /// Sets a socket option that is an integer, as `(libc::SOL_SOCKET, libc::SO_KEEPALIVE)`.
-    pub fn set_option(&self, (level, option): (i32, i32), value: i32) {
+    /// Changes the device's MTU, in bytes.
+    pub fn set_mtu(&mut self, mtu: u16) {
+        self.script.note(&format!("mtu={mtu}"));
+        netns::ip(&format!("link set {} mtu {mtu}\n", device::TAP));
+    }
+
+    /// Sets a socket option, such as `(libc::SOL_SOCKET, libc::SO_KEEPALIVE)`.
+    pub fn set_option(&self, (level, option): (i32, i32), value: &[u8]) {
         socket::set_option(&self.stream, level, option, value);
     }
 

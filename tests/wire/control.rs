@@ -69,8 +69,9 @@ fn a_fin_with_old_data_is_untouched() {
 #[test]
 fn a_keep_alive_is_untouched() {
     Setup::default().run(|wire| {
-        wire.set_option((libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 1);
-        wire.set_option((libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+        let one = 1i32.to_ne_bytes();
+        wire.set_option((libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), &one);
+        wire.set_option((libc::SOL_SOCKET, libc::SO_KEEPALIVE), &one);
         wire.sends("1:101");
         wire.ack(101);
         wire.expect("100:100");

@@ -6,6 +6,7 @@ mod acknowledged;
 mod checksums;
 mod control;
 mod history;
+mod ip_headers;
 mod limits;
 mod policy;
 mod retransmission;

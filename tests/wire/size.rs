@@ -48,18 +48,31 @@ fn one_byte_more_than_an_exact_fit_does_not() {
 }
 
 #[test]
-fn a_sack_option_takes_its_room_from_the_mss() {
-    for end_of_second in [1449, 1450] {
-        Setup::default().run(|wire| {
-            wire.peer_sends(1, 100, 10);
-            wire.expect("1:1");
-            let fits = end_of_second == 1449;
-            let start = if fits { 1 } else { 725 };
-            wire.sends(&format!("1:725 {start}:{end_of_second}"));
-            let verdict = if fits { Bundled } else { NoRoom };
-            wire.assert_verdicts(&[(NothingOutstanding, 1), (verdict, 1)]);
+fn sack_blocks_take_their_room_from_the_mss() {
+    for blocks in 1..=3 {
+        Setup::default().run_everywhere(|wire| {
+            for gap in 1..=blocks {
+                wire.peer_sends(1, 100 * gap, 10);
+                wire.expect("1:1");
+            }
+            let room = wire.mss() - 4 - 8 * blocks;
+            wire.sends(&format!("1:101 1:{}", 1 + room));
+            wire.ack(1 + room);
+            let (start, second) = (1 + room, 101 + room);
+            let end = start + room + 1;
+            wire.sends(&format!("{start}:{second} {second}:{end}"));
+            wire.assert_verdicts(&[(NothingOutstanding, 2), (Bundled, 1), (NoRoom, 1)]);
         });
     }
+}
+
+#[test]
+fn bundles_shrink_with_the_mtu() {
+    Setup::default().run(|wire| {
+        wire.sends("1:401 1:801");
+        wire.set_mtu(1040);
+        wire.sends("401:1201 801:1801 1201:2001");
+    });
 }
 
 #[test]

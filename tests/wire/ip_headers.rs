@@ -1,0 +1,45 @@
+//! IP headers that are longer than usual.
+
+use pillion_bundler::Verdict::{Bundled, NoHistory, NotPlainIp, NothingOutstanding};
+use pillion_tests::{Checksums, Ip, Setup};
+
+#[test]
+fn ipv4_options_are_in_nobodys_way() {
+    for checksums in [Checksums::Kernel, Checksums::Device, Checksums::Bridge] {
+        let setup = Setup {
+            checksums,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            let four_nops = [1; 4];
+            wire.set_option((libc::IPPROTO_IP, libc::IP_OPTIONS), &four_nops);
+            let full = 1 + wire.mss() - 4;
+            wire.sends(&format!("1:101 1:202 1:{full} 101:{}", full + 1));
+            wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1)]);
+        });
+    }
+}
+
+#[test]
+fn ipv6_extension_headers_leave_a_segment_untouched() {
+    let ip = Ip::V6;
+    Setup {
+        ip,
+        ..Setup::default()
+    }
+    .run(|wire| {
+        wire.sends("1:101 1:201");
+        let padding = [0, 0, 1, 4, 0, 0, 0, 0];
+        let option = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
+        wire.set_option(option, &padding);
+        wire.sends("201:301 301:401");
+        wire.set_option(option, &[]);
+        wire.sends("401:501 401:601");
+        wire.assert_verdicts(&[
+            (Bundled, 2),
+            (NothingOutstanding, 1),
+            (NotPlainIp, 2),
+            (NoHistory, 1),
+        ]);
+    });
+}
