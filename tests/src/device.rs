@@ -62,7 +62,6 @@ pub(crate) fn create(setup: &Setup) -> Tap {
 fn quieten() {
     for (name, value) in [
         ("net.ipv6.conf.default.router_solicitations", "0"),
-        ("net.ipv6.conf.default.accept_dad", "0"),
         ("net.ipv4.tcp_congestion_control", "reno"),
         ("net.ipv4.tcp_early_retrans", "0"),
     ] {
@@ -72,11 +71,15 @@ fn quieten() {
 
 fn address(setup: &Setup, device: &str) {
     let (local, peer) = (setup.ip.local(), setup.ip.peer());
-    let bits = if local.is_ipv4() { 32 } else { 128 };
+    let (bits, flags) = if local.is_ipv4() {
+        (32, "")
+    } else {
+        (128, "nodad")
+    };
     let mac = mac(PEER_MAC);
     let rto_min = setup.rto_min.as_millis();
     ip(&format!(
-        "address add {local}/{bits} dev {device}\n\
+        "address add {local}/{bits} dev {device} {flags}\n\
          neighbour add {peer} lladdr {mac} nud permanent dev {device}\n\
          route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd 200\n"
     ));
