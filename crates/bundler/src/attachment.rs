@@ -56,7 +56,9 @@ impl Attachment {
 
     /// Detaches the programs; what they did can still be read.
     pub fn detach(&mut self) {
-        self.links.clear();
+        for link in self.links.drain(..) {
+            link::detach(link);
+        }
     }
 }
 

@@ -39,6 +39,13 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
     own(fd)
 }
 
+/// Detaches at once, even if a child process that is just being started has a copy of
+/// the link; to close it would not do that.
+pub(crate) fn detach(link: OwnedFd) {
+    // SAFETY: a plain system call on a file descriptor. Where it fails, closing is left.
+    unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
+}
+
 /// Opens a run of an attached iterator; reading it runs the program.
 pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<OwnedFd> {
     // SAFETY: a plain system call on a file descriptor.
