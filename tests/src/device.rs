@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::process::Command;
 
 use crate::netns::{ip, sysctl};
@@ -71,15 +72,22 @@ fn quieten() {
 
 fn address(setup: &Setup, device: &str) {
     let (local, peer) = (setup.ip.local(), setup.ip.peer());
-    let (bits, flags) = if local.is_ipv4() {
-        (32, "")
-    } else {
-        (128, "nodad")
-    };
     let mac = mac(PEER_MAC);
     let rto_min = setup.rto_min.as_millis();
+    let (bits, mine) = match local {
+        IpAddr::V4(_) => (32, format!("address add {local}/32 dev {device}")),
+        // The kernel adds the local route itself, but in its own time, and takes nothing
+        // in until then.
+        IpAddr::V6(_) => (
+            128,
+            format!(
+                "address add {local}/128 dev {device} nodad\n\
+                 route add local {local} dev {device} table local"
+            ),
+        ),
+    };
     ip(&format!(
-        "address add {local}/{bits} dev {device} {flags}\n\
+        "{mine}\n\
          neighbour add {peer} lladdr {mac} nud permanent dev {device}\n\
          route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd 200\n"
     ));

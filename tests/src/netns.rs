@@ -47,6 +47,7 @@ pub(crate) fn ip(commands: &str) {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("ip (Debian package iproute2) starts");
     let mut stdin = ip.stdin.take().expect("it was piped");
@@ -54,6 +55,7 @@ pub(crate) fn ip(commands: &str) {
         .write_all(commands.as_bytes())
         .expect("ip reads its commands");
     drop(stdin);
-    let status = ip.wait().expect("ip ends");
-    assert!(status.success(), "ip failed on one of:\n{commands}");
+    let output = ip.wait_with_output().expect("ip ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}on one of:\n{commands}");
 }

@@ -8,7 +8,7 @@ use crate::segment::{Segment, frame};
 use crate::setup::{Ip, Setup};
 use crate::tap::Tap;
 
-/// The peer's port, and the one that a passive socket listens on.
+/// The peer's port as a rule, and the one that a passive socket listens on.
 pub(crate) const PEER_PORT: u16 = 7777;
 pub(crate) const LISTENING_PORT: u16 = 8888;
 
@@ -23,8 +23,10 @@ pub(crate) struct Peer {
     ip: Ip,
     mss: u16,
     timestamps: bool,
+    /// Its own port.
+    pub port: u16,
     /// The kernel's port, known from the handshake on.
-    port: u16,
+    kernel_port: u16,
     /// The kernel's initial sequence number.
     isn: u32,
     /// The peer's next sequence number.
@@ -43,7 +45,8 @@ impl Peer {
             ip: setup.ip,
             mss: setup.mss,
             timestamps: setup.timestamps,
-            port: 0,
+            port: PEER_PORT,
+            kernel_port: 0,
             isn: 0,
             next: 0x7000_0000,
             clock: 0,
@@ -77,7 +80,7 @@ impl Peer {
     /// Opens a connection; the last ACK of the handshake goes out `rtt` after the SYN-ACK
     /// is in.
     pub fn connect(&mut self, rtt: Duration) {
-        self.port = LISTENING_PORT;
+        self.kernel_port = LISTENING_PORT;
         self.send_syn(false);
         let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
         assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
@@ -94,7 +97,7 @@ impl Peer {
         let deadline = Instant::now() + timeout;
         loop {
             let segment = self.receive(deadline.saturating_duration_since(Instant::now()))?;
-            if segment.header.source_port == self.port {
+            if segment.header.source_port == self.kernel_port {
                 self.echo = segment.timestamp().unwrap_or(0);
                 return Some(segment);
             }
@@ -156,14 +159,15 @@ impl Peer {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let frame = self.tap.read(left)?;
-            if let Some(segment) = Segment::verify(&frame) {
+            if let Some(segment) = Segment::read(&frame) {
                 return Some(segment);
             }
         }
     }
 
     fn met(&mut self, first: &Segment) {
-        self.port = first.header.source_port;
+        assert_eq!(first.fault, None, "{first:?}");
+        self.kernel_port = first.header.source_port;
         self.isn = first.header.sequence_number;
         self.echo = first.timestamp().unwrap_or(0);
     }
@@ -184,7 +188,7 @@ impl Peer {
     }
 
     fn header(&self, acknowledged: u32) -> TcpHeader {
-        let mut header = TcpHeader::new(PEER_PORT, self.port, self.next, self.window);
+        let mut header = TcpHeader::new(self.port, self.kernel_port, self.next, self.window);
         header.ack = true;
         header.acknowledgment_number = self.isn.wrapping_add(acknowledged);
         header

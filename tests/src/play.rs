@@ -124,6 +124,9 @@ impl Wire {
 
     /// Checks what a range does not tell.
     fn inspect(&self, segment: &Segment) {
+        if let Some(fault) = &segment.fault {
+            self.script.fail(fault);
+        }
         let start = self.peer.position(segment.header.sequence_number);
         let end = start.wrapping_add(segment.payload.len() as u32);
         if segment.payload != content(start, end) {

@@ -1,62 +1,38 @@
 use std::net::IpAddr;
 
 use etherparse::{
-    NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
+    Ipv6Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement, TcpSlice,
+    TransportSlice,
 };
 
 use crate::tap::Frame;
 
 const ETHERNET_HEADER: usize = 14;
 
-/// A TCP segment of the kernel whose lengths and checksums are right.
+/// A TCP segment that the kernel sent.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub header: TcpHeader,
     pub payload: Vec<u8>,
     /// Its checksum was left to the device.
     pub offloaded: bool,
+    /// A length or checksum that is wrong.
+    pub fault: Option<String>,
 }
 
 impl Segment {
     /// Reads a frame; `None` when it is not TCP.
-    pub fn verify(frame: &Frame) -> Option<Self> {
+    pub fn read(frame: &Frame) -> Option<Self> {
         let packet = SlicedPacket::from_ethernet(&frame.bytes).expect("a well-formed frame");
-        let Some(TransportSlice::Tcp(tcp)) = &packet.transport else {
+        let TransportSlice::Tcp(tcp) = packet.transport.as_ref()? else {
             return None;
         };
         let ip_length = frame.bytes.len() - ETHERNET_HEADER;
-        let checksum = match packet.net.as_ref()? {
-            NetSlice::Ipv4(ip) => {
-                let header = ip.header().to_header();
-                assert_eq!(
-                    usize::from(header.total_len),
-                    ip_length,
-                    "the IPv4 length is the frame's"
-                );
-                assert_eq!(
-                    header.header_checksum,
-                    header.calc_header_checksum(),
-                    "the IPv4 header's checksum is right"
-                );
-                tcp.calc_checksum_ipv4(ip.header().source(), ip.header().destination())
-            }
-            NetSlice::Ipv6(ip) => {
-                let header = ip.header().to_header();
-                assert_eq!(
-                    usize::from(header.payload_length) + 40,
-                    ip_length,
-                    "the IPv6 length is the frame's"
-                );
-                tcp.calc_checksum_ipv6(header.source, header.destination)
-            }
-            NetSlice::Arp(_) => return None,
-        };
-        let checksum = checksum.expect("a length that has a checksum");
-        assert_eq!(tcp.checksum(), checksum, "the TCP checksum is right");
         Some(Self {
             header: tcp.to_header(),
             payload: tcp.payload().to_vec(),
             offloaded: frame.offloaded,
+            fault: fault(packet.net.as_ref()?, tcp, ip_length),
         })
     }
 
@@ -70,6 +46,34 @@ impl Segment {
                 _ => None,
             })
     }
+}
+
+fn fault(ip: &NetSlice, tcp: &TcpSlice, ip_length: usize) -> Option<String> {
+    let checksum = match ip {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header().to_header();
+            if usize::from(header.total_len) != ip_length {
+                return Some(format!("IPv4 length {}, not {ip_length}", header.total_len));
+            }
+            let (is, right) = (header.header_checksum, header.calc_header_checksum());
+            if is != right {
+                return Some(format!("IPv4 checksum {is:04x}, not {right:04x}"));
+            }
+            tcp.calc_checksum_ipv4(header.source, header.destination)
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header().to_header();
+            let length = usize::from(header.payload_length) + Ipv6Header::LEN;
+            if length != ip_length {
+                return Some(format!("IPv6 length {length}, not {ip_length}"));
+            }
+            tcp.calc_checksum_ipv6(header.source, header.destination)
+        }
+        NetSlice::Arp(_) => return Some("TCP in ARP".to_owned()),
+    };
+    let (is, right) = (tcp.checksum(), checksum.expect("a length that has one"));
+    // Zero has two forms, and the kernel may write the other one.
+    (is % 0xffff != right % 0xffff).then(|| format!("TCP checksum {is:04x}, not {right:04x}"))
 }
 
 /// A frame with a TCP segment, lengths and checksums filled in.

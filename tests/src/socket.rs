@@ -1,4 +1,4 @@
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use nix::sys::socket::{
 use crate::peer::PATIENCE;
 
 /// A TCP socket that is not yet connected, and never waits.
-pub(crate) fn new(address: SocketAddr) -> OwnedFd {
+pub(crate) fn new(address: IpAddr) -> OwnedFd {
     let family = match address {
-        SocketAddr::V4(_) => AddressFamily::Inet,
-        SocketAddr::V6(_) => AddressFamily::Inet6,
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     socket(family, SockType::Stream, flags, None).expect("a socket")
@@ -40,8 +40,8 @@ pub(crate) fn disconnect(socket: &TcpStream) {
 }
 
 /// Listens, one connection at a time.
-pub(crate) fn listener(address: SocketAddr) -> std::net::TcpListener {
-    let socket = new(address);
+pub(crate) fn listener(address: SocketAddr) -> TcpListener {
+    let socket = new(address.ip());
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
     listen(&socket, Backlog::new(1).expect("a backlog of one")).expect("listen");
     socket.into()

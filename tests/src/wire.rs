@@ -6,7 +6,7 @@ use pillion_bundler::{
     Attachment, Counters, Device, Programs, Scope, Totals, Verdict, cgroup2_mount,
 };
 
-use crate::peer::{LISTENING_PORT, PEER_PORT, Peer};
+use crate::peer::{LISTENING_PORT, Peer};
 use crate::script::Script;
 use crate::setup::{Bundler, Opening, Setup};
 use crate::{device, netns, socket};
@@ -32,7 +32,11 @@ impl Wire {
         let mut peer = Peer::new(device::create(&setup), &setup);
         let attachments = setup.bundlers.iter().map(attach).collect();
         let stream = match setup.opening {
-            Opening::Active => connect(&setup, &mut peer, socket::new(peer_address(&setup)).into()),
+            Opening::Active => connect(
+                &setup,
+                &mut peer,
+                socket::new(setup.ip.in_socket(setup.ip.peer())).into(),
+            ),
             Opening::Passive => accept(&setup, &mut peer),
         };
         Self {
@@ -59,17 +63,19 @@ impl Wire {
         last.adopt().expect("the connections are adopted");
     }
 
-    /// Takes all bundlers away; what they did is forgotten.
+    /// Takes all bundlers away.
     pub fn detach(&mut self) {
         self.script.note("detach");
-        self.attachments.clear();
+        self.attachments.iter_mut().for_each(Attachment::detach);
     }
 
-    /// Ends the connection and opens another one with the same socket.
-    pub fn reconnect(&mut self) {
-        self.script.note("reconnect");
+    /// Ends the connection and opens another one, to a port of the peer's, with the same
+    /// socket.
+    pub fn reconnect(&mut self, port: u16) {
+        self.script.note(&format!("reconnect={port}"));
         socket::disconnect(&self.stream);
         let stream = self.stream.try_clone().expect("another handle");
+        self.peer.port = port;
         connect(&self.setup, &mut self.peer, stream);
         self.written = 0;
     }
@@ -130,15 +136,12 @@ fn attach(bundler: &Bundler) -> Attachment {
     Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
 }
 
-fn peer_address(setup: &Setup) -> SocketAddr {
-    SocketAddr::new(setup.ip.in_socket(setup.ip.peer()), PEER_PORT)
-}
-
 fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     if let Some(isn) = setup.isn {
         socket::set_isn(&stream, isn);
     }
-    socket::begin(&stream, peer_address(setup));
+    let address = setup.ip.in_socket(setup.ip.peer());
+    socket::begin(&stream, SocketAddr::new(address, peer.port));
     peer.accept(setup.rtt);
     stream.set_nodelay(true).expect("TCP_NODELAY");
     stream

@@ -88,9 +88,9 @@ fn at_most_64_previous_segments_ride_along() {
 fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
-        wire.write(4000);
-        wire.expect("201:1661 1661:3121 3121:4201");
-        wire.sends("4201:4301 4201:4401");
+        wire.write(2 * 1460);
+        wire.expect("201:1661 1661:3121");
+        wire.sends("3121:3221 3121:3321");
         wire.assert_verdicts(&[
             (Bundled, 2),
             (NothingOutstanding, 1),

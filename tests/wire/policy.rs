@@ -151,8 +151,20 @@ fn adoption_leaves_connections_that_are_bundled_already_as_they_are() {
 fn a_socket_used_again_starts_afresh() {
     Setup::default().run_everywhere(|wire| {
         wire.sends("1:101 1:201");
-        wire.reconnect();
+        wire.reconnect(7777);
         wire.sends("1:51 1:101");
+        assert_eq!(wire.totals().connections, 2);
+    });
+}
+
+#[test]
+fn a_socket_used_again_for_what_is_not_covered_is_let_go() {
+    policy(&[7777], &[]).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.reconnect(7778);
+        wire.sends("1:101 101:201");
+        wire.reconnect(7777);
+        wire.sends("1:101 1:201");
         assert_eq!(wire.totals().connections, 2);
     });
 }
