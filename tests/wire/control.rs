@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pillion_bundler::Verdict::{Bundled, Flags, NoHistory, NothingOutstanding, OldData};
+use pillion_bundler::{Options, ThinTest};
 use pillion_tests::Setup;
 
 /// Probes and time-outs after one second.
@@ -108,16 +109,23 @@ fn a_probe_with_the_data_that_fits_the_window_rides_along_with_the_rest() {
 
 #[test]
 fn urgent_data_is_untouched_and_ends_what_can_ride_along() {
-    Setup::default().run(|wire| {
-        wire.sends("1:101");
-        wire.write_with(100, libc::MSG_OOB);
-        wire.expect("101:201U");
-        wire.sends("201:301 201:401");
-        wire.assert_verdicts(&[
-            (Bundled, 1),
-            (NothingOutstanding, 1),
-            (Flags, 1),
-            (NoHistory, 1),
-        ]);
-    });
+    for max_packets in [0, 1, 2] {
+        Setup::bundling(Options {
+            thin: ThinTest::Always,
+            max_packets,
+            max_bytes: 0,
+        })
+        .run(|wire| {
+            wire.sends("1:101");
+            wire.write_with(100, libc::MSG_OOB);
+            wire.expect("101:201U");
+            wire.sends("201:301 201:401");
+            wire.assert_verdicts(&[
+                (Bundled, 1),
+                (NothingOutstanding, 1),
+                (Flags, 1),
+                (NoHistory, 1),
+            ]);
+        });
+    }
 }

@@ -5,10 +5,12 @@
 mod acknowledged;
 mod checksums;
 mod control;
+mod flows;
 mod history;
 mod ip_headers;
 mod limits;
 mod policy;
+mod random;
 mod retransmission;
 mod size;
 mod thin;

@@ -137,6 +137,21 @@ fn an_older_connection_that_is_not_covered_is_not_adopted() {
 }
 
 #[test]
+fn a_connection_that_sends_no_more_is_not_adopted() {
+    let setup = Setup {
+        bundlers: vec![],
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.shutdown();
+        wire.expect("1:1F");
+        wire.attach(&Bundler::unlimited());
+        wire.adopt();
+        assert_eq!(wire.totals().connections, 0);
+    });
+}
+
+#[test]
 fn adoption_leaves_connections_that_are_bundled_already_as_they_are() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");

@@ -1,0 +1,83 @@
+//! Random writes and acknowledgements, against the rules in a few lines of Rust.
+
+use pillion_bundler::{Options, ThinTest};
+use pillion_tests::{Checksums, Ip, Setup, Wire};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+const SEEDS: u64 = 24;
+const STEPS: u32 = 120;
+
+/// What the bundler is to remember.
+#[derive(Default)]
+struct Record {
+    starts: Vec<u32>,
+    acknowledged: u32,
+    end: u32,
+}
+
+impl Record {
+    /// Where the next segment is to start, if it has so many new bytes.
+    fn next(&self, bytes: u32, options: &Options, mss: u32) -> u32 {
+        let end = self.end + bytes;
+        let limit = match options.max_bytes {
+            0 => mss.min(2047),
+            bytes => mss.min(2047).min(bytes),
+        };
+        let packets = match options.max_packets {
+            0 => 64,
+            packets => packets as usize,
+        };
+        let fits = |start: &&u32| **start >= self.acknowledged && end - **start <= limit;
+        let bundle = self.starts.iter().rev().take(packets).take_while(fits);
+        bundle.last().copied().unwrap_or(self.end)
+    }
+}
+
+fn setup(random: &mut impl Rng) -> Setup {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: [0, 0, 1, 2, 5][random.random_range(0..5)],
+        max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
+    };
+    Setup {
+        ip: [Ip::V4, Ip::V6, Ip::Mapped][random.random_range(0..3)],
+        isn: Some(random.random()),
+        mss: [536, 1460, 1460, 8960][random.random_range(0..4)],
+        timestamps: random.random(),
+        checksums: [Checksums::Kernel, Checksums::Device, Checksums::Bridge]
+            [random.random_range(0..3)],
+        ..Setup::bundling(options)
+    }
+}
+
+fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
+    let mut record = Record {
+        end: 1,
+        acknowledged: 1,
+        ..Record::default()
+    };
+    for _ in 0..STEPS {
+        if record.end > record.acknowledged && random.random_bool(0.25) {
+            record.acknowledged = random.random_range(record.acknowledged + 1..=record.end);
+            wire.ack(record.acknowledged);
+            continue;
+        }
+        let most = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
+        let bytes = random.random_range(1..=most);
+        let start = record.next(bytes, options, wire.mss());
+        record.starts.push(record.end);
+        record.end += bytes;
+        wire.sends(&format!("{start}:{}", record.end));
+    }
+}
+
+#[test]
+fn whatever_is_written_and_acknowledged_the_wire_is_as_the_rules_say() {
+    for seed in 0..SEEDS {
+        let mut random = Pcg64::seed_from_u64(seed);
+        let setup = setup(&mut random);
+        let options = setup.bundlers[0].options;
+        setup.run(|wire| play(wire, &options, &mut random));
+    }
+}
