@@ -43,7 +43,7 @@ fn setup(random: &mut impl Rng) -> Setup {
     Setup {
         ip: [Ip::V4, Ip::V6, Ip::Mapped][random.random_range(0..3)],
         isn: Some(random.random()),
-        mss: [536, 1460, 1460, 8960][random.random_range(0..4)],
+        mss: [1220, 1460, 1460, 8960][random.random_range(0..4)],
         timestamps: random.random(),
         checksums: [Checksums::Kernel, Checksums::Device, Checksums::Bridge]
             [random.random_range(0..3)],
