@@ -47,6 +47,8 @@ static __always_inline enum verdict choose(struct flow *flow,
 		return NOTHING_OUTSTANDING;
 	if (seg->len >= limit)
 		return FULL_SIZE;
+	if (!flow->sack && !flow->options.without_sack)
+		return NO_SACK;
 	verdict = test_thin(&flow->options, tp);
 	if (verdict != BUNDLED)
 		return verdict;
@@ -119,7 +121,12 @@ static __always_inline enum verdict send_new(struct __sk_buff *skb,
 		forget(flow);
 		return UNREADABLE;
 	}
-	return verdict == BUNDLED ? prepend(skb, flow, seg, *start) : verdict;
+	if (verdict != BUNDLED)
+		return verdict;
+	verdict = prepend(skb, flow, seg, *start);
+	if (verdict == BUNDLED)
+		note_bundle(flow, *start);
+	return verdict;
 }
 
 /* One data segment on its way out; parsed is what parse() said of it. */
@@ -132,6 +139,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	__u32 start = seg->seq;
 
 	if (!after(end, sent_end)) {
+		note_again(flow, seg->seq, end);
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;
 	}

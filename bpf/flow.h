@@ -21,6 +21,23 @@ enum thin_test {
 	THIN_ALWAYS,
 };
 
+/* What follows from losses that bundles hid. */
+enum reaction {
+	REACT_CWR, /* the kernel reduces the window, once a window of data */
+	REACT_NONE, /* nothing; for experiments */
+};
+
+/*
+ * How an ACK tells that a bundle hid a loss (LCN 2015, section III.B.1).
+ * Receivers that report duplicates (RFC 2883) are found out by their first ACKs
+ * of bundles; the others are left with the published rule.
+ */
+enum loss_rule {
+	LOSS_RULE_LEARNING,
+	LOSS_RULE_DSACK, /* redundant bytes that were no duplicates were lost */
+	LOSS_RULE_ACK, /* an ACK of several segments means loss */
+};
+
 /* How a connection is bundled; set when it is taken in. */
 struct options {
 	enum thin_test thin_test;
@@ -28,6 +45,9 @@ struct options {
 	__u32 spifl;
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
 	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
+	enum reaction reaction;
+	enum loss_rule loss_rule; /* the rule to begin with */
+	__u32 without_sack; /* bundle even if the peer does not offer SACK */
 };
 
 /*
@@ -39,44 +59,51 @@ enum verdict {
 
 	/* There was nothing to do. */
 	NOTHING_OUTSTANDING, /* all sent before is acknowledged */
-	FULL_SIZE,	     /* the new data alone reaches the limit */
-	NO_ROOM,  /* the previous segment does not fit beside the new data */
+	FULL_SIZE, /* the new data alone reaches the limit */
+	NO_ROOM, /* the previous segment does not fit beside the new data */
 	OLD_DATA, /* a retransmission, or a probe of old data */
 
 	/* The rules forbid it. */
 	NOT_THIN,
 	NO_RTT, /* no RTT sample yet: not known to be thin */
+	NO_SACK, /* the peer offers none, so that losses could not be told */
 
 	/* It is not a plain segment. */
-	GSO,	      /* several segments in one packet */
-	FLAGS,	      /* SYN, RST or URG */
-	TCP_OPTION,   /* an option other than timestamps and SACK */
+	GSO, /* several segments in one packet */
+	FLAGS, /* SYN, RST or URG */
+	TCP_OPTION, /* an option other than timestamps and SACK */
 	NOT_PLAIN_IP, /* a fragment, extension headers, an unknown link header
 		       */
 
 	/* The record of what was sent before does not suffice. */
 	NO_HISTORY, /* it was sent elsewhere, or in a form that is not kept */
-	OVERLAP,    /* old and new data in one segment: bundled already */
-	BUSY,	    /* another processor is sending for this connection */
+	OVERLAP, /* old and new data in one segment: bundled already */
+	BUSY, /* another processor is sending for this connection */
 
 	/* The kernel refused. */
 	UNREADABLE, /* the payload could not be read */
-	NO_MEMORY,  /* the packet could not be grown; it was sent as it was */
-	DROPPED,    /* it failed half-way and was dropped: TCP sends it again */
+	NO_MEMORY, /* the packet could not be grown; it was sent as it was */
+	DROPPED, /* it failed half-way and was dropped: TCP sends it again */
 
 	VERDICTS
 };
 
 struct counters {
 	__u64 verdicts[VERDICTS]; /* segments with data, by enum verdict */
-	__u64 new_bytes;	  /* payload sent for the first time */
-	__u64 redundant_bytes;	  /* payload that rode along with new data */
+	__u64 new_bytes; /* payload sent for the first time */
+	__u64 redundant_bytes; /* payload that rode along with new data */
+	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
+	__u64 repaired_bytes; /* their payload */
+	__u64 reactions; /* window reductions asked for */
+	__u64 reordered; /* deemed lost, but came late */
+	__u64 reports; /* DSACKs of bundles taken out of ACKs */
+	__u64 acks_dropped; /* that failed half-way */
 };
 
 /* All connections together, one per processor. */
 struct totals {
 	struct counters counters;
-	__u64 connections;	   /* taken in at or after establishment */
+	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
 };
 
@@ -84,11 +111,32 @@ struct flow {
 	struct counters counters;
 	struct options options;
 	enum verdict last; /* of the last segment */
-	__u32 busy;	   /* a processor is at work on what follows */
-	__u32 sent_end;	   /* sequence number behind the last byte ever sent */
-	__u32 segments;	   /* how many are remembered */
-	__u32 next;	   /* where in starts[] the next segment goes */
+	__u32 busy; /* a processor is at work on what follows */
+	__u32 sent_end; /* sequence number behind the last byte ever sent */
+	__u32 segments; /* how many are remembered */
+	__u32 next; /* where in starts[] the next segment goes */
 	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
+	__u32 bundles[HISTORY_SEGMENTS]; /* that of the packet it went out in */
+
+	/* What arriving ACKs say; written by the receiving side alone. */
+	enum loss_rule loss_rule;
+	__u32 unreported; /* ACKs of bundles without a DSACK, while learning */
+	__u32 lost_start; /* the loss found last */
+	__u32 lost_end;
+	__u32 reaction_due;
+	__u32 reacted_at; /* losses before belong to the window reduced then */
+	__u32 sack; /* the peer offers SACK */
+
+	/* What TCP sent again last, from the first byte to the last. */
+	__u32 again_start;
+	__u32 again_end;
+
+	/* A report of duplicates that was taken out of the ACK of report_ack.
+	 */
+	__u32 reported;
+	__u32 report_ack;
+	__u32 report_start;
+	__u32 report_end;
 
 	/*
 	 * The second half is never used: the verifier checks offset and length
@@ -113,6 +161,7 @@ struct flow_record {
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
 	enum verdict last;
+	enum loss_rule loss_rule;
 	struct options options;
 	struct counters counters;
 };

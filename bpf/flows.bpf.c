@@ -36,6 +36,7 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.snd_cwnd = tp->snd_cwnd;
 	record.mss = tp->mss_cache;
 	record.last = flow->last;
+	record.loss_rule = flow->loss_rule;
 	record.options = flow->options;
 	record.counters = flow->counters;
 	write(ctx->meta->seq, &record);

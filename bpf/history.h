@@ -44,10 +44,14 @@ static __always_inline __u32 before_wrap(__u32 seq, __u32 len)
 	return len < room ? len : room;
 }
 
-/* Remembers a segment that follows the last one; at most HISTORY_BYTES - 1. */
+/*
+ * Remembers a segment that follows the last one; at most HISTORY_BYTES - 1. Its
+ * packet begins at seg->seq until note_bundle() says otherwise.
+ */
 static __always_inline int remember(struct __sk_buff *skb, struct flow *flow,
 				    const struct segment *seg)
 {
+	__u32 slot = flow->next & (HISTORY_SEGMENTS - 1);
 	__u32 first = before_wrap(seg->seq, seg->len);
 
 	if (load_part(skb, seg->payload, flow, seg->seq, first))
@@ -55,11 +59,31 @@ static __always_inline int remember(struct __sk_buff *skb, struct flow *flow,
 	if (first < seg->len &&
 	    load_part(skb, seg->payload + first, flow, 0, seg->len - first))
 		return -1;
-	flow->starts[flow->next & (HISTORY_SEGMENTS - 1)] = seg->seq;
+	flow->starts[slot] = seg->seq;
+	flow->bundles[slot] = seg->seq;
 	flow->next++;
 	if (flow->segments < HISTORY_SEGMENTS)
 		flow->segments++;
 	return 0;
+}
+
+/* The segment remembered last has left in a packet that begins at start. */
+static __always_inline void note_bundle(struct flow *flow, __u32 start)
+{
+	flow->bundles[(flow->next - 1) & (HISTORY_SEGMENTS - 1)] = start;
+}
+
+/* TCP sends again what lies between; behind all it sent again, it starts anew.
+ */
+static __always_inline void note_again(struct flow *flow, __u32 start,
+				       __u32 end)
+{
+	if (!before(start, flow->again_end))
+		flow->again_start = start;
+	else if (before(start, flow->again_start))
+		flow->again_start = start;
+	if (after(end, flow->again_end))
+		flow->again_end = end;
 }
 
 /* Writes the len bytes from seq on into the packet. */

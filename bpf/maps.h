@@ -43,4 +43,52 @@ static __always_inline void count(struct flow *flow, enum verdict verdict,
 	all->counters.redundant_bytes += redundant_bytes;
 }
 
+static __always_inline void count_hidden_loss(struct flow *flow, __u32 segments,
+					      __u32 bytes)
+{
+	struct totals *all = totals();
+
+	if (!all)
+		return;
+	flow->counters.hidden_losses += segments;
+	flow->counters.repaired_bytes += bytes;
+	all->counters.hidden_losses += segments;
+	all->counters.repaired_bytes += bytes;
+}
+
+static __always_inline void count_reaction(struct flow *flow)
+{
+	struct totals *all = totals();
+
+	if (!all)
+		return;
+	flow->counters.reactions++;
+	all->counters.reactions++;
+}
+
+static __always_inline void count_reordering(struct flow *flow)
+{
+	struct totals *all = totals();
+
+	if (!all)
+		return;
+	flow->counters.reordered++;
+	all->counters.reordered++;
+}
+
+static __always_inline void count_report(struct flow *flow, int failed)
+{
+	struct totals *all = totals();
+
+	if (!all)
+		return;
+	if (failed) {
+		flow->counters.acks_dropped++;
+		all->counters.acks_dropped++;
+	} else {
+		flow->counters.reports++;
+		all->counters.reports++;
+	}
+}
+
 #endif /* PILLION_MAPS_H */

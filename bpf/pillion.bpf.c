@@ -12,26 +12,75 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bundle.h"
+#include "hidden_loss.h"
 #include "policy.h"
+#include "reaction.h"
+#include "report.h"
 
 char LICENSE[] SEC("license") = "GPL";
+
+static __always_inline struct flow *our_flow(struct __sk_buff *skb,
+					     struct bpf_sock **sk)
+{
+	*sk = skb->sk;
+	if (!*sk)
+		return NULL;
+	*sk = bpf_sk_fullsock(*sk);
+	if (!*sk)
+		return NULL;
+	return bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
+}
 
 /* Every packet that leaves by a device; the only program that changes any. */
 SEC("tcx/egress")
 int pillion_egress(struct __sk_buff *skb)
 {
-	struct bpf_sock *sk = skb->sk;
-	struct flow *flow;
+	struct bpf_sock *sk;
+	struct flow *flow = our_flow(skb, &sk);
 
-	if (!sk)
-		return TCX_NEXT;
-	sk = bpf_sk_fullsock(sk);
-	if (!sk)
-		return TCX_NEXT;
-	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
+	return flow ? bundle(skb, sk, flow) : TCX_NEXT;
+}
+
+/* Every packet that arrives by a device. */
+SEC("tcx/ingress")
+int pillion_report(struct __sk_buff *skb)
+{
+	return take_out_report(skb) ? TCX_DROP : TCX_NEXT;
+}
+
+/* Every packet that arrives for a socket of the cgroup; none is changed. */
+SEC("cgroup_skb/ingress")
+int pillion_ingress(struct __sk_buff *skb)
+{
+	struct bpf_tcp_sock *tp;
+	struct bpf_sock *sk;
+	struct flow *flow = our_flow(skb, &sk);
+	struct segment seg = {};
+	struct ack ack = {};
+
 	if (!flow)
-		return TCX_NEXT;
-	return bundle(skb, sk, flow);
+		return 1;
+	tp = bpf_tcp_sock(sk);
+	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
+	    parse_ack(skb, &seg, &ack))
+		return 1;
+	restore_report(flow, &ack);
+	on_ack(flow, tp, &ack);
+	return 1;
+}
+
+/* Every packet that leaves a socket of the cgroup; none is changed. */
+SEC("cgroup_skb/egress")
+int pillion_react(struct __sk_buff *skb)
+{
+	struct bpf_tcp_sock *tp;
+	struct bpf_sock *sk;
+	struct flow *flow = our_flow(skb, &sk);
+
+	if (!flow)
+		return KEEP;
+	tp = bpf_tcp_sock(sk);
+	return tp ? react(flow, tp) : KEEP;
 }
 
 /* A connection is established, in either direction. */
@@ -39,7 +88,8 @@ SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
 	struct endpoints ends = {};
-	__u32 op = ops->op, snd_nxt, ipv4;
+	__u32 op = ops->op, ipv4;
+	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
 	if (op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
@@ -47,7 +97,6 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		return 1;
 	if (netns_cookie && bpf_get_netns_cookie(ops) != netns_cookie)
 		return 1;
-	snd_nxt = ops->snd_nxt;
 	ends.local_port = ops->local_port;
 	ends.peer_port = bpf_ntohl(ops->remote_port);
 	/* Else the compiler makes one access of two, and the verifier objects.
@@ -65,14 +114,15 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		set_ipv4(ends.peer, ipv4);
 	}
 	sk = ops->sk;
-	if (!sk)
+	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (!tp)
 		return 1;
 	/* A socket may be used for one connection after another. */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	if (is_covered(&ends))
 		take_in(bpf_sk_storage_get(&pillion_flows, sk, NULL,
 					   BPF_SK_STORAGE_GET_F_CREATE),
-			snd_nxt);
+			tp);
 	return 1;
 }
 
@@ -97,6 +147,6 @@ int pillion_adopt(struct bpf_iter__tcp *ctx)
 		return 0;
 	take_in(bpf_sk_storage_get(&pillion_flows, skc, NULL,
 				   BPF_SK_STORAGE_GET_F_CREATE),
-		tp->snd_nxt);
+		tp);
 	return 0;
 }

@@ -13,7 +13,7 @@
 const volatile struct options options = {};
 const volatile bool match_ports = false; /* else any port */
 const volatile bool match_peers = false; /* else any peer */
-const volatile __u64 netns_cookie = 0;	 /* 0: any network namespace */
+const volatile __u64 netns_cookie = 0; /* 0: any network namespace */
 
 /* Local or remote ports, in host order; the value says nothing. */
 struct {
@@ -49,8 +49,9 @@ static __always_inline bool is_covered(const struct endpoints *ends)
 }
 
 /* flow is the socket's new storage, or NULL where there was no memory. */
-static __always_inline void take_in(struct flow *flow, __u32 snd_nxt)
+static __always_inline void take_in(struct flow *flow, struct tcp_sock *tp)
 {
+	__u32 snd_nxt = tp->snd_nxt;
 	struct totals *all = totals();
 
 	if (!all)
@@ -61,6 +62,11 @@ static __always_inline void take_in(struct flow *flow, __u32 snd_nxt)
 	}
 	all->connections++;
 	flow->options = options;
+	flow->loss_rule = options.loss_rule;
+	flow->sack = BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok);
+	flow->reacted_at = snd_nxt;
+	flow->again_start = snd_nxt;
+	flow->again_end = snd_nxt;
 	flow->sent_end = snd_nxt;
 	flow->segments = 0;
 }

@@ -11,7 +11,8 @@
 #define IP_MF_OR_OFFSET 0x3fff
 #define IPPROTO_TCP	6
 
-#define TCP_HLEN 20
+#define TCP_HLEN  20
+#define TCP_CHECK 16 /* offset of the checksum */
 /* The first word of Linux's options: two NOPs, kind, length. */
 #define TCP_OPT_TIMESTAMPS	 0x0101080a
 #define TCP_OPT_TIMESTAMPS_WORDS 3
@@ -25,45 +26,56 @@
 struct segment {
 	__u32 seq;
 	__u32 len; /* of the payload */
-	__u16 ip;  /* offsets from the packet's start */
+	__u16 ip; /* offsets from the packet's start */
 	__u16 tcp;
 	__u16 payload;
-	__u16 ip_len;	  /* the length as the IP header states it */
+	__u16 ip_len; /* the length as the IP header states it */
 	__u16 sack_bytes; /* options that come and go, and take from the MSS */
 	bool ipv6;
 };
 
-static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg)
+/* Reads the IP header at offset at; proto is the packet's, in network order. */
+static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
+				    __u32 at, __be16 proto)
 {
-	void *data = (void *)(long)skb->data;
 	void *end = (void *)(long)skb->data_end;
-	struct ethhdr *eth = data;
+	void *header = (void *)(long)skb->data + at;
 
-	if ((void *)(eth + 1) > end || eth->h_proto != skb->protocol)
-		return -1;
-	seg->ip = ETH_HLEN;
-	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
-		struct iphdr *ip = (void *)(eth + 1);
+	seg->ip = at;
+	if (proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = header;
 
 		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_TCP ||
 		    ip->ihl < 5 || ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
 			return -1;
 		seg->ipv6 = false;
 		seg->ip_len = bpf_ntohs(ip->tot_len);
-		seg->tcp = seg->ip + ip->ihl * 4;
+		seg->tcp = at + ip->ihl * 4;
 		return 0;
 	}
-	if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6hdr *ip = (void *)(eth + 1);
+	if (proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = header;
 
 		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP)
 			return -1;
 		seg->ipv6 = true;
 		seg->ip_len = bpf_ntohs(ip->payload_len);
-		seg->tcp = seg->ip + sizeof(*ip);
+		seg->tcp = at + sizeof(*ip);
 		return 0;
 	}
 	return -1;
+}
+
+/* The same behind an Ethernet header. */
+static __always_inline int parse_ethernet(struct __sk_buff *skb,
+					  struct segment *seg)
+{
+	struct ethhdr *eth = (void *)(long)skb->data;
+
+	if ((void *)(eth + 1) > (void *)(long)skb->data_end ||
+	    eth->h_proto != skb->protocol)
+		return -1;
+	return parse_ip(skb, seg, ETH_HLEN, eth->h_proto);
 }
 
 /*
@@ -104,7 +116,7 @@ static __always_inline enum verdict parse(struct __sk_buff *skb,
 	struct tcphdr tcp;
 	__u32 header;
 
-	if (parse_ip(skb, seg) ||
+	if (parse_ethernet(skb, seg) ||
 	    bpf_skb_load_bytes(skb, seg->tcp, &tcp, sizeof(tcp)))
 		return NOT_PLAIN_IP;
 	header = tcp.doff * 4;

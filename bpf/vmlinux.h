@@ -48,6 +48,10 @@ enum {
 };
 
 enum {
+	BPF_F_CURRENT_NETNS = -1,
+};
+
+enum {
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
@@ -208,6 +212,23 @@ struct bpf_sock_ops {
 	__u64 skb_hwtstamp;
 };
 
+struct bpf_sock_tuple {
+	union {
+		struct {
+			__be32 saddr;
+			__be32 daddr;
+			__be16 sport;
+			__be16 dport;
+		} ipv4;
+		struct {
+			__be32 saddr[4];
+			__be32 daddr[4];
+			__be16 sport;
+			__be16 dport;
+		} ipv6;
+	};
+};
+
 struct in6_addr {
 	union {
 		__u8 u6_addr8[16];
@@ -321,7 +342,12 @@ struct minmax {
 	struct minmax_sample s[3];
 };
 
+struct tcp_options_received {
+	__u16 sack_ok : 3;
+};
+
 struct tcp_sock {
+	struct tcp_options_received rx_opt;
 	__u32 snd_nxt;
 	__u32 snd_cwnd;
 	__u32 mss_cache;

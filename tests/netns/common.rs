@@ -33,15 +33,20 @@ pub(crate) use needs_root;
 
 /// A path with 20 ms each way that loses nothing.
 pub fn clean_lane(name: &str) -> Lane {
-    let direction = || Direction {
+    lane(name, 0.0)
+}
+
+/// A path with 20 ms each way that loses a share of the data's packets.
+pub fn lane(name: &str, loss: f64) -> Lane {
+    let direction = |loss| Direction {
         delay: Duration::from_millis(20),
         rate_bps: None,
         queue_packets: 1000,
-        loss: 0.0,
+        loss,
     };
     let path = PathConfig {
-        forward: direction(),
-        backward: direction(),
+        forward: direction(loss),
+        backward: direction(0.0),
         seed: 1,
     };
     Lane::create(name, &path).expect("the testbed")
@@ -146,4 +151,17 @@ pub fn await_attached(pid: u32) {
 pub fn read_json(path: &Path) -> serde_json::Value {
     let text = fs::read_to_string(path).expect("the file exists");
     serde_json::from_str(&text).expect("it is JSON")
+}
+
+/// One of the counters that `nstat` shows as `TcpExt`, of a namespace.
+pub fn netstat(namespace: &Namespace, name: &str) -> u64 {
+    let text = namespace.enter(|| fs::read_to_string("/proc/thread-self/net/netstat"));
+    let text = text.expect("enter").expect("counters");
+    let mut lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    let (_, value) = pairs.find(|(found, _)| *found == name).expect(name);
+    value.parse().expect("a number")
 }

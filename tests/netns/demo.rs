@@ -20,6 +20,8 @@ fn at_5_percent_loss_all_arrives_intact_and_p97_is_far_below_plain_tcps() {
         "5",
         "--max-packets",
         "0",
+        "--reaction",
+        "none",
         "--json",
         "--report",
         report.to_str().unwrap(),

@@ -8,4 +8,5 @@ mod common;
 mod demo;
 mod leftovers;
 mod run;
+mod safety;
 mod traffic;

@@ -73,7 +73,7 @@ fn quieten() {
 fn address(setup: &Setup, device: &str) {
     let (local, peer) = (setup.ip.local(), setup.ip.peer());
     let mac = mac(PEER_MAC);
-    let rto_min = setup.rto_min.as_millis();
+    let (rto_min, window) = (setup.rto_min.as_millis(), setup.initial_window);
     let (bits, mine) = match local {
         IpAddr::V4(_) => (32, format!("address add {local}/32 dev {device}")),
         // The kernel adds the local route itself, but in its own time, and takes nothing
@@ -89,7 +89,7 @@ fn address(setup: &Setup, device: &str) {
     ip(&format!(
         "{mine}\n\
          neighbour add {peer} lladdr {mac} nud permanent dev {device}\n\
-         route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd 200\n"
+         route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd {window}\n"
     ));
 }
 

@@ -25,6 +25,6 @@ mod tap;
 mod wire;
 
 pub use device::Checksums;
-pub use netns::{isolated, sysctl};
+pub use netns::{isolated, netstat, sysctl};
 pub use setup::{Bundler, Ip, Opening, Setup};
 pub use wire::Wire;

@@ -42,6 +42,22 @@ pub fn sysctl(name: &str, value: &str) {
     }
 }
 
+/// One of the counters that `nstat` shows as `TcpExt`, of the calling thread's namespace.
+///
+/// # Panics
+/// When the kernel has no such counter.
+#[must_use]
+pub fn netstat(name: &str) -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/netstat").expect("counters");
+    let mut lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    let (_, value) = pairs.find(|(found, _)| *found == name).expect(name);
+    value.parse().expect("a number")
+}
+
 /// Gives commands to `ip`, one on each line.
 pub(crate) fn ip(commands: &str) {
     let mut ip = Command::new("ip")

@@ -17,6 +17,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 const WINDOW_SCALE: u8 = 7;
 
+/// Precedes timestamps and SACK, so that their values are aligned (RFC 7323, appendix A).
+const ALIGNMENT: [TcpOptionElement; 2] = [TcpOptionElement::Noop, TcpOptionElement::Noop];
+
 /// The other host: a TCP end that does only what a test tells it to.
 pub(crate) struct Peer {
     tap: Tap,
@@ -114,6 +117,7 @@ impl Peer {
             for (other, range) in others.iter_mut().zip(more) {
                 *other = Some(absolute(*range));
             }
+            options.extend(ALIGNMENT);
             options.push(TcpOptionElement::SelectiveAcknowledgement(
                 absolute(*first),
                 others,
@@ -199,7 +203,9 @@ impl Peer {
             return Vec::new();
         }
         self.clock += 1;
-        vec![TcpOptionElement::Timestamp(self.clock, self.echo)]
+        let mut option = ALIGNMENT.to_vec();
+        option.push(TcpOptionElement::Timestamp(self.clock, self.echo));
+        option
     }
 
     fn write(&self, header: TcpHeader, payload: &[u8]) {

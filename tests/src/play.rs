@@ -89,6 +89,26 @@ impl Wire {
         }
     }
 
+    /// Waits until the kernel knows of so many segments acknowledged selectively.
+    pub fn await_sacked(&self, segments: u32) {
+        if !socket::until(|| socket::sacked(&self.stream) == segments) {
+            self.script.fail("the kernel took no note of a SACK");
+        }
+    }
+
+    /// The same as [`Wire::ack`], with a range reported as received twice (RFC 2883) and
+    /// others beyond the position acknowledged selectively.
+    pub fn ack_duplicate(&mut self, position: u32, duplicate: &str, ranges: &str) {
+        self.script
+            .note(&format!("ack={position},dsack={duplicate},sack={ranges}"));
+        let blocks = duplicate
+            .split_whitespace()
+            .chain(ranges.split_whitespace());
+        let blocks: Vec<_> = blocks.map(range).collect();
+        self.peer.acknowledge(position, &blocks);
+        self.await_acknowledged(position);
+    }
+
     /// The same, and the peer has room for so many more bytes (in steps of 128).
     pub fn ack_window(&mut self, position: u32, bytes: u16) {
         self.script.note(&format!("ack={position},win={bytes}"));

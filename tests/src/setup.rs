@@ -29,6 +29,8 @@ pub struct Setup {
     pub checksums: Checksums,
     /// The shortest retransmission time-out.
     pub rto_min: Duration,
+    /// Congestion window to begin with, in segments.
+    pub initial_window: u32,
     /// What is attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
 }
@@ -73,6 +75,7 @@ impl Default for Setup {
             timestamps: false,
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),
+            initial_window: 200,
             bundlers: vec![Bundler::unlimited()],
         }
     }
@@ -119,6 +122,7 @@ impl Bundler {
                 thin: ThinTest::Always,
                 max_packets: 0,
                 max_bytes: 0,
+                ..Options::default()
             },
             policy: Policy::default(),
         }

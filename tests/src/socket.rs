@@ -92,6 +92,11 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
 
 /// Segments that the peer acknowledged selectively.
 pub(crate) fn sacked(socket: &TcpStream) -> u32 {
+    tcp_info(socket).tcpi_sacked
+}
+
+/// What the kernel says of the connection.
+pub(crate) fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
     // SAFETY: plain integers, for which all zeroes is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut length = size_of_val(&info) as libc::socklen_t;
@@ -106,7 +111,7 @@ pub(crate) fn sacked(socket: &TcpStream) -> u32 {
         )
     };
     assert_eq!(result, 0, "TCP_INFO: {}", io::Error::last_os_error());
-    info.tcpi_sacked
+    info
 }
 
 /// Waits until something comes true; false when it does not in good time.

@@ -98,6 +98,12 @@ impl Wire {
         u32::from(self.setup.mss) - timestamps
     }
 
+    /// The kernel's account of the connection.
+    #[must_use]
+    pub fn tcp_info(&self) -> libc::tcp_info {
+        socket::tcp_info(&self.stream)
+    }
+
     /// What the first bundler did so far.
     #[must_use]
     pub fn totals(&self) -> Totals {

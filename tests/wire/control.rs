@@ -113,7 +113,7 @@ fn urgent_data_is_untouched_and_ends_what_can_ride_along() {
         Setup::bundling(Options {
             thin: ThinTest::Always,
             max_packets,
-            max_bytes: 0,
+            ..Options::default()
         })
         .run(|wire| {
             wire.sends("1:101");

@@ -58,6 +58,7 @@ fn more_than_the_history_may_be_outstanding() {
         thin: ThinTest::Always,
         max_packets: 0,
         max_bytes: 1000,
+        ..Options::default()
     });
     setup.run(|wire| {
         let ranges: Vec<String> = (1..=60)

@@ -8,6 +8,7 @@ fn limits(max_packets: u32, max_bytes: u32) -> Setup {
         thin: ThinTest::Always,
         max_packets,
         max_bytes,
+        ..Options::default()
     })
 }
 

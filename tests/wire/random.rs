@@ -39,6 +39,7 @@ fn setup(random: &mut impl Rng) -> Setup {
         thin: ThinTest::Always,
         max_packets: [0, 0, 1, 2, 5][random.random_range(0..5)],
         max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
+        ..Options::default()
     };
     Setup {
         ip: [Ip::V4, Ip::V6, Ip::Mapped][random.random_range(0..3)],

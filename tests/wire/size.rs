@@ -82,6 +82,7 @@ fn max_bytes_is_reached_but_not_exceeded() {
             thin: ThinTest::Always,
             max_packets: 0,
             max_bytes,
+            ..Options::default()
         })
         .run(|wire| wire.sends(ranges));
     }

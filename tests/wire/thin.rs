@@ -15,6 +15,7 @@ fn thin(thin: ThinTest) -> Setup {
         thin,
         max_packets: 1,
         max_bytes: 0,
+        ..Options::default()
     })
 }
 

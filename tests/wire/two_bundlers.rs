@@ -17,6 +17,7 @@ fn options(thin: ThinTest, max_packets: u32) -> Bundler {
             thin,
             max_packets,
             max_bytes: 0,
+            ..Options::default()
         },
         ..Bundler::default()
     }

@@ -18,16 +18,27 @@ impl Attachment {
     /// # Errors
     /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::NotPermitted`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
-        let mut links = Vec::with_capacity(devices.len() + 1);
+        let mut links = Vec::with_capacity(2 * devices.len() + 3);
         for device in devices {
-            let link = link::attach(programs.egress.as_fd(), &Target::Egress(device.index))
-                .map_err(|error| egress_error(device, error))?;
-            links.push(link);
+            for (program, target) in [
+                (&programs.report, Target::Ingress(device.index)),
+                (&programs.egress, Target::Egress(device.index)),
+            ] {
+                let link = link::attach(program.as_fd(), &target)
+                    .map_err(|error| device_error(device, error))?;
+                links.push(link);
+            }
         }
         // The connections come last: each is bundled from its first byte or not at all.
-        let link = link::attach(programs.sockops.as_fd(), &Target::SockOps(cgroup))
-            .map_err(|error| Error::system("attach to the cgroup", error))?;
-        links.push(link);
+        for (program, target) in [
+            (&programs.react, Target::CgroupEgress(cgroup)),
+            (&programs.ingress, Target::CgroupIngress(cgroup)),
+            (&programs.sockops, Target::SockOps(cgroup)),
+        ] {
+            let link = link::attach(program.as_fd(), &target)
+                .map_err(|error| Error::system("attach to the cgroup", error))?;
+            links.push(link);
+        }
         Ok(Self { programs, links })
     }
 
@@ -62,7 +73,7 @@ impl Attachment {
     }
 }
 
-fn egress_error(device: &Device, error: io::Error) -> Error {
+fn device_error(device: &Device, error: io::Error) -> Error {
     let action = format!("attach to {}", device.name);
     match error.raw_os_error() {
         Some(libc::EINVAL | libc::EOPNOTSUPP) => Error::Unsupported {

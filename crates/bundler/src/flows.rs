@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::contract::{FlowsSkelBuilder, flow_types};
 use crate::link::{self, Target};
 use crate::programs::LibbpfLog;
-use crate::{Counters, Error, Verdict};
+use crate::{Counters, Error, LossRule, Verdict};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -28,6 +28,8 @@ pub struct Flow {
     pub snd_cwnd: u32,
     /// Maximum segment size in bytes of payload.
     pub mss: u32,
+    /// How hidden losses are found: [`LossRule::Auto`] while that is being learnt.
+    pub loss_rule: LossRule,
     /// What became of the last segment, once there was one.
     pub last: Option<Verdict>,
     /// What became of its segments.
@@ -83,12 +85,12 @@ fn parse(record: &[u8]) -> Flow {
     let address = |octets: [u8; 16], port| {
         SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
     };
-    let raw_counters = &raw.counters;
-    let counters = Counters::new(
-        &raw_counters.verdicts,
-        raw_counters.new_bytes,
-        raw_counters.redundant_bytes,
-    );
+    let counters = Counters::from(&raw.counters);
+    let loss_rule = match raw.loss_rule {
+        flow_types::loss_rule::LOSS_RULE_DSACK => LossRule::Dsack,
+        flow_types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,
+        _ => LossRule::Auto,
+    };
     let last = Verdict::ALL
         .iter()
         .copied()
@@ -100,6 +102,7 @@ fn parse(record: &[u8]) -> Flow {
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
         snd_cwnd: raw.snd_cwnd,
         mss: raw.mss,
+        loss_rule,
         last: last.filter(|_| !counters.verdicts.is_empty()),
         counters,
     }

@@ -24,7 +24,7 @@ pub use check::{Finding, Level, check};
 pub use device::Device;
 pub use error::Error;
 pub use flows::{Flow, list_flows};
-pub use options::{Options, ThinTest};
+pub use options::{LossRule, Options, Reaction, ThinTest};
 pub use policy::{Policy, Scope};
 pub use programs::Programs;
 pub use totals::{Counters, Totals};

@@ -7,6 +7,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) enum Target<'a> {
     /// A device's egress (tcx), by interface index, behind programs already there.
     Egress(u32),
+    /// A device's ingress (tcx), in the same way.
+    Ingress(u32),
+    /// What leaves a cgroup's sockets.
+    CgroupEgress(BorrowedFd<'a>),
+    /// What arrives at a cgroup's sockets.
+    CgroupIngress(BorrowedFd<'a>),
     /// A cgroup's socket operations.
     SockOps(BorrowedFd<'a>),
     /// An iterator over the kernel's objects, or those of a map.
@@ -22,6 +28,9 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
     };
     let (place, kind) = match target {
         Target::Egress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_EGRESS),
+        Target::Ingress(index) => (index.cast_signed(), libbpf_sys::BPF_TCX_INGRESS),
+        Target::CgroupEgress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_EGRESS),
+        Target::CgroupIngress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS),
         Target::SockOps(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS),
         Target::Iterator(map) => {
             if let Some(map) = map {

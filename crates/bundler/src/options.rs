@@ -31,6 +31,33 @@ impl Default for ThinTest {
     }
 }
 
+/// What follows from losses that bundles hid from congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reaction {
+    /// The kernel reduces the congestion window (CWR), at most once a window of data, as
+    /// the paper has it (LCN 2015, section III.B.1).
+    #[default]
+    Cwr,
+    /// Nothing. For experiments alone: such a stream takes no part in congestion control.
+    None,
+}
+
+/// How an ACK tells that a bundle hid a loss (LCN 2015, section III.B.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossRule {
+    /// Learnt from the receiver's first ACKs of bundles: by DSACK where it reports
+    /// duplicates (RFC 2883), else as [`LossRule::Ack`].
+    #[default]
+    Auto,
+    /// Redundant bytes that the receiver does not report as duplicates were lost.
+    Dsack,
+    /// An ACK of several segments means loss: the published rule, which takes delayed
+    /// ACKs for losses.
+    Ack,
+}
+
 /// How a connection is bundled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
@@ -42,6 +69,13 @@ pub struct Options {
     /// Bytes of payload in a segment with its bundle at most; 0 for no limit. The
     /// MSS limits it in any case.
     pub max_bytes: u32,
+    /// What follows from hidden losses.
+    pub reaction: Reaction,
+    /// How they are found.
+    pub loss_rule: LossRule,
+    /// Bundle even where the peer offers no SACK. Losses can then only be guessed, by
+    /// [`LossRule::Ack`], and late duplicates count as duplicate ACKs.
+    pub without_sack: bool,
 }
 
 impl Default for Options {
@@ -50,6 +84,9 @@ impl Default for Options {
             thin: ThinTest::default(),
             max_packets: 1,
             max_bytes: 0,
+            reaction: Reaction::default(),
+            loss_rule: LossRule::default(),
+            without_sack: false,
         }
     }
 }
@@ -59,7 +96,17 @@ impl From<Options> for types::options {
         let mut raw = Self {
             max_packets: options.max_packets,
             max_bytes: options.max_bytes,
+            without_sack: options.without_sack.into(),
             ..Self::default()
+        };
+        raw.reaction = match options.reaction {
+            Reaction::Cwr => types::reaction::REACT_CWR,
+            Reaction::None => types::reaction::REACT_NONE,
+        };
+        raw.loss_rule = match options.loss_rule {
+            LossRule::Auto => types::loss_rule::LOSS_RULE_LEARNING,
+            LossRule::Dsack => types::loss_rule::LOSS_RULE_DSACK,
+            LossRule::Ack => types::loss_rule::LOSS_RULE_ACK,
         };
         raw.thin_test = match options.thin {
             ThinTest::Dpifl { itt_min } => {

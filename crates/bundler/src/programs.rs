@@ -1,4 +1,3 @@
-use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -14,6 +13,9 @@ use crate::{Error, Options, Policy, Scope};
 #[derive(Debug)]
 pub struct Programs {
     pub(crate) egress: OwnedFd,
+    pub(crate) report: OwnedFd,
+    pub(crate) ingress: OwnedFd,
+    pub(crate) react: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) adopt: OwnedFd,
     pub(crate) totals: MapHandle,
@@ -51,6 +53,9 @@ impl Programs {
         };
         Ok(Self {
             egress: own(skel.progs.pillion_egress.as_fd())?,
+            report: own(skel.progs.pillion_report.as_fd())?,
+            ingress: own(skel.progs.pillion_ingress.as_fd())?,
+            react: own(skel.progs.pillion_react.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
             adopt: own(skel.progs.pillion_adopt.as_fd())?,
             totals: MapHandle::try_from(&skel.maps.pillion_totals)
@@ -62,6 +67,9 @@ impl Programs {
 /// Keeps what libbpf would print, so that a failure can be told in one line.
 /// `PILLION_LOG=libbpf` in the environment prints all of it instead.
 pub(crate) struct LibbpfLog;
+
+/// How libbpf begins to print what the verifier said.
+const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG";
 
 static LINES: Mutex<String> = Mutex::new(String::new());
 
@@ -80,16 +88,15 @@ impl LibbpfLog {
     }
 
     pub(crate) fn explain(&self, error: &libbpf_rs::Error) -> Error {
-        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
-            return Error::system(
-                "load the eBPF programs",
-                io::Error::from_raw_os_error(libc::EPERM),
-            );
-        }
         let lines = LINES
             .lock()
             .map(|mut lines| std::mem::take(&mut *lines))
             .unwrap_or_default();
+        // The verifier says EACCES, too, but it says why.
+        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !lines.contains(VERIFIER_LOG) {
+            let action = "load the eBPF programs".to_owned();
+            return Error::NotPermitted { action };
+        }
         let telling = lines
             .lines()
             .rfind(|line| line.contains("failed to") && !line.contains("load object"))

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
-use crate::contract::types;
+use crate::contract::{flow_types, types};
 use crate::{Error, Verdict};
 
 /// What became of the data segments of one connection, or of many.
@@ -17,6 +17,18 @@ pub struct Counters {
     pub new_bytes: u64,
     /// Bytes of payload that rode along with new data.
     pub redundant_bytes: u64,
+    /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
+    pub hidden_losses: u64,
+    /// Their payload in bytes.
+    pub repaired_bytes: u64,
+    /// Window reductions that the kernel was asked for.
+    pub reactions: u64,
+    /// Segments deemed lost that came late.
+    pub reordered: u64,
+    /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
+    pub reports: u64,
+    /// ACKs dropped because taking out a report failed half-way.
+    pub acks_dropped: u64,
 }
 
 impl Counters {
@@ -40,20 +52,32 @@ impl Counters {
             all => self.redundant_bytes as f64 / all as f64,
         }
     }
-
-    pub(crate) fn new(verdicts: &[u64], new_bytes: u64, redundant_bytes: u64) -> Self {
-        let count = |verdict: &Verdict| verdicts.get(*verdict as usize).copied().unwrap_or(0);
-        Self {
-            verdicts: Verdict::ALL
-                .iter()
-                .map(|verdict| (*verdict, count(verdict)))
-                .filter(|(_, count)| *count > 0)
-                .collect(),
-            new_bytes,
-            redundant_bytes,
-        }
-    }
 }
+
+/// Each of the two skeletons has a type of its own for the one C struct.
+macro_rules! from_raw {
+    ($($raw:ty),*) => {
+        $(impl From<&$raw> for Counters {
+            fn from(raw: &$raw) -> Self {
+                let count = |verdict: &Verdict| raw.verdicts[*verdict as usize];
+                let verdicts = Verdict::ALL.iter().map(|verdict| (*verdict, count(verdict)));
+                Self {
+                    verdicts: verdicts.filter(|(_, count)| *count > 0).collect(),
+                    new_bytes: raw.new_bytes,
+                    redundant_bytes: raw.redundant_bytes,
+                    hidden_losses: raw.hidden_losses,
+                    repaired_bytes: raw.repaired_bytes,
+                    reactions: raw.reactions,
+                    reordered: raw.reordered,
+                    reports: raw.reports,
+                    acks_dropped: raw.acks_dropped,
+                }
+            }
+        })*
+    };
+}
+
+from_raw!(types::counters, flow_types::counters);
 
 impl AddAssign<&Self> for Counters {
     fn add_assign(&mut self, other: &Self) {
@@ -62,6 +86,12 @@ impl AddAssign<&Self> for Counters {
         }
         self.new_bytes += other.new_bytes;
         self.redundant_bytes += other.redundant_bytes;
+        self.hidden_losses += other.hidden_losses;
+        self.repaired_bytes += other.repaired_bytes;
+        self.reactions += other.reactions;
+        self.reordered += other.reordered;
+        self.reports += other.reports;
+        self.acks_dropped += other.acks_dropped;
     }
 }
 
@@ -92,12 +122,7 @@ impl Totals {
             }
             // SAFETY: plain integers, of which any bits are valid, and enough of them.
             let raw = unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() };
-            let counters = &raw.counters;
-            totals.counters += &Counters::new(
-                &counters.verdicts,
-                counters.new_bytes,
-                counters.redundant_bytes,
-            );
+            totals.counters += &Counters::from(&raw.counters);
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
         }
@@ -111,10 +136,14 @@ mod tests {
 
     #[test]
     fn retransmissions_are_not_new_segments() {
-        let mut verdicts = [0; Verdict::ALL.len()];
-        verdicts[Verdict::Bundled as usize] = 3;
-        verdicts[Verdict::OldData as usize] = 2;
-        let counters = Counters::new(&verdicts, 300, 100);
+        let mut raw = types::counters {
+            new_bytes: 300,
+            redundant_bytes: 100,
+            ..Default::default()
+        };
+        raw.verdicts[Verdict::Bundled as usize] = 3;
+        raw.verdicts[Verdict::OldData as usize] = 2;
+        let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
         assert!((counters.redundant_share() - 0.25).abs() < 1e-9);
     }

@@ -44,12 +44,13 @@ impl Args {
             let why = "choose connections with --port or --peer, or take them all with --all";
             return Err(BadInput(why.to_owned()).into());
         }
+        let options = self.bundling.options()?;
         let devices = Device::select(&self.bundling.devices)?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
             println!("would bundle {} on {}", self.connections(), names(&devices));
             println!("would attach to the cgroup {}", mount.display());
-            println!("with {}", serde_json::to_string(&self.bundling.options())?);
+            println!("with {}", serde_json::to_string(&options)?);
             return Ok(ExitCode::SUCCESS);
         }
         self.bundling.prepare_stats()?;
@@ -62,7 +63,7 @@ impl Args {
             peers: self.peers.clone(),
             scope: Scope::ThisNamespace,
         };
-        let programs = Programs::load(self.bundling.options(), &policy)?;
+        let programs = Programs::load(options, &policy)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let mut attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
         attachment.adopt()?;

@@ -5,8 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
-use pillion_bundler::{Options, ThinTest, Totals, Verdict};
+use clap::{Args, ValueEnum};
+use pillion_bundler::{LossRule, Options, Reaction, ThinTest, Totals, Verdict};
+
+use crate::exit::BadInput;
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReactionArg {
+    Cwr,
+    None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LossRuleArg {
+    Auto,
+    Ack,
+}
 
 #[derive(Args)]
 #[command(next_help_heading = "Bundling")]
@@ -24,6 +38,24 @@ pub struct BundlingArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     max_bytes: u32,
 
+    /// What follows from a loss that a bundle hid: `cwr`, the kernel reduces the congestion
+    /// window; `none`, nothing, for experiments (with --unsafe)
+    #[arg(long, value_name = "REACTION", default_value = "cwr")]
+    reaction: ReactionArg,
+
+    /// Allow what takes a stream out of congestion control
+    #[arg(long = "unsafe")]
+    allow_unsafe: bool,
+
+    /// How hidden losses are found: `auto`, by the receiver's reports of duplicates where it
+    /// makes them, else as `ack`; `ack`, an ACK of several segments means loss
+    #[arg(long, value_name = "RULE", default_value = "auto")]
+    loss_rule: LossRuleArg,
+
+    /// Bundle even where the peer does not offer SACK
+    #[arg(long)]
+    without_sack: bool,
+
     /// A network device to bundle on; repeat for more [default: all that are up, but lo]
     #[arg(long = "dev", value_name = "IF")]
     pub devices: Vec<String>,
@@ -34,12 +66,27 @@ pub struct BundlingArgs {
 }
 
 impl BundlingArgs {
-    pub fn options(&self) -> Options {
-        Options {
+    /// The options, unless they are unsafe and that is not allowed.
+    pub fn options(&self) -> Result<Options> {
+        if self.reaction == ReactionArg::None && !self.allow_unsafe {
+            let why = "--reaction none takes streams out of congestion control; \
+                       if that is what you want, say --unsafe as well";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        Ok(Options {
             thin: self.thin,
             max_packets: self.max_packets,
             max_bytes: self.max_bytes,
-        }
+            reaction: match self.reaction {
+                ReactionArg::Cwr => Reaction::Cwr,
+                ReactionArg::None => Reaction::None,
+            },
+            loss_rule: match self.loss_rule {
+                LossRuleArg::Auto => LossRule::Auto,
+                LossRuleArg::Ack => LossRule::Ack,
+            },
+            without_sack: self.without_sack,
+        })
     }
 
     /// Finds out before anything is begun whether the account can be written.
@@ -65,12 +112,15 @@ fn write(path: &Path, text: &str) -> Result<()> {
 pub fn summary(totals: &Totals) -> String {
     let counters = &totals.counters;
     let mut line = format!(
-        "{} connections, {} segments, {} bundled, {} redundant bytes ({:.1} %)",
+        "{} connections, {} segments, {} bundled, {} redundant bytes ({:.1} %), \
+         {} hidden losses, {} reactions",
         totals.connections,
         counters.segments(),
         counters.of(Verdict::Bundled),
         counters.redundant_bytes,
         counters.redundant_share() * 100.0,
+        counters.hidden_losses,
+        counters.reactions,
     );
     if totals.connections_refused > 0 {
         line += &format!(

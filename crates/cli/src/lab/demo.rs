@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pillion_lab::{DemoConfig, demo_page, demo_table, run_demo};
 
+use crate::bundling::ReactionArg;
 use crate::times::{Itt, parse_itt, parse_ms, parse_s};
 
 /// Compare thin streams with and without bundling, on a lossy path made on this host
@@ -63,6 +64,10 @@ pub struct Args {
     #[arg(long, value_name = "TEST", default_value = "dpifl:10")]
     thin: String,
 
+    /// What follows from losses that bundles hid, as for `pillion run`
+    #[arg(long, value_name = "REACTION", default_value = "cwr")]
+    reaction: ReactionArg,
+
     /// Seed of losses and inter-transmission times
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -105,11 +110,23 @@ impl Args {
 
     fn config(&self) -> DemoConfig {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let bundling = [
+        let reaction = match self.reaction {
+            ReactionArg::Cwr => "cwr",
+            ReactionArg::None => "none",
+        };
+        let mut bundling = [
             ("--thin", self.thin.clone()),
             ("--max-packets", self.max_packets.to_string()),
             ("--max-bytes", self.max_bytes.to_string()),
-        ];
+            ("--reaction", reaction.to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect::<Vec<_>>();
+        if self.reaction == ReactionArg::None {
+            // The paths are the demo's own: nobody else can be harmed.
+            bundling.push("--unsafe".to_owned());
+        }
         DemoConfig {
             streams: self.streams,
             size_bytes: self.size,
@@ -122,10 +139,7 @@ impl Args {
             queue_packets: self.queue,
             congestion: self.congestion.clone(),
             seed: self.seed,
-            bundling: bundling
-                .into_iter()
-                .flat_map(|(name, value)| [name.to_owned(), value])
-                .collect(),
+            bundling,
         }
     }
 }

@@ -46,9 +46,10 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
+        let options = self.bundling.options()?;
         let devices = Device::select(&self.bundling.devices)?;
         self.bundling.prepare_stats()?;
-        let programs = Programs::load(self.bundling.options(), &Policy::default())?;
+        let programs = Programs::load(options, &Policy::default())?;
 
         let cgroup = Cgroup::create()?;
         let outcome = janitor::watch(&cgroup)

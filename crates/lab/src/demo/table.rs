@@ -54,5 +54,16 @@ pub fn demo_table(demo: &Demo) -> Table {
         number::bytes(bytes[1]),
         number::ratio(bytes[0] / bytes[1]),
     ]);
+    for (name, key) in [
+        ("losses hidden", "hidden_losses"),
+        ("window reductions for them", "reactions"),
+    ] {
+        let counted = pillion
+            .bundler
+            .as_ref()
+            .and_then(|account| account[key].as_u64());
+        let counted = counted.map_or_else(String::new, number::count);
+        table.row([name.to_owned(), String::new(), counted, String::new()]);
+    }
     table
 }

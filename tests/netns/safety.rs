@@ -1,0 +1,76 @@
+//! Congestion control goes on seeing the losses, and is not misled.
+
+use std::process::Stdio;
+
+use crate::common::*;
+
+#[test]
+fn hidden_losses_are_found_reacted_to_and_never_undone() {
+    needs_root!();
+    let lane = lane("lossy", 0.08);
+    let listen = [
+        "traffic",
+        "receive",
+        "--listen",
+        "10.77.0.2:7777",
+        "--streams",
+        "10",
+    ];
+    let mut receiver = pillion_in(&lane.receiver.namespace, &listen);
+    let mut receiver = receiver
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats.json");
+    let arguments = [
+        "run",
+        "--max-packets",
+        "0",
+        "--stats",
+        stats.to_str().unwrap(),
+        "--",
+        PILLION,
+        "traffic",
+        "send",
+        "--to",
+        "10.77.0.2:7777",
+        "--streams",
+        "10",
+        "--itt",
+        "15:2",
+        "--duration",
+        "8",
+        "--congestion",
+        "reno",
+    ];
+    let output = pillion_in(&lane.sender.namespace, &arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(receiver.wait().unwrap().success(), "every byte is verified");
+
+    let stats = read_json(&stats);
+    let count = |name: &str| stats[name].as_u64().unwrap();
+    let lost = lane.path.ledger().forward.lost.packets;
+    let (found, reports) = (count("hidden_losses"), count("reports"));
+    println!("{lost} packets lost; {stats}");
+    assert!(lost > 150, "{lost} packets lost");
+    assert!(found * 2 > lost, "of {lost} losses, {found} were found");
+    assert!(found <= lost, "of {lost} losses, {found} were found");
+    assert!(count("reactions") > 20 && count("reactions") <= found);
+    assert!(reports > 1000);
+    // TCP sees no report but of what it sent again.
+    let sender = &lane.sender.namespace;
+    let counters = [
+        "TCPDSACKRecv",
+        "TCPDSACKUndo",
+        "TCPDSACKIgnoredDubious",
+        "TCPSACKDiscard",
+    ];
+    let seen = counters.map(|name| netstat(sender, name));
+    println!("{counters:?} {seen:?}");
+    assert_eq!(seen[1..], [0, 0, 0], "{counters:?}");
+    assert_eq!(count("acks_dropped"), 0);
+}

@@ -1,0 +1,178 @@
+//! What follows from a hidden loss: the kernel reduces the window, once a window of data.
+
+use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
+use pillion_tests::{Setup, Wire};
+
+const CWR: u8 = 2; // TCP_CA_CWR
+
+fn setup(loss_rule: LossRule) -> Setup {
+    bundling(Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        loss_rule,
+        ..Options::default()
+    })
+}
+
+fn bundling(options: Options) -> Setup {
+    Setup {
+        initial_window: 10,
+        ..Setup::bundling(options)
+    }
+}
+
+/// Congestion window and slow-start threshold, in segments.
+fn windows(wire: &Wire) -> (u32, u32) {
+    let info = wire.tcp_info();
+    (info.tcpi_snd_cwnd, info.tcpi_snd_ssthresh)
+}
+
+fn reactions(wire: &Wire) -> u64 {
+    wire.totals().counters.reactions
+}
+
+#[test]
+fn a_hidden_loss_halves_renos_window_with_the_next_segment() {
+    setup(LossRule::Dsack).run_everywhere(|wire| {
+        assert_eq!(windows(wire).0, 10);
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        assert_eq!(reactions(wire), 0, "nothing has left since");
+        wire.sends("201:301");
+        assert_eq!(reactions(wire), 1);
+        assert_eq!(wire.tcp_info().tcpi_ca_state, CWR);
+        assert_eq!(windows(wire).1, 5);
+        wire.ack(301);
+        wire.sends("301:401");
+        wire.ack(401);
+        assert_eq!(windows(wire).0, 5);
+    });
+}
+
+#[test]
+fn losses_of_one_window_reduce_it_once() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401 1:501");
+        wire.ack(201);
+        wire.sends("201:601");
+        assert_eq!(reactions(wire), 1);
+        // 201:301 and 401:501 were in flight then.
+        wire.ack_duplicate(401, "1:201", "");
+        wire.ack_duplicate(601, "201:401", "");
+        wire.sends("601:701");
+        let counters = wire.totals().counters;
+        assert!(counters.hidden_losses >= 3, "{counters:?}");
+        assert_eq!(reactions(wire), 1);
+        assert_eq!(windows(wire).1, 5);
+    });
+}
+
+#[test]
+fn a_loss_in_the_next_window_reduces_it_again() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301");
+        wire.ack(301);
+        wire.sends("301:401 301:501");
+        wire.ack(501);
+        wire.sends("501:601");
+        assert_eq!(reactions(wire), 2);
+        assert_eq!(windows(wire).1, 2);
+    });
+}
+
+#[test]
+fn without_a_loss_the_window_stays() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(101);
+        wire.ack_duplicate(201, "1:101", "");
+        wire.sends("201:301");
+        assert_eq!((reactions(wire), windows(wire).0), (0, 10));
+    });
+}
+
+#[test]
+fn reordering_seen_later_does_not_repeat_the_reaction() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301");
+        wire.ack_duplicate(201, "1:101", "");
+        wire.ack(301);
+        wire.sends("301:401");
+        assert_eq!((reactions(wire), wire.totals().counters.reordered), (1, 1));
+    });
+}
+
+#[test]
+fn the_reaction_can_be_none() {
+    let options = Options {
+        thin: ThinTest::Always,
+        loss_rule: LossRule::Dsack,
+        reaction: Reaction::None,
+        ..Options::default()
+    };
+    bundling(options).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301");
+        let counters = wire.totals().counters;
+        assert_eq!((counters.hidden_losses, counters.reactions), (1, 0));
+        assert_eq!(windows(wire).0, 10);
+    });
+}
+
+#[test]
+fn cubic_reduces_as_cubic_does() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.set_option((libc::IPPROTO_TCP, libc::TCP_CONGESTION), b"cubic");
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301");
+        assert_eq!(windows(wire).1, 7, "717/1024 of 10");
+    });
+}
+
+/// The published RDB's own tests. Its reaction came within the ACK, so that a window of 10
+/// became 5; ours comes with the next segment, after the ACK of six segments has let slow
+/// start grow the window to 16.
+#[test]
+fn under_the_published_rule_an_ack_of_many_segments_reduces_the_window() {
+    for (segments, acked, half) in [(4, 4, 5), (7, 6, 8)] {
+        setup(LossRule::Ack).run(|wire| {
+            let end = |segments: u32| segments * 100 + 1;
+            for segment in 1..=segments {
+                wire.sends(&format!("1:{}", end(segment)));
+            }
+            wire.ack(end(acked));
+            let start = end(acked);
+            wire.sends(&format!("{start}:{}", end(segments + 1)));
+            assert_eq!((reactions(wire), windows(wire).1), (1, half));
+            wire.ack(end(segments + 1));
+            wire.sends(&format!("{}:{}", end(segments + 1), end(segments + 2)));
+            wire.ack(end(segments + 2));
+            assert_eq!(windows(wire).0, half);
+        });
+    }
+}
+
+#[test]
+fn a_connection_older_than_the_bundler_reacts_too() {
+    let bundlers = setup(LossRule::Dsack).bundlers;
+    let none = Setup {
+        bundlers: Vec::new(),
+        ..setup(LossRule::Dsack)
+    };
+    none.run(|wire| {
+        wire.sends("1:101");
+        wire.ack(101);
+        wire.attach(&bundlers[0]);
+        wire.adopt();
+        wire.sends("101:201 101:301");
+        wire.ack(301);
+        wire.sends("301:401");
+        assert_eq!((reactions(wire), windows(wire).1), (1, 5));
+    });
+}

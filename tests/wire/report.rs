@@ -1,0 +1,86 @@
+//! Reports of duplicates that bundles cause never reach TCP; all others do.
+
+use std::time::Duration;
+
+use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_tests::{Setup, Wire, netstat};
+
+fn setup() -> Setup {
+    Setup::bundling(Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    })
+}
+
+/// Reports that TCP saw, and those that were taken out.
+fn reports(wire: &Wire) -> (u64, u64) {
+    (netstat("TCPDSACKRecv"), wire.totals().counters.reports)
+}
+
+#[test]
+fn the_report_of_a_bundle_is_taken_out() {
+    setup().run_everywhere(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(101);
+        wire.ack_duplicate(201, "1:101", "");
+        wire.ack_duplicate(301, "1:201", "");
+        assert_eq!(reports(wire), (0, 2));
+        assert_eq!(netstat("TCPDSACKIgnoredDubious"), 0);
+        assert_eq!(wire.totals().counters.hidden_losses, 0, "it is read before");
+    });
+}
+
+#[test]
+fn the_blocks_beside_it_stay() {
+    for timestamps in [false, true] {
+        let setup = Setup {
+            timestamps,
+            ..setup()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 1:201 1:301 1:401 1:501");
+            wire.ack(101);
+            wire.ack_duplicate(201, "1:101", "301:401 401:501");
+            assert_eq!(reports(wire), (0, 1));
+            wire.await_sacked(2);
+        });
+    }
+}
+
+#[test]
+fn without_checksum_offload_the_changed_ack_is_still_right() {
+    // The kernel would drop it otherwise, and ack_duplicate() would fail.
+    setup().run_everywhere(|wire| {
+        for end in (201..2001).step_by(200) {
+            wire.sends(&format!("{0}:{1} {0}:{end}", end - 200, end - 100));
+            wire.ack(end - 100);
+            wire.ack_duplicate(end, &format!("{}:{}", end - 200, end - 100), "");
+        }
+        assert_eq!(reports(wire), (0, 9));
+    });
+}
+
+#[test]
+fn a_late_packet_with_a_bundle_is_no_retransmission_either() {
+    setup().run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        // 1:301 overtook 1:201.
+        wire.ack(101);
+        wire.ack_duplicate(301, "1:101", "");
+        wire.ack_duplicate(301, "1:201", "");
+        assert_eq!(reports(wire), (0, 2));
+    });
+}
+
+#[test]
+fn the_report_of_a_retransmission_reaches_tcp_and_undoes_what_it_did() {
+    let rto_min = Duration::from_secs(1);
+    Setup { rto_min, ..setup() }.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:201");
+        wire.ack_duplicate(201, "1:201", "");
+        assert_eq!(reports(wire).0, 1);
+    });
+}
