@@ -12,6 +12,7 @@
 
 #include "checksum.h"
 #include "history.h"
+#include "level.h"
 #include "maps.h"
 #include "thin.h"
 
@@ -39,7 +40,7 @@ static __always_inline enum verdict choose(struct flow *flow,
 {
 	__u32 snd_una = tp->snd_una, end = seg->seq + seg->len;
 	__u32 limit = payload_limit(&flow->options, tp, seg);
-	__u32 packets = flow->options.max_packets;
+	__u32 packets = allowed_packets(flow);
 	enum verdict verdict;
 	__u32 i, candidate;
 
@@ -49,6 +50,8 @@ static __always_inline enum verdict choose(struct flow *flow,
 		return FULL_SIZE;
 	if (!flow->sack && !flow->options.without_sack)
 		return NO_SACK;
+	if (flow->options.wait_for_loss && !tp->total_retrans)
+		return NO_LOSS;
 	verdict = test_thin(&flow->options, tp);
 	if (verdict != BUNDLED)
 		return verdict;
@@ -112,6 +115,7 @@ static __always_inline enum verdict send_new(struct __sk_buff *skb,
 
 	if (seg->seq != flow->sent_end)
 		forget(flow);
+	note_new_segment(flow);
 	verdict = choose(flow, tp, seg, start);
 	if (seg->len >= HISTORY_BYTES) {
 		forget(flow);
@@ -139,6 +143,8 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	__u32 start = seg->seq;
 
 	if (!after(end, sent_end)) {
+		if (!before(seg->seq, flow->again_end))
+			note_run(flow, allowed_packets(flow) + 1);
 		note_again(flow, seg->seq, end);
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;

@@ -13,12 +13,25 @@
  */
 #define HISTORY_BYTES	 2048
 #define HISTORY_SEGMENTS 64 /* segments remembered; a power of two */
+#define RUN_LENGTHS	 8 /* the last stands for all that are longer */
 
 /* When is a stream thin? (LCN 2015, section III.B.2) */
 enum thin_test {
 	THIN_DPIFL, /* in_flight * itt_min_us < RTT */
 	THIN_SPIFL, /* in_flight <= spifl */
 	THIN_ALWAYS,
+};
+
+/* Of the RTTs that the kernel keeps, the one that DPIFL takes. */
+enum thin_rtt {
+	THIN_RTT_MIN,
+	THIN_RTT_SMOOTHED,
+};
+
+/* How many previous segments ride along. */
+enum level {
+	LEVEL_FIXED, /* max_packets */
+	LEVEL_ADAPTIVE, /* as many as the runs of losses seen demand */
 };
 
 /* What follows from losses that bundles hid. */
@@ -43,6 +56,10 @@ struct options {
 	enum thin_test thin_test;
 	__u32 itt_min_us;
 	__u32 spifl;
+	enum thin_rtt thin_rtt;
+	__u32 wait_for_loss; /* bundle only after the connection's first loss */
+	enum level level;
+	__u32 target_ppm; /* adaptive: segments left unrepaired, of a million */
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
 	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
 	enum reaction reaction;
@@ -66,13 +83,14 @@ enum verdict {
 	/* The rules forbid it. */
 	NOT_THIN,
 	NO_RTT, /* no RTT sample yet: not known to be thin */
+	NO_LOSS, /* none yet, and bundling waits for the first */
 	NO_SACK, /* the peer offers none, so that losses could not be told */
 
 	/* It is not a plain segment. */
 	GSO, /* several segments in one packet */
 	FLAGS, /* SYN, RST or URG */
 	TCP_OPTION, /* an option other than timestamps and SACK */
-	NOT_PLAIN_IP, /* a fragment, extension headers, an unknown link header
+	NOT_PLAIN_IP, /* fragment, extension headers, unknown link header
 		       */
 
 	/* The record of what was sent before does not suffice. */
@@ -118,6 +136,11 @@ struct flow {
 	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
 	__u32 bundles[HISTORY_SEGMENTS]; /* that of the packet it went out in */
 
+	/* For the adaptive level. */
+	__u32 level; /* previous segments that ride along */
+	__u32 run_segments; /* new segments, fading */
+	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
+
 	/* What arriving ACKs say; written by the receiving side alone. */
 	enum loss_rule loss_rule;
 	__u32 unreported; /* ACKs of bundles without a DSACK, while learning */
@@ -162,6 +185,7 @@ struct flow_record {
 	__u32 mss;
 	enum verdict last;
 	enum loss_rule loss_rule;
+	__u32 level;
 	struct options options;
 	struct counters counters;
 };

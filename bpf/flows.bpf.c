@@ -37,6 +37,7 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.mss = tp->mss_cache;
 	record.last = flow->last;
 	record.loss_rule = flow->loss_rule;
+	record.level = flow->level;
 	record.options = flow->options;
 	record.counters = flow->counters;
 	write(ctx->meta->seq, &record);

@@ -13,6 +13,7 @@
 #define PILLION_HIDDEN_LOSS_H
 
 #include "ack.h"
+#include "level.h"
 #include "maps.h"
 
 /* ACKs of bundles without a report after which a receiver makes none. */
@@ -165,6 +166,7 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	if (!before(loss.start, loss.end))
 		return;
 	count_hidden_loss(flow, loss.segments, loss.end - loss.start);
+	note_run(flow, loss.segments);
 	flow->lost_start = loss.start;
 	flow->lost_end = loss.end;
 	if (after(loss.end, flow->reacted_at))

@@ -63,6 +63,7 @@ static __always_inline void take_in(struct flow *flow, struct tcp_sock *tp)
 	all->connections++;
 	flow->options = options;
 	flow->loss_rule = options.loss_rule;
+	flow->level = 1;
 	flow->sack = BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok);
 	flow->reacted_at = snd_nxt;
 	flow->again_start = snd_nxt;

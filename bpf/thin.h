@@ -37,6 +37,8 @@ static __always_inline enum verdict test_thin(const struct options *options,
 		rtt = tp->rtt_min;
 		if (rtt == NO_RTT_SAMPLE)
 			return NO_RTT;
+		if (options->thin_rtt == THIN_RTT_SMOOTHED)
+			rtt = tp->srtt_us >> 3;
 		if ((__u64)packets_in_flight(tp) * options->itt_min_us < rtt)
 			return BUNDLED;
 		return NOT_THIN;

@@ -62,6 +62,17 @@ impl Wire {
         }
     }
 
+    /// The range of the next segment, whatever it is, checked like all others.
+    pub fn read(&mut self) -> (u32, u32) {
+        let Some(segment) = self.peer.read(PATIENCE) else {
+            self.script.fail("nothing came");
+        };
+        let seen = self.describe(&segment);
+        self.script.note(&seen);
+        self.inspect(&segment);
+        range(&seen)
+    }
+
     /// Expects silence for a time.
     pub fn expect_nothing(&mut self, time: Duration) {
         let seen = match self.peer.read(time) {

@@ -9,6 +9,7 @@ mod flows;
 mod hidden_loss;
 mod history;
 mod ip_headers;
+mod level;
 mod limits;
 mod policy;
 mod random;

@@ -4,8 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NoRtt, NotThin, NothingOutstanding};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bundler::Verdict::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
+use pillion_bundler::{Options, ThinRtt, ThinTest};
 use pillion_tests::{Opening, Setup};
 
 const RTT: Duration = Duration::from_millis(600);
@@ -110,4 +110,52 @@ fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_se
         wire.expect("1:101");
         wire.sends("401:601 501:701 701:801");
     });
+}
+
+#[test]
+fn bundling_can_wait_for_the_first_loss() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        ..Setup::bundling(Options {
+            thin: ThinTest::Always,
+            wait_for_loss: true,
+            ..Options::default()
+        })
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        wire.expect("1:201");
+        wire.ack(201);
+        wire.sends("201:301 201:401");
+        wire.assert_verdicts(&[
+            (Bundled, 1),
+            (NothingOutstanding, 2),
+            (NoLoss, 1),
+            (OldData, 1),
+        ]);
+    });
+}
+
+/// The handshake's RTT is short and the data's long: the minimum stays, the other grows.
+#[test]
+fn dpifl_can_take_the_smoothed_rtt() {
+    for (thin_rtt, third) in [(ThinRtt::Min, "401:501"), (ThinRtt::Smoothed, "301:501")] {
+        let options = Options {
+            thin: ThinTest::Dpifl {
+                itt_min: Duration::from_millis(60),
+            },
+            thin_rtt,
+            ..Options::default()
+        };
+        Setup::bundling(options).run(|wire| {
+            for (start, end) in [(1, 101), (101, 201), (201, 301)] {
+                wire.sends(&format!("{start}:{end}"));
+                sleep(RTT);
+                wire.ack(end);
+            }
+            wire.sends("301:401");
+            wire.write(100);
+            wire.expect(third);
+        });
+    }
 }

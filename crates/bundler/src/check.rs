@@ -13,7 +13,7 @@ use crate::{
 /// How a finding bears on bundling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum Standing {
     /// As it should be.
     Ok,
     /// Works, but not as well as it could.
@@ -28,7 +28,7 @@ pub struct Finding {
     /// What was looked at.
     pub name: &'static str,
     /// How it stands.
-    pub level: Level,
+    pub standing: Standing,
     /// What was found.
     pub found: String,
     /// What to do, where something should be done.
@@ -39,7 +39,7 @@ impl Finding {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
-            level: Level::Ok,
+            standing: Standing::Ok,
             found: found.into(),
             remedy: None,
         }
@@ -47,13 +47,13 @@ impl Finding {
 
     fn bad(
         name: &'static str,
-        level: Level,
+        standing: Standing,
         found: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
         Self {
             name,
-            level,
+            standing,
             found: found.into(),
             remedy: Some(remedy.into()),
         }
@@ -84,7 +84,7 @@ pub fn check() -> Vec<Finding> {
 fn failure(name: &'static str, error: &Error) -> Finding {
     Finding::bad(
         name,
-        Level::Missing,
+        Standing::Missing,
         error.to_string(),
         "mend the lines above first",
     )
@@ -101,7 +101,7 @@ fn kernel() -> Finding {
     } else {
         Finding::bad(
             "kernel",
-            Level::Missing,
+            Standing::Missing,
             release,
             "tcx needs Linux 6.6 or newer",
         )
@@ -114,7 +114,12 @@ fn types() -> Finding {
         Finding::ok("kernel types", path)
     } else {
         let remedy = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are";
-        Finding::bad("kernel types", Level::Missing, format!("no {path}"), remedy)
+        Finding::bad(
+            "kernel types",
+            Standing::Missing,
+            format!("no {path}"),
+            remedy,
+        )
     }
 }
 
@@ -122,7 +127,7 @@ fn jit() -> Finding {
     match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
         "0" => Finding::bad(
             "BPF compiler",
-            Level::Warning,
+            Standing::Warning,
             "off: programs are interpreted, several times slower",
             "sysctl net.core.bpf_jit_enable=1",
         ),
@@ -134,7 +139,7 @@ fn sack() -> Finding {
     match read("/proc/sys/net/ipv4/tcp_sack").as_str() {
         "0" => Finding::bad(
             "SACK",
-            Level::Warning,
+            Standing::Warning,
             "off: losses that bundles repair cannot be told from delayed ACKs",
             "sysctl net.ipv4.tcp_sack=1",
         ),
@@ -159,7 +164,7 @@ fn privilege() -> Finding {
     }
     Finding::bad(
         "privilege",
-        Level::Missing,
+        Standing::Missing,
         format!("without {}", missing.join(", ")),
         "run as root, or give the binary the capabilities: \
          setcap cap_bpf,cap_perfmon,cap_net_admin,cap_dac_override+ep pillion",
@@ -171,7 +176,7 @@ fn cgroup() -> Finding {
         Ok(path) => Finding::ok("cgroup v2", path.display().to_string()),
         Err(error) => {
             let remedy = "mount -t cgroup2 none /sys/fs/cgroup/unified";
-            Finding::bad("cgroup v2", Level::Missing, error.to_string(), remedy)
+            Finding::bad("cgroup v2", Standing::Missing, error.to_string(), remedy)
         }
     }
 }
@@ -193,7 +198,7 @@ fn attaching(programs: Programs) -> Finding {
         Ok(Err(error)) => failure("attaching", &error),
         Err(_) => Finding::bad(
             "attaching",
-            Level::Missing,
+            Standing::Missing,
             "the trial failed",
             "report this",
         ),
@@ -206,7 +211,7 @@ fn tun() -> Finding {
         Finding::ok("lab", path)
     } else {
         let remedy = "modprobe tun (for `pillion lab` alone; bundling does without)";
-        Finding::bad("lab", Level::Warning, format!("no {path}"), remedy)
+        Finding::bad("lab", Standing::Warning, format!("no {path}"), remedy)
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Flow {
     pub mss: u32,
     /// How hidden losses are found: [`LossRule::Auto`] while that is being learnt.
     pub loss_rule: LossRule,
+    /// Previous segments that ride along, where that follows the losses.
+    pub level: u32,
     /// What became of the last segment, once there was one.
     pub last: Option<Verdict>,
     /// What became of its segments.
@@ -103,6 +105,7 @@ fn parse(record: &[u8]) -> Flow {
         snd_cwnd: raw.snd_cwnd,
         mss: raw.mss,
         loss_rule,
+        level: raw.level,
         last: last.filter(|_| !counters.verdicts.is_empty()),
         counters,
     }

@@ -20,11 +20,11 @@ mod verdict;
 
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, cgroup2_mount};
-pub use check::{Finding, Level, check};
+pub use check::{Finding, Standing, check};
 pub use device::Device;
 pub use error::Error;
 pub use flows::{Flow, list_flows};
-pub use options::{LossRule, Options, Reaction, ThinTest};
+pub use options::{Level, LossRule, Options, Reaction, ThinRtt, ThinTest};
 pub use policy::{Policy, Scope};
 pub use programs::Programs;
 pub use totals::{Counters, Totals};

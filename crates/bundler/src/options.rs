@@ -58,11 +58,43 @@ pub enum LossRule {
     Ack,
 }
 
+/// Of the RTTs that the kernel keeps, the one that DPIFL takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ThinRtt {
+    /// The connection's minimum, as published.
+    #[default]
+    Min,
+    /// The smoothed one, which grows under loss and queueing.
+    Smoothed,
+}
+
+/// How many previous segments ride along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// [`Options::max_packets`].
+    #[default]
+    Fixed,
+    /// The fewest that leave no more than a share of the segments unrepaired, judged by the
+    /// runs of losses seen; at most 8, and at most [`Options::max_packets`].
+    Adaptive {
+        /// That share, in parts per million.
+        target_ppm: u32,
+    },
+}
+
 /// How a connection is bundled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
     /// When it may bundle.
     pub thin: ThinTest,
+    /// The RTT that [`ThinTest::Dpifl`] takes.
+    pub thin_rtt: ThinRtt,
+    /// Bundle only after the connection's first retransmission.
+    pub wait_for_loss: bool,
+    /// How many previous segments ride along.
+    pub level: Level,
     /// Previous segments in one bundle at most; 0 for no limit. Default 1, as the
     /// paper recommends (LCN 2015, section VI).
     pub max_packets: u32,
@@ -82,6 +114,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             thin: ThinTest::default(),
+            thin_rtt: ThinRtt::default(),
+            wait_for_loss: false,
+            level: Level::default(),
             max_packets: 1,
             max_bytes: 0,
             reaction: Reaction::default(),
@@ -96,8 +131,20 @@ impl From<Options> for types::options {
         let mut raw = Self {
             max_packets: options.max_packets,
             max_bytes: options.max_bytes,
+            wait_for_loss: options.wait_for_loss.into(),
             without_sack: options.without_sack.into(),
             ..Self::default()
+        };
+        raw.thin_rtt = match options.thin_rtt {
+            ThinRtt::Min => types::thin_rtt::THIN_RTT_MIN,
+            ThinRtt::Smoothed => types::thin_rtt::THIN_RTT_SMOOTHED,
+        };
+        raw.level = match options.level {
+            Level::Fixed => types::level::LEVEL_FIXED,
+            Level::Adaptive { target_ppm } => {
+                raw.target_ppm = target_ppm;
+                types::level::LEVEL_ADAPTIVE
+            }
         };
         raw.reaction = match options.reaction {
             Reaction::Cwr => types::reaction::REACT_CWR,

@@ -42,6 +42,8 @@ verdicts! {
     NotThin = NOT_THIN, "not thin";
     /// No RTT sample yet, so the stream is not known to be thin.
     NoRtt = NO_RTT, "no RTT yet";
+    /// No loss yet, and bundling waits for the first.
+    NoLoss = NO_LOSS, "no loss yet";
     /// The peer offers no SACK, so that hidden losses could not be told.
     NoSack = NO_SACK, "no SACK";
     /// Several segments in one packet, for the device to cut.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest, Totals, Verdict};
+use pillion_bundler::{Level, LossRule, Options, Reaction, ThinRtt, ThinTest, Totals, Verdict};
 
 use crate::exit::BadInput;
 
@@ -14,6 +14,18 @@ use crate::exit::BadInput;
 pub enum ReactionArg {
     Cwr,
     None,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RttArg {
+    Min,
+    Smoothed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LevelArg {
+    Fixed,
+    Adaptive,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -30,9 +42,27 @@ pub struct BundlingArgs {
     #[arg(long, value_name = "TEST", default_value = "dpifl:10", value_parser = parse_thin)]
     thin: ThinTest,
 
-    /// Previous segments that ride along at most; 0 for no limit
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    max_packets: u32,
+    /// The RTT that dpifl takes: the connection's minimum, or the smoothed one
+    #[arg(long, value_name = "RTT", default_value = "min")]
+    rtt: RttArg,
+
+    /// Bundle only after the connection's first retransmission
+    #[arg(long)]
+    wait_for_loss: bool,
+
+    /// How many previous segments ride along: `fixed`, as --max-packets says; `adaptive`, the
+    /// fewest that the runs of losses seen demand, up to --max-packets and 8
+    #[arg(long, value_name = "LEVEL", default_value = "fixed")]
+    level: LevelArg,
+
+    /// With --level adaptive: the per cent of segments that may be lost and not repaired
+    #[arg(long, value_name = "PERCENT", default_value = "0.1", value_parser = parse_percent)]
+    target: f64,
+
+    /// Previous segments that ride along at most; 0 for no limit [default: 1, or 0 with
+    /// --level adaptive]
+    #[arg(long, value_name = "N")]
+    max_packets: Option<u32>,
 
     /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
@@ -75,7 +105,21 @@ impl BundlingArgs {
         }
         Ok(Options {
             thin: self.thin,
-            max_packets: self.max_packets,
+            thin_rtt: match self.rtt {
+                RttArg::Min => ThinRtt::Min,
+                RttArg::Smoothed => ThinRtt::Smoothed,
+            },
+            wait_for_loss: self.wait_for_loss,
+            level: match self.level {
+                LevelArg::Fixed => Level::Fixed,
+                LevelArg::Adaptive => Level::Adaptive {
+                    target_ppm: (self.target * 1e4) as u32,
+                },
+            },
+            max_packets: self.max_packets.unwrap_or(match self.level {
+                LevelArg::Fixed => 1,
+                LevelArg::Adaptive => 0,
+            }),
             max_bytes: self.max_bytes,
             reaction: match self.reaction {
                 ReactionArg::Cwr => Reaction::Cwr,
@@ -145,6 +189,13 @@ pub fn reasons(totals: &Totals) -> String {
         .map(|(verdict, count)| format!("{} {count}", verdict.label()))
         .collect();
     words.join(", ")
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err(format!("`{text}` is no per cent, 0 to 100")),
+    }
 }
 
 fn parse_thin(text: &str) -> Result<ThinTest, String> {

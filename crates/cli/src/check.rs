@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::{Level, check};
+use pillion_bundler::{Standing, check};
 
 /// Say what this host supports, a line each, with the remedy for what it lacks
 #[derive(clap::Args)]
@@ -18,10 +18,10 @@ impl Args {
             println!("{}", serde_json::to_string_pretty(&findings)?);
         } else {
             for finding in &findings {
-                let mark = match finding.level {
-                    Level::Ok => "ok",
-                    Level::Warning => "warning",
-                    Level::Missing => "MISSING",
+                let mark = match finding.standing {
+                    Standing::Ok => "ok",
+                    Standing::Warning => "warning",
+                    Standing::Missing => "MISSING",
                 };
                 let remedy = finding
                     .remedy
@@ -32,7 +32,7 @@ impl Args {
         }
         let complete = findings
             .iter()
-            .all(|finding| finding.level != Level::Missing);
+            .all(|finding| finding.standing != Standing::Missing);
         Ok(if complete {
             ExitCode::SUCCESS
         } else {

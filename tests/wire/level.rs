@@ -1,0 +1,73 @@
+//! The adaptive level: as many previous segments as the losses seen demand.
+
+use pillion_bundler::{Level, LossRule, Options, Reaction, ThinTest};
+use pillion_tests::{Setup, Wire};
+
+/// At most one segment of a thousand is to stay unrepaired.
+fn adaptive(max_packets: u32) -> Setup {
+    Setup::bundling(Options {
+        thin: ThinTest::Always,
+        level: Level::Adaptive { target_ppm: 1000 },
+        loss_rule: LossRule::Dsack,
+        reaction: Reaction::None,
+        max_packets,
+        ..Options::default()
+    })
+}
+
+/// Two segments, the first of which is lost and repaired by the second.
+fn lose_one(wire: &mut Wire, at: u32) -> u32 {
+    wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+    wire.ack(at + 200);
+    at + 200
+}
+
+/// How many previous segments a segment carries now, of four outstanding; all arrive.
+fn level(wire: &mut Wire, at: u32) -> u32 {
+    for _ in 0..4 {
+        wire.write(100);
+        wire.read();
+    }
+    wire.write(100);
+    let (start, end) = wire.read();
+    assert_eq!(end, at + 500);
+    wire.ack_duplicate(end, &format!("{start}:{}", end - 100), "");
+    (end - 100 - start) / 100
+}
+
+#[test]
+fn it_begins_with_one_previous_segment() {
+    adaptive(0).run(|wire| wire.sends("1:101 1:201 101:301 201:401"));
+}
+
+#[test]
+fn frequent_losses_raise_it_and_without_any_it_falls_back_to_one() {
+    adaptive(0).run(|wire| {
+        let mut at = 1;
+        for _ in 0..20 {
+            at = lose_one(wire, at);
+        }
+        let raised = level(wire, at);
+        assert!(raised > 1, "{raised}");
+        at += 500;
+        // Counts are halved each 1,024 segments.
+        for _ in 0..6 * 1024 {
+            wire.write(100);
+            wire.read();
+            at += 100;
+            wire.ack(at);
+        }
+        assert_eq!(level(wire, at), 1);
+    });
+}
+
+#[test]
+fn the_ceiling_holds() {
+    adaptive(2).run(|wire| {
+        let mut at = 1;
+        for _ in 0..20 {
+            at = lose_one(wire, at);
+        }
+        assert_eq!(level(wire, at), 2);
+    });
+}
