@@ -1,4 +1,4 @@
-//! Time per packet in the egress program, as the kernel counts it (bpf_enable_stats, the
+//! Time per packet in each program, as the kernel counts it (bpf_enable_stats, the
 //! same counters as sysctl kernel.bpf_stats_enabled). The kernel's own reading of the
 //! clock, once before and once after the program, is included: the row of an empty program,
 //! on the same packets at the same time, says how much that is.
@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 use std::{fs, thread};
 
-use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_bundler::Device;
@@ -38,34 +38,52 @@ const KINDS: [(&str, &[&str]); 5] = [
     ),
 ];
 
+/// Those that run for each packet: two on the way out, two on the way in.
+const PROGRAMS: [&str; 4] = [
+    "pillion_egress",
+    "pillion_react",
+    "pillion_report",
+    "pillion_ingress",
+];
+
 /// Milliseconds between two messages of a stream.
 const ITTS: [&str; 2] = ["30", "2"];
 
 pub fn print() {
     let _counting = enable_statistics();
-    println!("egress program, 20 streams, 120 B messages, RTT 40 ms, ns per packet");
-    println!(
-        "{:<24} {:>8} {:>12} {:>12} {:>12}",
-        "kind", "ITT ms", "packets", "redundant B", "ns"
+    println!("20 streams, 120 B messages, RTT 40 ms; ns per packet in each program");
+    print!(
+        "{:<24} {:>6} {:>11} {:>8}",
+        "kind", "ITT ms", "redundant B", "empty"
     );
+    for name in PROGRAMS {
+        print!(" {name:>15}");
+    }
+    println!();
     for itt in ITTS {
         for (name, options) in KINDS {
             let measured = measure(options, itt);
-            println!(
-                "{name:<24} {itt:>8} {:>12} {:>12.0} {:>12.0} {:>12.0}",
-                measured.packets, measured.redundant_bytes, measured.nanoseconds, measured.empty
-            );
+            let Measured {
+                redundant_bytes,
+                empty,
+                ..
+            } = measured;
+            print!("{name:<24} {itt:>6} {redundant_bytes:>11.0} {empty:>8.0}");
+            for nanoseconds in measured.nanoseconds {
+                print!(" {nanoseconds:>15.0}");
+            }
+            println!();
         }
     }
 }
 
 struct Measured {
-    packets: u64,
     /// Per bundled segment.
     redundant_bytes: f64,
-    nanoseconds: f64,
-    /// Nanoseconds of a program that does nothing.
+    /// Of a program that does nothing.
     empty: f64,
+    /// Of each of the programs.
+    nanoseconds: [f64; PROGRAMS.len()],
 }
 
 fn measure(options: &[&str], itt: &str) -> Measured {
@@ -90,7 +108,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         .args(options)
         .stderr(Stdio::null());
     let mut attach = attach.spawn().expect("pillion runs");
-    let program = egress_program(&attach);
+    let programs = await_programs(&attach);
     let empty = lane
         .sender
         .namespace
@@ -132,8 +150,8 @@ fn measure(options: &[&str], itt: &str) -> Measured {
     assert!(status.expect("it runs").success());
     assert!(receiver.wait().expect("it ends").success());
 
-    let (packets, nanoseconds) = counted(program);
-    let (empty_packets, empty_nanoseconds) = counted(empty.id);
+    let nanoseconds = programs.map(per_packet);
+    let empty = per_packet(empty.id);
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     attach.wait().expect("it ends");
     let stats: serde_json::Value =
@@ -141,10 +159,9 @@ fn measure(options: &[&str], itt: &str) -> Measured {
     let bundled = stats["verdicts"]["bundled"].as_f64().unwrap_or(0.0);
     let redundant = stats["redundant_bytes"].as_f64().unwrap_or(0.0);
     Measured {
-        packets,
         redundant_bytes: redundant / bundled.max(1.0),
-        nanoseconds: nanoseconds as f64 / packets as f64,
-        empty: empty_nanoseconds as f64 / empty_packets as f64,
+        empty,
+        nanoseconds,
     }
 }
 
@@ -202,8 +219,8 @@ fn enable_statistics() -> OwnedFd {
     own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
 }
 
-/// Waits until a pillion has attached, and finds its program.
-fn egress_program(pillion: &Child) -> u32 {
+/// Waits until a pillion has attached, and finds its programs.
+fn await_programs(pillion: &Child) -> [u32; PROGRAMS.len()] {
     loop {
         let folder = format!("/proc/{}/fdinfo", pillion.id());
         let texts = fs::read_dir(folder).expect("it runs").flatten();
@@ -217,22 +234,27 @@ fn egress_program(pillion: &Child) -> u32 {
                 .collect()
         };
         let programs = ids("prog_id:");
-        let egress = ProgInfoIter::default().find(|info| {
-            info.name.as_encoded_bytes() == b"pillion_egress" && programs.contains(&info.id)
-        });
-        if let Some(egress) = egress
-            && ids("link_id:").len() >= 2
-        {
-            return egress.id;
+        let named = |name: &str| {
+            let is_it = |info: &ProgramInfo| {
+                info.name.as_encoded_bytes() == name.as_bytes() && programs.contains(&info.id)
+            };
+            ProgInfoIter::default()
+                .find(is_it)
+                .map_or(0, |info| info.id)
+        };
+        let found = PROGRAMS.map(named);
+        // The last link is that of the connections.
+        if !found.contains(&0) && ids("link_id:").len() > PROGRAMS.len() {
+            return found;
         }
         thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Packets and nanoseconds.
-fn counted(program: u32) -> (u64, u64) {
+/// Nanoseconds a packet.
+fn per_packet(program: u32) -> f64 {
     let info = ProgInfoIter::default()
         .find(|info| info.id == program)
         .expect("it is loaded");
-    (info.run_cnt, info.run_time_ns)
+    info.run_time_ns as f64 / info.run_cnt as f64
 }
