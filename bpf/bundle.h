@@ -14,6 +14,8 @@
 #include "history.h"
 #include "level.h"
 #include "maps.h"
+#include "round_trip.h"
+#include "sending_rate.h"
 #include "thin.h"
 
 /* Payload that the segment may have in all. */
@@ -133,6 +135,38 @@ static __always_inline enum verdict send_new(struct __sk_buff *skb,
 	return verdict;
 }
 
+/*
+ * A packet with data, as it leaves. A global function: what the verifier went
+ * through to come here is not of interest in it.
+ */
+__noinline int measure(struct flow *flow, __u32 packets, __u32 payload,
+		       __u32 wire, __u32 rtt_us)
+{
+	struct sent sent = {
+		.packets = packets,
+		.payload = payload,
+		.wire = wire,
+	};
+
+	if (flow)
+		note_sent(&flow->sending, now_us(), rtt_us, &sent);
+	return 0;
+}
+
+/* Redundant bytes ride along with it. */
+static __always_inline void
+note_packet(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	    const struct segment *seg, __u32 redundant)
+{
+	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
+	__u32 payload = seg->len + redundant;
+
+	if (flow->options.reaction == REACT_TFRC_SP)
+		measure(flow, packets, payload,
+			payload + packets * (seg->payload - seg->ip),
+			round_trip_us(tp));
+}
+
 /* One data segment on its way out; parsed is what parse() said of it. */
 static __always_inline enum verdict
 send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
@@ -140,12 +174,13 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 {
 	__u32 sent_end = flow->sent_end, end = seg->seq + seg->len;
 	enum verdict verdict = parsed;
-	__u32 start = seg->seq;
+	__u32 start = seg->seq, redundant;
 
 	if (!after(end, sent_end)) {
 		if (!before(seg->seq, flow->again_end))
 			note_run(flow, allowed_packets(flow) + 1);
 		note_again(flow, seg->seq, end);
+		note_packet(skb, flow, tp, seg, 0);
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;
 	}
@@ -156,8 +191,10 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	else
 		forget(flow);
 	flow->sent_end = end;
+	redundant = verdict == BUNDLED ? seg->seq - start : 0;
 	count(flow, verdict, verdict == OVERLAP ? end - sent_end : seg->len,
-	      verdict == BUNDLED ? seg->seq - start : 0);
+	      redundant);
+	note_packet(skb, flow, tp, seg, redundant);
 	return verdict;
 }
 

@@ -14,6 +14,7 @@
 #define HISTORY_BYTES	 2048
 #define HISTORY_SEGMENTS 64 /* segments remembered; a power of two */
 #define RUN_LENGTHS	 8 /* the last stands for all that are longer */
+#define LOSS_INTERVALS	 8 /* remembered (RFC 5348, section 5.4) */
 
 /* When is a stream thin? (LCN 2015, section III.B.2) */
 enum thin_test {
@@ -38,6 +39,7 @@ enum level {
 enum reaction {
 	REACT_CWR, /* the kernel reduces the window, once a window of data */
 	REACT_NONE, /* nothing; for experiments */
+	REACT_TFRC_SP, /* as CWR, if more is sent than TFRC-SP allows */
 };
 
 /*
@@ -113,9 +115,17 @@ struct counters {
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
 	__u64 repaired_bytes; /* their payload */
 	__u64 reactions; /* window reductions asked for */
+	__u64 reactions_spared; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* deemed lost, but came late */
 	__u64 reports; /* DSACKs of bundles taken out of ACKs */
 	__u64 acks_dropped; /* that failed half-way */
+};
+
+/* The last time that TFRC-SP was asked about a reaction. */
+struct decision {
+	__u64 at; /* microseconds; 0: never */
+	__u32 rate_allowed; /* bytes/s */
+	__u32 rate_sent; /* headers and redundant bytes included */
 };
 
 /* All connections together, one per processor. */
@@ -123,6 +133,32 @@ struct totals {
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
+	struct decision decision; /* the last of any connection */
+};
+
+/* Packets with data, retransmissions included, and their bytes. */
+struct sent {
+	__u32 packets;
+	__u32 payload;
+	__u32 wire; /* payload, TCP and IP headers */
+};
+
+/* Kept for TFRC-SP alone, as the next; written by the sending side. */
+struct sending {
+	__u64 since; /* when the current window began, microseconds */
+	__u32 packets; /* ever sent */
+	struct sent current;
+	struct sent before; /* in the window before */
+};
+
+/* Written under the socket's lock. */
+struct loss_events {
+	__u64 start; /* of the last event, microseconds */
+	__u32 packets; /* ever sent by then */
+	__u32 losses; /* that belong to it */
+	__u32 known; /* losses of all events */
+	__u32 closed; /* how many of the following are known */
+	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
 };
 
 struct flow {
@@ -161,6 +197,10 @@ struct flow {
 	__u32 report_start;
 	__u32 report_end;
 
+	struct sending sending;
+	struct loss_events loss_events;
+	struct decision decision;
+
 	/*
 	 * The second half is never used: the verifier checks offset and length
 	 * apart, and so wants this much room behind the last offset.
@@ -188,6 +228,7 @@ struct flow_record {
 	__u32 level;
 	struct options options;
 	struct counters counters;
+	struct decision decision;
 };
 
 #endif /* PILLION_FLOW_H */

@@ -40,6 +40,7 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.level = flow->level;
 	record.options = flow->options;
 	record.counters = flow->counters;
+	record.decision = flow->decision;
 	write(ctx->meta->seq, &record);
 	return 0;
 }

@@ -66,6 +66,21 @@ static __always_inline void count_reaction(struct flow *flow)
 	all->counters.reactions++;
 }
 
+static __always_inline void
+count_decision(struct flow *flow, const struct decision *decision, bool spared)
+{
+	struct totals *all = totals();
+
+	if (!all)
+		return;
+	flow->decision = *decision;
+	all->decision = *decision;
+	if (!spared)
+		return;
+	flow->counters.reactions_spared++;
+	all->counters.reactions_spared++;
+}
+
 static __always_inline void count_reordering(struct flow *flow)
 {
 	struct totals *all = totals();

@@ -6,23 +6,66 @@
  * congestion"; the kernel then enters CWR as for a full queue of its own: at
  * most once a window, with the reduction that the connection's congestion
  * control decides (Linux 5.3, commit e7a3160d092a).
+ *
+ * Losses enter the loss event rate here, and not where they are found: ACKs
+ * arrive on one processor while another one sends, but here the socket is
+ * locked.
  */
 #ifndef PILLION_REACTION_H
 #define PILLION_REACTION_H
 
 #include "maps.h"
+#include "round_trip.h"
+#include "sending_rate.h"
+#include "tfrc.h"
 
 #define KEEP		1
 #define KEEP_AND_REDUCE 3
 
+/* Those that bundles hid, and those that made TCP send again. */
+static __always_inline void learn_losses(struct flow *flow,
+					 struct bpf_tcp_sock *tp)
+{
+	__u32 known = flow->counters.hidden_losses +
+		      flow->counters.verdicts[OLD_DATA];
+
+	if (known != flow->loss_events.known)
+		note_losses(&flow->loss_events, known, flow->sending.packets,
+			    now_us(), round_trip_us(tp));
+}
+
+/* Does the stream send no more than it may, after at least one loss? */
+static __always_inline bool within_allowance(struct flow *flow,
+					     struct bpf_tcp_sock *tp)
+{
+	__u64 now = now_us(), rtt_us = round_trip_us(tp), p;
+	struct sent sent = sending_rate(&flow->sending, now, rtt_us);
+	struct decision decision = {.at = now, .rate_sent = sent.wire};
+	bool within;
+
+	p = loss_event_rate(&flow->loss_events, flow->sending.packets, now,
+			    rtt_us);
+	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
+	within = sent.wire <= decision.rate_allowed &&
+		 sent.packets <= SECOND_US / MIN_INTERVAL_US;
+	count_decision(flow, &decision, within);
+	return within;
+}
+
 /* A packet of ours leaves; what the kernel is to be told with it. */
 static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp)
 {
+	enum reaction reaction = flow->options.reaction;
+
+	if (reaction == REACT_TFRC_SP)
+		learn_losses(flow, tp);
 	if (!flow->reaction_due)
 		return KEEP;
 	flow->reaction_due = 0;
+	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
+		return KEEP;
 	flow->reacted_at = tp->snd_nxt;
-	if (flow->options.reaction == REACT_NONE)
+	if (reaction == REACT_NONE)
 		return KEEP;
 	count_reaction(flow);
 	return KEEP_AND_REDUCE;

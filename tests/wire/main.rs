@@ -17,5 +17,6 @@ mod reaction;
 mod report;
 mod retransmission;
 mod size;
+mod tfrc_sp;
 mod thin;
 mod two_bundlers;

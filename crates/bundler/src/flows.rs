@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::contract::{FlowsSkelBuilder, flow_types};
 use crate::link::{self, Target};
 use crate::programs::LibbpfLog;
-use crate::{Counters, Error, LossRule, Verdict};
+use crate::{Counters, Decision, Error, LossRule, Verdict};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,6 +37,9 @@ pub struct Flow {
     /// What became of its segments.
     #[serde(flatten)]
     pub counters: Counters,
+    /// The last decision of TFRC-SP about it, if there was one.
+    #[serde(flatten)]
+    pub decision: Option<Decision>,
 }
 
 /// Reads the connections of every pillion that runs on this host.
@@ -108,5 +111,6 @@ fn parse(record: &[u8]) -> Flow {
         level: raw.level,
         last: last.filter(|_| !counters.verdicts.is_empty()),
         counters,
+        decision: Decision::of_flow(&raw.decision),
     }
 }

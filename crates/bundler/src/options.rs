@@ -33,12 +33,15 @@ impl Default for ThinTest {
 
 /// What follows from losses that bundles hid from congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Reaction {
     /// The kernel reduces the congestion window (CWR), at most once a window of data, as
     /// the paper has it (LCN 2015, section III.B.1).
     #[default]
     Cwr,
+    /// As [`Reaction::Cwr`], but only while the stream sends more, headers and redundant
+    /// bytes included, than TFRC-SP (RFC 4828) allows at its loss event rate and RTT.
+    TfrcSp,
     /// Nothing. For experiments alone: such a stream takes no part in congestion control.
     None,
 }
@@ -148,6 +151,7 @@ impl From<Options> for types::options {
         };
         raw.reaction = match options.reaction {
             Reaction::Cwr => types::reaction::REACT_CWR,
+            Reaction::TfrcSp => types::reaction::REACT_TFRC_SP,
             Reaction::None => types::reaction::REACT_NONE,
         };
         raw.loss_rule = match options.loss_rule {

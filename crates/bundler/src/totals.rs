@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use crate::contract::{flow_types, types};
-use crate::{Error, Verdict};
+use crate::{Decision, Error, Verdict};
 
 /// What became of the data segments of one connection, or of many.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -23,6 +23,8 @@ pub struct Counters {
     pub repaired_bytes: u64,
     /// Window reductions that the kernel was asked for.
     pub reactions: u64,
+    /// Those that were not asked for, for TFRC-SP found no reason.
+    pub reactions_spared: u64,
     /// Segments deemed lost that came late.
     pub reordered: u64,
     /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
@@ -68,6 +70,7 @@ macro_rules! from_raw {
                     hidden_losses: raw.hidden_losses,
                     repaired_bytes: raw.repaired_bytes,
                     reactions: raw.reactions,
+                    reactions_spared: raw.reactions_spared,
                     reordered: raw.reordered,
                     reports: raw.reports,
                     acks_dropped: raw.acks_dropped,
@@ -89,6 +92,7 @@ impl AddAssign<&Self> for Counters {
         self.hidden_losses += other.hidden_losses;
         self.repaired_bytes += other.repaired_bytes;
         self.reactions += other.reactions;
+        self.reactions_spared += other.reactions_spared;
         self.reordered += other.reordered;
         self.reports += other.reports;
         self.acks_dropped += other.acks_dropped;
@@ -105,6 +109,9 @@ pub struct Totals {
     pub connections: u64,
     /// Connections that should have been, but for want of kernel memory.
     pub connections_refused: u64,
+    /// The last decision of TFRC-SP about any connection, if there was one.
+    #[serde(flatten)]
+    pub decision: Option<Decision>,
 }
 
 impl Totals {
@@ -116,6 +123,7 @@ impl Totals {
             .map_err(|error| failed(error.to_string()))?
             .ok_or_else(|| failed("the map is empty".to_owned()))?;
         let mut totals = Self::default();
+        let mut last = (0, None);
         for value in &values {
             if value.len() < size_of::<types::totals>() {
                 return Err(failed("the map holds something else".to_owned()));
@@ -125,7 +133,9 @@ impl Totals {
             totals.counters += &Counters::from(&raw.counters);
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
+            last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
         }
+        totals.decision = last.1;
         Ok(totals)
     }
 }

@@ -13,6 +13,7 @@ use crate::exit::BadInput;
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReactionArg {
     Cwr,
+    TfrcSp,
     None,
 }
 
@@ -69,7 +70,8 @@ pub struct BundlingArgs {
     max_bytes: u32,
 
     /// What follows from a loss that a bundle hid: `cwr`, the kernel reduces the congestion
-    /// window; `none`, nothing, for experiments (with --unsafe)
+    /// window; `tfrc-sp`, the same, but only if the stream sends more than its fair share
+    /// (RFC 4828); `none`, nothing, for experiments (with --unsafe)
     #[arg(long, value_name = "REACTION", default_value = "cwr")]
     reaction: ReactionArg,
 
@@ -123,6 +125,7 @@ impl BundlingArgs {
             max_bytes: self.max_bytes,
             reaction: match self.reaction {
                 ReactionArg::Cwr => Reaction::Cwr,
+                ReactionArg::TfrcSp => Reaction::TfrcSp,
                 ReactionArg::None => Reaction::None,
             },
             loss_rule: match self.loss_rule {
@@ -152,7 +155,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("write --stats {}", path.display()))
 }
 
-/// One line: segments, bundled, redundant bytes and their share.
+/// One line: segments, bundled, redundant bytes and their share, losses and reactions.
 pub fn summary(totals: &Totals) -> String {
     let counters = &totals.counters;
     let mut line = format!(
@@ -166,6 +169,12 @@ pub fn summary(totals: &Totals) -> String {
         counters.hidden_losses,
         counters.reactions,
     );
+    if let Some(decision) = totals.decision {
+        line += &format!(
+            ", {} spared (last time {} of {} bytes/s allowed)",
+            counters.reactions_spared, decision.rate_sent, decision.rate_allowed
+        );
+    }
     if totals.connections_refused > 0 {
         line += &format!(
             "; {} connections not bundled for want of kernel memory",

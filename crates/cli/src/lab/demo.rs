@@ -112,6 +112,7 @@ impl Args {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let reaction = match self.reaction {
             ReactionArg::Cwr => "cwr",
+            ReactionArg::TfrcSp => "tfrc-sp",
             ReactionArg::None => "none",
         };
         let mut bundling = [

@@ -1,0 +1,29 @@
+use serde::Serialize;
+
+use crate::contract::{flow_types, types};
+
+/// What TFRC-SP compared when it was last asked about a reaction (RFC 4828).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Decision {
+    /// Bytes per second that the stream might send.
+    pub rate_allowed: u32,
+    /// Bytes per second that it did send: headers, redundant bytes and retransmissions
+    /// included, in the last second, or the last RTT if that is longer.
+    pub rate_sent: u32,
+}
+
+/// Each of the two skeletons has a type of its own for the one C struct.
+macro_rules! from_raw {
+    ($($name:ident: $raw:ty),*) => {
+        impl Decision {
+            $(pub(crate) fn $name(raw: &$raw) -> Option<Self> {
+                (raw.at > 0).then_some(Self {
+                    rate_allowed: raw.rate_allowed,
+                    rate_sent: raw.rate_sent,
+                })
+            })*
+        }
+    };
+}
+
+from_raw!(of_totals: types::decision, of_flow: flow_types::decision);

@@ -1,0 +1,160 @@
+//! A hidden loss reduces the window only if the stream sends more than TFRC-SP allows.
+
+use std::thread;
+use std::time::Duration;
+
+use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
+use pillion_tests::{Setup, Wire};
+
+const HEADERS: u32 = 40; // IPv4 and TCP, without options
+
+/// A connection whose handshake took so long.
+fn setup(rtt: Duration) -> Setup {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        reaction: Reaction::TfrcSp,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    };
+    Setup {
+        initial_window: 10,
+        rtt,
+        ..Setup::bundling(options)
+    }
+}
+
+/// Reactions, and those that were spared.
+fn reactions(wire: &Wire) -> (u64, u64) {
+    let counters = wire.totals().counters;
+    (counters.reactions, counters.reactions_spared)
+}
+
+fn window(wire: &Wire) -> u32 {
+    wire.tcp_info().tcpi_snd_cwnd
+}
+
+/// Sends a segment that is lost and one that repairs it; returns the position behind.
+fn hides_a_loss(wire: &mut Wire, at: u32) -> u32 {
+    wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+    wire.ack(at + 200);
+    at + 200
+}
+
+/// Sends segments that arrive; returns the position behind.
+fn sends_well(wire: &mut Wire, at: u32, segments: u32) -> u32 {
+    for start in (at..).step_by(100).take(segments as usize) {
+        wire.sends(&format!("{start}:{}", start + 100));
+        wire.ack(start + 100);
+    }
+    at + segments * 100
+}
+
+#[test]
+fn a_thin_stream_below_its_allowance_keeps_its_window() {
+    setup(Duration::from_millis(20)).run_everywhere(|wire| {
+        let at = sends_well(wire, 1, 20);
+        let at = hides_a_loss(wire, at);
+        let before = window(wire);
+        sends_well(wire, at, 2);
+        assert_eq!(reactions(wire), (0, 1));
+        assert!(window(wire) >= before);
+        assert_eq!(wire.totals().counters.hidden_losses, 1);
+    });
+}
+
+#[test]
+fn what_was_sent_counts_with_headers_and_redundant_bytes() {
+    setup(Duration::from_millis(20)).run(|wire| {
+        let at = hides_a_loss(wire, 1);
+        wire.sends(&format!("{at}:{}", at + 100));
+        let decision = wire.totals().decision.expect("a decision");
+        assert_eq!(decision.rate_sent, 100 + 200 + 2 * HEADERS);
+    });
+}
+
+#[test]
+fn at_a_long_rtt_many_hidden_losses_reduce_the_window() {
+    setup(Duration::from_millis(300)).run(|wire| {
+        // Every other packet is lost from the first one on; the RTT that counts is not less
+        // than the handshake's while the smoothed one is.
+        let mut at = 1;
+        for _ in 0..4 {
+            at = hides_a_loss(wire, at);
+            thread::sleep(Duration::from_millis(20));
+        }
+        sends_well(wire, at, 1);
+        let (reactions, _) = reactions(wire);
+        let decision = wire.totals().decision.expect("a decision");
+        assert!(reactions >= 1, "{decision:?}");
+        assert!(decision.rate_sent > decision.rate_allowed, "{decision:?}");
+        assert!(wire.tcp_info().tcpi_snd_ssthresh <= 10);
+    });
+}
+
+#[test]
+fn more_than_a_hundred_packets_a_second_are_too_many_whatever_their_bytes() {
+    setup(Duration::from_millis(2)).run(|wire| {
+        let at = sends_well(wire, 1, 120);
+        let at = hides_a_loss(wire, at);
+        sends_well(wire, at, 1);
+        let decision = wire.totals().decision.expect("a decision");
+        assert_eq!(reactions(wire), (1, 0), "{decision:?}");
+        assert!(decision.rate_sent < decision.rate_allowed, "{decision:?}");
+    });
+}
+
+#[test]
+fn a_loss_after_a_spared_one_is_judged_anew() {
+    setup(Duration::from_millis(20)).run(|wire| {
+        let mut at = sends_well(wire, 1, 20);
+        for _ in 0..3 {
+            at = hides_a_loss(wire, at);
+        }
+        sends_well(wire, at, 1);
+        assert_eq!(reactions(wire), (0, 3));
+    });
+}
+
+#[test]
+fn retransmissions_of_tcp_raise_the_loss_event_rate() {
+    let allowed = |retransmit: bool| {
+        let mut allowed = 0;
+        setup(Duration::from_millis(20)).run(|wire| {
+            let mut at = sends_well(wire, 1, 40);
+            if retransmit {
+                let range = |from: u32, to: u32| format!("{}:{}", at + from, at + to);
+                for end in [100, 200, 300, 400, 500] {
+                    wire.sends(&range(0, end));
+                }
+                wire.ack_sack(at, &range(100, 500));
+                wire.expect(&range(0, 100));
+                at += 500;
+                wire.ack(at);
+            } else {
+                at = sends_well(wire, at, 5);
+            }
+            at = sends_well(wire, at, 2);
+            at = hides_a_loss(wire, at);
+            sends_well(wire, at, 1);
+            allowed = wire.totals().decision.expect("a decision").rate_allowed;
+        });
+        allowed
+    };
+    assert!(allowed(true) < allowed(false));
+}
+
+#[test]
+fn other_reactions_decide_nothing() {
+    for reaction in [Reaction::Cwr, Reaction::None] {
+        let mut other = setup(Duration::ZERO);
+        other.bundlers[0].options.reaction = reaction;
+        other.run(|wire| {
+            let at = hides_a_loss(wire, 1);
+            sends_well(wire, at, 1);
+            let expected = u64::from(reaction == Reaction::Cwr);
+            assert_eq!(reactions(wire), (expected, 0));
+            assert_eq!(wire.totals().decision, None);
+        });
+    }
+}
