@@ -135,36 +135,18 @@ static __always_inline enum verdict send_new(struct __sk_buff *skb,
 	return verdict;
 }
 
-/*
- * A packet with data, as it leaves. A global function: what the verifier went
- * through to come here is not of interest in it.
- */
-__noinline int measure(struct flow *flow, __u32 packets, __u32 payload,
-		       __u32 wire, __u32 rtt_us)
+/* A packet with data, as it leaves; so many redundant bytes ride along. */
+static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
+				    struct bpf_tcp_sock *tp,
+				    const struct segment *seg, __u32 redundant)
 {
-	struct sent sent = {
-		.packets = packets,
-		.payload = payload,
-		.wire = wire,
-	};
+	struct sent sent = {.payload = seg->len + redundant};
 
-	if (flow)
-		note_sent(&flow->sending, now_us(), rtt_us, &sent);
-	return 0;
-}
-
-/* Redundant bytes ride along with it. */
-static __always_inline void
-note_packet(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	    const struct segment *seg, __u32 redundant)
-{
-	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
-	__u32 payload = seg->len + redundant;
-
-	if (flow->options.reaction == REACT_TFRC_SP)
-		measure(flow, packets, payload,
-			payload + packets * (seg->payload - seg->ip),
-			round_trip_us(tp));
+	if (flow->options.reaction != REACT_TFRC_SP)
+		return;
+	sent.packets = skb->gso_size ? skb->gso_segs : 1;
+	sent.wire = sent.payload + sent.packets * (seg->payload - seg->ip);
+	note_sent(&flow->sending, now_us(), round_trip_us(tp), &sent);
 }
 
 /* One data segment on its way out; parsed is what parse() said of it. */
@@ -180,7 +162,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		if (!before(seg->seq, flow->again_end))
 			note_run(flow, allowed_packets(flow) + 1);
 		note_again(flow, seg->seq, end);
-		note_packet(skb, flow, tp, seg, 0);
+		measure(skb, flow, tp, seg, 0);
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;
 	}
@@ -194,7 +176,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	redundant = verdict == BUNDLED ? seg->seq - start : 0;
 	count(flow, verdict, verdict == OVERLAP ? end - sent_end : seg->len,
 	      redundant);
-	note_packet(skb, flow, tp, seg, redundant);
+	measure(skb, flow, tp, seg, redundant);
 	return verdict;
 }
 

@@ -11,6 +11,8 @@
 //! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
 //! is the first byte of the stream, `1:101` the first hundred.
 //!
+//! Apart from all that stands [`tfrc`].
+//!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
 mod device;
@@ -22,6 +24,7 @@ mod segment;
 mod setup;
 mod socket;
 mod tap;
+pub mod tfrc;
 mod wire;
 
 pub use device::Checksums;

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What TFRC-SP computes in the kernel, as functions of this machine. */
+#include <linux/types.h>
+
+#define __noinline static
+
+#include "sending_rate.h"
+
+/* Declared once more in tfrc.rs. */
+_Static_assert(sizeof(struct sent) == 12, "struct sent");
+_Static_assert(sizeof(struct sending) == 40, "struct sending");
+_Static_assert(sizeof(struct loss_events) == 56, "struct loss_events");
+
+__u64 pillion_tfrc_rate(__u64 p, __u64 rtt_us)
+{
+	return tfrc_rate(p, rtt_us);
+}
+
+__u64 pillion_less_headers(__u64 rate, const struct sent *sent)
+{
+	return less_headers(rate, sent);
+}
+
+void pillion_note_losses(struct loss_events *events, __u32 known, __u32 packets,
+			 __u64 now, __u64 rtt_us)
+{
+	note_losses(events, known, packets, now, rtt_us);
+}
+
+__u64 pillion_loss_event_rate(const struct loss_events *events, __u32 packets,
+			      __u64 now, __u64 rtt_us)
+{
+	return loss_event_rate(events, packets, now, rtt_us);
+}
+
+void pillion_note_sent(struct sending *sending, __u64 now, __u64 rtt_us,
+		       const struct sent *sent)
+{
+	note_sent(sending, now, rtt_us, sent);
+}
+
+struct sent pillion_sending_rate(const struct sending *sending, __u64 now,
+				 __u64 rtt_us)
+{
+	return sending_rate(sending, now, rtt_us);
+}

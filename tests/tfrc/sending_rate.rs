@@ -1,0 +1,71 @@
+//! What was sent in the last second, or the last RTT if that is longer.
+
+use pillion_tests::tfrc::{Sending, Sent};
+
+const SECOND: u64 = 1_000_000;
+const PACKET: Sent = Sent {
+    packets: 1,
+    payload: 120,
+    wire: 172,
+};
+
+/// Sends a packet each `itt`, from one time until before another; returns the state.
+fn steady(itt: u64, from: u64, until: u64, rtt: u64) -> Sending {
+    let mut sending = Sending::default();
+    for now in (from..until).step_by(itt as usize) {
+        sending.note(now, rtt, PACKET);
+    }
+    sending
+}
+
+#[test]
+fn a_steady_stream_has_its_rate_at_any_time() {
+    for rtt in [0, 150_000, 1_700_000] {
+        for end in (5 * SECOND..9 * SECOND).step_by(30_000) {
+            let rate = steady(30_000, SECOND, end, rtt).rate(end, rtt);
+            assert!((32..=34).contains(&rate.packets), "{rate:?} at {end}");
+            let expected = 172.0 / 0.03;
+            assert!((f64::from(rate.wire) - expected).abs() < 0.04 * expected);
+            assert!((f64::from(rate.payload) - 4000.0).abs() < 160.0);
+        }
+    }
+}
+
+#[test]
+fn one_packet_each_ten_milliseconds_is_not_more_than_a_hundred_a_second() {
+    for end in (5 * SECOND..8 * SECOND).step_by(10_000) {
+        let sending = steady(10_000, SECOND, end, 0);
+        assert!(sending.rate(end, 0).packets <= 100);
+        assert!(sending.rate(end - 5_000, 0).packets <= 100);
+    }
+}
+
+#[test]
+fn at_the_start_the_whole_window_counts() {
+    let rate = steady(1000, 7 * SECOND, 7 * SECOND + 3000, 0).rate(7 * SECOND + 3000, 0);
+    assert_eq!((rate.packets, rate.wire), (3, 3 * 172));
+}
+
+#[test]
+fn a_burst_is_forgotten_within_two_seconds() {
+    let sending = steady(1000, SECOND, SECOND + 100_000, 0);
+    assert_eq!(sending.rate(SECOND + 900_000, 0).packets, 100);
+    assert_eq!(sending.rate(2 * SECOND + 500_000, 0).packets, 50);
+    assert_eq!(sending.rate(3 * SECOND, 0), Sent::default());
+}
+
+#[test]
+fn nothing_overflows() {
+    let most = Sent {
+        packets: u32::MAX,
+        payload: u32::MAX,
+        wire: u32::MAX,
+    };
+    for rtt in [0, SECOND, u64::from(u32::MAX)] {
+        let mut sending = Sending::default();
+        sending.note(SECOND, rtt, most);
+        let rate = sending.rate(SECOND, rtt);
+        assert!(rate.wire > 0 && rate.wire == rate.payload, "{rate:?}");
+        assert_eq!(sending.rate(u64::MAX / 2, rtt), Sent::default());
+    }
+}
