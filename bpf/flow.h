@@ -124,8 +124,8 @@ struct counters {
 /* The last time that TFRC-SP was asked about a reaction. */
 struct decision {
 	__u64 at; /* microseconds; 0: never */
-	__u32 rate_allowed; /* bytes/s */
-	__u32 rate_sent; /* headers and redundant bytes included */
+	__u32 rate_allowed; /* bytes/s of payload: headers are taken from it */
+	__u32 rate_sent; /* payload, redundant bytes included */
 };
 
 /* All connections together, one per processor. */

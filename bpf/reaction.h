@@ -40,13 +40,13 @@ static __always_inline bool within_allowance(struct flow *flow,
 {
 	__u64 now = now_us(), rtt_us = round_trip_us(tp), p;
 	struct sent sent = sending_rate(&flow->sending, now, rtt_us);
-	struct decision decision = {.at = now, .rate_sent = sent.wire};
+	struct decision decision = {.at = now, .rate_sent = sent.payload};
 	bool within;
 
 	p = loss_event_rate(&flow->loss_events, flow->sending.packets, now,
 			    rtt_us);
 	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
-	within = sent.wire <= decision.rate_allowed &&
+	within = sent.payload <= decision.rate_allowed &&
 		 sent.packets <= SECOND_US / MIN_INTERVAL_US;
 	count_decision(flow, &decision, within);
 	return within;

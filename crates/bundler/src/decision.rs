@@ -5,9 +5,9 @@ use crate::contract::{flow_types, types};
 /// What TFRC-SP compared when it was last asked about a reaction (RFC 4828).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Decision {
-    /// Bytes per second that the stream might send.
+    /// Bytes of payload per second that the stream might send; headers are taken off.
     pub rate_allowed: u32,
-    /// Bytes per second that it did send: headers, redundant bytes and retransmissions
+    /// Bytes of payload per second that it did send, redundant bytes and retransmissions
     /// included, in the last second, or the last RTT if that is longer.
     pub rate_sent: u32,
 }

@@ -39,8 +39,8 @@ pub enum Reaction {
     /// the paper has it (LCN 2015, section III.B.1).
     #[default]
     Cwr,
-    /// As [`Reaction::Cwr`], but only while the stream sends more, headers and redundant
-    /// bytes included, than TFRC-SP (RFC 4828) allows at its loss event rate and RTT.
+    /// As [`Reaction::Cwr`], but only while the stream sends more, redundant bytes included,
+    /// than TCP-friendly rate control for small packets allows (RFC 4828).
     TfrcSp,
     /// Nothing. For experiments alone: such a stream takes no part in congestion control.
     None,
