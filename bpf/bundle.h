@@ -18,14 +18,22 @@
 #include "sending_rate.h"
 #include "thin.h"
 
-/* Payload that the segment may have in all. */
-static __always_inline __u32 payload_limit(const struct options *options,
+/*
+ * Payload that the segment may have in all. Where TCP's MSS is more than the
+ * device takes, IP cuts a segment before it comes here, and nobody does after.
+ */
+static __always_inline __u32 payload_limit(struct __sk_buff *skb,
+					   const struct options *options,
 					   struct bpf_tcp_sock *tp,
 					   const struct segment *seg)
 {
-	__u32 limit = tp->mss_cache;
+	__u32 limit = tp->mss_cache, headers = seg->payload - seg->ip, mtu = 0;
 
 	limit = limit > seg->sack_bytes ? limit - seg->sack_bytes : 0;
+	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0 || mtu < headers)
+		return 0;
+	if (mtu - headers < limit)
+		limit = mtu - headers;
 	if (options->max_bytes && options->max_bytes < limit)
 		limit = options->max_bytes;
 	return limit < HISTORY_BYTES ? limit : HISTORY_BYTES - 1;
@@ -35,13 +43,12 @@ static __always_inline __u32 payload_limit(const struct options *options,
  * Decides for new data that follows the history; *start becomes the sequence
  * number at which the segment with its bundle begins.
  */
-static __always_inline enum verdict choose(struct flow *flow,
-					   struct bpf_tcp_sock *tp,
-					   const struct segment *seg,
-					   __u32 *start)
+static __always_inline enum verdict
+choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+       const struct segment *seg, __u32 *start)
 {
 	__u32 snd_una = tp->snd_una, end = seg->seq + seg->len;
-	__u32 limit = payload_limit(&flow->options, tp, seg);
+	__u32 limit = payload_limit(skb, &flow->options, tp, seg);
 	__u32 packets = allowed_packets(flow);
 	enum verdict verdict;
 	__u32 i, candidate;
@@ -118,7 +125,7 @@ static __always_inline enum verdict send_new(struct __sk_buff *skb,
 	if (seg->seq != flow->sent_end)
 		forget(flow);
 	note_new_segment(flow);
-	verdict = choose(flow, tp, seg, start);
+	verdict = choose(skb, flow, tp, seg, start);
 	if (seg->len >= HISTORY_BYTES) {
 		forget(flow);
 		return verdict;
