@@ -83,7 +83,7 @@ int pillion_react(struct __sk_buff *skb)
 	return tp ? react(flow, tp) : KEEP;
 }
 
-/* A connection is established, in either direction. */
+/* A connection is begun, or established in either direction. */
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
@@ -92,7 +92,8 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
-	if (op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
+	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB &&
+	    op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
 	    op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	if (netns_cookie && bpf_get_netns_cookie(ops) != netns_cookie)
@@ -117,9 +118,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
 		return 1;
-	/* A socket may be used for one connection after another. */
+	/*
+	 * A socket may be used for one connection after another, of which the
+	 * next one's SYN may carry data.
+	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
-	if (is_covered(&ends))
+	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB && is_covered(&ends))
 		take_in(bpf_sk_storage_get(&pillion_flows, sk, NULL,
 					   BPF_SK_STORAGE_GET_F_CREATE),
 			tp);
