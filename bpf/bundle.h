@@ -161,11 +161,14 @@ static __always_inline enum verdict
 send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	     struct segment *seg, enum verdict parsed)
 {
-	__u32 sent_end = flow->sent_end, end = seg->seq + seg->len;
+	/* TCP counts a segment as sent when it has passed here. */
+	__u32 snd_nxt = tp->snd_nxt, end = seg->seq + seg->len;
 	enum verdict verdict = parsed;
 	__u32 start = seg->seq, redundant;
 
-	if (!after(end, sent_end)) {
+	if (after(end, snd_nxt) && end == flow->sent_end)
+		return verdict; /* counted at the device above this one */
+	if (!after(end, snd_nxt)) {
 		if (!before(seg->seq, flow->again_end))
 			note_run(flow, allowed_packets(flow) + 1);
 		note_again(flow, seg->seq, end);
@@ -173,7 +176,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;
 	}
-	if (before(seg->seq, sent_end))
+	if (before(seg->seq, snd_nxt))
 		verdict = OVERLAP;
 	if (verdict == BUNDLED)
 		verdict = send_new(skb, flow, tp, seg, &start);
@@ -181,7 +184,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		forget(flow);
 	flow->sent_end = end;
 	redundant = verdict == BUNDLED ? seg->seq - start : 0;
-	count(flow, verdict, verdict == OVERLAP ? end - sent_end : seg->len,
+	count(flow, verdict, verdict == OVERLAP ? end - snd_nxt : seg->len,
 	      redundant);
 	measure(skb, flow, tp, seg, redundant);
 	return verdict;
@@ -205,7 +208,8 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 	}
 	/*
 	 * The socket's lock serialises its segments, but not those that waited
-	 * for a neighbour's address. What is not recorded here counts as a gap.
+	 * on the way: for a neighbour's address, in a queue of the firewall or
+	 * of a device above. What is not recorded here counts as a gap.
 	 */
 	if (__sync_lock_test_and_set(&flow->busy, 1)) {
 		count(flow, BUSY, seg.len, 0);

@@ -67,26 +67,26 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 				   sizeof(check), 0);
 }
 
-/* The packet's sequence number and lengths are in place, and its payload. */
+/*
+ * The packet's sequence number and lengths are in place, and its payload.
+ *
+ * No field tells a program which of the two kinds of checksum this is. But when
+ * the pseudo-header's length grows, the kernel lets a partial sum grow with it,
+ * and a complete checksum shrink.
+ */
 static __always_inline int mend_checksum(struct __sk_buff *skb,
 					 struct segment *seg, __u16 grown)
 {
 	__u32 at = seg->tcp + TCP_CHECK;
-	__u16 was, is, len = skb->len - seg->tcp;
+	__u16 is, len = skb->len - seg->tcp;
 
-	/*
-	 * No field tells a program which of the two kinds this is. But a change
-	 * of the segment's own bytes is applied only to a complete checksum.
-	 */
-	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)) ||
-	    bpf_l4_csum_replace(skb, at, 0, bpf_htons(1), sizeof(was)) ||
+	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - grown), bpf_htons(len),
+				BPF_F_PSEUDO_HDR | sizeof(len)) ||
 	    bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
 		return -1;
-	if (was != is)
-		return recompute_checksum(skb, seg);
-	return bpf_l4_csum_replace(skb, at, bpf_htons(len - grown),
-				   bpf_htons(len),
-				   BPF_F_PSEUDO_HDR | sizeof(len));
+	if (is == fold((__u64)seg->check + bpf_htons(grown)))
+		return 0;
+	return recompute_checksum(skb, seg);
 }
 
 #endif /* PILLION_CHECKSUM_H */

@@ -13,6 +13,7 @@
  */
 #define HISTORY_BYTES	 2048
 #define HISTORY_SEGMENTS 64 /* segments remembered; a power of two */
+#define REPORTS		 8 /* kept at a time; a power of two */
 #define RUN_LENGTHS	 8 /* the last stands for all that are longer */
 #define LOSS_INTERVALS	 8 /* remembered (RFC 5348, section 5.4) */
 
@@ -92,8 +93,7 @@ enum verdict {
 	GSO, /* several segments in one packet */
 	FLAGS, /* SYN, RST or URG */
 	TCP_OPTION, /* an option other than timestamps and SACK */
-	NOT_PLAIN_IP, /* fragment, extension headers, unknown link header
-		       */
+	NOT_PLAIN_IP, /* fragment, extension header, unknown link header */
 
 	/* The record of what was sent before does not suffice. */
 	NO_HISTORY, /* it was sent elsewhere, or in a form that is not kept */
@@ -161,12 +161,19 @@ struct loss_events {
 	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
 };
 
+/* A report of duplicates, and the acknowledgement beside it; empty: none. */
+struct report {
+	__u32 ack;
+	__u32 start;
+	__u32 end;
+};
+
 struct flow {
 	struct counters counters;
 	struct options options;
 	enum verdict last; /* of the last segment */
 	__u32 busy; /* a processor is at work on what follows */
-	__u32 sent_end; /* sequence number behind the last byte ever sent */
+	__u32 sent_end; /* behind the last new byte seen at a device */
 	__u32 segments; /* how many are remembered */
 	__u32 next; /* where in starts[] the next segment goes */
 	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
@@ -190,12 +197,11 @@ struct flow {
 	__u32 again_start;
 	__u32 again_end;
 
-	/* A report of duplicates that was taken out of the ACK of report_ack.
+	/* Reports of duplicates that were taken out of ACKs still on their way
+	 * to the socket: a device may deliver several at once.
 	 */
-	__u32 reported;
-	__u32 report_ack;
-	__u32 report_start;
-	__u32 report_end;
+	struct report reports[REPORTS];
+	__u32 next_report;
 
 	struct sending sending;
 	struct loss_events loss_events;

@@ -23,15 +23,10 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 					     struct bpf_sock **sk)
 {
 	*sk = skb->sk;
-	if (!*sk)
-		return NULL;
-	*sk = bpf_sk_fullsock(*sk);
-	if (!*sk)
-		return NULL;
-	return bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
+	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
 }
 
-/* Every packet that leaves by a device; the only program that changes any. */
+/* Every packet that leaves by a device. */
 SEC("tcx/egress")
 int pillion_egress(struct __sk_buff *skb)
 {

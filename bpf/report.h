@@ -92,24 +92,30 @@ erase(struct __sk_buff *skb, const struct segment *seg, const struct ack *ack)
 static __always_inline void keep_report(struct flow *flow,
 					const struct ack *ack)
 {
-	flow->report_ack = ack->ack;
-	flow->report_start = ack->duplicate_start;
-	flow->report_end = ack->duplicate_end;
-	flow->reported = 1;
+	struct report *report =
+		&flow->reports[flow->next_report++ & (REPORTS - 1)];
+
+	report->ack = ack->ack;
+	report->start = ack->duplicate_start;
+	report->end = ack->duplicate_end;
 }
 
-/* What was taken out of this very ACK is put back, for hidden_loss.h to read.
- */
+/* What was taken out of this ACK is put back, for hidden_loss.h to read. */
 static __always_inline void restore_report(struct flow *flow, struct ack *ack)
 {
-	if (!flow->reported)
+	struct report *report;
+	__u32 i;
+
+	for (i = 0; i < REPORTS; i++) {
+		report = &flow->reports[i];
+		if (report->ack != ack->ack || report->start == report->end)
+			continue;
+		ack->duplicate = true;
+		ack->duplicate_start = report->start;
+		ack->duplicate_end = report->end;
+		report->end = report->start;
 		return;
-	flow->reported = 0;
-	if (flow->report_ack != ack->ack)
-		return;
-	ack->duplicate = true;
-	ack->duplicate_start = flow->report_start;
-	ack->duplicate_end = flow->report_end;
+	}
 }
 
 /* A packet has arrived at a device. Returns -1 if it is half rewritten. */

@@ -30,7 +30,9 @@ struct segment {
 	__u16 tcp;
 	__u16 payload;
 	__u16 ip_len; /* the length as the IP header states it */
+	__u32 ip_end; /* where the packet ends by that; padding may follow */
 	__u16 sack_bytes; /* options that come and go, and take from the MSS */
+	__u16 check; /* the TCP checksum */
 	bool ipv6;
 };
 
@@ -50,6 +52,7 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 			return -1;
 		seg->ipv6 = false;
 		seg->ip_len = bpf_ntohs(ip->tot_len);
+		seg->ip_end = at + seg->ip_len;
 		seg->tcp = at + ip->ihl * 4;
 		return 0;
 	}
@@ -60,6 +63,7 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 			return -1;
 		seg->ipv6 = true;
 		seg->ip_len = bpf_ntohs(ip->payload_len);
+		seg->ip_end = at + sizeof(*ip) + seg->ip_len;
 		seg->tcp = at + sizeof(*ip);
 		return 0;
 	}
@@ -82,28 +86,26 @@ static __always_inline int parse_ethernet(struct __sk_buff *skb,
  * Only what Linux writes for a plain segment passes: timestamps, then SACK.
  * MD5, AO, MPTCP and whatever comes next cover or describe the payload.
  */
-static __always_inline bool options_are_plain(struct __sk_buff *skb, __u32 at,
+static __always_inline bool options_are_plain(const __be32 *word, void *end,
 					      __u32 words, struct segment *seg)
 {
-	__be32 word;
-
 	seg->sack_bytes = 0;
 	if (!words)
 		return true;
-	if (bpf_skb_load_bytes(skb, at, &word, sizeof(word)))
+	if ((void *)(word + 1) > end)
 		return false;
-	if (word == bpf_htonl(TCP_OPT_TIMESTAMPS)) {
+	if (*word == bpf_htonl(TCP_OPT_TIMESTAMPS)) {
 		if (words == TCP_OPT_TIMESTAMPS_WORDS)
 			return true;
 		if (words < TCP_OPT_TIMESTAMPS_WORDS)
 			return false;
 		words -= TCP_OPT_TIMESTAMPS_WORDS;
-		at += TCP_OPT_TIMESTAMPS_WORDS * 4;
-		if (bpf_skb_load_bytes(skb, at, &word, sizeof(word)))
+		word += TCP_OPT_TIMESTAMPS_WORDS;
+		if ((void *)(word + 1) > end)
 			return false;
 	}
 	seg->sack_bytes = words * 4;
-	return word == bpf_htonl(TCP_OPT_SACK | (words * 4 - 2));
+	return *word == bpf_htonl(TCP_OPT_SACK | (words * 4 - 2));
 }
 
 /*
@@ -113,24 +115,32 @@ static __always_inline bool options_are_plain(struct __sk_buff *skb, __u32 at,
 static __always_inline enum verdict parse(struct __sk_buff *skb,
 					  struct segment *seg)
 {
-	struct tcphdr tcp;
+	void *end = (void *)(long)skb->data_end;
+	struct tcphdr *tcp;
 	__u32 header;
 
-	if (parse_ethernet(skb, seg) ||
-	    bpf_skb_load_bytes(skb, seg->tcp, &tcp, sizeof(tcp)))
+	if (parse_ethernet(skb, seg))
 		return NOT_PLAIN_IP;
-	header = tcp.doff * 4;
-	if (header < TCP_HLEN || seg->tcp + header > skb->len)
+	tcp = (void *)(long)skb->data + seg->tcp;
+	if ((void *)(tcp + 1) > end)
 		return NOT_PLAIN_IP;
-	seg->seq = bpf_ntohl(tcp.seq);
+	header = tcp->doff * 4;
+	if (skb->gso_size)
+		seg->ip_end = skb->len; /* may be too long for its field */
+	if (header < TCP_HLEN || seg->tcp + header > seg->ip_end)
+		return NOT_PLAIN_IP;
+	seg->seq = bpf_ntohl(tcp->seq);
+	seg->check = tcp->check;
 	seg->payload = seg->tcp + header;
-	seg->len = skb->len - seg->payload;
+	seg->len = seg->ip_end - seg->payload;
 	if (skb->gso_size)
 		return GSO;
-	if (tcp.syn || tcp.rst || tcp.urg)
+	if (seg->len && seg->ip_end != skb->len)
+		return NOT_PLAIN_IP; /* padded, or cut */
+	if (tcp->syn || tcp->rst || tcp->urg)
 		return FLAGS;
-	if (!options_are_plain(skb, seg->tcp + TCP_HLEN,
-			       (header - TCP_HLEN) / 4, seg))
+	if (!options_are_plain((void *)(tcp + 1), end, (header - TCP_HLEN) / 4,
+			       seg))
 		return TCP_OPTION;
 	return BUNDLED;
 }

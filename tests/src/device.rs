@@ -12,7 +12,7 @@ const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
 /// The device that the bundler stands at.
 pub(crate) const TAP: &str = "tap0";
-const BRIDGE: &str = "br0";
+pub(crate) const BRIDGE: &str = "br0";
 
 /// Room for the headers that do not count towards the MSS.
 const HEADERS: u16 = 60;

@@ -42,6 +42,8 @@ pub struct Bundler {
     pub options: Options,
     /// Which connections of the test's namespace; its scope is not looked at.
     pub policy: Policy,
+    /// On the bridge above the TAP device as well ([`Checksums::Bridge`]).
+    pub on_bridge: bool,
 }
 
 /// Addresses of the two ends.
@@ -87,7 +89,11 @@ impl Setup {
     pub fn bundling(options: Options) -> Self {
         let policy = Policy::default();
         Self {
-            bundlers: vec![Bundler { options, policy }],
+            bundlers: vec![Bundler {
+                options,
+                policy,
+                on_bridge: false,
+            }],
             ..Self::default()
         }
     }
@@ -124,7 +130,7 @@ impl Bundler {
                 max_bytes: 0,
                 ..Options::default()
             },
-            policy: Policy::default(),
+            ..Self::default()
         }
     }
 }

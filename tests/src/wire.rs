@@ -138,7 +138,11 @@ fn attach(bundler: &Bundler) -> Attachment {
     policy.scope = Scope::ThisNamespace;
     let programs = Programs::load(bundler.options, &policy).expect("the programs load");
     let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
-    let devices = Device::select(&[device::TAP.to_owned()]).expect("the TAP device");
+    let mut names = vec![device::TAP.to_owned()];
+    if bundler.on_bridge {
+        names.push(device::BRIDGE.to_owned());
+    }
+    let devices = Device::select(&names).expect("the devices");
     Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
 }
 

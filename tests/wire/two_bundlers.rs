@@ -1,8 +1,10 @@
 //! Two bundlers at one device: no segment is bundled twice.
 
+use std::time::Duration;
+
 use pillion_bundler::Verdict::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
 use pillion_bundler::{Options, Policy, ThinTest};
-use pillion_tests::{Bundler, Setup};
+use pillion_tests::{Bundler, Checksums, Setup, sysctl};
 
 fn first(first: Bundler) -> Setup {
     Setup {
@@ -85,5 +87,27 @@ fn both_leave_a_retransmission_alone() {
         wire.expect("1:101");
         assert_eq!(wire.totals_of(0).counters.of(OldData), 1);
         assert_eq!(wire.totals_of(1).counters.of(OldData), 1);
+    });
+}
+
+#[test]
+fn a_packet_that_passes_two_devices_is_bundled_and_counted_once() {
+    let mut setup = Setup {
+        checksums: Checksums::Bridge,
+        rto_min: Duration::from_secs(1),
+        ..Setup::default()
+    };
+    setup.bundlers[0].on_bridge = true;
+    setup.run_everywhere(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        wire.sends("1:101 1:201 1:301");
+        wire.expect("1:101");
+        wire.ack(301);
+        wire.sends("301:401");
+        let counters = wire.totals().counters;
+        assert_eq!((counters.new_bytes, counters.redundant_bytes), (400, 300));
+        assert_eq!(counters.of(Bundled), 2);
+        // A retransmission shows at both: nothing tells that it is the same one.
+        assert_eq!(counters.of(OldData), 2);
     });
 }

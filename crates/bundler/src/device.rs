@@ -32,15 +32,20 @@ impl Device {
             if up.is_empty() {
                 return Err(Error::NoDevice);
             }
-            return up
-                .into_iter()
-                .map(|(name, _)| Self::named(name, &known))
-                .collect();
+            return Self::named_all(up.into_iter().map(|(name, _)| name), &known);
         }
+        Self::named_all(names.iter(), &known)
+    }
+
+    /// Each once: an address may have a label of its own, which names its device, too.
+    fn named_all<'a>(
+        names: impl Iterator<Item = &'a String>,
+        known: &BTreeMap<String, InterfaceFlags>,
+    ) -> Result<Vec<Self>, Error> {
         let mut devices: Vec<Self> = Vec::new();
         for name in names {
-            let device = Self::named(name, &known)?;
-            if !devices.contains(&device) {
+            let device = Self::named(name, known)?;
+            if devices.iter().all(|other| other.index != device.index) {
                 devices.push(device);
             }
         }

@@ -4,11 +4,11 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::query::MapInfoIter;
+use libbpf_rs::query::{MapInfo, MapInfoIter};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use serde::Serialize;
 
-use crate::contract::{FlowsSkelBuilder, flow_types};
+use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
 use crate::programs::LibbpfLog;
 use crate::{Counters, Decision, Error, LossRule, Verdict};
@@ -56,8 +56,7 @@ pub fn list_flows() -> Result<Vec<Flow>, Error> {
         .map_err(|error| log.explain(&error))?;
     let failed = |error| Error::system("list the connections", error);
     let mut bytes = Vec::new();
-    for map in MapInfoIter::default().filter(|map| map.name.as_encoded_bytes() == b"pillion_flows")
-    {
+    for map in MapInfoIter::default().filter(is_ours) {
         let Some(map) = map_by_id(map.id) else {
             continue; // that pillion has just ended
         };
@@ -70,6 +69,12 @@ pub fn list_flows() -> Result<Vec<Flow>, Error> {
         .chunks_exact(size_of::<flow_types::flow_record>())
         .map(parse)
         .collect())
+}
+
+/// Another version of pillion may keep something else under the same name.
+fn is_ours(map: &MapInfo) -> bool {
+    map.name.as_encoded_bytes() == b"pillion_flows"
+        && map.value_size as usize == size_of::<types::flow>()
 }
 
 fn map_by_id(id: u32) -> Option<OwnedFd> {

@@ -40,10 +40,11 @@ impl Counters {
         self.verdicts.get(&verdict).copied().unwrap_or(0)
     }
 
-    /// Segments with new data.
+    /// Segments with new data, as far as they could be read.
     #[must_use]
     pub fn segments(&self) -> u64 {
-        self.verdicts.values().sum::<u64>() - self.of(Verdict::OldData)
+        let others = self.of(Verdict::OldData) + self.of(Verdict::NotPlainIp);
+        self.verdicts.values().sum::<u64>() - others
     }
 
     /// Redundant bytes as a share of new and redundant ones, 0 to 1.

@@ -52,7 +52,8 @@ verdicts! {
     Flags = FLAGS, "SYN, RST or URG";
     /// A TCP option other than timestamps and SACK.
     TcpOption = TCP_OPTION, "TCP option";
-    /// A fragment, IPv6 extension headers, or an unknown link header.
+    /// A fragment, IPv6 extension headers, padding, or an unknown link header. The only
+    /// verdict that packets without data get as well, for it is not known what they carry.
     NotPlainIp = NOT_PLAIN_IP, "not plain IP";
     /// What went before was sent elsewhere, or in a form that is not kept.
     NoHistory = NO_HISTORY, "no history";
