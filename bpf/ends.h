@@ -19,19 +19,28 @@ static __always_inline void set_ipv4(__u8 *address, __be32 ipv4)
 	words[3] = ipv4;
 }
 
+static __always_inline void set_ipv6(__u8 *address, const struct in6_addr *ipv6)
+{
+	__u32 *words = (__u32 *)address;
+
+	words[0] = ipv6->in6_u.u6_addr32[0];
+	words[1] = ipv6->in6_u.u6_addr32[1];
+	words[2] = ipv6->in6_u.u6_addr32[2];
+	words[3] = ipv6->in6_u.u6_addr32[3];
+}
+
+/* Without bpf_probe_read_kernel(), which kernels without tracing lack. */
 static __always_inline void read_ends(struct sock_common *skc,
 				      struct endpoints *ends)
 {
-	ends->local_port = BPF_CORE_READ(skc, skc_num);
-	ends->peer_port = bpf_ntohs(BPF_CORE_READ(skc, skc_dport));
-	if (BPF_CORE_READ(skc, skc_family) == AF_INET6) {
-		BPF_CORE_READ_INTO((struct in6_addr *)ends->local, skc,
-				   skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO((struct in6_addr *)ends->peer, skc,
-				   skc_v6_daddr);
+	ends->local_port = skc->skc_num;
+	ends->peer_port = bpf_ntohs(skc->skc_dport);
+	if (skc->skc_family == AF_INET6) {
+		set_ipv6(ends->local, &skc->skc_v6_rcv_saddr);
+		set_ipv6(ends->peer, &skc->skc_v6_daddr);
 	} else {
-		set_ipv4(ends->local, BPF_CORE_READ(skc, skc_rcv_saddr));
-		set_ipv4(ends->peer, BPF_CORE_READ(skc, skc_daddr));
+		set_ipv4(ends->local, skc->skc_rcv_saddr);
+		set_ipv4(ends->peer, skc->skc_daddr);
 	}
 }
 

@@ -172,6 +172,7 @@ struct flow {
 	struct counters counters;
 	struct options options;
 	enum verdict last; /* of the last segment */
+	__u32 opening; /* an enum opening */
 	__u32 busy; /* a processor is at work on what follows */
 	__u32 sent_end; /* behind the last new byte seen at a device */
 	__u32 segments; /* how many are remembered */

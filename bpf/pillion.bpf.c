@@ -82,33 +82,21 @@ int pillion_react(struct __sk_buff *skb)
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
-	struct endpoints ends = {};
-	__u32 op = ops->op, ipv4;
+	struct connection connection = {};
+	struct options options = {};
+	enum opening opening = OPENED_BEFORE;
+	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 
-	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB &&
-	    op != BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB &&
-	    op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
+		opening = OPENED_HERE;
+	else if (op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		opening = OPENED_BY_PEER;
+	else if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
 		return 1;
 	if (netns_cookie && bpf_get_netns_cookie(ops) != netns_cookie)
 		return 1;
-	ends.local_port = ops->local_port;
-	ends.peer_port = bpf_ntohl(ops->remote_port);
-	/* Else the compiler makes one access of two, and the verifier objects.
-	 */
-	ipv4 = ops->remote_ip4;
-	barrier_var(ipv4);
-	if (ops->family == AF_INET6) {
-		__u32 *words = (__u32 *)ends.peer;
-
-		words[0] = ops->remote_ip6[0];
-		words[1] = ops->remote_ip6[1];
-		words[2] = ops->remote_ip6[2];
-		words[3] = ops->remote_ip6[3];
-	} else {
-		set_ipv4(ends.peer, ipv4);
-	}
 	sk = ops->sk;
 	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
@@ -118,34 +106,45 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 * next one's SYN may carry data.
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
-	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB && is_covered(&ends))
-		take_in(bpf_sk_storage_get(&pillion_flows, sk, NULL,
-					   BPF_SK_STORAGE_GET_F_CREATE),
-			tp);
+	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB)
+		return 1;
+	describe(tp, opening, &connection);
+	if (is_covered(&connection, &options))
+		take_in(sk, tp, opening, &options);
 	return 1;
 }
 
-/* Run once after attaching: the connections that are older than pillion. */
+/*
+ * Run after attaching, for the connections that are older than pillion, and
+ * after each change of the rules. Writes a byte for each connection covered.
+ */
 SEC("iter/tcp")
-int pillion_adopt(struct bpf_iter__tcp *ctx)
+int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
-	struct endpoints ends = {};
+	struct connection connection = {};
+	struct options options = {};
 	struct tcp_sock *tp;
+	struct flow *flow;
 	unsigned char state;
 
-	if (!skc)
+	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
+	if (!tp)
 		return 0;
-	state = BPF_CORE_READ(skc, skc_state);
-	if (state != BPF_TCP_ESTABLISHED && state != BPF_TCP_CLOSE_WAIT)
+	state = skc->skc_state;
+	flow = bpf_sk_storage_get(&pillion_flows, skc, NULL, 0);
+	if (!flow && state != BPF_TCP_ESTABLISHED &&
+	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;
-	tp = bpf_skc_to_tcp_sock(skc);
-	read_ends(skc, &ends);
-	if (!tp || !is_covered(&ends) ||
-	    bpf_sk_storage_get(&pillion_flows, skc, NULL, 0))
+	describe(tp, flow ? flow->opening : OPENED_BEFORE, &connection);
+	if (!is_covered(&connection, &options)) {
+		bpf_sk_storage_delete(&pillion_flows, skc);
 		return 0;
-	take_in(bpf_sk_storage_get(&pillion_flows, skc, NULL,
-				   BPF_SK_STORAGE_GET_F_CREATE),
-		tp);
+	}
+	if (flow)
+		change_options(flow, &options);
+	else
+		take_in(skc, tp, OPENED_BEFORE, &options);
+	bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
 }

@@ -3,54 +3,98 @@
 #ifndef PILLION_POLICY_H
 #define PILLION_POLICY_H
 
-#include "ends.h"
+#include "connection.h"
 #include "maps.h"
 
-#define AF_INET	 2
-#define AF_INET6 10
-
 /* Set before the programs are loaded. */
-const volatile struct options options = {};
-const volatile bool match_ports = false; /* else any port */
-const volatile bool match_peers = false; /* else any peer */
 const volatile __u64 netns_cookie = 0; /* 0: any network namespace */
 
-/* Local or remote ports, in host order; the value says nothing. */
+/*
+ * Two tables, of which one is in force. User space writes the other one and
+ * then says that it is in force, so that nobody ever sees half a policy.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, __u16);
-	__type(value, __u8);
-} pillion_ports SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct rules);
+} pillion_rules SEC(".maps");
 
-struct peer_prefix {
-	__u32 bits;
-	__u8 address[16];
-};
-
+/* Which table that is. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct peer_prefix);
-	__type(value, __u8);
-} pillion_peers SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pillion_in_force SEC(".maps");
 
-static __always_inline bool is_covered(const struct endpoints *ends)
+static __always_inline bool is_in(const struct port_range *range, __u16 port)
 {
-	struct peer_prefix peer = {.bits = 128};
-	__u16 local = ends->local_port, remote = ends->peer_port;
-
-	if (match_ports && !bpf_map_lookup_elem(&pillion_ports, &local) &&
-	    !bpf_map_lookup_elem(&pillion_ports, &remote))
-		return false;
-	__builtin_memcpy(peer.address, ends->peer, sizeof(peer.address));
-	return !match_peers || bpf_map_lookup_elem(&pillion_peers, &peer);
+	return range->first <= port && port <= range->last;
 }
 
-/* flow is the socket's new storage, or NULL where there was no memory. */
-static __always_inline void take_in(struct flow *flow, struct tcp_sock *tp)
+static __always_inline bool matches(const struct rule *rule,
+				    const struct connection *connection)
 {
+	const struct endpoints *ends = &connection->ends;
+	const __u64 *peer = (const __u64 *)ends->peer;
+
+	if (!(rule->openings & connection->opening))
+		return false;
+	if (rule->uid != ANY_UID && rule->uid != connection->uid)
+		return false;
+	if (!is_in(&rule->local_ports, ends->local_port) ||
+	    !is_in(&rule->remote_ports, ends->peer_port))
+		return false;
+	if (!is_in(&rule->ports, ends->local_port) &&
+	    !is_in(&rule->ports, ends->peer_port))
+		return false;
+	if ((peer[0] & rule->peer_mask[0]) != rule->peer[0] ||
+	    (peer[1] & rule->peer_mask[1]) != rule->peer[1])
+		return false;
+	if (!rule->cgroup)
+		return true;
+	for (int i = 0; i < CGROUP_LEVELS; i++)
+		if (connection->cgroups[i] == rule->cgroup)
+			return true;
+	return false;
+}
+
+/*
+ * True if the connection is to be bundled, and then how. A global function: the
+ * verifier looks at its loops apart from all that a caller may know.
+ */
+__noinline int is_covered(const struct connection *connection,
+			  struct options *options)
+{
+	const struct rule *rule;
+	const struct rules *all;
+	__u32 key = 0, *in_force;
+
+	in_force = bpf_map_lookup_elem(&pillion_in_force, &key);
+	if (!in_force || !connection || !options)
+		return false;
+	key = *in_force;
+	all = bpf_map_lookup_elem(&pillion_rules, &key);
+	if (!all)
+		return false;
+	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
+		rule = &all->rules[i];
+		if (!matches(rule, connection))
+			continue;
+		*options = rule->options;
+		return rule->bundle;
+	}
+	return false;
+}
+
+/* The connection is ours from now on, if there is memory. */
+static __always_inline void take_in(void *sk, struct tcp_sock *tp,
+				    enum opening opening,
+				    const struct options *options)
+{
+	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
+					       BPF_SK_STORAGE_GET_F_CREATE);
 	__u32 snd_nxt = tp->snd_nxt;
 	struct totals *all = totals();
 
@@ -61,8 +105,9 @@ static __always_inline void take_in(struct flow *flow, struct tcp_sock *tp)
 		return;
 	}
 	all->connections++;
-	flow->options = options;
-	flow->loss_rule = options.loss_rule;
+	flow->opening = opening;
+	flow->options = *options;
+	flow->loss_rule = options->loss_rule;
 	flow->level = 1;
 	flow->sack = BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok);
 	flow->reacted_at = snd_nxt;
@@ -70,6 +115,20 @@ static __always_inline void take_in(struct flow *flow, struct tcp_sock *tp)
 	flow->again_end = snd_nxt;
 	flow->sent_end = snd_nxt;
 	flow->segments = 0;
+}
+
+/*
+ * It goes on with other options, and what was learnt of it holds. A packet that
+ * is leaving at this moment may meet some of each; any mixture is a valid one.
+ */
+static __always_inline void change_options(struct flow *flow,
+					   const struct options *options)
+{
+	if (flow->options.loss_rule != options->loss_rule) {
+		flow->loss_rule = options->loss_rule;
+		flow->unreported = 0;
+	}
+	flow->options = *options;
 }
 
 #endif /* PILLION_POLICY_H */

@@ -31,10 +31,8 @@ enum {
 #define NULL ((void *)0)
 
 enum bpf_map_type {
-	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
 
@@ -331,8 +329,34 @@ struct sock_common {
 	struct in6_addr skc_v6_rcv_saddr;
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+};
+
+struct sock_cgroup_data {
+	struct cgroup *cgroup;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	kuid_t sk_uid;
+	struct sock_cgroup_data sk_cgrp_data;
 };
 
 struct minmax_sample {

@@ -54,7 +54,7 @@ fn attach_wants_to_know_which_connections() {
     let said = refused(&["attach", "--dev", "lo"]);
     assert_eq!(
         said,
-        "pillion: choose connections with --port or --peer, or take them all with --all"
+        "pillion: choose connections with --port, --peer or --config, or take them all with --all"
     );
 }
 

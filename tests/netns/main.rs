@@ -5,6 +5,7 @@
 mod attach;
 mod bad_input;
 mod common;
+mod config;
 mod demo;
 mod leftovers;
 mod run;

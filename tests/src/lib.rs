@@ -29,5 +29,5 @@ mod wire;
 
 pub use device::Checksums;
 pub use netns::{isolated, netstat, sysctl};
-pub use setup::{Bundler, Ip, Opening, Setup};
+pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
 pub use wire::Wire;

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use pillion_bundler::{Options, Policy, ThinTest};
+use pillion_bundler::{Options, Rule, ThinTest};
 
 use crate::device::Checksums;
 use crate::{Wire, isolated};
@@ -31,19 +31,17 @@ pub struct Setup {
     pub rto_min: Duration,
     /// Congestion window to begin with, in segments.
     pub initial_window: u32,
+    /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
+    pub on_bridge: bool,
     /// What is attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
 }
 
-/// A bundler: how it bundles, and which connections.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A bundler, by the rules for the connections of the test's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundler {
-    /// How.
-    pub options: Options,
-    /// Which connections of the test's namespace; its scope is not looked at.
-    pub policy: Policy,
-    /// On the bridge above the TAP device as well ([`Checksums::Bridge`]).
-    pub on_bridge: bool,
+    /// The first that matches decides.
+    pub rules: Vec<Rule>,
 }
 
 /// Addresses of the two ends.
@@ -78,6 +76,7 @@ impl Default for Setup {
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),
             initial_window: 200,
+            on_bridge: false,
             bundlers: vec![Bundler::unlimited()],
         }
     }
@@ -87,13 +86,8 @@ impl Setup {
     /// The default with one bundler, and that bundles so.
     #[must_use]
     pub fn bundling(options: Options) -> Self {
-        let policy = Policy::default();
         Self {
-            bundlers: vec![Bundler {
-                options,
-                policy,
-                on_bridge: false,
-            }],
+            bundlers: vec![Bundler::with(options)],
             ..Self::default()
         }
     }
@@ -120,18 +114,29 @@ impl Setup {
 }
 
 impl Bundler {
+    /// Every connection is bundled so.
+    #[must_use]
+    pub fn with(options: Options) -> Self {
+        Self {
+            rules: vec![Rule::all(options)],
+        }
+    }
+
     /// Every stream is thin, and all that fits rides along.
     #[must_use]
     pub fn unlimited() -> Self {
-        Self {
-            options: Options {
-                thin: ThinTest::Always,
-                max_packets: 0,
-                max_bytes: 0,
-                ..Options::default()
-            },
-            ..Self::default()
-        }
+        Self::with(unlimited())
+    }
+}
+
+/// Every stream is thin, and all that fits rides along.
+#[must_use]
+pub fn unlimited() -> Options {
+    Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        max_bytes: 0,
+        ..Options::default()
     }
 }
 

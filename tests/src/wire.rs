@@ -3,7 +3,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use pillion_bundler::{
-    Attachment, Counters, Device, Programs, Scope, Totals, Verdict, cgroup2_mount,
+    Attachment, Counters, Device, Policy, Programs, Scope, Totals, Verdict, cgroup2_mount,
 };
 
 use crate::peer::{LISTENING_PORT, Peer};
@@ -30,7 +30,11 @@ impl Wire {
     /// Makes device, bundlers and connection in the calling thread's network namespace.
     pub(crate) fn open(setup: Setup) -> Self {
         let mut peer = Peer::new(device::create(&setup), &setup);
-        let attachments = setup.bundlers.iter().map(attach).collect();
+        let attachments = setup
+            .bundlers
+            .iter()
+            .map(|bundler| attach(&setup, bundler))
+            .collect();
         let stream = match setup.opening {
             Opening::Active => connect(
                 &setup,
@@ -53,14 +57,22 @@ impl Wire {
     /// Puts one more bundler to work, beside those already there.
     pub fn attach(&mut self, bundler: &Bundler) {
         self.script.note("attach");
-        self.attachments.push(attach(bundler));
+        self.attachments.push(attach(&self.setup, bundler));
     }
 
     /// Has the last bundler take in the connections that are older than it.
     pub fn adopt(&mut self) {
         self.script.note("adopt");
         let last = self.attachments.last().expect("an attachment");
-        last.adopt().expect("the connections are adopted");
+        last.review().expect("the connections are adopted");
+    }
+
+    /// Gives the first bundler other rules.
+    pub fn replace_rules(&mut self, bundler: &Bundler) {
+        self.script.note("replace rules");
+        let policy = policy(bundler);
+        let replaced = self.attachments[0].replace_rules(&policy);
+        replaced.expect("the rules are replaced");
     }
 
     /// Takes all bundlers away.
@@ -133,13 +145,18 @@ impl Wire {
     }
 }
 
-fn attach(bundler: &Bundler) -> Attachment {
-    let mut policy = bundler.policy.clone();
-    policy.scope = Scope::ThisNamespace;
-    let programs = Programs::load(bundler.options, &policy).expect("the programs load");
+fn policy(bundler: &Bundler) -> Policy {
+    Policy {
+        rules: bundler.rules.clone(),
+        scope: Scope::ThisNamespace,
+    }
+}
+
+fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
+    let programs = Programs::load(&policy(bundler)).expect("the programs load");
     let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
     let mut names = vec![device::TAP.to_owned()];
-    if bundler.on_bridge {
+    if setup.on_bridge {
         names.push(device::BRIDGE.to_owned());
     }
     let devices = Device::select(&names).expect("the devices");

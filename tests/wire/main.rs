@@ -16,6 +16,7 @@ mod random;
 mod reaction;
 mod report;
 mod retransmission;
+mod rules;
 mod size;
 mod tfrc_sp;
 mod thin;

@@ -1,23 +1,25 @@
 //! Which connections are bundled, from when on, and until when.
 
-use pillion_bundler::Policy;
+use pillion_bundler::Rule;
 use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
-use pillion_tests::{Bundler, Ip, Opening, Setup};
+use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
-fn policy(ports: &[u16], peers: &[&str]) -> Setup {
-    let peers = peers.iter().map(|peer| peer.parse().expect("a prefix"));
-    let policy = Policy {
-        ports: ports.to_vec(),
-        peers: peers.collect(),
-        ..Policy::default()
-    };
+fn rules(rules: &[Rule]) -> Setup {
     Setup {
         bundlers: vec![Bundler {
-            policy,
-            ..Bundler::unlimited()
+            rules: rules.to_vec(),
         }],
         ..Setup::default()
     }
+}
+
+fn policy(ports: &[u16], peers: &[&str]) -> Setup {
+    let peers = peers.iter().map(|peer| peer.parse().expect("a prefix"));
+    rules(&[Rule {
+        ports: ports.iter().map(|port| *port..=*port).collect(),
+        peers: peers.collect(),
+        ..Rule::all(unlimited())
+    }])
 }
 
 fn is_covered(setup: Setup) {

@@ -34,14 +34,14 @@ impl Record {
     }
 }
 
-fn setup(random: &mut impl Rng) -> Setup {
+fn setup(random: &mut impl Rng) -> (Setup, Options) {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: [0, 0, 1, 2, 5][random.random_range(0..5)],
         max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
         ..Options::default()
     };
-    Setup {
+    let setup = Setup {
         ip: [Ip::V4, Ip::V6, Ip::Mapped][random.random_range(0..3)],
         isn: Some(random.random()),
         mss: [1220, 1460, 1460, 8960][random.random_range(0..4)],
@@ -49,7 +49,8 @@ fn setup(random: &mut impl Rng) -> Setup {
         checksums: [Checksums::Kernel, Checksums::Device, Checksums::Bridge]
             [random.random_range(0..3)],
         ..Setup::bundling(options)
-    }
+    };
+    (setup, options)
 }
 
 fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
@@ -77,8 +78,7 @@ fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
 fn whatever_is_written_and_acknowledged_the_wire_is_as_the_rules_say() {
     for seed in 0..SEEDS {
         let mut random = Pcg64::seed_from_u64(seed);
-        let setup = setup(&mut random);
-        let options = setup.bundlers[0].options;
+        let (setup, options) = setup(&mut random);
         setup.run(|wire| play(wire, &options, &mut random));
     }
 }

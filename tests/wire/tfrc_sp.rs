@@ -8,10 +8,14 @@ use pillion_tests::{Setup, Wire};
 
 /// A connection whose handshake took so long.
 fn setup(rtt: Duration) -> Setup {
+    reacting(Reaction::TfrcSp, rtt)
+}
+
+fn reacting(reaction: Reaction, rtt: Duration) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: 0,
-        reaction: Reaction::TfrcSp,
+        reaction,
         loss_rule: LossRule::Dsack,
         ..Options::default()
     };
@@ -148,9 +152,7 @@ fn what_tcp_sends_again_raises_the_loss_event_rate() {
 #[test]
 fn other_reactions_decide_nothing() {
     for reaction in [Reaction::Cwr, Reaction::None] {
-        let mut other = setup(Duration::ZERO);
-        other.bundlers[0].options.reaction = reaction;
-        other.run(|wire| {
+        reacting(reaction, Duration::ZERO).run(|wire| {
             let at = hides_a_loss(wire, 1);
             sends_well(wire, at, 1);
             let expected = u64::from(reaction == Reaction::Cwr);

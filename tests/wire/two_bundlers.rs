@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bundler::Verdict::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
-use pillion_bundler::{Options, Policy, ThinTest};
+use pillion_bundler::{Options, Rule, ThinTest};
 use pillion_tests::{Bundler, Checksums, Setup, sysctl};
 
 fn first(first: Bundler) -> Setup {
@@ -14,15 +14,12 @@ fn first(first: Bundler) -> Setup {
 }
 
 fn options(thin: ThinTest, max_packets: u32) -> Bundler {
-    Bundler {
-        options: Options {
-            thin,
-            max_packets,
-            max_bytes: 0,
-            ..Options::default()
-        },
-        ..Bundler::default()
-    }
+    Bundler::with(Options {
+        thin,
+        max_packets,
+        max_bytes: 0,
+        ..Options::default()
+    })
 }
 
 #[test]
@@ -66,11 +63,10 @@ fn the_second_bundles_what_the_first_does_not() {
 #[test]
 fn a_connection_that_only_the_second_covers_is_bundled_by_it() {
     let elsewhere = Bundler {
-        policy: Policy {
-            ports: vec![1],
-            ..Policy::default()
-        },
-        ..Bundler::unlimited()
+        rules: vec![Rule {
+            ports: vec![1..=1],
+            ..Rule::default()
+        }],
     };
     first(elsewhere).run(|wire| {
         wire.sends("1:101 1:201 1:301");
@@ -92,12 +88,12 @@ fn both_leave_a_retransmission_alone() {
 
 #[test]
 fn a_packet_that_passes_two_devices_is_bundled_and_counted_once() {
-    let mut setup = Setup {
+    let setup = Setup {
         checksums: Checksums::Bridge,
+        on_bridge: true,
         rto_min: Duration::from_secs(1),
         ..Setup::default()
     };
-    setup.bundlers[0].on_bridge = true;
     setup.run_everywhere(|wire| {
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
         wire.sends("1:101 1:201 1:301");

@@ -3,7 +3,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::link::{self, Target};
-use crate::{Device, Error, Programs, Totals};
+use crate::{Device, Error, Policy, Programs, Totals};
 
 /// Programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
@@ -42,19 +42,30 @@ impl Attachment {
         Ok(Self { programs, links })
     }
 
-    /// Takes in the connections of this network namespace that the policy covers and
-    /// that are older than the attachment.
+    /// Applies the rules to the connections of this network namespace that exist already:
+    /// takes in those covered, changes the options of those taken in before, which keep
+    /// their history and counters, and lets go of those no longer covered. Returns how
+    /// many are covered.
     ///
     /// # Errors
     /// [`Error::System`] where the kernel has no TCP iterator.
-    pub fn adopt(&self) -> Result<(), Error> {
+    pub fn review(&self) -> Result<usize, Error> {
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
-            link::attach(self.programs.adopt.as_fd(), &Target::Iterator(None)).map_err(failed)?;
+            link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
         let mut run = File::from(link::run_iterator(link.as_fd()).map_err(failed)?);
-        let mut nothing = Vec::new();
-        run.read_to_end(&mut nothing).map_err(failed)?;
-        Ok(())
+        let mut covered = Vec::new();
+        run.read_to_end(&mut covered).map_err(failed)
+    }
+
+    /// Puts other rules into force, for new connections at once and for those that exist
+    /// as [`Attachment::review`] does. The scope stays as it was.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRules`], with the rules in force as they were; [`Error::System`].
+    pub fn replace_rules(&self, policy: &Policy) -> Result<usize, Error> {
+        self.programs.tables.store(policy)?;
+        self.review()
     }
 
     /// What was done so far.

@@ -1,6 +1,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -163,6 +164,22 @@ fn unescape(text: &str) -> String {
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel's id of a cgroup (v2), which rules match against.
+///
+/// `path` is as in `/proc/PID/cgroup`: from the mount point on, with or without a `/` in
+/// front.
+///
+/// # Errors
+/// [`Error::NoCgroup2`], or [`Error::Cgroup`] where it does not exist.
+pub fn cgroup_id(path: &str) -> Result<u64, Error> {
+    let folder = cgroup2_mount()?.join(path.trim_start_matches('/'));
+    // The procs file exists in cgroups alone; its folder's inode number is the id.
+    fs::metadata(folder.join("cgroup.procs"))
+        .and_then(|_| fs::metadata(&folder))
+        .map(|cgroup| cgroup.ino())
+        .map_err(|source| at(&folder, source))
 }
 
 fn own_cgroup() -> Result<PathBuf, Error> {

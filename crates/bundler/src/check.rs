@@ -6,9 +6,7 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
-use crate::{
-    Attachment, Cgroup, Device, Error, Options, Policy, Programs, cgroup2_mount, list_flows,
-};
+use crate::{Attachment, Cgroup, Device, Error, Policy, Programs, Rule, cgroup2_mount, list_flows};
 
 /// How a finding bears on bundling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -65,7 +63,11 @@ impl Finding {
 #[must_use]
 pub fn check() -> Vec<Finding> {
     let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
-    let programs = Programs::load(Options::default(), &Policy::default());
+    let policy = Policy {
+        rules: vec![Rule::default()],
+        ..Policy::default()
+    };
+    let programs = Programs::load(&policy);
     findings.push(match &programs {
         Ok(_) => Finding::ok("programs", "accepted by the kernel's verifier"),
         Err(error) => failure("programs", error),
@@ -189,9 +191,9 @@ fn attaching(programs: Programs) -> Finding {
         let devices = Device::select(&["lo".to_owned()])?;
         let cgroup = Cgroup::create()?;
         let attached = Attachment::new(programs, cgroup.as_fd(), &devices);
-        let adopted = attached.and_then(|attachment| attachment.adopt());
+        let adopted = attached.and_then(|attachment| attachment.review());
         cgroup.remove()?;
-        adopted
+        adopted.map(drop)
     });
     match attempt.join() {
         Ok(Ok(())) => Finding::ok("attaching", "tcx, cgroup and TCP iterator"),

@@ -40,6 +40,16 @@ pub enum Error {
         /// What libbpf said last.
         reason: String,
     },
+    /// The rules do not fit into the kernel's table.
+    #[error(
+        "the rules take {needed} rows of {most}, one for each combination of a rule's ports \
+         and peers; join neighbouring ports into ranges, and peers into networks",
+        most = crate::Policy::MAX_ROWS
+    )]
+    TooManyRules {
+        /// [`Rule::rows`](crate::Rule::rows) of all of them.
+        needed: usize,
+    },
     /// No cgroup v2 hierarchy is mounted.
     #[error(
         "no cgroup v2 hierarchy is mounted; mount one: \

@@ -1,11 +1,10 @@
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::mem::offset_of;
 
-use ipnet::IpNet;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::Error;
+use crate::contract::types;
+use crate::{Error, Rule};
 
 /// Which network namespaces' connections are taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -17,76 +16,65 @@ pub enum Scope {
     ThisNamespace,
 }
 
-/// Which connections are bundled: those that match one of the ports and one of the
-/// peers, where such are given.
+/// Which connections are bundled, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// Local or remote ports; none given: any.
-    pub ports: Vec<u16>,
-    /// Remote addresses; none given: any.
-    pub peers: Vec<IpNet>,
+    /// The first one that matches a connection decides; a connection that none matches is
+    /// left alone.
+    pub rules: Vec<Rule>,
     /// Where connections must live.
     pub scope: Scope,
 }
 
 impl Policy {
-    /// Fills the maps that the programs match against.
-    pub(crate) fn store(&self, ports: &impl MapCore, peers: &impl MapCore) -> Result<(), Error> {
+    /// Rows that the kernel's table has: as many as [`Rule::rows`] of all rules may be.
+    pub const MAX_ROWS: usize =
+        (size_of::<types::rules>() - offset_of!(types::rules, rules)) / size_of::<types::rule>();
+
+    fn table(&self) -> Result<Box<types::rules>, Error> {
+        let needed: usize = self.rules.iter().map(Rule::rows).sum();
+        if needed > Self::MAX_ROWS {
+            return Err(Error::TooManyRules { needed });
+        }
+        let mut table = Box::<types::rules>::default();
+        table.count = needed as u32;
+        let rows = self.rules.iter().flat_map(Rule::expand);
+        for (place, row) in table.rules.iter_mut().zip(rows) {
+            *place = row;
+        }
+        Ok(table)
+    }
+}
+
+/// The rules in the kernel: two tables, of which one is in force.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) rules: MapHandle,
+    pub(crate) in_force: MapHandle,
+}
+
+impl Tables {
+    /// Writes the other table and puts it into force, all at once.
+    pub(crate) fn store(&self, policy: &Policy) -> Result<(), Error> {
         let failed = |error: libbpf_rs::Error| {
-            Error::system("store the policy", io::Error::other(error.to_string()))
+            Error::system("store the rules", io::Error::other(error.to_string()))
         };
-        for port in &self.ports {
-            ports
-                .update(&port.to_ne_bytes(), &[1], MapFlags::ANY)
-                .map_err(failed)?;
-        }
-        for peer in &self.peers {
-            peers
-                .update(&prefix(*peer), &[1], MapFlags::ANY)
-                .map_err(failed)?;
-        }
-        Ok(())
+        let key = 0u32.to_ne_bytes();
+        let current = self.in_force.lookup(&key, MapFlags::ANY).map_err(failed)?;
+        let other = u32::from(current.is_none_or(|bytes| bytes == key)).to_ne_bytes();
+        self.rules
+            .update(&other, bytes(&*policy.table()?), MapFlags::ANY)
+            .map_err(failed)?;
+        self.in_force
+            .update(&key, &other, MapFlags::ANY)
+            .map_err(failed)
     }
 }
 
-/// A key of the peers' trie: bits, then the address, IPv4 as `::ffff:a.b.c.d`.
-fn prefix(net: IpNet) -> [u8; 20] {
-    let (address, bits) = match net.addr() {
-        IpAddr::V4(v4) => (v4.to_ipv6_mapped(), 96 + u32::from(net.prefix_len())),
-        IpAddr::V6(v6) => (v6, u32::from(net.prefix_len())),
-    };
-    let mut key = [0; 20];
-    key[..4].copy_from_slice(&bits.to_ne_bytes());
-    key[4..].copy_from_slice(&address.octets());
-    key
-}
-
-/// The kernel's cookie of the calling thread's network namespace.
-pub(crate) fn netns_cookie() -> Result<u64, Error> {
-    let action = "find this network namespace's cookie";
-    let socket = nix::sys::socket::socket(
-        nix::sys::socket::AddressFamily::Unix,
-        nix::sys::socket::SockType::Datagram,
-        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-    .map_err(|errno| Error::system(action, errno.into()))?;
-    let mut cookie = 0u64;
-    let mut length = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: the value and its length live on this stack and have the sizes stated.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    match result {
-        0 => Ok(cookie),
-        _ => Err(Error::system(action, io::Error::last_os_error())),
-    }
+fn bytes(table: &types::rules) -> &[u8] {
+    let start = std::ptr::from_ref(table).cast();
+    // SAFETY: plain integers; the generated type names its padding, so every byte is set.
+    unsafe { std::slice::from_raw_parts(start, size_of_val(table)) }
 }
 
 #[cfg(test)]
@@ -94,19 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ipv4_prefix_is_stored_as_its_mapped_form() {
-        let key = prefix("10.1.0.0/16".parse().unwrap());
-        assert_eq!(key[..4], 112u32.to_ne_bytes());
-        assert_eq!(
-            key[4..],
-            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 0, 0]
-        );
-    }
-
-    #[test]
-    fn an_ipv6_prefix_keeps_its_length() {
-        let key = prefix("2001:db8::/32".parse().unwrap());
-        assert_eq!(key[..4], 32u32.to_ne_bytes());
-        assert_eq!(key[4..8], [0x20, 0x01, 0x0d, 0xb8]);
+    fn more_rules_than_the_kernels_table_holds_are_refused() {
+        let policy = |rules| Policy {
+            rules: vec![Rule::default(); rules],
+            ..Policy::default()
+        };
+        let full = policy(Policy::MAX_ROWS).table().unwrap();
+        assert_eq!(full.count as usize, full.rules.len());
+        assert!(policy(Policy::MAX_ROWS + 1).table().is_err());
     }
 }

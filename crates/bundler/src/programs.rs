@@ -6,8 +6,8 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, PrintLevel};
 
 use crate::contract::PillionSkelBuilder;
-use crate::policy::netns_cookie;
-use crate::{Error, Options, Policy, Scope};
+use crate::policy::Tables;
+use crate::{Error, Policy, Scope, netns};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -17,7 +17,8 @@ pub struct Programs {
     pub(crate) ingress: OwnedFd,
     pub(crate) react: OwnedFd,
     pub(crate) sockops: OwnedFd,
-    pub(crate) adopt: OwnedFd,
+    pub(crate) review: OwnedFd,
+    pub(crate) tables: Tables,
     pub(crate) totals: MapHandle,
 }
 
@@ -26,8 +27,8 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
-    /// kernel's reason where it refuses.
-    pub fn load(options: Options, policy: &Policy) -> Result<Self, Error> {
+    /// kernel's reason where it refuses, [`Error::TooManyRules`].
+    pub fn load(policy: &Policy) -> Result<Self, Error> {
         let log = LibbpfLog::start();
         let mut storage = MaybeUninit::uninit();
         let mut open = PillionSkelBuilder::default()
@@ -38,15 +39,16 @@ impl Programs {
             .rodata_data
             .as_mut()
             .expect("the programs have read-only data");
-        rodata.options = options.into();
-        rodata.match_ports = !policy.ports.is_empty();
-        rodata.match_peers = !policy.peers.is_empty();
         if policy.scope == Scope::ThisNamespace {
-            rodata.netns_cookie = netns_cookie()?;
+            rodata.netns_cookie = netns::cookie()?;
         }
         let skel = open.load().map_err(|error| log.explain(&error))?;
-        policy.store(&skel.maps.pillion_ports, &skel.maps.pillion_peers)?;
-
+        let map = |map| MapHandle::try_from(map).map_err(|error| log.explain(&error));
+        let tables = Tables {
+            rules: map(&skel.maps.pillion_rules)?,
+            in_force: map(&skel.maps.pillion_in_force)?,
+        };
+        tables.store(policy)?;
         let own = |fd: std::os::fd::BorrowedFd| {
             fd.try_clone_to_owned()
                 .map_err(|error| Error::system("keep a program", error))
@@ -57,9 +59,9 @@ impl Programs {
             ingress: own(skel.progs.pillion_ingress.as_fd())?,
             react: own(skel.progs.pillion_react.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
-            adopt: own(skel.progs.pillion_adopt.as_fd())?,
-            totals: MapHandle::try_from(&skel.maps.pillion_totals)
-                .map_err(|error| log.explain(&error))?,
+            review: own(skel.progs.pillion_review.as_fd())?,
+            tables,
+            totals: map(&skel.maps.pillion_totals)?,
         })
     }
 }

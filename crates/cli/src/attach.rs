@@ -1,21 +1,24 @@
 use std::fs::File;
+use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use nix::sys::signal::{SigSet, Signal};
-use pillion_bundler::{Attachment, Device, Policy, Programs, Scope, cgroup2_mount};
+use pillion_bundler::{Attachment, Device, Policy, Programs, Rule, Scope, cgroup2_mount};
 
 use crate::bundling::{BundlingArgs, reasons, summary};
+use crate::config;
 use crate::exit::BadInput;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
 /// Connections of this network namespace are chosen by port (local or remote) and by
-/// peer; those that exist already are taken in. Nothing stays behind when pillion ends,
-/// however it ends.
+/// peer, or by the rules of a file; those that exist already are taken in. Nothing stays
+/// behind when pillion ends, however it ends.
 #[derive(clap::Args)]
 pub struct Args {
     /// Connections with this local or remote port; repeat for more
@@ -30,6 +33,15 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["ports", "peers"])]
     all: bool,
 
+    /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
+    /// again
+    #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
+    config: Option<PathBuf>,
+
+    /// Only say what is wrong with the file, a line for each mistake
+    #[arg(long, requires = "config")]
+    check_config: bool,
+
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -38,54 +50,122 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
+/// What the file says, if there is one.
+pub const IN_THE_FILE: [&str; 13] = [
+    "ports",
+    "peers",
+    "all",
+    "thin",
+    "rtt",
+    "wait_for_loss",
+    "level",
+    "target",
+    "max_packets",
+    "max_bytes",
+    "reaction",
+    "loss_rule",
+    "without_sack",
+];
+
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        if !self.all && self.ports.is_empty() && self.peers.is_empty() {
-            let why = "choose connections with --port or --peer, or take them all with --all";
-            return Err(BadInput(why.to_owned()).into());
+        let rules = match &self.config {
+            None => vec![self.rule()?],
+            Some(file) => match self.read(file) {
+                Ok(rules) => rules,
+                Err(mistakes) => {
+                    eprintln!("{mistakes}");
+                    return Ok(ExitCode::from(2));
+                }
+            },
+        };
+        let chosen = self.connections(rules.len());
+        if self.check_config {
+            println!("no mistake: would bundle {chosen}");
+            return Ok(ExitCode::SUCCESS);
         }
-        let options = self.bundling.options()?;
         let devices = Device::select(&self.bundling.devices)?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
-            println!("would bundle {} on {}", self.connections(), names(&devices));
+            println!("would bundle {chosen} on {}", names(&devices));
             println!("would attach to the cgroup {}", mount.display());
-            println!("with {}", serde_json::to_string(&options)?);
+            if self.config.is_none() {
+                let options = self.bundling.options()?;
+                println!("with {}", serde_json::to_string(&options)?);
+            }
             return Ok(ExitCode::SUCCESS);
         }
         self.bundling.prepare_stats()?;
         // Blocked first: a signal that comes early must not be lost, nor kill.
-        let endings = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-        endings.thread_block().context("block signals")?;
+        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        signals.thread_block().context("block signals")?;
 
-        let policy = Policy {
-            ports: self.ports.clone(),
-            peers: self.peers.clone(),
-            scope: Scope::ThisNamespace,
-        };
-        let programs = Programs::load(options, &policy)?;
+        let programs = Programs::load(&policy(rules))?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let mut attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
-        attachment.adopt()?;
-        eprintln!(
-            "pillion: bundling {} on {}; end with Ctrl-C",
-            self.connections(),
+        attachment.review()?;
+        say(&format!(
+            "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(&devices)
-        );
+        ));
 
-        endings.wait().context("wait for a signal")?;
+        while let Signal::SIGHUP = signals.wait().context("wait for a signal")? {
+            let Some(file) = &self.config else { break };
+            say(&self.reload(file, &attachment));
+        }
         attachment.detach();
         let totals = attachment.totals()?;
-        eprintln!("pillion: {}", summary(&totals));
+        say(&format!("pillion: {}", summary(&totals)));
         let reasons = reasons(&totals);
         if !reasons.is_empty() {
-            eprintln!("pillion: not bundled: {reasons}");
+            say(&format!("pillion: not bundled: {reasons}"));
         }
         self.bundling.write_stats(&totals)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn connections(&self) -> String {
+    /// The one that the options on the command line make.
+    fn rule(&self) -> Result<Rule> {
+        if !self.all && self.ports.is_empty() && self.peers.is_empty() {
+            let why = "choose connections with --port, --peer or --config, \
+                       or take them all with --all";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        Ok(Rule {
+            ports: self.ports.iter().map(|port| *port..=*port).collect(),
+            peers: self.peers.clone(),
+            ..Rule::all(self.bundling.options()?)
+        })
+    }
+
+    fn read(&self, file: &Path) -> Result<Vec<Rule>, BadInput> {
+        config::load(file, self.bundling.allow_unsafe)
+    }
+
+    /// Reads the file again and puts its rules into force; says what came of it.
+    fn reload(&self, file: &Path, attachment: &Attachment) -> String {
+        let name = file.display();
+        let rules = match self.read(file) {
+            Ok(rules) => rules,
+            Err(mistakes) => {
+                return format!("{mistakes}\npillion: {name} not reloaded: the old rules hold");
+            }
+        };
+        let count = rules.len();
+        match attachment.replace_rules(&policy(rules)) {
+            Ok(covered) => format!(
+                "pillion: reloaded {name}: {}; {}",
+                number(count, "rule"),
+                number(covered, "connection") + " covered",
+            ),
+            Err(error) => format!("pillion: {name} not reloaded: {error}"),
+        }
+    }
+
+    fn connections(&self, rules: usize) -> String {
+        if let Some(file) = &self.config {
+            return format!("by {} of {}", number(rules, "rule"), file.display());
+        }
         let list = |kind: &str, values: Vec<String>| {
             (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
         };
@@ -99,6 +179,23 @@ impl Args {
     }
 }
 
+/// A line on standard error, if that is still there: after SIGHUP the terminal may be gone.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn policy(rules: Vec<Rule>) -> Policy {
+    Policy {
+        rules,
+        scope: Scope::ThisNamespace,
+    }
+}
+
+fn number(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
+
 fn names(devices: &[Device]) -> String {
     devices
         .iter()
@@ -107,7 +204,8 @@ fn names(devices: &[Device]) -> String {
         .join(", ")
 }
 
-fn parse_peer(text: &str) -> Result<IpNet, String> {
+/// A network, or an address as one of a single host.
+pub fn parse_peer(text: &str) -> Result<IpNet, String> {
     let address = || text.parse::<IpAddr>().map(IpNet::from);
     text.parse::<IpNet>().or_else(|_| address()).map_err(|_| {
         "expected an address or a network, as in 192.0.2.0/24 or 2001:db8::/32".to_owned()

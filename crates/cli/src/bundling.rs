@@ -77,7 +77,7 @@ pub struct BundlingArgs {
 
     /// Allow what takes a stream out of congestion control
     #[arg(long = "unsafe")]
-    allow_unsafe: bool,
+    pub allow_unsafe: bool,
 
     /// How hidden losses are found: `auto`, by the receiver's reports of duplicates where it
     /// makes them, else as `ack`; `ack`, an ACK of several segments means loss

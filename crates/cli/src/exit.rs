@@ -41,7 +41,7 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<BadInput>()
         || matches!(
             cause.downcast_ref(),
-            Some(Bundler::UnknownDevice { .. } | Bundler::NoDevice)
+            Some(Bundler::UnknownDevice { .. } | Bundler::NoDevice | Bundler::TooManyRules { .. })
         )
         || matches!(
             cause.downcast_ref(),

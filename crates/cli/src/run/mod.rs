@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
-use pillion_bundler::{Attachment, Cgroup, Device, Policy, Programs};
+use pillion_bundler::{Attachment, Cgroup, Device, Policy, Programs, Rule, Scope};
 
 use crate::bundling::{BundlingArgs, summary};
 use signals::Signals;
@@ -49,7 +49,10 @@ impl Args {
         let options = self.bundling.options()?;
         let devices = Device::select(&self.bundling.devices)?;
         self.bundling.prepare_stats()?;
-        let programs = Programs::load(options, &Policy::default())?;
+        let programs = Programs::load(&Policy {
+            rules: vec![Rule::all(options)],
+            scope: Scope::Anywhere,
+        })?;
 
         let cgroup = Cgroup::create()?;
         let outcome = janitor::watch(&cgroup)

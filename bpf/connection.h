@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What rules ask of a connection. */
+#ifndef PILLION_CONNECTION_H
+#define PILLION_CONNECTION_H
+
+#include "ends.h"
+#include "rule.h"
+
+#define CGROUP_LEVELS 16
+
+struct connection {
+	struct endpoints ends;
+	__u64 cgroups[CGROUP_LEVELS]; /* ids, from its own on upwards */
+	__u32 uid;
+	enum opening opening;
+};
+
+/* All zero before: those above the root stay so. */
+static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
+				     struct connection *connection)
+{
+	struct sock *sk = (struct sock *)tp;
+	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
+	struct cgroup_subsys_state *above;
+
+	read_ends(&sk->__sk_common, &connection->ends);
+	connection->uid = sk->sk_uid.val;
+	connection->opening = opening;
+	for (int i = 0; i < CGROUP_LEVELS && cgroup; i++) {
+		connection->cgroups[i] = cgroup->kn->id;
+		above = cgroup->self.parent;
+		cgroup = above ? above->cgroup : NULL;
+	}
+}
+
+#endif /* PILLION_CONNECTION_H */

@@ -1,0 +1,213 @@
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+
+use crate::Options;
+use crate::contract::types;
+
+/// Who opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// This host did, by connect(2).
+    Connect,
+    /// The peer did; this host took it in by accept(2).
+    Accept,
+}
+
+/// What becomes of the connections that a rule matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They are bundled so.
+    Bundle(Options),
+    /// They are not.
+    LeaveAlone,
+}
+
+/// Matches the connections that meet every condition it has; in a list, one of its
+/// entries has to hold, and an empty list is no condition.
+///
+/// The default has none, and bundles with the default options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Ports of which the connection has one, at either end.
+    pub ports: Vec<RangeInclusive<u16>>,
+    /// Ports of this host's end.
+    pub local_ports: Vec<RangeInclusive<u16>>,
+    /// Ports of the peer's end.
+    pub remote_ports: Vec<RangeInclusive<u16>>,
+    /// Addresses of the peer.
+    pub peers: Vec<IpNet>,
+    /// The [`cgroup_id`](crate::cgroup_id) of the socket's cgroup, or of one above it.
+    pub cgroup: Option<u64>,
+    /// The user whose the socket is.
+    pub uid: Option<u32>,
+    /// Who opened the connection. Of those older than the programs nobody knows: they do
+    /// not match a rule to bundle that asks, and match one to leave alone.
+    pub direction: Option<Direction>,
+    /// What becomes of them.
+    pub mode: Mode,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Self::all(Options::default())
+    }
+}
+
+impl Rule {
+    /// Bundles every connection so.
+    #[must_use]
+    pub fn all(options: Options) -> Self {
+        Self {
+            ports: Vec::new(),
+            local_ports: Vec::new(),
+            remote_ports: Vec::new(),
+            peers: Vec::new(),
+            cgroup: None,
+            uid: None,
+            direction: None,
+            mode: Mode::Bundle(options),
+        }
+    }
+
+    /// Rows that it takes in the kernel's table: the product of its lists' lengths, where
+    /// an empty one counts as 1.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        let ports = [&self.ports, &self.local_ports, &self.remote_ports];
+        ports
+            .map(Vec::len)
+            .into_iter()
+            .chain([self.peers.len()])
+            .fold(1, |rows, length| rows.saturating_mul(length.max(1)))
+    }
+
+    /// One row for each combination of its lists' entries.
+    pub(crate) fn expand(&self) -> Vec<types::rule> {
+        let mut rows = vec![self.without_lists()];
+        each(&mut rows, &self.ports, |row, ports| row.ports = raw(ports));
+        each(&mut rows, &self.local_ports, |row, ports| {
+            row.local_ports = raw(ports);
+        });
+        each(&mut rows, &self.remote_ports, |row, ports| {
+            row.remote_ports = raw(ports);
+        });
+        each(&mut rows, &self.peers, |row, peer| {
+            (row.peer, row.peer_mask) = prefix(*peer);
+        });
+        rows
+    }
+
+    fn without_lists(&self) -> types::rule {
+        let any = raw(&(0..=u16::MAX));
+        let (bundle, options) = match self.mode {
+            Mode::Bundle(options) => (1, options),
+            Mode::LeaveAlone => (0, Options::default()),
+        };
+        let opening = match self.direction {
+            None => types::opening(!0),
+            Some(Direction::Connect) => types::opening::OPENED_HERE,
+            Some(Direction::Accept) => types::opening::OPENED_BY_PEER,
+        };
+        // In doubt, a connection is left alone.
+        let unknown = match self.mode {
+            Mode::Bundle(_) => 0,
+            Mode::LeaveAlone => types::opening::OPENED_BEFORE.0,
+        };
+        types::rule {
+            ports: any,
+            local_ports: any,
+            remote_ports: any,
+            cgroup: self.cgroup.unwrap_or(0),
+            uid: self.uid.unwrap_or(ANY_UID),
+            openings: opening.0 | unknown,
+            bundle,
+            options: options.into(),
+            ..types::rule::default()
+        }
+    }
+}
+
+/// As in `bpf/rule.h`; no user has this id.
+const ANY_UID: u32 = u32::MAX;
+
+/// Replaces each row by one for each value, if there are any.
+fn each<T>(rows: &mut Vec<types::rule>, values: &[T], set: impl Fn(&mut types::rule, &T)) {
+    if values.is_empty() {
+        return;
+    }
+    *rows = rows
+        .iter()
+        .flat_map(|row| {
+            values.iter().map(|value| {
+                let mut row = *row;
+                set(&mut row, value);
+                row
+            })
+        })
+        .collect();
+}
+
+fn raw(ports: &RangeInclusive<u16>) -> types::port_range {
+    types::port_range {
+        first: *ports.start(),
+        last: *ports.end(),
+    }
+}
+
+/// A network's address and mask in the order of the wire, IPv4 as `::ffff:a.b.c.d`.
+fn prefix(net: IpNet) -> ([u64; 2], [u64; 2]) {
+    let (address, bits) = match net.addr() {
+        IpAddr::V4(v4) => (v4.to_ipv6_mapped(), 96 + u32::from(net.prefix_len())),
+        IpAddr::V6(v6) => (v6, u32::from(net.prefix_len())),
+    };
+    let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+    (halves(address.to_bits() & mask), halves(mask))
+}
+
+fn halves(value: u128) -> [u64; 2] {
+    [(value >> 64) as u64, value as u64].map(u64::to_be)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(halves: [u64; 2]) -> [u8; 16] {
+        let [first, last] = halves.map(u64::to_ne_bytes);
+        std::array::from_fn(|i| if i < 8 { first[i] } else { last[i - 8] })
+    }
+
+    #[test]
+    fn an_ipv4_network_is_stored_as_its_mapped_form_without_host_bits() {
+        let (address, mask) = prefix("10.1.2.3/16".parse().unwrap());
+        let mapped = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 0, 0];
+        assert_eq!(bytes(address), mapped);
+        assert_eq!(bytes(mask)[..14], [0xff; 14]);
+        assert_eq!(bytes(mask)[14..], [0; 2]);
+    }
+
+    #[test]
+    fn an_ipv6_network_keeps_its_length() {
+        let (address, mask) = prefix("2001:db8::/32".parse().unwrap());
+        assert_eq!(bytes(address)[..4], [0x20, 0x01, 0x0d, 0xb8]);
+        assert_eq!(bytes(mask)[..5], [0xff, 0xff, 0xff, 0xff, 0]);
+        assert_eq!(prefix("::/0".parse().unwrap()), ([0; 2], [0; 2]));
+    }
+
+    #[test]
+    fn a_rule_takes_a_row_for_each_combination_of_its_lists() {
+        let rule = Rule {
+            ports: vec![1..=1, 5..=9],
+            peers: vec!["10.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()],
+            ..Rule::default()
+        };
+        let rows = rule.expand();
+        assert_eq!(rows.len(), rule.rows());
+        let ports: Vec<_> = rows.iter().map(|row| row.ports.last).collect();
+        assert_eq!(ports, [1, 1, 9, 9]);
+        assert_eq!(rows[0].local_ports.last, u16::MAX);
+        assert_ne!(rows[0].peer, rows[1].peer);
+    }
+}

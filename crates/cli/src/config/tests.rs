@@ -1,0 +1,200 @@
+use std::fs;
+use std::time::Duration;
+
+use pillion_bundler::{Direction, Level, Mode, Options, ThinTest};
+
+use super::*;
+
+/// Reads a file with this text; on mistakes, gives their lines without the file's name.
+fn read_text(text: impl AsRef<[u8]>) -> Result<Vec<Rule>, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, text).unwrap();
+    load(&file, false).map_err(|BadInput(mistakes)| {
+        let name = format!("{}:", file.display());
+        let lines = mistakes.lines();
+        lines.map(|line| line.replace(&name, "")).collect()
+    })
+}
+
+fn mistakes(text: impl AsRef<[u8]>) -> Vec<String> {
+    read_text(text).expect_err("there are mistakes")
+}
+
+fn options(rule: &Rule) -> Options {
+    match rule.mode {
+        Mode::Bundle(options) => options,
+        Mode::LeaveAlone => panic!("{rule:?}"),
+    }
+}
+
+#[test]
+fn the_example_is_read_as_it_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pillion.toml");
+    // The cgroup is looked for on this host, which may have none.
+    let text = fs::read_to_string(path).unwrap();
+    let rules = read_text(text.replace("cgroup = \"/\"\n", "")).unwrap();
+    let [exception, game, terminals, orders] = &rules[..] else {
+        panic!("{rules:?}")
+    };
+    assert_eq!(exception.mode, Mode::LeaveAlone);
+    assert_eq!(exception.peers.len(), 2);
+    assert_eq!(game.local_ports, [7777..=7777, 8000..=8100]);
+    assert_eq!(game.direction, Some(Direction::Accept));
+    assert_eq!(options(game).max_packets, 2);
+    let itt_min = Duration::from_millis(10);
+    assert_eq!(options(game).thin, ThinTest::Dpifl { itt_min });
+    assert_eq!(
+        (&terminals.ports[..], terminals.uid),
+        (&[22..=22][..], Some(1000))
+    );
+    assert_eq!(options(terminals).thin, ThinTest::Spifl { limit: 4 });
+    assert_eq!(options(terminals).max_packets, 1);
+    assert_eq!(options(terminals).max_bytes, 600);
+    assert_eq!(orders.remote_ports, [9000..=9009]);
+    assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
+    let target_ppm = 5_000;
+    assert_eq!(options(orders).level, Level::Adaptive { target_ppm });
+    assert!(options(orders).without_sack);
+}
+
+#[test]
+fn every_key_is_in_the_example_and_in_the_manual() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+    let example = fs::read_to_string(format!("{folder}pillion.toml")).unwrap();
+    let manual = fs::read_to_string(format!("{folder}policy.md")).unwrap();
+    for key in options::names().chain(rule::OWN_KEYS) {
+        let given = format!("\n{key} = ");
+        assert!(example.contains(&given), "{key}");
+        assert!(manual.contains(&format!("`{key}`")), "{key}");
+    }
+}
+
+#[test]
+fn a_rule_without_conditions_takes_all_with_the_defaults() {
+    assert_eq!(read_text("[[rule]]\n").unwrap(), [Rule::default()]);
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_and_a_remedy() {
+    let text = "\
+[defaults]
+thin = \"sometimes\"
+ports = 1
+[[rule]]
+ports = [0, 70000, \"9-8\", \"http\", 7777]
+  peers = [\"10.0.0.0/33\", 4]
+uid = -1
+direction = \"both\"
+max-packets = \"2\"
+max-bytes = 4294967296
+[[rule]]
+local-ports = []
+prot = 5
+reaction = \"panic\"
+without-sack = 1
+[[rule]]
+mode = \"leave-alone\"
+thin = \"always\"
+[other]
+";
+    let ports = "expected a port from 1 to 65535, or a range as in \"8000-8100\"";
+    let bytes = "expected a number from 0 to 4294967295";
+    let expected = [
+        "2:8: invalid value 'sometimes' for 'thin <TEST>': expected dpifl[:MS], spifl:N or always",
+        "3:1: unknown key `ports`; known: thin, rtt, ",
+        &format!("5:10: `0`; {ports}"),
+        &format!("5:13: `70000`; {ports}"),
+        &format!("5:20: `9-8`; {ports}"),
+        &format!("5:27: `http`; {ports}"),
+        "6:12: `10.0.0.0/33`; expected an address or a network, as in 192.0.2.0/24 or",
+        "6:27: `4`; expected an address or a network",
+        "7:7: `-1`; expected a user's numeric id, as in 1000",
+        "8:13: `both`; expected \"connect\" or \"accept\"",
+        &format!("9:15: `2`; {bytes}"),
+        &format!("10:13: `4294967296`; {bytes}"),
+        "12:15: an empty list; for any, leave the key out",
+        "13:1: unknown key `prot`; known: ports, local-ports",
+        "14:12: invalid value 'panic' for 'reaction <REACTION>'; [possible values: cwr, tfrc-sp, none",
+        "15:16: `1`; expected true or false",
+        "18:1: `thin` says how to bundle what is left alone; remove it",
+        "19:2: unknown key `other`; a file has [defaults] and [[rule]] tables",
+    ];
+    let found = mistakes(text);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn what_is_no_toml_is_told_once_a_line_and_nothing_that_follows_from_it() {
+    let found = mistakes("[[rule]]\nuid = \"me\"\nports = = 1\n[[rule]\nuid = 2\n");
+    let [uid, ports, header] = &found[..] else {
+        panic!("{found:#?}")
+    };
+    assert_eq!(uid, "2:7: `me`; expected a user's numeric id, as in 1000");
+    assert!(ports.starts_with("3:9: no TOML: "), "{ports}");
+    assert!(header.starts_with("4:8: no TOML: "), "{header}");
+    let twice = mistakes("[[rule]]\nuid = 1\nuid = 2\n");
+    assert!(
+        twice[0].starts_with("3:1: no TOML: duplicate key"),
+        "{twice:#?}"
+    );
+    assert_eq!(twice.len(), 1);
+}
+
+#[test]
+fn a_file_without_rules_is_a_mistake() {
+    let expected = "1:1: no rule; begin one with [[rule]] (mode = \"leave-alone\" bundles nothing)";
+    assert_eq!(mistakes(""), [expected]);
+    assert_eq!(mistakes("# nothing\n"), [expected]);
+    assert_eq!(
+        mistakes("[rule]\nuid = 1\n"),
+        ["1:2: `rule` is no list of tables; begin each rule with [[rule]]"]
+    );
+    assert_eq!(
+        mistakes("rule = [1]"),
+        ["1:9: no table; begin each rule with [[rule]]"]
+    );
+}
+
+#[test]
+fn what_is_unsafe_must_be_allowed_on_the_command_line() {
+    let text = "[[rule]]\nreaction = \"none\"\n";
+    let found = mistakes(text);
+    assert!(
+        found[0].starts_with("2:12: --reaction none takes"),
+        "{found:?}"
+    );
+    assert!(found[0].contains("say --unsafe"), "{found:?}");
+}
+
+#[test]
+fn more_than_the_kernels_table_holds_is_told_at_the_rule_too_many() {
+    let ports: Vec<_> = (1..=40).map(|port| port.to_string()).collect();
+    let rule = format!("[[rule]]\nports = [{}]\n", ports.join(", "));
+    let found = mistakes(rule.repeat(2));
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].starts_with("3:1: the rules take 80 rows of 64"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn columns_count_characters_and_any_bytes_are_survived() {
+    assert!(mistakes("[[rule]]\nü = 1\n")[0].starts_with("2:1: no TOML"));
+    assert!(mistakes("[[rule]]\npeers = [\"ü\", 1]\n")[1].starts_with("2:15: `1`"));
+    assert_eq!(
+        mistakes(b"[[rule]]\nuid = 1 # \xff\n"),
+        ["2:11: not UTF-8; save the file as UTF-8"]
+    );
+    assert!(load(Path::new("/nonexistent"), false).is_err());
+}
+
+#[test]
+fn a_cgroup_that_does_not_exist_is_a_mistake() {
+    let found = mistakes("[[rule]]\ncgroup = \"/no/such\"\n");
+    assert!(found[0].starts_with("2:10: "), "{found:?}");
+}

@@ -1,0 +1,332 @@
+//! `pillion attach --config`: the rules of a file, and what SIGHUP does to connections that
+//! are under way.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Lane;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::*;
+
+/// A pillion on the sender's host that has begun, with its file.
+struct Attached {
+    process: Child,
+    says: BufReader<ChildStderr>,
+    folder: TempDir,
+}
+
+impl Attached {
+    fn begin(lane: &Lane, rules: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, stats) = (
+            folder.path().join("rules.toml"),
+            folder.path().join("stats"),
+        );
+        fs::write(&file, rules).unwrap();
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let arguments = ["attach", "--config", &text(&file), "--stats", &text(&stats)];
+        let mut process = pillion_in(&lane.sender.namespace, &arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let says = BufReader::new(process.stderr.take().unwrap());
+        let mut attached = Self {
+            process,
+            says,
+            folder,
+        };
+        let line = attached.line();
+        assert!(line.starts_with("pillion: bundling by "), "{line}");
+        attached
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("rules.toml")
+    }
+
+    /// Its next line, with the file called FILE.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.says.read_line(&mut line).unwrap();
+        let file = self.file();
+        line.trim_end().replace(file.to_str().unwrap(), "FILE")
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
+    }
+
+    fn reload(&mut self, rules: &str) -> String {
+        fs::write(self.file(), rules).unwrap();
+        self.signal(Signal::SIGHUP);
+        self.line()
+    }
+
+    fn end(mut self) -> Value {
+        self.signal(Signal::SIGTERM);
+        assert!(self.process.wait().unwrap().success());
+        read_json(&self.folder.path().join("stats"))
+    }
+}
+
+/// A stream with a message each 10 ms; it ends with the test.
+struct Stream {
+    port: u16,
+    ends: [Child; 2],
+}
+
+impl Stream {
+    fn begin(lane: &Lane, port: u16) -> Self {
+        Self::begin_by(lane, port, PILLION)
+    }
+
+    /// The sender is started by another program, in pillion's place.
+    fn begin_by(lane: &Lane, port: u16, program: &str) -> Self {
+        let address = format!("10.77.0.2:{port}");
+        let start = |mut command: Command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            command.spawn().unwrap()
+        };
+        let receive = ["traffic", "receive", "--listen", &address, "--streams", "1"];
+        let receiver = start(pillion_in(&lane.receiver.namespace, &receive));
+        let mut send = lane.sender.namespace.command(program);
+        send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
+        send.args(["--itt", "10", "--duration", "60"]);
+        let sender = start(send);
+        Self {
+            port,
+            ends: [receiver, sender],
+        }
+    }
+
+    /// What `flows` says of it, while it is being bundled.
+    fn flow(&self) -> Option<Value> {
+        let output = pillion(&["flows", "--json"]);
+        let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        let peer = format!("10.77.0.2:{}", self.port);
+        all.into_iter().find(|flow| flow["peer"] == peer)
+    }
+
+    /// Segments of it that were bundled, and redundant bytes.
+    fn counts(&self) -> (u64, u64) {
+        let flow = self.flow().unwrap_or_default();
+        let number = |value: &Value| value.as_u64().unwrap_or(0);
+        (
+            number(&flow["verdicts"]["bundled"]),
+            number(&flow["redundant_bytes"]),
+        )
+    }
+
+    /// Waits for so many more to be bundled; gives redundant bytes by bundled segments.
+    fn bundles(&self, more: u64) -> f64 {
+        let before = self.counts();
+        let mut after = before;
+        eventually("the stream is bundled", || {
+            after = self.counts();
+            after.0 >= before.0 + more
+        });
+        (after.1 - before.1) as f64 / (after.0 - before.0) as f64
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        for end in &mut self.ends {
+            let _ = end.kill();
+            let _ = end.wait();
+        }
+    }
+}
+
+#[test]
+fn the_rules_of_a_file_choose_and_the_first_that_matches_decides() {
+    needs_root!();
+    let lane = clean_lane("rules");
+    let attached = Attached::begin(
+        &lane,
+        "[[rule]]\nmode = \"leave-alone\"\nremote-ports = \"7110-7112\"\n\
+         [[rule]]\npeers = \"10.77.0.0/24\"\ndirection = \"connect\"\nthin = \"always\"\n",
+    );
+    let (alone, bundled) = (Stream::begin(&lane, 7111), Stream::begin(&lane, 7113));
+    bundled.bundles(50);
+    assert_eq!(alone.flow(), None);
+    drop((alone, bundled));
+    assert_eq!(attached.end()["connections"], 1);
+}
+
+/// Cgroups one below the other, and a script that runs pillion in the inner one; they end
+/// with the test.
+struct Nested {
+    outer: PathBuf,
+    script: TempDir,
+}
+
+impl Nested {
+    fn create() -> Self {
+        let name = format!("rules-{}", std::process::id());
+        let outer = pillion_bundler::cgroup2_mount().unwrap().join(name);
+        let inner = outer.join("inner");
+        fs::create_dir_all(&inner).unwrap();
+        let script = tempfile::tempdir().unwrap();
+        let door = inner.join("cgroup.procs");
+        let text = format!(
+            "#!/bin/sh\necho 0 > {} && exec {PILLION} \"$@\"\n",
+            door.display()
+        );
+        let file = script.path().join("inside");
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, PermissionsExt::from_mode(0o755)).unwrap();
+        Self { outer, script }
+    }
+
+    fn program(&self) -> String {
+        self.script.path().join("inside").display().to_string()
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        // A process that was killed leaves its cgroup a moment later.
+        eventually("the cgroups are empty", || {
+            let _ = fs::remove_dir(self.outer.join("inner"));
+            fs::remove_dir(&self.outer).is_ok()
+        });
+    }
+}
+
+#[test]
+fn a_cgroup_covers_the_connections_of_those_below_it() {
+    needs_root!();
+    let lane = clean_lane("cgroup");
+    let nested = Nested::create();
+    let path = nested.outer.file_name().unwrap().to_str().unwrap();
+    for cgroup in [path.to_owned(), format!("/{path}/inner")] {
+        let rule = format!("[[rule]]\nthin = \"always\"\ncgroup = \"{cgroup}\"\n");
+        let attached = Attached::begin(&lane, &rule);
+        let outside = Stream::begin(&lane, 7151);
+        let inside = Stream::begin_by(&lane, 7152, &nested.program());
+        inside.bundles(20);
+        assert_eq!(outside.flow(), None);
+        drop((outside, inside));
+        assert_eq!(attached.end()["connections"], 1);
+    }
+}
+
+#[test]
+fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
+    needs_root!();
+    let lane = clean_lane("reload");
+    let rules = |limit| format!("[[rule]]\nports = 7121\nthin = \"always\"\nmax-packets = {limit}");
+    let mut attached = Attached::begin(&lane, &rules(1));
+    let stream = Stream::begin(&lane, 7121);
+    let one = stream.bundles(100);
+    let before = stream.counts();
+    let said = attached.reload(&rules(3));
+    assert_eq!(said, "pillion: reloaded FILE: 1 rule; 1 connection covered");
+    let three = stream.bundles(100);
+    let after = stream.counts();
+    assert!(after.0 >= before.0 + 100, "{before:?} {after:?}");
+    assert!(three > one * 1.5, "{one} and {three} bytes in a bundle");
+    drop(stream);
+    assert_eq!(attached.end()["connections"], 1);
+}
+
+#[test]
+fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
+    needs_root!();
+    let lane = clean_lane("adopt");
+    let rules = |port| format!("[[rule]]\nthin = \"always\"\nports = {port}\n");
+    let mut attached = Attached::begin(&lane, &rules(7131));
+    let (first, second) = (Stream::begin(&lane, 7131), Stream::begin(&lane, 7132));
+    first.bundles(20);
+    assert_eq!(second.flow(), None);
+    let said = attached.reload(&rules(7132));
+    assert_eq!(said, "pillion: reloaded FILE: 1 rule; 1 connection covered");
+    assert_eq!(first.flow(), None);
+    second.bundles(20);
+    drop((first, second));
+    assert_eq!(attached.end()["connections"], 2);
+}
+
+#[test]
+fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
+    needs_root!();
+    let lane = clean_lane("mistake");
+    let mut attached = Attached::begin(&lane, "[[rule]]\nthin = \"always\"\nports = 7141\n");
+    let stream = Stream::begin(&lane, 7141);
+    stream.bundles(20);
+    let said = attached.reload("[[rule]]\nports = 70000\nprot = 1\n");
+    assert!(
+        said.starts_with("FILE:2:9: `70000`; expected a port"),
+        "{said}"
+    );
+    let said = attached.line();
+    assert!(said.starts_with("FILE:3:1: unknown key `prot`; "), "{said}");
+    assert_eq!(
+        attached.line(),
+        "pillion: FILE not reloaded: the old rules hold"
+    );
+    stream.bundles(20);
+    drop(stream);
+    attached.end();
+}
+
+/// `attach --config FILE --check-config` with this text.
+fn check(text: &str) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, text).unwrap();
+    let name = file.to_str().unwrap();
+    let output = pillion(&["attach", "--config", name, "--check-config"]);
+    let told = |text: String| text.replace(name, "FILE");
+    (
+        output.status.code(),
+        told(stdout(&output)),
+        told(stderr(&output)),
+    )
+}
+
+#[test]
+fn check_config_says_how_many_rules_or_every_mistake() {
+    let good = check("[[rule]]\nports = 1\n[[rule]]\n");
+    let said = "no mistake: would bundle by 2 rules of FILE\n".to_owned();
+    assert_eq!(good, (Some(0), said, String::new()));
+    let (code, said, mistakes) = check("[[rule]]\nports = 0\n[[rule]]\nuid = \"root\"\n");
+    assert_eq!((code, &said[..]), (Some(2), ""));
+    let starts: Vec<_> = mistakes
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .map(|(start, _)| start)
+        .collect();
+    assert_eq!(starts, ["FILE:2:9", "FILE:4:7"]);
+}
+
+#[test]
+fn the_example_has_no_mistake() {
+    needs_root!();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pillion.toml");
+    let output = pillion(&["attach", "--config", example, "--check-config"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn what_the_file_says_cannot_be_said_beside_it() {
+    for option in [
+        "--port=1",
+        "--peer=10.0.0.1",
+        "--all",
+        "--thin=always",
+        "--max-packets=2",
+    ] {
+        let output = pillion(&["attach", "--config", "rules.toml", option]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("cannot be used with"), "{option}");
+    }
+}
