@@ -93,6 +93,6 @@ fn address(setup: &Setup, device: &str) {
     ));
 }
 
-fn mac(octets: [u8; 6]) -> String {
+pub(crate) fn mac(octets: [u8; 6]) -> String {
     octets.map(|octet| format!("{octet:02x}")).join(":")
 }

@@ -15,6 +15,7 @@
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
+mod beside;
 mod device;
 mod netns;
 mod peer;
@@ -27,6 +28,7 @@ mod tap;
 pub mod tfrc;
 mod wire;
 
+pub use beside::{Packet, Router};
 pub use device::Checksums;
 pub use netns::{isolated, netstat, sysctl};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};

@@ -107,6 +107,11 @@ impl Peer {
         }
     }
 
+    /// The next frame of any kind.
+    pub fn frame(&mut self, timeout: Duration) -> Option<Vec<u8>> {
+        Some(self.tap.read(timeout)?.bytes)
+    }
+
     /// Acknowledges all before `position`, and selectively the ranges given.
     pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
         let mut header = self.header(position);

@@ -7,7 +7,7 @@ use etherparse::{
 
 use crate::tap::Frame;
 
-const ETHERNET_HEADER: usize = 14;
+pub(crate) const ETHERNET_HEADER: usize = 14;
 
 /// A TCP segment that the kernel sent.
 #[derive(Debug)]

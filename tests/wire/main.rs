@@ -21,3 +21,4 @@ mod size;
 mod tfrc_sp;
 mod thin;
 mod two_bundlers;
+mod untouched;

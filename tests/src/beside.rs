@@ -1,0 +1,130 @@
+//! What crosses the device beside the connection's own segments.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice};
+
+use crate::device::{LOCAL_MAC, PEER_MAC, TAP};
+use crate::netns::{ip, sysctl};
+use crate::peer::{PATIENCE, PEER_PORT};
+use crate::script::content;
+use crate::segment::ETHERNET_HEADER;
+use crate::tap::Tap;
+use crate::{Wire, socket};
+
+/// A second device of a test's namespace; what comes in by it for the peer is forwarded.
+pub struct Router {
+    tap: Tap,
+}
+
+/// The second device, its hardware address, and a host behind it.
+const SECOND_TAP: &str = "tap1";
+const SECOND_MAC: [u8; 6] = [2, 0, 0, 0, 0, 4];
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
+const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
+
+/// An IPv4 packet, put together again from its fragments.
+#[derive(Debug)]
+pub struct Packet {
+    /// How many fragments there were; one if it came whole.
+    pub fragments: usize,
+    /// All behind the IP header.
+    pub payload: Vec<u8>,
+}
+
+impl Wire {
+    /// The next IPv4 packet of any protocol, its headers checked.
+    pub fn packet(&mut self) -> Packet {
+        let mut packet = Packet {
+            fragments: 0,
+            payload: Vec::new(),
+        };
+        loop {
+            let frame = self.peer.frame(PATIENCE).expect("a packet");
+            let ip = Ipv4Slice::from_slice(&frame[ETHERNET_HEADER..]).expect("IPv4");
+            let header = ip.header().to_header();
+            assert_eq!(usize::from(header.total_len) + ETHERNET_HEADER, frame.len());
+            assert_eq!(header.header_checksum, header.calc_header_checksum());
+            let offset = usize::from(header.fragment_offset.value()) * 8;
+            assert_eq!(offset, packet.payload.len(), "fragments come in order");
+            packet.payload.extend(ip.payload().payload);
+            packet.fragments += 1;
+            if !header.more_fragments {
+                return packet;
+            }
+        }
+    }
+
+    /// Sends so many bytes of the stream, and expects them in a TCP segment that IP has cut.
+    pub fn sends_in_fragments(&mut self, bytes: u32) {
+        let start = self.written + 1;
+        self.script.note(&format!("{start}:{}/", start + bytes));
+        self.write(bytes);
+        let packet = self.packet();
+        assert!(packet.fragments > 1, "{packet:?}");
+        let segment = TcpSlice::from_slice(&packet.payload).expect("a segment");
+        let checksum = segment.calc_checksum_ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
+        assert_eq!(segment.checksum(), checksum.expect("a length that has one"));
+        assert_eq!(self.peer.position(segment.sequence_number()), start);
+        assert_eq!(segment.payload(), content(start, start + bytes));
+    }
+
+    /// Lets TCP believe in a path with room for its segments, while the device takes
+    /// `mtu` bytes and IP may cut what is longer.
+    pub fn fragment_at(&mut self, mtu: u16) {
+        const PMTUDISC_OMIT: libc::c_int = 5;
+        let peer = self.setup.ip.peer();
+        let believed = self.setup.mss + 40;
+        ip(&format!(
+            "route change {peer}/32 dev {TAP} mtu {believed}\n"
+        ));
+        self.set_option(
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            &PMTUDISC_OMIT.to_ne_bytes(),
+        );
+        self.set_mtu(mtu);
+    }
+
+    /// Makes the namespace a router.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        let tap = Tap::open(SECOND_TAP, false);
+        let mac = crate::device::mac(SECOND_MAC);
+        ip(&format!(
+            "link set {SECOND_TAP} address {mac} up\n\
+             address add 10.1.0.1/24 dev {SECOND_TAP}\n"
+        ));
+        sysctl("net.ipv4.ip_forward", "1");
+        Router { tap }
+    }
+
+    /// Closes the socket, whatever it has not read.
+    pub fn close(&mut self) {
+        self.script.note("close");
+        self.stream = socket::new(self.setup.ip.peer()).into();
+    }
+}
+
+impl Router {
+    /// Hands in a segment of a connection between two other hosts; checks that it leaves
+    /// by the first device as it came, but for what a router changes.
+    pub fn forwards(&self, wire: &mut Wire, start: u32, end: u32) {
+        let IpAddr::V4(peer) = wire.setup.ip.peer() else {
+            panic!("over IPv4 alone");
+        };
+        let payload = content(start, end);
+        let build = |macs: [[u8; 6]; 2], hops| {
+            let mut header = TcpHeader::new(5555, PEER_PORT, start, 1000);
+            (header.ack, header.psh) = (true, true);
+            let packet = PacketBuilder::ethernet2(macs[0], macs[1])
+                .ipv4(HOST.octets(), peer.octets(), hops)
+                .tcp_header(header);
+            let mut frame = Vec::new();
+            packet.write(&mut frame, &payload).expect("a frame");
+            frame
+        };
+        self.tap.write(&build([HOST_MAC, SECOND_MAC], 64));
+        let frame = wire.peer.frame(PATIENCE).expect("it is forwarded");
+        assert_eq!(frame, build([LOCAL_MAC, PEER_MAC], 63));
+    }
+}

@@ -1,0 +1,100 @@
+//! What is no plain segment of new data passes byte for byte, and bundling goes on behind
+//! it. (Retransmissions, probes, URG and GSO have files of their own.)
+//!
+//! kTLS left to a device needs such a device, and is not tested.
+
+use std::net::UdpSocket;
+
+use etherparse::UdpHeader;
+use pillion_bundler::Verdict::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
+use pillion_tests::{Setup, sysctl};
+
+#[test]
+fn a_reset_for_unread_data_is_untouched() {
+    Setup::default().run_everywhere(|wire| {
+        wire.sends("1:101 1:201");
+        wire.peer_sends(1, 0, 100);
+        wire.expect("201:201");
+        wire.close();
+        wire.expect("201:201R");
+        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn a_reset_by_the_application_is_untouched() {
+    Setup::default().run_everywhere(|wire| {
+        wire.sends("1:101 1:201");
+        let at_once = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+        wire.set_option((libc::SOL_SOCKET, libc::SO_LINGER), &at_once);
+        wire.close();
+        wire.expect("201:201R");
+        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn a_probe_for_a_larger_mtu_is_untouched() {
+    Setup::default().run(|wire| {
+        sysctl("net.ipv4.tcp_mtu_probing", "2");
+        wire.reconnect(7778);
+        let mss = wire.tcp_info().tcpi_snd_mss;
+        assert!(mss < 1460, "probing begins below the MSS: {mss}");
+        wire.sends("1:101");
+        wire.write(20_000);
+        let (start, end) = wire.read();
+        assert_eq!(start, 101);
+        assert!(end - start > mss, "a probe is larger than the MSS: {end}");
+        assert_eq!(wire.totals().counters.of(FullSize), 1);
+    });
+}
+
+#[test]
+fn datagrams_are_untouched_whole_or_in_fragments() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        let socket = UdpSocket::bind("10.0.0.1:9999").expect("a socket");
+        for length in [0, 1, 100, 1492, 1493, 5000] {
+            let payload: Vec<u8> = (0..length).map(|at: u32| at.to_be_bytes()[3]).collect();
+            socket.send_to(&payload, "10.0.0.2:7777").expect("sent");
+            let mut header =
+                UdpHeader::without_ipv4_checksum(9999, 7777, payload.len()).expect("it fits");
+            let checksum = header.calc_checksum_ipv4_raw([10, 0, 0, 1], [10, 0, 0, 2], &payload);
+            header.checksum = checksum.expect("it fits");
+            let packet = wire.packet();
+            assert_eq!(packet.fragments, payload.len().div_ceil(1492).max(1));
+            assert_eq!(packet.payload, [&header.to_bytes(), &payload[..]].concat());
+        }
+        wire.sends("1:301");
+        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_takes() {
+    Setup::default().run(|wire| {
+        wire.fragment_at(800);
+        wire.sends("1:401 1:761 401:762");
+        wire.sends_in_fragments(1000);
+        wire.sends("1762:1962 1762:2162 1962:2562");
+        wire.assert_verdicts(&[
+            (Bundled, 4),
+            (NothingOutstanding, 1),
+            (NotPlainIp, 2),
+            (NoHistory, 1),
+        ]);
+    });
+}
+
+#[test]
+fn forwarded_segments_are_untouched() {
+    Setup::default().run(|wire| {
+        let router = wire.router();
+        wire.sends("1:101 1:201");
+        router.forwards(wire, 1, 101);
+        router.forwards(wire, 101, 201);
+        router.forwards(wire, 201, 301);
+        wire.sends("1:301");
+        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+    });
+}
