@@ -17,12 +17,14 @@
 
 mod beside;
 mod device;
+mod fast_open;
 mod netns;
 mod peer;
 mod play;
 mod script;
 mod segment;
 mod setup;
+mod signature;
 mod socket;
 mod tap;
 pub mod tfrc;

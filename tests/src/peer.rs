@@ -6,6 +6,7 @@ use etherparse::{TcpHeader, TcpOptionElement};
 use crate::device::{LOCAL_MAC, PEER_MAC};
 use crate::segment::{Segment, frame};
 use crate::setup::{Ip, Setup};
+use crate::signature;
 use crate::tap::Tap;
 
 /// The peer's port as a rule, and the one that a passive socket listens on.
@@ -26,6 +27,7 @@ pub(crate) struct Peer {
     ip: Ip,
     mss: u16,
     timestamps: bool,
+    signed: bool,
     /// Its own port.
     pub port: u16,
     /// The kernel's port, known from the handshake on.
@@ -48,6 +50,7 @@ impl Peer {
             ip: setup.ip,
             mss: setup.mss,
             timestamps: setup.timestamps,
+            signed: setup.signed,
             port: PEER_PORT,
             kernel_port: 0,
             isn: 0,
@@ -60,15 +63,9 @@ impl Peer {
 
     /// Takes a connection in, `rtt` after it is asked for.
     pub fn accept(&mut self, rtt: Duration) {
-        let syn = loop {
-            let segment = self.receive(PATIENCE).expect("a SYN");
-            if segment.header.syn {
-                break segment;
-            }
-        };
-        self.met(&syn);
+        self.await_syn();
         thread::sleep(rtt);
-        self.send_syn(true);
+        self.send_syn(Some(1), &[]);
         let ack = loop {
             let segment = self.read(PATIENCE).expect("an ACK of the SYN-ACK");
             // A busy machine may have made it so late that the kernel asked again.
@@ -80,11 +77,22 @@ impl Peer {
         assert_eq!(ack.header.acknowledgment_number, self.next);
     }
 
+    /// Takes a connection in that may begin with data, which it returns, and takes in or
+    /// not; gives a Fast Open cookie.
+    pub fn accept_data(&mut self, taken: bool) -> Vec<u8> {
+        const KIND: u8 = 34;
+        let cookie = [KIND, 10, 1, 2, 3, 4, 5, 6, 7, 8];
+        let syn = self.await_syn();
+        let length = if taken { syn.payload.len() as u32 } else { 0 };
+        self.send_syn(Some(1 + length), &cookie);
+        syn.payload
+    }
+
     /// Opens a connection; the last ACK of the handshake goes out `rtt` after the SYN-ACK
     /// is in.
     pub fn connect(&mut self, rtt: Duration) {
         self.kernel_port = LISTENING_PORT;
-        self.send_syn(false);
+        self.send_syn(None, &[]);
         let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
         assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
         self.met(&syn_ack);
@@ -174,6 +182,17 @@ impl Peer {
         }
     }
 
+    fn await_syn(&mut self) -> Segment {
+        let syn = loop {
+            let segment = self.receive(PATIENCE).expect("a SYN");
+            if segment.header.syn {
+                break segment;
+            }
+        };
+        self.met(&syn);
+        syn
+    }
+
     fn met(&mut self, first: &Segment) {
         assert_eq!(first.fault, None, "{first:?}");
         self.kernel_port = first.header.source_port;
@@ -181,17 +200,24 @@ impl Peer {
         self.echo = first.timestamp().unwrap_or(0);
     }
 
-    fn send_syn(&mut self, acknowledging: bool) {
-        let mut header = self.header(1);
+    /// A SYN that may acknowledge, with one more option.
+    fn send_syn(&mut self, acknowledged: Option<u32>, more: &[u8]) {
+        let mut header = self.header(acknowledged.unwrap_or(1));
         header.syn = true;
-        header.ack = acknowledging;
+        header.ack = acknowledged.is_some();
         let mut options = vec![
             TcpOptionElement::MaximumSegmentSize(self.mss),
             TcpOptionElement::SelectiveAcknowledgementPermitted,
+            // Not the end of the options, for more may follow.
+            TcpOptionElement::Noop,
             TcpOptionElement::WindowScale(WINDOW_SCALE),
+            TcpOptionElement::Noop,
+            TcpOptionElement::Noop,
         ];
         options.extend(self.timestamp_option());
         header.set_options(&options).expect("the options fit");
+        let options = [header.options.as_slice(), more].concat();
+        header.set_options_raw(&options).expect("the options fit");
         self.write(header, &[]);
         self.next = self.next.wrapping_add(1);
     }
@@ -213,8 +239,11 @@ impl Peer {
         option
     }
 
-    fn write(&self, header: TcpHeader, payload: &[u8]) {
+    fn write(&self, mut header: TcpHeader, payload: &[u8]) {
         let addresses = (self.ip.peer(), self.ip.local());
+        if self.signed {
+            signature::sign(addresses, &mut header, payload);
+        }
         self.tap
             .write(&frame([PEER_MAC, LOCAL_MAC], addresses, header, payload));
     }

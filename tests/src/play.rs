@@ -166,6 +166,9 @@ impl Wire {
         if segment.header.acknowledgment_number != self.peer.next() {
             self.script.fail("the acknowledgement number is not right");
         }
+        if segment.signed != self.setup.signed {
+            self.script.fail("signed or not, which it should not be");
+        }
         let offloaded = self.setup.checksums == Checksums::Device;
         if segment.offloaded != offloaded {
             self.script

@@ -5,6 +5,7 @@ use etherparse::{
     TransportSlice,
 };
 
+use crate::signature;
 use crate::tap::Frame;
 
 pub(crate) const ETHERNET_HEADER: usize = 14;
@@ -16,7 +17,9 @@ pub(crate) struct Segment {
     pub payload: Vec<u8>,
     /// Its checksum was left to the device.
     pub offloaded: bool,
-    /// A length or checksum that is wrong.
+    /// It carries a signature.
+    pub signed: bool,
+    /// A length, checksum or signature that is wrong.
     pub fault: Option<String>,
 }
 
@@ -28,11 +31,15 @@ impl Segment {
             return None;
         };
         let ip_length = frame.bytes.len() - ETHERNET_HEADER;
+        let (ip, header) = (packet.net.as_ref()?, tcp.to_header());
+        let signature = signature::is_right(addresses(ip), &header, tcp.payload());
+        let wrong = (signature == Some(false)).then(|| "the signature is wrong".to_owned());
         Some(Self {
-            header: tcp.to_header(),
+            header,
             payload: tcp.payload().to_vec(),
             offloaded: frame.offloaded,
-            fault: fault(packet.net.as_ref()?, tcp, ip_length),
+            signed: signature.is_some(),
+            fault: fault(ip, tcp, ip_length).or(wrong),
         })
     }
 
@@ -45,6 +52,26 @@ impl Segment {
                 Ok(TcpOptionElement::Timestamp(value, _)) => Some(value),
                 _ => None,
             })
+    }
+}
+
+fn addresses(ip: &NetSlice) -> (IpAddr, IpAddr) {
+    match ip {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            )
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            (
+                header.source_addr().into(),
+                header.destination_addr().into(),
+            )
+        }
+        NetSlice::Arp(_) => panic!("TCP in ARP"),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Setup {
     pub mss: u16,
     /// The timestamps option is in use, and takes 12 bytes from the MSS.
     pub timestamps: bool,
+    /// Both ends sign what they send (TCP MD5; active open only), which takes 20 bytes from
+    /// the MSS. The options of a SYN have no room for timestamps as well.
+    pub signed: bool,
     /// Who computes checksums.
     pub checksums: Checksums,
     /// The shortest retransmission time-out.
@@ -73,6 +76,7 @@ impl Default for Setup {
             isn: None,
             mss: 1460,
             timestamps: false,
+            signed: false,
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),
             initial_window: 200,

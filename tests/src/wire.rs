@@ -9,7 +9,7 @@ use pillion_bundler::{
 use crate::peer::{LISTENING_PORT, Peer};
 use crate::script::Script;
 use crate::setup::{Bundler, Opening, Setup};
-use crate::{device, netns, socket};
+use crate::{device, netns, signature, socket};
 
 /// An established connection between a socket of the kernel and a scripted peer.
 ///
@@ -107,7 +107,12 @@ impl Wire {
     #[must_use]
     pub fn mss(&self) -> u32 {
         let timestamps = if self.setup.timestamps { 12 } else { 0 };
-        u32::from(self.setup.mss) - timestamps
+        let signature = if self.setup.signed {
+            signature::LENGTH
+        } else {
+            0
+        };
+        u32::from(self.setup.mss - timestamps - signature)
     }
 
     /// The kernel's account of the connection.
@@ -168,6 +173,9 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
         socket::set_isn(&stream, isn);
     }
     let address = setup.ip.in_socket(setup.ip.peer());
+    if setup.signed {
+        signature::require(&stream, address);
+    }
     socket::begin(&stream, SocketAddr::new(address, peer.port));
     peer.accept(setup.rtt);
     stream.set_nodelay(true).expect("TCP_NODELAY");

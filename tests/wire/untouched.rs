@@ -1,13 +1,16 @@
 //! What is no plain segment of new data passes byte for byte, and bundling goes on behind
 //! it. (Retransmissions, probes, URG and GSO have files of their own.)
 //!
-//! kTLS left to a device needs such a device, and is not tested.
+//! Not tested: TCP-AO, which few kernels have (it is an option like MD5), and kTLS left to
+//! a device, which needs such a device.
 
 use std::net::UdpSocket;
 
 use etherparse::UdpHeader;
-use pillion_bundler::Verdict::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
-use pillion_tests::{Setup, sysctl};
+use pillion_bundler::Verdict::{
+    Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding, OldData, TcpOption,
+};
+use pillion_tests::{Ip, Setup, sysctl};
 
 #[test]
 fn a_reset_for_unread_data_is_untouched() {
@@ -96,5 +99,47 @@ fn forwarded_segments_are_untouched() {
         router.forwards(wire, 201, 301);
         wire.sends("1:301");
         wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn signed_segments_are_untouched() {
+    for ip in [Ip::V4, Ip::V6] {
+        let signed = true;
+        let setup = Setup {
+            ip,
+            signed,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            let full = 301 + wire.mss();
+            wire.sends(&format!("1:101 101:201 201:301 301:{full}"));
+            wire.assert_verdicts(&[(TcpOption, 4)]);
+        });
+    }
+}
+
+#[test]
+fn a_syn_with_data_is_untouched() {
+    Setup::default().run(|wire| {
+        assert_eq!(wire.reconnect_with_data(7778, 100, true), 0);
+        wire.expect("1:1");
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.reconnect_with_data(7779, 100, true), 100);
+        wire.expect("101:101");
+        wire.sends("101:201 101:301");
+        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 2)]);
+    });
+}
+
+#[test]
+fn data_of_a_syn_that_the_peer_did_not_take_is_sent_again_untouched() {
+    Setup::default().run(|wire| {
+        wire.reconnect_with_data(7778, 100, true);
+        wire.expect("1:1");
+        assert_eq!(wire.reconnect_with_data(7779, 100, false), 100);
+        wire.expect("1:101");
+        wire.sends("101:201 101:301");
+        wire.assert_verdicts(&[(OldData, 1), (NoHistory, 1), (Bundled, 1)]);
     });
 }
