@@ -1,0 +1,234 @@
+//! What applications do with their sockets works the same with bundling, and every byte
+//! arrives.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recv, recvmsg, send};
+use pillion_bundler::{Counters, Verdict};
+
+use crate::common::*;
+use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};
+use crate::stream::{carry, carry_to_end, content, pause, read_to_end, send_thinly};
+
+/// Most of a test's segments went out with a bundle.
+fn assert_bundled(counters: Option<Counters>) {
+    let counters = counters.expect("a bundler");
+    let bundled = counters.of(Verdict::Bundled);
+    assert!(bundled * 2 > counters.segments(), "{counters:?}");
+}
+
+fn set_option(stream: &TcpStream, (level, option): (i32, i32), value: u32) {
+    let length = size_of_val(&value) as libc::socklen_t;
+    let fd = stream.as_raw_fd();
+    // SAFETY: the value lives across the call and has the length stated.
+    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
+    assert_eq!(result, 0, "{option}: {}", std::io::Error::last_os_error());
+}
+
+/// What the error queue says, so many times; fewer only if they do not come.
+fn reports(stream: &TcpStream, wanted: usize, origin: u8) -> Vec<libc::sock_extended_err> {
+    let mut reports = Vec::new();
+    let begun = Instant::now();
+    while reports.len() < wanted && begun.elapsed() < Duration::from_secs(10) {
+        let mut room = nix::cmsg_space!(libc::sock_extended_err, SockaddrIn, [libc::timespec; 3]);
+        let flags = MsgFlags::MSG_ERRQUEUE;
+        let message = match recvmsg::<()>(stream.as_raw_fd(), &mut [], Some(&mut room), flags) {
+            Err(Errno::EAGAIN) => {
+                pause();
+                continue;
+            }
+            other => other.expect("the error queue"),
+        };
+        for control in message.cmsgs().expect("they have room") {
+            if let ControlMessageOwned::Ipv4RecvErr(report, _) = control {
+                assert_eq!(report.ee_origin, origin, "{report:?}");
+                reports.push(report);
+            }
+        }
+    }
+    reports
+}
+
+/// Of messages of 100 bytes each: which bytes were reported as scheduled, and as
+/// acknowledged, in order.
+fn timestamps(stream: &TcpStream, messages: usize) -> [Vec<u32>; 2] {
+    const SCHEDULED: u32 = 1;
+    const ACKNOWLEDGED: u32 = 2;
+    let flags = libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_TX_SCHED
+        | libc::SOF_TIMESTAMPING_TX_ACK;
+    set_option(stream, (libc::SOL_SOCKET, libc::SO_TIMESTAMPING), flags);
+    send_thinly(stream, &content(100 * messages), 100, 0);
+    let reports = reports(stream, 2 * messages, libc::SO_EE_ORIGIN_TIMESTAMPING);
+    [SCHEDULED, ACKNOWLEDGED].map(|kind| {
+        let of_kind = reports.iter().filter(|report| report.ee_info == kind);
+        of_kind.map(|report| report.ee_data).collect()
+    })
+}
+
+#[test]
+fn transmit_timestamps_are_of_the_same_bytes_in_the_same_order() {
+    needs_root!();
+    let outcomes = [Plain, Bundled]
+        .map(|carriage| carry_to_end("timestamps", carriage, |stream| timestamps(stream, 50)));
+    let last_bytes: Vec<u32> = (1..=50).map(|message| 100 * message - 1).collect();
+    for outcome in &outcomes {
+        assert_eq!(outcome.sent, [last_bytes.clone(), last_bytes.clone()]);
+        assert_eq!(outcome.received, content(5000));
+    }
+    let [_, bundled] = outcomes;
+    assert_bundled(bundled.counters);
+}
+
+#[test]
+fn zero_copy_completes() {
+    const ZERO_COPY: u8 = 5; // SO_EE_ORIGIN_ZEROCOPY
+    needs_root!();
+    let outcome = carry_to_end("zero copy", Bundled, |stream| {
+        set_option(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), 1);
+        // Until it completes, the data must stay as it is.
+        let data = content(5000);
+        send_thinly(stream, &data, 100, libc::MSG_ZEROCOPY);
+        let mut next = 0;
+        while next < 50 {
+            let completed = reports(stream, 1, ZERO_COPY);
+            let Some(range) = completed.first() else {
+                break;
+            };
+            assert_eq!(range.ee_info, next, "they complete in order");
+            next = range.ee_data + 1;
+        }
+        next
+    });
+    assert_eq!(outcome.sent, 50);
+    assert_eq!(outcome.received, content(5000));
+    assert_bundled(outcome.counters);
+}
+
+#[test]
+fn a_file_is_sent_whole() {
+    needs_root!();
+    let outcome = carry_to_end("sendfile", Bundled, |stream| {
+        let mut file: File = tempfile::tempfile().expect("a file");
+        file.write_all(&content(5000)).expect("written");
+        file.rewind().expect("rewound");
+        let null = std::ptr::null_mut();
+        for _ in 0..50 {
+            // SAFETY: two descriptors that live across the call, and no offset.
+            let sent = unsafe { libc::sendfile(stream.as_raw_fd(), file.as_raw_fd(), null, 100) };
+            assert_eq!(sent, 100, "{}", std::io::Error::last_os_error());
+            pause();
+        }
+    });
+    assert_eq!(outcome.received, content(5000));
+    assert_bundled(outcome.counters);
+}
+
+#[test]
+fn records_arrive_whole() {
+    needs_root!();
+    let outcome = carry_to_end("records", Bundled, |stream| {
+        send_thinly(stream, &content(5000), 100, libc::MSG_EOR);
+    });
+    assert_eq!(outcome.received, content(5000));
+    assert_bundled(outcome.counters);
+}
+
+#[test]
+fn what_is_held_back_is_sent_at_once_and_bundled() {
+    needs_root!();
+    let outcome = carry_to_end("cork", Bundled, |stream| {
+        let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);
+        for message in content(5000).chunks(100) {
+            set_option(stream, cork, 1);
+            for part in message.chunks(10) {
+                let all = send(stream.as_raw_fd(), part, MsgFlags::empty());
+                assert_eq!(all, Ok(part.len()));
+            }
+            set_option(stream, cork, 0);
+            pause();
+        }
+    });
+    assert_eq!(outcome.received, content(5000));
+    let segments = outcome.counters.as_ref().expect("a bundler").segments();
+    assert!(segments < 100, "500 writes in {segments} segments");
+    assert_bundled(outcome.counters);
+}
+
+/// Reads up to the urgent mark, then the urgent byte, then the rest.
+fn read_urgent(mut stream: TcpStream) -> (Vec<u8>, u8, Vec<u8>) {
+    let mut fds = [PollFd::new(
+        std::os::fd::AsFd::as_fd(&stream),
+        PollFlags::POLLPRI,
+    )];
+    let timeout = PollTimeout::try_from(Duration::from_secs(10)).expect("a timeout");
+    assert_eq!(poll(&mut fds, timeout), Ok(1), "urgent data come");
+    let mut before = Vec::new();
+    while !at_mark(&stream) {
+        let mut some = [0; 100];
+        let length = stream.read(&mut some).expect("data before the mark");
+        assert_ne!(length, 0, "the mark comes before the end");
+        before.extend(&some[..length]);
+    }
+    let mut urgent = [0];
+    let flags = MsgFlags::MSG_OOB;
+    assert_eq!(recv(stream.as_raw_fd(), &mut urgent, flags), Ok(1));
+    (before, urgent[0], read_to_end(stream))
+}
+
+fn at_mark(stream: &TcpStream) -> bool {
+    const SIOCATMARK: libc::c_ulong = 0x8905;
+    let mut answer: libc::c_int = 0;
+    // SAFETY: SIOCATMARK writes one integer, which lives across the call.
+    let result = unsafe { libc::ioctl(stream.as_raw_fd(), SIOCATMARK as _, &raw mut answer) };
+    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    answer != 0
+}
+
+#[test]
+fn the_urgent_byte_arrives_at_its_mark() {
+    needs_root!();
+    let send = |stream: &TcpStream| {
+        send_thinly(stream, &content(2500), 100, 0);
+        send_thinly(stream, b"!", 1, libc::MSG_OOB);
+        send_thinly(stream, &content(2500), 100, 0);
+    };
+    let outcome = carry("urgent", Bundled, send, read_urgent);
+    assert_eq!(outcome.received, (content(2500), b'!', content(2500)));
+    let counters = outcome.counters.as_ref().expect("a bundler");
+    assert_eq!(counters.of(Verdict::Flags), 1);
+    assert_bundled(outcome.counters);
+}
+
+#[test]
+fn mptcp_is_left_alone() {
+    needs_root!();
+    let outcome = carry_to_end("mptcp", BundledMptcp, |stream| {
+        send_thinly(stream, &content(5000), 100, 0);
+    });
+    assert_eq!(outcome.received, content(5000));
+    let counters = outcome.counters.expect("a bundler");
+    assert_eq!(counters.of(Verdict::Bundled), 0, "{counters:?}");
+    assert!(counters.of(Verdict::TcpOption) > 40, "{counters:?}");
+}
+
+#[test]
+fn fifty_megabytes_arrive_intact() {
+    needs_root!();
+    const BYTES: usize = 50_000_000;
+    let outcome = carry_to_end("greedy", Bundled, |mut stream| {
+        let begun = Instant::now();
+        stream.write_all(&content(BYTES)).expect("sent");
+        begun.elapsed()
+    });
+    assert!(outcome.received == content(BYTES), "every byte as it was");
+    println!("sent in {:?}: {:?}", outcome.sent, outcome.counters);
+}

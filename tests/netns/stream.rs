@@ -1,0 +1,151 @@
+//! A stream of the tests' own over a path, bundled as much as can be or not at all.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::socket::{Backlog, MsgFlags, SockaddrStorage, bind, connect, listen, send};
+use pillion_bundler::{
+    Attachment, Counters, Device, Options, Policy, Programs, Scope, ThinTest, cgroup2_mount,
+};
+
+use crate::common::clean_lane;
+
+/// How a stream is carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carriage {
+    /// TCP alone.
+    Plain,
+    /// TCP with a bundler that takes every stream for thin and knows no limit.
+    Bundled,
+    /// MPTCP with the same bundler.
+    BundledMptcp,
+}
+
+/// What became of a stream.
+#[derive(Debug)]
+pub struct Outcome<S, R> {
+    /// What the sending end returned.
+    pub sent: S,
+    /// What the receiving end returned.
+    pub received: R,
+    /// What the bundler did.
+    pub counters: Option<Counters>,
+}
+
+/// Runs both ends of a stream; the sending one's half is closed when it returns.
+pub fn carry<S: Send + 'static, R: Send + 'static>(
+    name: &str,
+    carriage: Carriage,
+    send: impl FnOnce(&TcpStream) -> S + Send + 'static,
+    receive: impl FnOnce(TcpStream) -> R + Send + 'static,
+) -> Outcome<S, R> {
+    let lane = clean_lane(name);
+    let address = SocketAddr::V4(SocketAddrV4::new(lane.receiver.address, 7777));
+    let listener = lane
+        .receiver
+        .namespace
+        .enter(move || listener(carriage, address))
+        .expect("a listener");
+    let receiver = lane
+        .receiver
+        .namespace
+        .spawn(move || receive(listener.accept().expect("a connection").0));
+    let sender = lane.sender.namespace.enter(move || {
+        let attachment = (carriage != Carriage::Plain).then(attach);
+        let socket = socket(carriage);
+        connect(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");
+        let stream = TcpStream::from(socket);
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        let sent = send(&stream);
+        stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("shutdown");
+        let received = receiver.join().expect("a receiver").expect("its namespace");
+        let totals = attachment.map(|attachment| attachment.totals().expect("totals"));
+        Outcome {
+            sent,
+            received,
+            counters: totals.map(|totals| totals.counters),
+        }
+    });
+    sender.expect("a sender")
+}
+
+/// The same, where the receiving end takes all that comes.
+pub fn carry_to_end<S: Send + 'static>(
+    name: &str,
+    carriage: Carriage,
+    send: impl FnOnce(&TcpStream) -> S + Send + 'static,
+) -> Outcome<S, Vec<u8>> {
+    carry(name, carriage, send, read_to_end)
+}
+
+/// All that is still to come.
+pub fn read_to_end(mut stream: TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).expect("the stream's end");
+    all
+}
+
+/// So many bytes, of which no two stretches look alike.
+pub fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32)
+        .map(|position| (position.wrapping_mul(0x9e37_79b1) >> 24) as u8)
+        .collect()
+}
+
+/// Sends data in messages, so far apart that each is a segment and so close that several
+/// are outstanding.
+pub fn send_thinly(stream: &TcpStream, data: &[u8], message: usize, flags: i32) {
+    for part in data.chunks(message) {
+        let flags = MsgFlags::from_bits_retain(flags);
+        let sent = send(stream.as_raw_fd(), part, flags).expect("sent");
+        assert_eq!(sent, part.len());
+        pause();
+    }
+}
+
+/// The time between two messages.
+pub fn pause() {
+    thread::sleep(Duration::from_millis(5));
+}
+
+fn socket(carriage: Carriage) -> OwnedFd {
+    let protocol = match carriage {
+        Carriage::BundledMptcp => libc::IPPROTO_MPTCP,
+        Carriage::Plain | Carriage::Bundled => libc::IPPROTO_TCP,
+    };
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: three integers.
+    let fd = unsafe { libc::socket(libc::AF_INET, kind, protocol) };
+    assert!(fd >= 0, "socket: {}", std::io::Error::last_os_error());
+    // SAFETY: it is new, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
+    let socket = socket(carriage);
+    bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
+    listen(&socket, Backlog::new(1).expect("a backlog")).expect("listen");
+    socket.into()
+}
+
+fn attach() -> Attachment {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        ..Options::default()
+    };
+    let policy = Policy {
+        scope: Scope::ThisNamespace,
+        ..Policy::default()
+    };
+    let programs = Programs::load(options, &policy).expect("the programs load");
+    let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
+    let devices = Device::select(&["tap0".to_owned()]).expect("the device");
+    Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
+}
