@@ -69,9 +69,9 @@ impl Wire {
         assert_eq!(segment.payload(), content(start, start + bytes));
     }
 
-    /// Lets TCP believe in a path with room for its segments, while the device takes
-    /// `mtu` bytes and IP may cut what is longer.
-    pub fn fragment_at(&mut self, mtu: u16) {
+    /// Connects anew and lets TCP believe in a path with room for its segments, while the
+    /// device takes `mtu` bytes and IP may cut what is longer.
+    pub fn reconnect_with_fragments(&mut self, port: u16, mtu: u16) {
         const PMTUDISC_OMIT: libc::c_int = 5;
         let peer = self.setup.ip.peer();
         let believed = self.setup.mss + 40;
@@ -83,6 +83,8 @@ impl Wire {
             &PMTUDISC_OMIT.to_ne_bytes(),
         );
         self.set_mtu(mtu);
+        // A connection that has a route already may for a moment find a tiny MTU there.
+        self.reconnect(port);
     }
 
     /// Makes the namespace a router.

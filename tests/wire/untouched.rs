@@ -76,7 +76,7 @@ fn datagrams_are_untouched_whole_or_in_fragments() {
 #[test]
 fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_takes() {
     Setup::default().run(|wire| {
-        wire.fragment_at(800);
+        wire.reconnect_with_fragments(7778, 800);
         wire.sends("1:401 1:761 401:762");
         wire.sends_in_fragments(1000);
         wire.sends("1762:1962 1762:2162 1962:2562");
