@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{Backlog, MsgFlags, SockaddrStorage, bind, connect, listen, send};
 use pillion_bundler::{
-    Attachment, Counters, Device, Options, Policy, Programs, Scope, ThinTest, cgroup2_mount,
+    Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, cgroup2_mount,
 };
 
 use crate::common::clean_lane;
@@ -141,10 +141,10 @@ fn attach() -> Attachment {
         ..Options::default()
     };
     let policy = Policy {
+        rules: vec![Rule::all(options)],
         scope: Scope::ThisNamespace,
-        ..Policy::default()
     };
-    let programs = Programs::load(options, &policy).expect("the programs load");
+    let programs = Programs::load(&policy).expect("the programs load");
     let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
     let devices = Device::select(&["tap0".to_owned()]).expect("the device");
     Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
