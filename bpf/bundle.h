@@ -48,13 +48,13 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
        const struct segment *seg, __u32 *start)
 {
 	__u32 snd_una = tp->snd_una, end = seg->seq + seg->len;
-	__u32 limit = payload_limit(skb, &flow->options, tp, seg);
 	__u32 packets = allowed_packets(flow);
 	enum verdict verdict;
-	__u32 i, candidate;
+	__u32 i, candidate, limit;
 
 	if (!after(seg->seq, snd_una))
 		return NOTHING_OUTSTANDING;
+	limit = payload_limit(skb, &flow->options, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
 	if (!flow->sack && !flow->options.without_sack)
@@ -201,11 +201,12 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 	if (!tp)
 		return TCX_NEXT;
 	verdict = parse(skb, &seg);
-	if (verdict == NOT_PLAIN_IP || !seg.len) {
-		if (verdict == NOT_PLAIN_IP)
-			count(flow, verdict, 0, 0);
+	if (verdict == NOT_PLAIN_IP) {
+		count(flow, verdict, 0, 0);
 		return TCX_NEXT;
 	}
+	if (!seg.len)
+		return TCX_NEXT;
 	/*
 	 * The socket's lock serialises its segments, but not those that waited
 	 * on the way: for a neighbour's address, in a queue of the firewall or

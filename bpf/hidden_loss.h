@@ -136,7 +136,7 @@ static __always_inline void look_for_reordering(struct flow *flow,
 	    !after(ack->duplicate_end, flow->lost_start))
 		return;
 	flow->lost_end = flow->lost_start;
-	count_reordering(flow);
+	ADD(flow, reordered, 1);
 }
 
 /* An ACK arrives, and the kernel has not looked at it yet. */
@@ -165,7 +165,8 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		lost_by_ack(una, &packet, &loss);
 	if (!before(loss.start, loss.end))
 		return;
-	count_hidden_loss(flow, loss.segments, loss.end - loss.start);
+	ADD(flow, hidden_losses, loss.segments);
+	ADD(flow, repaired_bytes, loss.end - loss.start);
 	note_run(flow, loss.segments);
 	flow->lost_start = loss.start;
 	flow->lost_end = loss.end;

@@ -73,14 +73,14 @@ static __always_inline void note_bundle(struct flow *flow, __u32 start)
 	flow->bundles[(flow->next - 1) & (HISTORY_SEGMENTS - 1)] = start;
 }
 
-/* TCP sends again what lies between; behind all it sent again, it starts anew.
+/*
+ * TCP sends again what lies between. Behind all that it has sent again, the
+ * record starts anew.
  */
 static __always_inline void note_again(struct flow *flow, __u32 start,
 				       __u32 end)
 {
-	if (!before(start, flow->again_end))
-		flow->again_start = start;
-	else if (before(start, flow->again_start))
+	if (!before(start, flow->again_end) || before(start, flow->again_start))
 		flow->again_start = start;
 	if (after(end, flow->again_end))
 		flow->again_end = end;

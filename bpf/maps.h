@@ -43,31 +43,19 @@ static __always_inline void count(struct flow *flow, enum verdict verdict,
 	all->counters.redundant_bytes += redundant_bytes;
 }
 
-static __always_inline void count_hidden_loss(struct flow *flow, __u32 segments,
-					      __u32 bytes)
-{
-	struct totals *all = totals();
+/* Adds to a counter of the connection, and to that of all together. */
+#define ADD(flow, counter, n)                                                  \
+	do {                                                                   \
+		struct totals *all_ = totals();                                \
+                                                                               \
+		if (all_) {                                                    \
+			(flow)->counters.counter += (n);                       \
+			all_->counters.counter += (n);                         \
+		}                                                              \
+	} while (0)
 
-	if (!all)
-		return;
-	flow->counters.hidden_losses += segments;
-	flow->counters.repaired_bytes += bytes;
-	all->counters.hidden_losses += segments;
-	all->counters.repaired_bytes += bytes;
-}
-
-static __always_inline void count_reaction(struct flow *flow)
-{
-	struct totals *all = totals();
-
-	if (!all)
-		return;
-	flow->counters.reactions++;
-	all->counters.reactions++;
-}
-
-static __always_inline void
-count_decision(struct flow *flow, const struct decision *decision, bool spared)
+static __always_inline void note_decision(struct flow *flow,
+					  const struct decision *decision)
 {
 	struct totals *all = totals();
 
@@ -75,35 +63,6 @@ count_decision(struct flow *flow, const struct decision *decision, bool spared)
 		return;
 	flow->decision = *decision;
 	all->decision = *decision;
-	if (!spared)
-		return;
-	flow->counters.reactions_spared++;
-	all->counters.reactions_spared++;
-}
-
-static __always_inline void count_reordering(struct flow *flow)
-{
-	struct totals *all = totals();
-
-	if (!all)
-		return;
-	flow->counters.reordered++;
-	all->counters.reordered++;
-}
-
-static __always_inline void count_report(struct flow *flow, int failed)
-{
-	struct totals *all = totals();
-
-	if (!all)
-		return;
-	if (failed) {
-		flow->counters.acks_dropped++;
-		all->counters.acks_dropped++;
-	} else {
-		flow->counters.reports++;
-		all->counters.reports++;
-	}
 }
 
 #endif /* PILLION_MAPS_H */

@@ -48,7 +48,9 @@ static __always_inline bool within_allowance(struct flow *flow,
 	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
 	within = sent.payload <= decision.rate_allowed &&
 		 sent.packets <= SECOND_US / MIN_INTERVAL_US;
-	count_decision(flow, &decision, within);
+	note_decision(flow, &decision);
+	if (within)
+		ADD(flow, reactions_spared, 1);
 	return within;
 }
 
@@ -67,7 +69,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp)
 	flow->reacted_at = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
-	count_reaction(flow);
+	ADD(flow, reactions, 1);
 	return KEEP_AND_REDUCE;
 }
 

@@ -140,7 +140,10 @@ static __always_inline int take_out_report(struct __sk_buff *skb)
 			       ack.ack, tp->snd_una)) {
 		result = erase(skb, &seg, &ack);
 		keep_report(flow, &ack);
-		count_report(flow, result);
+		if (result)
+			ADD(flow, acks_dropped, 1);
+		else
+			ADD(flow, reports, 1);
 	}
 	bpf_sk_release(sk);
 	return result;
