@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use pillion_lab::{DemoConfig, demo_page, demo_table, run_demo};
 
 use crate::bundling::ReactionArg;
@@ -110,16 +111,12 @@ impl Args {
 
     fn config(&self) -> DemoConfig {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let reaction = match self.reaction {
-            ReactionArg::Cwr => "cwr",
-            ReactionArg::TfrcSp => "tfrc-sp",
-            ReactionArg::None => "none",
-        };
+        let reaction = self.reaction.to_possible_value().expect("none is hidden");
         let mut bundling = [
             ("--thin", self.thin.clone()),
             ("--max-packets", self.max_packets.to_string()),
             ("--max-bytes", self.max_bytes.to_string()),
-            ("--reaction", reaction.to_owned()),
+            ("--reaction", reaction.get_name().to_owned()),
         ]
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
