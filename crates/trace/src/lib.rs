@@ -1,0 +1,5 @@
+//! Packet traces of TCP connections, taken at one end or at both.
+
+mod packet;
+
+pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};

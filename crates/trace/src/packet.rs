@@ -1,0 +1,148 @@
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+/// One TCP segment as a trace shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number in the file, from 1, packets that are not TCP counted as well.
+    pub number: u64,
+    /// When it was captured, in nanoseconds since 1970.
+    pub at_ns: i64,
+    /// Who sent it.
+    pub from: Endpoint,
+    /// To whom.
+    pub to: Endpoint,
+    /// Length of the whole packet on the wire in bytes, link header included.
+    pub frame_len: u32,
+    /// IP and TCP headers together in bytes.
+    pub header_len: u16,
+    /// Bytes of payload by the IP header, whether or not they were captured.
+    pub payload_len: u32,
+    /// Sequence number of the first byte of payload, or of SYN or FIN.
+    pub seq: u32,
+    /// What it acknowledges, if it has the ACK flag.
+    pub ack: Option<u32>,
+    /// SYN, FIN, RST, PSH.
+    pub flags: Flags,
+    /// The window field, not scaled.
+    pub window: u16,
+    /// IPv4 identification; IPv6 has none.
+    pub ip_id: Option<u16>,
+    /// The timestamps option (RFC 7323).
+    pub timestamps: Option<Timestamps>,
+    /// The SACK option (RFC 2018, 2883), as it stands.
+    pub sack: SackBlocks,
+    /// Maximum segment size of a SYN, in bytes.
+    pub mss: Option<u16>,
+    /// Window scale of a SYN (RFC 7323).
+    pub window_scale: Option<u8>,
+}
+
+/// Address and port, IPv4 as `::ffff:a.b.c.d`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Endpoint {
+    /// In network order.
+    pub address: [u8; 16],
+    /// The TCP port.
+    pub port: u16,
+}
+
+/// The flags of a segment that matter to an analysis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Opens a connection; takes one sequence number.
+    pub syn: bool,
+    /// Ends one direction; takes one sequence number.
+    pub fin: bool,
+    /// Breaks the connection.
+    pub rst: bool,
+    /// The sender had no more to send at that time.
+    pub psh: bool,
+}
+
+/// The timestamps option (RFC 7323).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Timestamps {
+    /// TSval, the sender's clock.
+    pub value: u32,
+    /// TSecr, the peer's clock as last seen.
+    pub echo: u32,
+}
+
+/// Up to four SACK blocks, first to last as on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    blocks: [(u32, u32); 4],
+    count: u8,
+}
+
+impl SackBlocks {
+    /// Adds a block, its left and its right edge; a fifth has no place in a TCP header and
+    /// is left out.
+    pub fn push(&mut self, left: u32, right: u32) {
+        if let Some(slot) = self.blocks.get_mut(usize::from(self.count)) {
+            *slot = (left, right);
+            self.count += 1;
+        }
+    }
+
+    /// The blocks in order.
+    #[must_use]
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.count)]
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        let v6 = match address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Self {
+            address: v6.octets(),
+            port: address.port(),
+        }
+    }
+}
+
+impl From<Endpoint> for SocketAddr {
+    fn from(endpoint: Endpoint) -> Self {
+        let address = IpAddr::V6(Ipv6Addr::from(endpoint.address)).to_canonical();
+        Self::new(address, endpoint.port)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        SocketAddr::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fifth_sack_block_is_left_out() {
+        let mut sack = SackBlocks::default();
+        for i in 0..5 {
+            sack.push(i, i + 1);
+        }
+        assert_eq!(sack.as_slice(), [(0, 1), (1, 2), (2, 3), (3, 4)]);
+    }
+
+    #[test]
+    fn an_endpoint_reads_as_the_address_that_it_was_made_of() {
+        for text in ["192.0.2.1:80", "[2001:db8::1]:443"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(Endpoint::from(address).to_string(), text);
+        }
+    }
+}
