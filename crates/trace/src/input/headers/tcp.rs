@@ -1,0 +1,133 @@
+use super::Skip;
+use crate::{Flags, SackBlocks, Timestamps};
+
+/// Bytes of the TCP header without options.
+pub(super) const HEADER: usize = 20;
+/// A larger window scale counts as this (RFC 7323, section 2.3).
+const MOST_SCALE: u8 = 14;
+
+/// The TCP header without its options (RFC 9293).
+pub(super) struct Fixed {
+    pub seq: u32,
+    pub ack: Option<u32>,
+    pub flags: Flags,
+    pub window: u16,
+    /// Options included, in bytes.
+    pub header_len: u16,
+}
+
+#[derive(Default)]
+pub(super) struct Options {
+    pub mss: Option<u16>,
+    pub window_scale: Option<u8>,
+    pub timestamps: Option<Timestamps>,
+    pub sack: SackBlocks,
+    /// Not all of them were captured.
+    pub cut: bool,
+}
+
+#[inline]
+pub(super) fn ports(header: &[u8; HEADER]) -> [u16; 2] {
+    let &[f0, f1, t0, t1, ..] = header;
+    [u16::from_be_bytes([f0, f1]), u16::from_be_bytes([t0, t1])]
+}
+
+impl Fixed {
+    #[inline]
+    pub fn new(header: &[u8; HEADER]) -> Self {
+        let &[
+            _,
+            _,
+            _,
+            _,
+            s0,
+            s1,
+            s2,
+            s3,
+            a0,
+            a1,
+            a2,
+            a3,
+            offset,
+            bits,
+            w0,
+            w1,
+            ..,
+        ] = header;
+        let bit = |mask| bits & mask != 0;
+        Self {
+            seq: u32::from_be_bytes([s0, s1, s2, s3]),
+            ack: bit(0x10).then(|| u32::from_be_bytes([a0, a1, a2, a3])),
+            flags: Flags {
+                syn: bit(0x02),
+                fin: bit(0x01),
+                rst: bit(0x04),
+                psh: bit(0x08),
+            },
+            window: u16::from_be_bytes([w0, w1]),
+            header_len: u16::from(offset >> 4) * 4,
+        }
+    }
+
+    /// The options of the segment that begins with this header, as far as they were captured.
+    #[inline]
+    pub fn options_of(&self, segment: &[u8]) -> Result<Options, Skip> {
+        let len = usize::from(self.header_len);
+        if len < HEADER {
+            return Err(Skip::Damaged);
+        }
+        let (end, cut) = match segment.len() {
+            captured if captured < len => (captured, true),
+            _ => (len, false),
+        };
+        let mut options = Options {
+            cut,
+            ..Options::default()
+        };
+        read_options(segment.get(HEADER..end).unwrap_or_default(), &mut options);
+        Ok(options)
+    }
+}
+
+/// Reads options until their end, or the first that is malformed, as receivers do.
+#[inline]
+fn read_options(mut rest: &[u8], options: &mut Options) {
+    loop {
+        rest = match rest {
+            [1, behind @ ..] => behind,
+            [0, ..] | [] | [_] => return,
+            [kind, len, behind @ ..] => {
+                let body = usize::from(*len).checked_sub(2);
+                let Some((body, behind)) = body.and_then(|body| behind.split_at_checked(body))
+                else {
+                    return;
+                };
+                read_option(*kind, body, options);
+                behind
+            }
+        }
+    }
+}
+
+#[inline]
+fn read_option(kind: u8, body: &[u8], options: &mut Options) {
+    match (kind, body) {
+        (2, &[a, b]) => options.mss = Some(u16::from_be_bytes([a, b])),
+        (3, &[scale]) => options.window_scale = Some(scale.min(MOST_SCALE)),
+        (5, blocks) => {
+            options.sack = SackBlocks::default();
+            let (blocks, _) = blocks.as_chunks::<8>();
+            for &[a, b, c, d, e, f, g, h] in blocks {
+                let left = u32::from_be_bytes([a, b, c, d]);
+                options.sack.push(left, u32::from_be_bytes([e, f, g, h]));
+            }
+        }
+        (8, &[a, b, c, d, e, f, g, h]) => {
+            options.timestamps = Some(Timestamps {
+                value: u32::from_be_bytes([a, b, c, d]),
+                echo: u32::from_be_bytes([e, f, g, h]),
+            });
+        }
+        _ => {}
+    }
+}

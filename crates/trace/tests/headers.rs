@@ -1,0 +1,283 @@
+//! Link layers, IP, TCP.
+
+mod common;
+
+use common::frame::tcp_with;
+use common::frame::{IPV4, IPV6, TCP, ethernet, ipv4, ipv4_with, ipv6, ipv6_with, segment, tcp};
+use common::{ETHERNET, Order, Pcap, one, packets, read};
+use pillion_trace::{Flags, Packet, Timestamps, input::Counts};
+
+fn only(link: u16, frame: &[u8]) -> Packet {
+    let [packet] = packets(&one(link, frame))[..] else {
+        panic!("one packet is TCP");
+    };
+    packet
+}
+
+fn counts(link: u16, captured: &[u8], len: usize) -> Counts {
+    let file = Pcap::microseconds(Order::Little, link).cut(0, captured, len);
+    let (packets, input) = read(&file.bytes);
+    assert_eq!(packets.len() as u64, input.counts().tcp);
+    *input.counts()
+}
+
+const ONE: Counts = Counts {
+    packets: 1,
+    tcp: 0,
+    other_link: 0,
+    not_ip: 0,
+    not_tcp: 0,
+    fragments: 0,
+    cut: 0,
+    damaged: 0,
+    filtered: 0,
+    options_cut: 0,
+    first_fragments: 0,
+};
+
+#[test]
+fn every_field_of_a_segment_is_read() {
+    let packet = only(ETHERNET, &segment(b"hello"));
+    assert_eq!(packet.from.to_string(), "192.0.2.1:4000");
+    assert_eq!(packet.to.to_string(), "192.0.2.2:80");
+    assert_eq!((packet.number, packet.at_ns), (1, 1000));
+    assert_eq!(packet.frame_len, 59);
+    assert_eq!((packet.header_len, packet.payload_len), (40, 5));
+    assert_eq!((packet.seq, packet.ack), (1000, Some(2000)));
+    assert_eq!((packet.window, packet.ip_id), (500, Some(0x1234)));
+    let psh = Flags {
+        psh: true,
+        ..Flags::default()
+    };
+    assert_eq!(packet.flags, psh);
+}
+
+#[test]
+fn ipv6_is_read_and_has_no_identification() {
+    let packet = only(ETHERNET, &ethernet(IPV6, &ipv6(&tcp(b"hello"))));
+    assert_eq!(packet.from.to_string(), "[2001:db8::1]:4000");
+    assert_eq!(packet.to.to_string(), "[2001:db8::2]:80");
+    assert_eq!((packet.header_len, packet.payload_len), (60, 5));
+    assert_eq!(packet.ip_id, None);
+}
+
+#[test]
+fn each_link_layer_leads_to_the_same_segment() {
+    let (v4, v6) = (ipv4(&tcp(b"hello")), ipv6(&tcp(b"hello")));
+    let tag = |kind: u16, inner: u16| [kind.to_be_bytes(), [0, 7], inner.to_be_bytes()].concat();
+    let sll = |protocol: u16| [&[0; 14][..], &protocol.to_be_bytes()].concat();
+    let sll2 = |protocol: u16| [&protocol.to_be_bytes()[..], &[0; 18]].concat();
+    for (link, header, packet) in [
+        (ETHERNET, ethernet(IPV4, &[]), &v4),
+        (ETHERNET, [&[2; 12][..], &tag(0x8100, IPV4)].concat(), &v4),
+        (
+            ETHERNET,
+            [&[2; 12][..], &tag(0x88a8, 0x8100)[..4], &tag(0x8100, IPV6)].concat(),
+            &v6,
+        ),
+        (
+            ETHERNET,
+            [&[2; 12][..], &tag(0x9100, 0x8100)[..4], &tag(0x8100, IPV4)].concat(),
+            &v4,
+        ),
+        (113, sll(IPV4), &v4),
+        (113, sll(IPV6), &v6),
+        (113, [&[0; 14][..], &tag(0x8100, IPV4)].concat(), &v4),
+        (276, sll2(IPV4), &v4),
+        (276, sll2(IPV6), &v6),
+        (0, vec![2, 0, 0, 0], &v4),
+        (0, vec![0, 0, 0, 2], &v4),
+        (0, vec![30, 0, 0, 0], &v6),
+        (0, vec![0, 0, 0, 28], &v6),
+        (108, vec![0, 0, 0, 2], &v4),
+        (108, vec![0, 0, 0, 24], &v6),
+        (101, vec![], &v4),
+        (101, vec![], &v6),
+        (12, vec![], &v4),
+        (14, vec![], &v6),
+        (228, vec![], &v4),
+        (229, vec![], &v6),
+    ] {
+        let packet = only(link, &[&header[..], packet].concat());
+        assert_eq!(packet.payload_len, 5, "link type {link}, {header:x?}");
+        assert_eq!(packet.seq, 1000, "link type {link}, {header:x?}");
+    }
+}
+
+#[test]
+fn ip_options_and_extension_headers_belong_to_the_headers() {
+    let packet = only(228, &ipv4_with(TCP, 0, &[1; 8], &tcp(b"hello")));
+    assert_eq!((packet.header_len, packet.payload_len), (48, 5));
+
+    let next = |kind, units, len| {
+        let mut header = vec![0; len];
+        header[..2].copy_from_slice(&[kind, units]);
+        header
+    };
+    let chain = [
+        next(43, 1, 16), // hop-by-hop
+        next(60, 0, 8),  // routing
+        next(51, 0, 8),  // destination options
+        next(44, 4, 24), // authentication
+        next(TCP, 0, 8), // a fragment that is the whole packet
+        tcp(b"hello"),
+    ]
+    .concat();
+    let packet = only(229, &ipv6_with(0, &chain));
+    assert_eq!((packet.header_len, packet.payload_len), (60 + 64, 5));
+}
+
+#[test]
+fn padding_and_check_sequences_are_not_payload() {
+    for packet in [
+        ethernet(IPV4, &ipv4(&tcp(b""))),
+        ethernet(IPV6, &ipv6(&tcp(b""))),
+    ] {
+        let padded = [&packet[..], &[0; 6]].concat();
+        let seen = only(ETHERNET, &padded);
+        assert_eq!(seen.payload_len, 0);
+        assert_eq!(seen.frame_len as usize, padded.len());
+    }
+}
+
+#[test]
+fn where_the_ip_length_is_zero_the_frame_s_holds() {
+    let mut v4 = ipv4(&tcp(&[7; 3000]));
+    v4[2..4].fill(0);
+    let mut v6 = ipv6(&tcp(&[7; 3000]));
+    v6[4..6].fill(0);
+    for packet in [v4, v6] {
+        let file = Pcap::microseconds(Order::Little, 101).cut(0, &packet[..64], packet.len());
+        assert_eq!(packets(&file.bytes)[0].payload_len, 3000);
+    }
+}
+
+#[test]
+fn of_fragments_only_the_first_is_a_packet() {
+    let first = counts(228, &ipv4_with(TCP, 0x2000, &[], &tcp(&[0; 4])), 44);
+    assert_eq!(
+        first,
+        Counts {
+            tcp: 1,
+            first_fragments: 1,
+            ..ONE
+        }
+    );
+    let later = counts(228, &ipv4_with(TCP, 0x2003, &[], &[0; 40]), 60);
+    assert_eq!(
+        later,
+        Counts {
+            fragments: 1,
+            ..ONE
+        }
+    );
+    let fragment = |offset: u16| {
+        let header = [&[TCP, 0][..], &offset.to_be_bytes(), &[0; 4]].concat();
+        let packet = ipv6_with(44, &[header, tcp(&[0; 4])].concat());
+        counts(229, &packet, packet.len())
+    };
+    assert_eq!(
+        fragment(1),
+        Counts {
+            tcp: 1,
+            first_fragments: 1,
+            ..ONE
+        }
+    );
+    assert_eq!(
+        fragment(8),
+        Counts {
+            fragments: 1,
+            ..ONE
+        }
+    );
+}
+
+#[test]
+fn what_is_not_tcp_is_counted_by_what_it_is() {
+    let arp = ethernet(0x0806, &[0; 46]);
+    assert_eq!(counts(1, &arp, 60), Counts { not_ip: 1, ..ONE });
+    let udp = ethernet(IPV4, &ipv4_with(17, 0, &[], &[0; 8]));
+    assert_eq!(counts(1, &udp, 42), Counts { not_tcp: 1, ..ONE });
+    let icmp = ipv6_with(58, &[0; 8]);
+    assert_eq!(counts(229, &icmp, 48), Counts { not_tcp: 1, ..ONE });
+}
+
+#[test]
+fn a_frame_cut_anywhere_is_read_as_far_as_it_goes() {
+    let options = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let frame = ethernet(IPV4, &ipv4(&tcp_with(0x10, &options, &[7; 100])));
+    for captured in 0..frame.len() {
+        let expected = match captured {
+            0..54 => Counts { cut: 1, ..ONE },
+            54..66 => Counts {
+                tcp: 1,
+                options_cut: 1,
+                ..ONE
+            },
+            _ => Counts { tcp: 1, ..ONE },
+        };
+        let seen = counts(ETHERNET, &frame[..captured], frame.len());
+        assert_eq!(seen, expected, "{captured} bytes captured");
+    }
+}
+
+#[test]
+fn headers_that_contradict_themselves_are_damage() {
+    let good = ipv4(&tcp(b"hello"));
+    let with = |index: usize, byte| {
+        let mut packet = good.clone();
+        packet[index] = byte;
+        counts(228, &packet, packet.len())
+    };
+    let damaged = Counts { damaged: 1, ..ONE };
+    assert_eq!(with(0, 0x55), damaged, "IP version 5");
+    assert_eq!(with(0, 0x44), damaged, "IP header of 16 bytes");
+    assert_eq!(with(3, 19), damaged, "total length below the header's");
+    assert_eq!(with(3, 30), damaged, "total length within the TCP header");
+    assert_eq!(with(32, 0x40), damaged, "TCP header of 16 bytes");
+    assert_eq!(with(32, 0x70), damaged, "TCP options beyond the packet");
+    assert_eq!(counts(1, &good[..10], 10), damaged, "a frame too short");
+}
+
+#[test]
+fn options_are_read_in_any_order() {
+    let options = [
+        &[1, 3, 3, 7][..],
+        &[1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4],
+        &[254, 3, 9],
+        &[8, 10, 1, 2, 3, 4, 5, 6, 7, 8],
+        &[2, 4, 0x05, 0xb4],
+    ]
+    .concat();
+    let packet = only(228, &ipv4(&tcp_with(0x02, &options, b"")));
+    assert_eq!(packet.mss, Some(1460));
+    assert_eq!(packet.window_scale, Some(7));
+    assert_eq!(packet.sack.as_slice(), [(1, 2), (3, 4)]);
+    let timestamps = Timestamps {
+        value: 0x0102_0304,
+        echo: 0x0506_0708,
+    };
+    assert_eq!(packet.timestamps, Some(timestamps));
+    assert_eq!((packet.flags.syn, packet.ack), (true, None));
+}
+
+#[test]
+fn size_and_scale_are_those_of_a_syn_only() {
+    let options = [2, 4, 0x05, 0xb4, 1, 3, 3, 15];
+    let packet = only(228, &ipv4(&tcp_with(0x12, &options, b"")));
+    assert_eq!((packet.mss, packet.window_scale), (Some(1460), Some(14)));
+    let packet = only(228, &ipv4(&tcp_with(0x10, &options, b"")));
+    assert_eq!((packet.mss, packet.window_scale), (None, None));
+}
+
+#[test]
+fn a_malformed_option_ends_the_options_and_nothing_else() {
+    let timestamps = [8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    for malformed in [[8, 0], [8, 1], [5, 40], [0, 0]] {
+        let options = [&malformed[..], &timestamps].concat();
+        let packet = only(228, &ipv4(&tcp_with(0x10, &options, b"hello")));
+        assert_eq!(packet.timestamps, None, "{malformed:?}");
+        assert_eq!(packet.payload_len, 5, "{malformed:?}");
+    }
+}
