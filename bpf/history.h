@@ -5,41 +5,42 @@
 
 #include "segment.h"
 
-/*
- * The verifier must see the bound on the very register that it checks, and a
- * length of zero is refused.
- */
-#define BOUND(n) asm volatile("%0 &= %1" : "+r"(n) : "i"(HISTORY_BYTES - 1))
+/* Payload is copied in pieces of at most so many bytes; a power of two. */
+#define PIECE 1024
+/* A segment lies in so many, for its ends need not be theirs. */
+#define PIECES (HISTORY_BYTES / PIECE + 1)
+
+/* The verifier must see the bound on the very register that it checks. */
+#define BOUND(n, limit) asm volatile("%0 &= %1" : "+r"(n) : "i"((limit)-1))
 
 static __always_inline void forget(struct flow *flow)
 {
 	flow->segments = 0;
 }
 
-static __always_inline int load_part(struct __sk_buff *skb, __u32 offset,
-				     struct flow *flow, __u64 at, __u64 len)
-{
-	BOUND(at);
-	BOUND(len);
-	if (!len)
-		return -1;
-	return bpf_skb_load_bytes(skb, offset, &flow->history[at], len);
-}
-
-static __always_inline int store_part(struct __sk_buff *skb, __u32 offset,
+/* A length of zero would be refused, and does not occur. */
+static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
 				      struct flow *flow, __u64 at, __u64 len)
 {
-	BOUND(at);
-	BOUND(len);
-	if (!len)
-		return -1;
-	return bpf_skb_store_bytes(skb, offset, &flow->history[at], len, 0);
+	BOUND(at, HISTORY_BYTES);
+	len--;
+	BOUND(len, PIECE);
+	return bpf_skb_load_bytes(skb, offset, &flow->history[at], len + 1);
 }
 
-/* How many of len bytes from seq on lie before the history's end. */
-static __always_inline __u32 before_wrap(__u32 seq, __u32 len)
+static __always_inline int store_piece(struct __sk_buff *skb, __u32 offset,
+				       struct flow *flow, __u64 at, __u64 len)
 {
-	__u32 room = HISTORY_BYTES - (seq & (HISTORY_BYTES - 1));
+	BOUND(at, HISTORY_BYTES);
+	len--;
+	BOUND(len, PIECE);
+	return bpf_skb_store_bytes(skb, offset, &flow->history[at], len + 1, 0);
+}
+
+/* How many of len bytes from seq on lie in the same piece. */
+static __always_inline __u32 piece(__u32 seq, __u32 len)
+{
+	__u32 room = PIECE - (seq & (PIECE - 1));
 
 	return len < room ? len : room;
 }
@@ -52,13 +53,15 @@ static __always_inline int remember(struct __sk_buff *skb, struct flow *flow,
 				    const struct segment *seg)
 {
 	__u32 slot = flow->next & (HISTORY_SEGMENTS - 1);
-	__u32 first = before_wrap(seg->seq, seg->len);
+	__u32 i, done = 0, len;
 
-	if (load_part(skb, seg->payload, flow, seg->seq, first))
-		return -1;
-	if (first < seg->len &&
-	    load_part(skb, seg->payload + first, flow, 0, seg->len - first))
-		return -1;
+	for (i = 0; i < PIECES && done < seg->len; i++) {
+		len = piece(seg->seq + done, seg->len - done);
+		if (load_piece(skb, seg->payload + done, flow, seg->seq + done,
+			       len))
+			return -1;
+		done += len;
+	}
 	flow->starts[slot] = seg->seq;
 	flow->bundles[slot] = seg->seq;
 	flow->next++;
@@ -90,13 +93,14 @@ static __always_inline void note_again(struct flow *flow, __u32 start,
 static __always_inline int recall(struct __sk_buff *skb, __u32 offset,
 				  struct flow *flow, __u32 seq, __u32 len)
 {
-	__u32 first = before_wrap(seq, len);
+	__u32 i, done = 0, part;
 
-	if (store_part(skb, offset, flow, seq, first))
-		return -1;
-	if (first < len &&
-	    store_part(skb, offset + first, flow, 0, len - first))
-		return -1;
+	for (i = 0; i < PIECES && done < len; i++) {
+		part = piece(seq + done, len - done);
+		if (store_piece(skb, offset + done, flow, seq + done, part))
+			return -1;
+		done += part;
+	}
 	return 0;
 }
 
