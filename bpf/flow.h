@@ -114,6 +114,7 @@ struct counters {
 	__u64 redundant_bytes; /* payload that rode along with new data */
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
 	__u64 repaired_bytes; /* their payload */
+	__u64 saved_us; /* at least, to wait for retransmissions of them */
 	__u64 reactions; /* window reductions asked for */
 	__u64 reactions_spared; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* deemed lost, but came late */
@@ -185,6 +186,7 @@ struct flow {
 	__u32 next; /* where in starts[] the next segment goes */
 	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
 	__u32 bundles[HISTORY_SEGMENTS]; /* that of the packet it went out in */
+	__u32 sent_us[HISTORY_SEGMENTS]; /* when that packet left */
 
 	/* For the adaptive level. */
 	__u32 level; /* previous segments that ride along */
@@ -196,6 +198,7 @@ struct flow {
 	__u32 unreported; /* ACKs of bundles without a DSACK, while learning */
 	__u32 lost_start; /* the loss found last */
 	__u32 lost_end;
+	__u64 lost_saved_us; /* what was counted for it */
 	__u32 reaction_due;
 	__u32 reacted_at; /* losses before belong to the window reduced then */
 	__u32 sack; /* the peer offers SACK */

@@ -15,23 +15,10 @@
 #include "ack.h"
 #include "level.h"
 #include "maps.h"
+#include "saved.h"
 
 /* ACKs of bundles without a report after which a receiver makes none. */
 #define LEARN_FROM 8
-
-/* A packet of the history. */
-struct packet {
-	__u32 start; /* of its payload */
-	__u32 seq; /* of its new data */
-	__u32 covered; /* segments up to its end that were not acknowledged yet
-			*/
-};
-
-struct loss {
-	__u32 start;
-	__u32 end;
-	__u32 segments;
-};
 
 static __always_inline __u32 later(__u32 a, __u32 b)
 {
@@ -59,6 +46,7 @@ __noinline int find_packet(struct flow *flow, __u32 ack, __u32 una,
 		if (end == ack) {
 			packet->start = flow->bundles[slot];
 			packet->seq = flow->starts[slot];
+			packet->sent_us = flow->sent_us[slot];
 			found = 1;
 		}
 		if (found)
@@ -137,6 +125,7 @@ static __always_inline void look_for_reordering(struct flow *flow,
 		return;
 	flow->lost_end = flow->lost_start;
 	ADD(flow, reordered, 1);
+	take_back_saved(flow);
 }
 
 /* An ACK arrives, and the kernel has not looked at it yet. */
@@ -168,6 +157,7 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	ADD(flow, hidden_losses, loss.segments);
 	ADD(flow, repaired_bytes, loss.end - loss.start);
 	note_run(flow, loss.segments);
+	note_saved(flow, tp, &packet, &loss);
 	flow->lost_start = loss.start;
 	flow->lost_end = loss.end;
 	if (after(loss.end, flow->reacted_at))

@@ -3,6 +3,7 @@
 #ifndef PILLION_HISTORY_H
 #define PILLION_HISTORY_H
 
+#include "round_trip.h"
 #include "segment.h"
 
 /* Payload is copied in pieces of at most so many bytes; a power of two. */
@@ -64,6 +65,7 @@ static __always_inline int remember(struct __sk_buff *skb, struct flow *flow,
 	}
 	flow->starts[slot] = seg->seq;
 	flow->bundles[slot] = seg->seq;
+	flow->sent_us[slot] = now_us();
 	flow->next++;
 	if (flow->segments < HISTORY_SEGMENTS)
 		flow->segments++;
@@ -87,6 +89,12 @@ static __always_inline void note_again(struct flow *flow, __u32 start,
 		flow->again_start = start;
 	if (after(end, flow->again_end))
 		flow->again_end = end;
+}
+
+static __always_inline bool was_sent_again(struct flow *flow, __u32 start,
+					   __u32 end)
+{
+	return before(start, flow->again_end) && after(end, flow->again_start);
 }
 
 /* Writes the len bytes from seq on into the packet. */

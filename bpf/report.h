@@ -13,13 +13,8 @@
 #define PILLION_REPORT_H
 
 #include "ack.h"
+#include "history.h"
 #include "maps.h"
-
-static __always_inline bool was_sent_again(struct flow *flow, __u32 start,
-					   __u32 end)
-{
-	return before(start, flow->again_end) && after(end, flow->again_start);
-}
 
 /*
  * Is the report that of a packet which carried a bundle? Either its beginning

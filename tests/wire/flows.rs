@@ -1,11 +1,19 @@
 //! What is told of a connection is what went over the wire.
 
+use std::thread;
+
 use pillion_bundler::Verdict::{Bundled, NoRoom, NothingOutstanding};
-use pillion_bundler::list_flows;
+use pillion_bundler::{Flow, list_flows};
 use pillion_tests::{Ip, Setup};
 
-/// A peer's port that no other test uses: all namespaces' connections are listed.
+/// Peers' ports that no other test uses: all namespaces' connections are listed.
 const PORT: u16 = 7999;
+const PORT_OF_READERS: u16 = 7998;
+
+fn find(port: u16) -> Option<Flow> {
+    let flows = list_flows().expect("the list");
+    flows.into_iter().find(|flow| flow.peer.port() == port)
+}
 
 #[test]
 fn a_connection_is_listed_with_its_ends_and_counters() {
@@ -17,11 +25,7 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
         .run(|wire| {
             wire.reconnect(PORT);
             wire.sends("1:101 1:201 1:301 301:1701");
-            let flows = list_flows().expect("the list");
-            let flow = flows
-                .iter()
-                .find(|flow| flow.peer.port() == PORT)
-                .expect("the connection is listed");
+            let flow = find(PORT).expect("the connection is listed");
             let (local, peer) = match ip {
                 Ip::V4 | Ip::Mapped => ("10.0.0.1", "10.0.0.2"),
                 Ip::V6 => ("fd00::1", "fd00::2"),
@@ -37,4 +41,40 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
             wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1), (NoRoom, 1)]);
         });
     }
+}
+
+#[test]
+fn totals_outlive_the_connections() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.reconnect(7777);
+        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+        wire.sends("1:101");
+        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 2)]);
+        assert_eq!(wire.totals().connections, 2);
+    });
+}
+
+#[test]
+fn many_can_read_while_a_connection_sends() {
+    Setup::default().run(|wire| {
+        wire.reconnect(PORT_OF_READERS);
+        let reader = || {
+            let seen = (0..10).map(|_| find(PORT_OF_READERS).expect("it is listed"));
+            let seen: Vec<u64> = seen.map(|flow| flow.counters.new_bytes).collect();
+            assert!(seen.is_sorted(), "{seen:?}");
+        };
+        thread::scope(|scope| {
+            let readers = [(); 4].map(|()| scope.spawn(reader));
+            let mut end = 1;
+            while !readers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                wire.sends(&format!("{end}:{}", end + 100));
+                assert_eq!(wire.totals().counters.new_bytes, u64::from(end) + 99);
+                wire.ack(end + 100);
+                end += 100;
+            }
+        });
+        let flow = find(PORT_OF_READERS).expect("it is listed");
+        assert_eq!(flow.counters, wire.totals().counters);
+    });
 }

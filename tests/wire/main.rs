@@ -17,6 +17,7 @@ mod reaction;
 mod report;
 mod retransmission;
 mod rules;
+mod saved;
 mod size;
 mod tfrc_sp;
 mod thin;

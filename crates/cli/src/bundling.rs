@@ -155,18 +155,20 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("write --stats {}", path.display()))
 }
 
-/// One line: segments, bundled, redundant bytes and their share, losses and reactions.
+/// One line: segments, bundled, redundant bytes and their share, losses, the time
+/// that their repair saved, reactions.
 pub fn summary(totals: &Totals) -> String {
     let counters = &totals.counters;
     let mut line = format!(
         "{} connections, {} segments, {} bundled, {} redundant bytes ({:.1} %), \
-         {} hidden losses, {} reactions",
+         {} hidden losses, an estimated {} s saved, {} reactions",
         totals.connections,
         counters.segments(),
         counters.of(Verdict::Bundled),
         counters.redundant_bytes,
         counters.redundant_share() * 100.0,
         counters.hidden_losses,
+        seconds(counters.saved_us),
         counters.reactions,
     );
     if let Some(decision) = totals.decision {
@@ -182,6 +184,12 @@ pub fn summary(totals: &Totals) -> String {
         );
     }
     line
+}
+
+/// Whole tenths, rounded down: an estimate that is to be never too high.
+fn seconds(us: u64) -> String {
+    let tenths = us / 100_000;
+    format!("{}.{}", tenths / 10, tenths % 10)
 }
 
 /// Why the others were not, most frequent first; empty if all were.
@@ -246,6 +254,12 @@ mod tests {
         assert_eq!(parse_thin("dpifl:20"), dpifl(20));
         assert_eq!(parse_thin("spifl:7"), Ok(ThinTest::Spifl { limit: 7 }));
         assert_eq!(parse_thin("always"), Ok(ThinTest::Always));
+    }
+
+    #[test]
+    fn seconds_are_rounded_down() {
+        assert_eq!(seconds(99_999), "0.0");
+        assert_eq!(seconds(12_399_999), "12.3");
     }
 
     #[test]

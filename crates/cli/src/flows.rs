@@ -37,6 +37,7 @@ fn table(flows: &[Flow]) -> Table {
             Column::right("segments"),
             Column::right("bundled"),
             Column::right("redundant"),
+            Column::right("saved").unit("ms"),
             Column::left("last segment"),
         ],
     );
@@ -50,6 +51,7 @@ fn table(flows: &[Flow]) -> Table {
             number::count(counters.segments()),
             number::count(counters.of(Verdict::Bundled)),
             number::percent(counters.redundant_share()),
+            number::millis(counters.saved_us as f64 / 1e3),
             flow.last
                 .map_or_else(String::new, |last| last.label().to_owned()),
         ]);
