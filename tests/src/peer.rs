@@ -122,35 +122,34 @@ impl Peer {
 
     /// Acknowledges all before `position`, and selectively the ranges given.
     pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
-        let mut header = self.header(position);
-        let mut options = self.timestamp_option();
-        let absolute = |(start, end)| (self.isn.wrapping_add(start), self.isn.wrapping_add(end));
-        if let Some((first, more)) = ranges.split_first() {
-            let mut others = [None; 3];
-            for (other, range) in others.iter_mut().zip(more) {
-                *other = Some(absolute(*range));
-            }
-            options.extend(ALIGNMENT);
-            options.push(TcpOptionElement::SelectiveAcknowledgement(
-                absolute(*first),
-                others,
-            ));
-        }
-        header.set_options(&options).expect("the options fit");
+        let header = self.acknowledgement(position, ranges);
         self.write(header, &[]);
     }
 
     /// Sends data that begins `gap` bytes after what was sent before.
     pub fn send(&mut self, position: u32, gap: u32, payload: &[u8]) {
-        let mut header = self.header(position);
+        let mut header = self.acknowledgement(position, &[]);
         header.sequence_number = self.next.wrapping_add(gap);
         header.psh = true;
-        let options = self.timestamp_option();
-        header.set_options(&options).expect("the options fit");
         self.write(header, payload);
         if gap == 0 {
             self.next = self.next.wrapping_add(payload.len() as u32);
         }
+    }
+
+    /// Sends so many segments of data, merged into one packet, that all acknowledge the
+    /// same and selectively the ranges given.
+    pub fn send_merged(&mut self, position: u32, ranges: &[(u32, u32)], segments: u16, bytes: u16) {
+        let mut header = self.acknowledgement(position, ranges);
+        header.psh = true;
+        let payload = vec![0; usize::from(segments * bytes)];
+        let tcp_header = header.header_len();
+        let addresses = (self.ip.peer(), self.ip.local());
+        let frame = frame([PEER_MAC, LOCAL_MAC], addresses, header, &payload);
+        let begin = frame.len() - payload.len();
+        self.tap
+            .write_merged(&frame, [begin - tcp_header, begin], bytes);
+        self.next = self.next.wrapping_add(u32::from(segments * bytes));
     }
 
     /// From now on there is room for so many bytes, rounded down to the window's scale.
@@ -226,6 +225,25 @@ impl Peer {
         let mut header = TcpHeader::new(self.port, self.kernel_port, self.next, self.window);
         header.ack = true;
         header.acknowledgment_number = self.isn.wrapping_add(acknowledged);
+        header
+    }
+
+    fn acknowledgement(&mut self, position: u32, ranges: &[(u32, u32)]) -> TcpHeader {
+        let mut header = self.header(position);
+        let mut options = self.timestamp_option();
+        let absolute = |(start, end)| (self.isn.wrapping_add(start), self.isn.wrapping_add(end));
+        if let Some((first, more)) = ranges.split_first() {
+            let mut others = [None; 3];
+            for (other, range) in others.iter_mut().zip(more) {
+                *other = Some(absolute(*range));
+            }
+            options.extend(ALIGNMENT);
+            options.push(TcpOptionElement::SelectiveAcknowledgement(
+                absolute(*first),
+                others,
+            ));
+        }
+        header.set_options(&options).expect("the options fit");
         header
     }
 

@@ -120,6 +120,13 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
+    /// An acknowledgement with a report that comes late: all of it is acknowledged already.
+    pub fn acks_late(&mut self, position: u32, duplicate: &str) {
+        self.script
+            .note(&format!("late ack={position},dsack={duplicate}"));
+        self.peer.acknowledge(position, &[range(duplicate)]);
+    }
+
     /// The same, and the peer has room for so many more bytes (in steps of 128).
     pub fn ack_window(&mut self, position: u32, bytes: u16) {
         self.script.note(&format!("ack={position},win={bytes}"));
@@ -132,6 +139,22 @@ impl Wire {
     pub fn peer_sends(&mut self, acknowledging: u32, gap: u32, bytes: usize) {
         self.script.note(&format!("peer={gap}+{bytes}"));
         self.peer.send(acknowledging, gap, &vec![0; bytes]);
+    }
+
+    /// The peer sends so many segments of data, each of so many bytes, that arrive merged
+    /// into one packet; they acknowledge, and may report a range as received twice.
+    pub fn peer_sends_merged(
+        &mut self,
+        acknowledging: u32,
+        duplicate: &str,
+        segments: u16,
+        bytes: u16,
+    ) {
+        self.script
+            .note(&format!("peer={segments}x{bytes},dsack={duplicate}"));
+        let blocks: Vec<_> = duplicate.split_whitespace().map(range).collect();
+        self.peer
+            .send_merged(acknowledging, &blocks, segments, bytes);
     }
 
     fn await_acknowledged(&self, position: u32) {

@@ -6,9 +6,16 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use crate::segment::ETHERNET_HEADER;
+
 /// struct virtio_net_hdr, in front of each frame.
 const VNET_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
+const TCP_OVER_IPV4: u8 = 1;
+const TCP_OVER_IPV6: u8 = 4;
+
+/// Offset of a TCP header's checksum.
+const TCP_CHECKSUM: usize = 16;
 
 /// A TAP device that says of each frame whether its checksum is still to be computed.
 pub(crate) struct Tap {
@@ -59,7 +66,27 @@ impl Tap {
 
     /// Hands a frame to the kernel as received.
     pub fn write(&self, frame: &[u8]) {
-        let header = [0; VNET_HEADER];
+        self.write_behind([0; VNET_HEADER], frame);
+    }
+
+    /// The same for one that stands for several, each with so many bytes of payload, as
+    /// after generic receive offload: their checksums have been found right. The TCP header
+    /// begins at `tcp`, and the payload at `payload`.
+    pub fn write_merged(&self, frame: &[u8], [tcp, payload]: [usize; 2], bytes: u16) {
+        let kind = match frame[ETHERNET_HEADER] >> 4 {
+            4 => TCP_OVER_IPV4,
+            _ => TCP_OVER_IPV6,
+        };
+        let mut header = [0; VNET_HEADER];
+        header[..2].copy_from_slice(&[NEEDS_CHECKSUM, kind]);
+        let fields = [payload as u16, bytes, tcp as u16, TCP_CHECKSUM as u16];
+        for (to, field) in header[2..].chunks_exact_mut(2).zip(fields) {
+            to.copy_from_slice(&field.to_ne_bytes());
+        }
+        self.write_behind(header, frame);
+    }
+
+    fn write_behind(&self, header: [u8; VNET_HEADER], frame: &[u8]) {
         let written = (&self.file)
             .write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)])
             .expect("the kernel takes the frame");

@@ -158,6 +158,54 @@ fn data_of_the_peer_may_carry_the_acknowledgement() {
     });
 }
 
+/// The kernel merges segments of data that acknowledge the same, with the same options, and
+/// no others (`tcp_gro_receive()`).
+#[test]
+fn segments_of_data_that_were_merged_acknowledge_once() {
+    dsack().run_everywhere(|wire| {
+        wire.sends("1:101 1:201");
+        wire.peer_sends_merged(201, "", 3, 100);
+        wire.expect("201:201");
+        assert_eq!(hidden(wire), (1, 100, 0));
+        wire.sends("201:301 201:401");
+        wire.ack(301);
+        wire.peer_sends_merged(401, "201:301", 3, 100);
+        wire.expect("401:401");
+        assert_eq!(hidden(wire), (1, 100, 0));
+        assert_eq!(wire.totals().counters.reports, 1);
+    });
+}
+
+#[test]
+fn a_window_update_is_no_loss() {
+    dsack().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(101);
+        wire.ack_window(101, 20_000);
+        wire.ack_duplicate(201, "1:101", "");
+        wire.ack_window(201, 30_000);
+        wire.sends("201:301 201:401");
+        wire.ack_window(301, 20_000);
+        wire.ack_window(301, 30_000);
+        wire.ack_duplicate(401, "201:301", "");
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
+#[test]
+fn an_old_ack_that_comes_late_is_no_loss() {
+    dsack().run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(101);
+        wire.ack_duplicate(301, "1:201", "");
+        // Overtaken by the one above.
+        wire.acks_late(201, "1:101");
+        wire.sends("301:401");
+        wire.ack(401);
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
 #[test]
 fn a_receiver_that_reports_duplicates_is_learnt_from_its_first_report() {
     setup(LossRule::Auto).run(|wire| {

@@ -40,13 +40,46 @@ fn the_blocks_beside_it_stay() {
             ..setup()
         };
         setup.run(|wire| {
-            wire.sends("1:101 1:201 1:301 1:401 1:501");
+            wire.sends("1:101 1:201 1:301 1:401 1:501 1:601 1:701 1:801");
             wire.ack(101);
-            wire.ack_duplicate(201, "1:101", "301:401 401:501");
+            // As many as there is room for.
+            let (beside, sacked) = if timestamps {
+                ("301:401 501:601", 2)
+            } else {
+                ("301:401 501:601 701:801", 3)
+            };
+            wire.ack_duplicate(201, "1:101", beside);
             assert_eq!(reports(wire), (0, 1));
-            wire.await_sacked(2);
+            wire.await_sacked(sacked);
         });
     }
+}
+
+#[test]
+fn reports_are_taken_out_across_the_sequence_numbers_wrap() {
+    for before_wrap in [50, 150, 250] {
+        let isn = Some(u32::MAX - before_wrap);
+        Setup { isn, ..setup() }.run(|wire| {
+            wire.sends("1:101 1:201 1:301");
+            wire.ack(101);
+            wire.ack_duplicate(201, "1:101", "");
+            wire.ack_duplicate(301, "1:201", "");
+            assert_eq!(reports(wire), (0, 2));
+        });
+    }
+}
+
+/// RFC 2883, section 4: such a report lies within the second block. It cannot be of a
+/// bundle, whose packet would have closed the gap before it.
+#[test]
+fn a_report_beyond_the_acknowledgement_is_left_to_tcp() {
+    setup().run_everywhere(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack_duplicate(101, "201:301", "201:401");
+        assert_eq!(netstat("TCPDSACKOfoRecv"), 1);
+        assert_eq!(wire.totals().counters.reports, 0);
+        wire.await_sacked(2);
+    });
 }
 
 #[test]
