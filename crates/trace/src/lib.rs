@@ -1,6 +1,27 @@
 //! Packet traces of TCP connections, taken at one end or at both.
+//!
+//! [`input`] reads them. [`Analysis`] takes the [`Packet`]s of one trace and tells an
+//! [`Observer`] what they mean: each packet sent, each ACK, each [`Range`] of bytes with all its
+//! copies, each [`Connection`].
 
+mod connection;
+mod event;
+mod flows;
+#[cfg(test)]
+mod flows_property;
+#[cfg(test)]
+mod flows_tests;
 pub mod input;
 mod packet;
+mod ranges;
+#[cfg(test)]
+mod script;
+mod sequence;
+mod tally;
 
+pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, Start};
+pub use event::{Acked, Class, Observer, Sent};
+pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
+pub use ranges::{Copy, CopyKind, Delivery, Range};
+pub use tally::Tally;

@@ -1,0 +1,111 @@
+use std::net::SocketAddr;
+
+use pillion_trace::{Endpoint, Flags, Packet, SackBlocks};
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Kind {
+    /// 120 bytes each 30 ms, acknowledged 150 ms later.
+    Thin,
+    /// The same, each with the segment before it.
+    Bundled,
+    /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is sent again after 150 ms, with
+    /// duplicate ACKs until then.
+    Greedy,
+}
+
+const STREAMS: u64 = 20;
+const MS: i64 = 1_000_000;
+
+/// The packets of 20 streams, interleaved, about as many as asked for.
+pub(crate) fn packets(kind: Kind, count: usize) -> Vec<Packet> {
+    let per_stream = count as u64 / STREAMS;
+    let mut all: Vec<Packet> = (0..STREAMS)
+        .flat_map(|stream| match kind {
+            Kind::Greedy => greedy(stream, per_stream),
+            _ => thin(stream, per_stream / 2, kind == Kind::Bundled),
+        })
+        .collect();
+    all.sort_by_key(|packet| packet.at_ns);
+    for (number, packet) in (1..).zip(&mut all) {
+        packet.number = number;
+    }
+    all
+}
+
+fn thin(stream: u64, messages: u64, bundled: bool) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    for message in 0..messages {
+        let at_ns = message as i64 * 30 * MS + stream as i64;
+        let seq = message as u32 * 120;
+        let old = if bundled && message > 0 { 120 } else { 0 };
+        packets.push(data(stream, at_ns, seq - old, 120 + old));
+        packets.push(ack(stream, at_ns + 150 * MS, seq + 120, None));
+    }
+    packets
+}
+
+fn greedy(stream: u64, count: u64) -> Vec<Packet> {
+    let segments = count * 2 / 3;
+    let lost = |segment: u64| segment % 100 == 50;
+    let mut packets = Vec::new();
+    for segment in 0..segments {
+        let at_ns = segment as i64 * MS + stream as i64;
+        let seq = segment as u32 * 1448;
+        packets.push(data(stream, at_ns, seq, 1448));
+        // The segment that holds the cumulative ACK back while this one arrives, if any.
+        let missing = (segment.saturating_sub(50)..=segment).find(|&segment| lost(segment));
+        match missing {
+            None if segment % 2 == 1 => {
+                packets.push(ack(stream, at_ns + 50 * MS, seq + 1448, None));
+            }
+            Some(missing) if missing < segment => {
+                let hole = missing as u32 * 1448;
+                let sack = (hole + 1448, seq + 1448);
+                packets.push(ack(stream, at_ns + 50 * MS, hole, Some(sack)));
+                if segment - missing == 50 {
+                    packets.push(data(stream, at_ns, hole, 1448));
+                }
+            }
+            _ => {}
+        }
+    }
+    packets
+}
+
+fn data(stream: u64, at_ns: i64, seq: u32, len: u32) -> Packet {
+    let (from, to) = ends(stream);
+    Packet {
+        number: 0,
+        at_ns,
+        from,
+        to,
+        frame_len: 66 + len,
+        header_len: 52,
+        payload_len: len,
+        seq,
+        ack: Some(1),
+        flags: Flags::default(),
+        window: 500,
+        ip_id: Some((at_ns / 1000) as u16),
+        timestamps: None,
+        sack: SackBlocks::default(),
+        mss: None,
+        window_scale: None,
+    }
+}
+
+fn ack(stream: u64, at_ns: i64, ack: u32, block: Option<(u32, u32)>) -> Packet {
+    let mut packet = data(stream, at_ns, 1, 0);
+    (packet.from, packet.to) = (packet.to, packet.from);
+    packet.ack = Some(ack);
+    if let Some((left, right)) = block {
+        packet.sack.push(left, right);
+    }
+    packet
+}
+
+fn ends(stream: u64) -> (Endpoint, Endpoint) {
+    let client = SocketAddr::from(([192, 0, 2, 1], 40_000 + stream as u16));
+    let server = SocketAddr::from(([198, 51, 100, 1], 80));
+    (client.into(), server.into())
+}

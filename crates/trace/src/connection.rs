@@ -1,0 +1,13 @@
+//! Connections, and what is known of each.
+
+mod half;
+mod handshake;
+mod observe;
+mod repeats;
+mod state;
+mod table;
+
+pub use half::{Counts, Half};
+pub use handshake::{Handshake, Outcome};
+pub use state::{Connection, Direction, Start};
+pub(crate) use table::{Side, Table};

@@ -1,0 +1,132 @@
+use super::repeats::Repeats;
+use crate::ranges::Tracker;
+use crate::sequence::Numbering;
+
+/// One direction of a connection.
+#[derive(Debug)]
+pub struct Half {
+    /// What has been counted so far; complete when the connection is finished.
+    pub counts: Counts,
+    /// The largest segment that this direction's sender announced that it takes, in bytes of
+    /// payload, options not subtracted.
+    pub mss: Option<u16>,
+    /// Its window scale.
+    pub window_scale: Option<u8>,
+    /// When its first payload was seen.
+    pub first_data_ns: Option<i64>,
+    /// When its last payload was seen.
+    pub last_data_ns: Option<i64>,
+    pub(crate) numbering: Option<Numbering>,
+    pub(crate) tracker: Option<Tracker>,
+    /// For each trace.
+    pub(crate) repeats: [Repeats; 2],
+    /// The window that this direction's sender advertised last, not scaled, as its peer knows.
+    pub(crate) window: Option<u16>,
+    /// Where its FIN stands.
+    pub(crate) fin: Option<i64>,
+    pub(crate) fin_acked: bool,
+}
+
+/// What one direction sent, counted in the trace at its sender. Bytes are bytes of payload
+/// unless the name says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// All packets, packets that the trace shows twice left out.
+    pub packets: u64,
+    /// Their size on the wire with link headers, in bytes.
+    pub wire_bytes: u64,
+    /// Their IP and TCP headers, in bytes.
+    pub header_bytes: u64,
+    /// Packets with payload, keep-alives and window probes left out; all of them are new,
+    /// bundled or retransmitted.
+    pub data_packets: u64,
+    /// Their payload; the sum of new, bundled and retransmitted bytes.
+    pub payload_bytes: u64,
+    /// Packets with nothing but new bytes.
+    pub new_packets: u64,
+    /// Packets that begin below the highest byte sent and end above it.
+    pub bundled_packets: u64,
+    /// Packets without any new byte.
+    pub retransmitted_packets: u64,
+    /// Bytes sent for the first time, in whatever packet.
+    pub new_bytes: u64,
+    /// Bytes sent before, in packets with new bytes.
+    pub bundled_bytes: u64,
+    /// Bytes sent before, in packets without new bytes.
+    pub retransmitted_bytes: u64,
+    /// Of the bundled and retransmitted bytes, those that the sender knew to be delivered, or
+    /// that were first sent before the trace began.
+    pub stale_bytes: u64,
+    /// Bytes that were acknowledged and that the trace does not show as sent.
+    pub missing_bytes: u64,
+    /// Probes of an idle connection (RFC 9293, section 3.8.4).
+    pub keep_alives: u64,
+    /// Probes of a closed window (RFC 9293, section 3.8.6.1).
+    pub window_probes: u64,
+    /// Packets without payload, SYN, FIN or RST.
+    pub pure_acks: u64,
+    /// Of these, duplicate ACKs (RFC 5681, section 2), for what the other direction sent.
+    pub duplicate_acks: u64,
+    /// Packets that report bytes received twice (RFC 2883), of the other direction.
+    pub dsacks: u64,
+    /// Packets with SYN.
+    pub syns: u64,
+    /// Packets with FIN; more than one if it was sent again.
+    pub fins: u64,
+    /// Packets with RST.
+    pub resets: u64,
+    /// Packets with more payload than the peer takes in one segment: the trace was taken where
+    /// the kernel or the device had not cut them yet, or had joined them already.
+    pub offloaded_packets: u64,
+    /// Packets that the trace shows a second time, left out of all else.
+    pub repeated_packets: u64,
+    /// Packets whose sequence or acknowledgement number belongs to no window of this
+    /// connection, left out of ranges.
+    pub stray_packets: u64,
+    /// Most packets in flight at one time.
+    pub most_in_flight: u32,
+}
+
+impl Half {
+    pub(crate) fn new() -> Self {
+        Self {
+            counts: Counts::default(),
+            mss: None,
+            window_scale: None,
+            first_data_ns: None,
+            last_data_ns: None,
+            numbering: None,
+            tracker: None,
+            repeats: Default::default(),
+            window: None,
+            fin: None,
+            fin_acked: false,
+        }
+    }
+
+    /// Sets where its sequence numbers begin, and at which position its first byte stands.
+    pub(crate) fn number(&mut self, numbering: Numbering, has_receiver: bool) {
+        self.numbering = Some(numbering);
+        self.tracker = Some(Tracker::new(1, has_receiver));
+    }
+
+    /// Whether all bytes were sent and acknowledged, FIN included.
+    pub(crate) fn is_over(&self) -> bool {
+        self.fin_acked
+    }
+
+    pub(crate) fn window_is_closed(&self) -> bool {
+        self.window == Some(0)
+    }
+}
+
+impl Counts {
+    /// Bundled bytes as a share of all payload, from 0 to 1.
+    #[must_use]
+    pub fn bundled_share(&self) -> f64 {
+        if self.payload_bytes == 0 {
+            return 0.0;
+        }
+        self.bundled_bytes as f64 / self.payload_bytes as f64
+    }
+}

@@ -1,0 +1,268 @@
+//! What a packet does to its connection.
+
+use super::half::Half;
+use super::{Connection, Direction, Start};
+use crate::event::{Acked, Class, Sent};
+use crate::packet::Packet;
+use crate::ranges::CopyKind;
+use crate::sequence::{LARGEST_WINDOW, Numbering};
+
+/// Keep-alives with a byte of garbage are told from a byte sent again by the silence before
+/// them; no kernel probes an idle connection more often than this.
+const IDLE_NS: i64 = 1_000_000_000;
+
+impl Connection {
+    /// Takes notice of SYN, FIN and RST, and learns where sequence numbers begin.
+    pub(crate) fn open_and_close(&mut self, direction: Direction, packet: &Packet) {
+        let has_receiver = self.has_receiver;
+        if packet.flags.syn {
+            self.opening(direction, packet);
+        } else if packet.flags.rst {
+            self.broken(direction, packet);
+            return;
+        } else if self.half(direction).numbering.is_none() {
+            let numbering = Numbering::new(packet.seq.wrapping_sub(1));
+            self.half_mut(direction).number(numbering, has_receiver);
+        }
+        let Some(ack) = packet.ack else { return };
+        let other = self.half_mut(direction.reverse());
+        if other.numbering.is_none() {
+            other.number(Numbering::new(ack.wrapping_sub(1)), has_receiver);
+        }
+        self.completing(direction, packet);
+    }
+
+    fn opening(&mut self, direction: Direction, packet: &Packet) {
+        let has_receiver = self.has_receiver;
+        let half = self.half_mut(direction);
+        half.mss = packet.mss.or(half.mss);
+        half.window_scale = packet.window_scale.or(half.window_scale);
+        let initial = half.numbering.map(Numbering::initial);
+        if initial != Some(packet.seq) && half.first_data_ns.is_none() {
+            half.number(Numbering::new(packet.seq), has_receiver);
+        }
+        let handshake = &mut self.handshake;
+        match (packet.ack, direction) {
+            (Some(_), _) => {
+                handshake.syn_acks = handshake.syn_acks.saturating_add(1);
+                handshake.syn_ack_ns.get_or_insert(packet.at_ns);
+            }
+            (None, Direction::Forward) => {
+                handshake.syns = handshake.syns.saturating_add(1);
+                handshake.first_syn_ns.get_or_insert(packet.at_ns);
+                if handshake.syn_ack_ns.is_none() {
+                    handshake.last_syn_ns = Some(packet.at_ns);
+                }
+            }
+            (None, Direction::Backward) => handshake.simultaneous = true,
+        }
+    }
+
+    fn completing(&mut self, direction: Direction, packet: &Packet) {
+        let expected = self.handshake.syn_acks > 0
+            && self.handshake.completed_ns.is_none()
+            && !packet.flags.syn
+            && (direction == Direction::Forward || self.handshake.simultaneous);
+        if expected
+            && let Some(ack) = packet.ack
+            && let Some(numbering) = self.half(direction.reverse()).numbering
+            && (1..LARGEST_WINDOW).contains(&numbering.position(1, ack))
+        {
+            self.handshake.completed_ns = Some(packet.at_ns);
+        }
+    }
+
+    fn broken(&mut self, direction: Direction, packet: &Packet) {
+        if self.handshake.completed_ns.is_some() || self.start == Start::Midway {
+            self.reset = true;
+        } else if direction == Direction::Backward && packet.ack.is_some() {
+            self.refused = true;
+        }
+    }
+
+    /// Counts and places what a packet carries, in the trace at its sender. `None` if its
+    /// sequence number is out of all bounds.
+    pub(crate) fn sent(&mut self, direction: Direction, packet: &Packet) -> Option<Sent> {
+        let (half, peer) = self.both(direction);
+        let mut sent = Sent {
+            direction,
+            packet: packet.number,
+            at_ns: packet.at_ns,
+            class: Class::Control,
+            begin: 0,
+            end: 0,
+            new_bytes: 0,
+            old_bytes: 0,
+            wire_bytes: packet.frame_len,
+            in_flight: 0,
+            bytes_in_flight: 0,
+        };
+        half.count_headers(packet);
+        let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) else {
+            return Some(sent);
+        };
+        let at = numbering.position(tracker.next(), packet.seq);
+        sent.begin = at + i64::from(packet.flags.syn);
+        sent.end = sent.begin + i64::from(packet.payload_len);
+        sent.in_flight = tracker.in_flight();
+        sent.bytes_in_flight = tracker.outstanding().unsigned_abs();
+        if packet.flags.rst {
+            return Some(sent);
+        }
+        if at.abs_diff(tracker.next()) > LARGEST_WINDOW.unsigned_abs() {
+            half.counts.stray_packets += 1;
+            return None;
+        }
+        if packet.flags.fin {
+            half.fin = Some(sent.end);
+        }
+        if let Some(probe) = half.probe(packet, &sent, peer.window_is_closed()) {
+            sent.class = probe;
+        } else if packet.payload_len > 0 {
+            half.place(packet, &mut sent);
+            let too_large = match peer.mss {
+                Some(mss) => packet.payload_len > u32::from(mss),
+                None => packet.payload_len > LARGEST_FRAME,
+            };
+            half.counts.offloaded_packets += u64::from(too_large);
+        }
+        Some(sent)
+    }
+
+    /// Enters what an ACK covers, in the trace at the sender of that; `direction` is the ACK's
+    /// own.
+    pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<Acked> {
+        let ack = packet.ack.filter(|_| !packet.flags.rst)?;
+        let (own, half) = self.both(direction);
+        let same_window = own.window.replace(packet.window) == Some(packet.window);
+        let (numbering, tracker) = (half.numbering?, half.tracker.as_mut()?);
+        let before = tracker.acked();
+        let position = numbering.position(before, ack);
+        if position.abs_diff(before) > LARGEST_WINDOW.unsigned_abs() {
+            own.counts.stray_packets += 1;
+            return None;
+        }
+        let outstanding = tracker.outstanding() > 0;
+        if let Some(fin) = half.fin {
+            half.fin_acked |= position > fin;
+        }
+        let payload = half.fin.map_or(position, |fin| position.min(fin));
+        let advance = tracker.acknowledged(payload, packet.at_ns);
+        half.counts.missing_bytes += advance.unseen.unsigned_abs();
+        let mut blocks = [(0, 0); 4];
+        let wire = packet.sack.as_slice();
+        for (block, &(left, right)) in blocks.iter_mut().zip(wire) {
+            let left = numbering.position(position, left);
+            *block = (left, numbering.position(left, right));
+        }
+        let blocks = blocks.get(..wire.len()).unwrap_or_default();
+        let sacked = tracker.selectively_acknowledged(payload, blocks, packet.at_ns);
+        let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
+        let duplicate =
+            bare && outstanding && position == before && (same_window || sacked.bytes > 0);
+        own.counts.duplicate_acks += u64::from(duplicate);
+        own.counts.dsacks += u64::from(sacked.duplicate.is_some());
+        Some(Acked {
+            direction: direction.reverse(),
+            packet: packet.number,
+            at_ns: packet.at_ns,
+            position,
+            bytes: advance.bytes.unsigned_abs(),
+            sacked_bytes: sacked.bytes.unsigned_abs(),
+            duplicate,
+            dsack: sacked.duplicate,
+            rtt_ns: advance
+                .sample_from_ns
+                .map(|from| packet.at_ns.saturating_sub(from)),
+        })
+    }
+
+    /// The half that sends in a direction, and its peer.
+    fn both(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
+        let [forward, backward] = &mut self.halves;
+        match direction {
+            Direction::Forward => (forward, backward),
+            Direction::Backward => (backward, forward),
+        }
+    }
+}
+
+/// No link in use carries more in one packet.
+const LARGEST_FRAME: u32 = 9216;
+
+impl Half {
+    fn count_headers(&mut self, packet: &Packet) {
+        let counts = &mut self.counts;
+        let flags = packet.flags;
+        counts.packets += 1;
+        counts.wire_bytes += u64::from(packet.frame_len);
+        counts.header_bytes += u64::from(packet.header_len);
+        counts.syns += u64::from(flags.syn);
+        counts.fins += u64::from(flags.fin);
+        counts.resets += u64::from(flags.rst);
+    }
+
+    /// Whether a packet only asks for an answer. Counts it if it does, and if it is a mere ACK.
+    fn probe(&mut self, packet: &Packet, sent: &Sent, peer_closed: bool) -> Option<Class> {
+        if packet.flags.syn || packet.flags.fin || packet.payload_len > 1 {
+            return None;
+        }
+        let tracker = self.tracker.as_ref()?;
+        let (acked, next) = (tracker.acked(), tracker.next());
+        let empty = packet.payload_len == 0;
+        let idle = self
+            .last_data_ns
+            .is_none_or(|last| packet.at_ns.saturating_sub(last) >= IDLE_NS);
+        let before_all = sent.begin == acked - 1;
+        let tests_window = before_all || !empty && (sent.begin == acked || sent.begin == next);
+        if peer_closed && tests_window {
+            self.counts.window_probes += 1;
+            Some(Class::WindowProbe)
+        } else if before_all && (empty || acked == next && idle) {
+            self.counts.keep_alives += 1;
+            Some(Class::KeepAlive)
+        } else {
+            self.counts.pure_acks += u64::from(empty);
+            None
+        }
+    }
+
+    fn place(&mut self, packet: &Packet, sent: &mut Sent) {
+        let Some(tracker) = self.tracker.as_mut() else {
+            return;
+        };
+        self.first_data_ns.get_or_insert(packet.at_ns);
+        self.last_data_ns = Some(packet.at_ns);
+        let placed = tracker.sent(sent.begin, sent.end, packet.at_ns, packet.number);
+        let in_flight = tracker.in_flight();
+        sent.new_bytes = (placed.new + placed.late).unsigned_abs();
+        sent.old_bytes = (placed.redundant + placed.stale).unsigned_abs();
+        let counts = &mut self.counts;
+        counts.most_in_flight = counts.most_in_flight.max(in_flight);
+        counts.data_packets += 1;
+        counts.payload_bytes += u64::from(packet.payload_len);
+        counts.new_bytes += sent.new_bytes;
+        counts.stale_bytes += placed.stale.unsigned_abs();
+        counts.missing_bytes = counts
+            .missing_bytes
+            .saturating_sub(placed.late.unsigned_abs());
+        sent.class = match placed.kind() {
+            CopyKind::New => {
+                counts.new_packets += 1;
+                Class::New
+            }
+            CopyKind::Bundled => {
+                counts.bundled_packets += 1;
+                counts.bundled_bytes += sent.old_bytes;
+                Class::Bundled
+            }
+            CopyKind::Retransmission => {
+                counts.retransmitted_packets += 1;
+                counts.retransmitted_bytes += sent.old_bytes;
+                Class::Retransmission {
+                    nth: u32::try_from(placed.earlier_copies).unwrap_or(u32::MAX),
+                }
+            }
+        };
+    }
+}

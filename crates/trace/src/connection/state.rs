@@ -1,0 +1,152 @@
+use super::half::Half;
+use super::handshake::{Handshake, Outcome};
+use crate::packet::Endpoint;
+use crate::ranges::Range;
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// 1 for the first in the trace, 2 for the second and so on.
+    pub number: u64,
+    /// Who opened it; where the trace does not show that, who sent the first packet.
+    pub originator: Endpoint,
+    /// The other end.
+    pub responder: Endpoint,
+    /// What the trace shows of its beginning.
+    pub start: Start,
+    /// How it was opened.
+    pub handshake: Handshake,
+    /// When its first packet was captured, in nanoseconds since 1970.
+    pub first_ns: i64,
+    /// When its last packet was captured.
+    pub last_ns: i64,
+    pub(super) refused: bool,
+    pub(super) reset: bool,
+    pub(super) closed: bool,
+    pub(super) has_receiver: bool,
+    pub(super) halves: [Half; 2],
+}
+
+/// One of the two directions of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the originator to the responder.
+    Forward,
+    /// From the responder to the originator.
+    Backward,
+}
+
+/// With what a connection begins in the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the originator's SYN.
+    Syn,
+    /// With the responder's SYN and ACK; the SYN before it is not in the trace.
+    SynAck,
+    /// In its middle.
+    Midway,
+}
+
+impl Direction {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
+
+    /// The other one.
+    #[must_use]
+    pub fn reverse(self) -> Self {
+        match self {
+            Self::Forward => Self::Backward,
+            Self::Backward => Self::Forward,
+        }
+    }
+}
+
+impl Connection {
+    /// What is known of one direction.
+    #[must_use]
+    pub fn half(&self, direction: Direction) -> &Half {
+        &self.halves[direction as usize]
+    }
+
+    pub(crate) fn half_mut(&mut self, direction: Direction) -> &mut Half {
+        &mut self.halves[direction as usize]
+    }
+
+    /// The direction in which more bytes went, so far.
+    #[must_use]
+    pub fn main_direction(&self) -> Direction {
+        let sent = |direction| self.half(direction).counts.new_bytes;
+        if sent(Direction::Backward) > sent(Direction::Forward) {
+            Direction::Backward
+        } else {
+            Direction::Forward
+        }
+    }
+
+    /// Who sent more bytes, so far.
+    #[must_use]
+    pub fn main_sender(&self) -> Endpoint {
+        match self.main_direction() {
+            Direction::Forward => self.originator,
+            Direction::Backward => self.responder,
+        }
+    }
+
+    /// What became of the attempt to connect, so far.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        if self.handshake.completed_ns.is_some() {
+            if self.reset {
+                Outcome::Reset
+            } else {
+                Outcome::Completed
+            }
+        } else if self.start == Start::Midway {
+            Outcome::NotSeen
+        } else if self.refused {
+            Outcome::Refused
+        } else {
+            Outcome::Unanswered
+        }
+    }
+
+    /// Whether any payload went, either way.
+    #[must_use]
+    pub fn has_data(&self) -> bool {
+        self.halves.iter().any(|half| half.first_data_ns.is_some())
+    }
+
+    /// Whether it was ended: by FIN both ways, or by RST.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.reset || self.refused || self.halves.iter().all(Half::is_over)
+    }
+
+    /// Whether it is closed and was not when last asked.
+    pub(crate) fn closes_now(&mut self) -> bool {
+        let before = self.closed;
+        self.closed = before || self.is_closed();
+        self.closed && !before
+    }
+
+    pub(crate) fn finished_range(
+        &mut self,
+        direction: Direction,
+        given_up_ns: i64,
+    ) -> Option<Range> {
+        self.half_mut(direction)
+            .tracker
+            .as_mut()?
+            .finished(given_up_ns)
+    }
+
+    pub(crate) fn rest_of_ranges(&mut self, direction: Direction) -> Option<Range> {
+        self.half_mut(direction).tracker.as_mut()?.take()
+    }
+
+    /// From its first packet to its last, in nanoseconds.
+    #[must_use]
+    pub fn duration_ns(&self) -> i64 {
+        self.last_ns.saturating_sub(self.first_ns)
+    }
+}

@@ -1,0 +1,230 @@
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+use smallvec::SmallVec;
+
+use super::half::Half;
+use super::{Connection, Direction, Handshake, Start};
+use crate::packet::{Endpoint, Packet};
+use crate::ranges::Tracker;
+use crate::sequence::LARGEST_WINDOW;
+
+/// Which trace shows a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The one at the sender, or the only one.
+    Sender,
+    /// The one at the receiver.
+    #[expect(dead_code, reason = "the two traces are not yet brought together")]
+    Receiver,
+}
+
+/// The connections that are not finished, by addresses and ports.
+#[derive(Debug)]
+pub(crate) struct Table {
+    by_tuple: HashMap<(Endpoint, Endpoint), Uses, RandomState>,
+    slots: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    closed: VecDeque<Closed>,
+    opened: u64,
+    has_receiver: bool,
+}
+
+/// The connections that used the same addresses and ports, one after the other.
+#[derive(Debug, Default)]
+struct Uses {
+    slots: SmallVec<[usize; 2]>,
+    /// The one that each trace has come to, as an index into `slots`.
+    current: [Option<usize>; 2],
+}
+
+#[derive(Debug)]
+struct Closed {
+    at_ns: i64,
+    slot: usize,
+    number: u64,
+}
+
+/// A closed connection is remembered this long, as its last packets may be sent again: twice
+/// the maximum segment lifetime that kernels use.
+const LINGER_NS: i64 = 60_000_000_000;
+
+impl Table {
+    pub(crate) fn new(has_receiver: bool) -> Self {
+        Self {
+            by_tuple: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            closed: VecDeque::new(),
+            opened: 0,
+            has_receiver,
+        }
+    }
+
+    /// The slot of the connection that a packet belongs to, opened if it is new. Those that it
+    /// supersedes are added to `over`.
+    pub(crate) fn find(
+        &mut self,
+        side: Side,
+        packet: &Packet,
+        over: &mut Vec<Connection>,
+    ) -> usize {
+        let tuple = tuple(packet.from, packet.to);
+        let uses = self.by_tuple.entry(tuple).or_default();
+        let current = uses.current[side as usize];
+        if let Some(index) = current
+            && let Some(&slot) = uses.slots.get(index)
+            && let Some(Some(connection)) = self.slots.get(slot)
+            && connection.takes(packet)
+        {
+            return slot;
+        }
+        let from = current.map_or(0, |index| index + 1);
+        let next = (from..uses.slots.len()).find(|&index| {
+            let slot = uses.slots.get(index).and_then(|&slot| self.slots.get(slot));
+            slot.and_then(Option::as_ref)
+                .is_some_and(|connection| connection.takes(packet))
+        });
+        let index = next.unwrap_or(uses.slots.len());
+        uses.current[side as usize] = Some(index);
+        let slot = match uses.slots.get(index) {
+            Some(&slot) => slot,
+            None => {
+                self.opened += 1;
+                let connection = Connection::new(self.opened, packet, self.has_receiver);
+                let slot = self.free.pop().unwrap_or(self.slots.len());
+                match self.slots.get_mut(slot) {
+                    Some(place) => *place = Some(Box::new(connection)),
+                    None => self.slots.push(Some(Box::new(connection))),
+                }
+                uses.slots.push(slot);
+                slot
+            }
+        };
+        let behind = if self.has_receiver {
+            uses.current[0].min(uses.current[1]).unwrap_or(0)
+        } else {
+            index
+        };
+        for slot in uses.slots.drain(..behind) {
+            over.extend(self.slots[slot].take().map(|connection| *connection));
+            self.free.push(slot);
+        }
+        for current in uses.current.iter_mut().flatten() {
+            *current -= behind;
+        }
+        slot
+    }
+
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(slot)?.as_deref_mut()
+    }
+
+    /// Remembers that a connection was closed.
+    pub(crate) fn close(&mut self, slot: usize, at_ns: i64) {
+        if let Some(connection) = self.get_mut(slot) {
+            let number = connection.number;
+            self.closed.push_back(Closed {
+                at_ns,
+                slot,
+                number,
+            });
+        }
+    }
+
+    /// Takes out a connection that was closed long enough before `now_ns`.
+    pub(crate) fn expired(&mut self, now_ns: i64) -> Option<Connection> {
+        while let Some(first) = self.closed.front()
+            && first.at_ns.saturating_add(LINGER_NS) < now_ns
+        {
+            let Closed { slot, number, .. } = self.closed.pop_front()?;
+            let is_it = |connection: &&mut Connection| connection.number == number;
+            if let Some(connection) = self.get_mut(slot).filter(is_it) {
+                let tuple = tuple(connection.originator, connection.responder);
+                return self.remove(tuple, slot);
+            }
+        }
+        None
+    }
+
+    fn remove(&mut self, tuple: (Endpoint, Endpoint), slot: usize) -> Option<Connection> {
+        if let Some(uses) = self.by_tuple.get_mut(&tuple)
+            && let Some(index) = uses.slots.iter().position(|&used| used == slot)
+        {
+            uses.slots.remove(index);
+            for current in &mut uses.current {
+                *current = match *current {
+                    Some(at) if at == index => None,
+                    Some(at) if at > index => Some(at - 1),
+                    other => other,
+                };
+            }
+            if uses.slots.is_empty() {
+                self.by_tuple.remove(&tuple);
+            }
+        }
+        self.free.push(slot);
+        self.slots.get_mut(slot)?.take().map(|boxed| *boxed)
+    }
+
+    /// All that are left, in the order in which they appeared.
+    pub(crate) fn into_rest(mut self) -> impl Iterator<Item = Connection> {
+        self.slots
+            .sort_by_key(|slot| slot.as_ref().map(|connection| connection.number));
+        self.slots.into_iter().flatten().map(|boxed| *boxed)
+    }
+}
+
+fn tuple(one: Endpoint, other: Endpoint) -> (Endpoint, Endpoint) {
+    if one <= other {
+        (one, other)
+    } else {
+        (other, one)
+    }
+}
+
+impl Connection {
+    fn new(number: u64, packet: &Packet, has_receiver: bool) -> Self {
+        let (start, originator, responder) = match (packet.flags.syn, packet.ack) {
+            (true, None) => (Start::Syn, packet.from, packet.to),
+            (true, Some(_)) => (Start::SynAck, packet.to, packet.from),
+            (false, _) => (Start::Midway, packet.from, packet.to),
+        };
+        Self {
+            number,
+            originator,
+            responder,
+            start,
+            handshake: Handshake::default(),
+            first_ns: packet.at_ns,
+            last_ns: packet.at_ns,
+            refused: false,
+            reset: false,
+            closed: false,
+            has_receiver,
+            halves: [Half::new(), Half::new()],
+        }
+    }
+
+    pub(crate) fn direction_of(&self, packet: &Packet) -> Direction {
+        if packet.from == self.originator {
+            Direction::Forward
+        } else {
+            Direction::Backward
+        }
+    }
+
+    /// Whether a packet with this connection's addresses and ports can be its own.
+    fn takes(&self, packet: &Packet) -> bool {
+        let half = self.half(self.direction_of(packet));
+        let Some(numbering) = half.numbering else {
+            return true;
+        };
+        if packet.flags.syn {
+            return packet.ack.is_some() || numbering.initial() == packet.seq;
+        }
+        let next = half.tracker.as_ref().map_or(0, Tracker::next);
+        let distance = numbering.position(next, packet.seq).abs_diff(next);
+        packet.payload_len == 0 || packet.flags.rst || distance <= LARGEST_WINDOW.unsigned_abs()
+    }
+}

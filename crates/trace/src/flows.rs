@@ -1,0 +1,90 @@
+use crate::connection::{Connection, Direction, Side, Table};
+use crate::event::Observer;
+use crate::packet::Packet;
+
+/// The analysis of one trace.
+///
+/// Give it the packets in the order of the file; the [`Observer`] is told what they mean. Both
+/// directions are analysed as if the trace had been taken at their sender; how true that is of
+/// either depends on where it was taken.
+#[derive(Debug)]
+pub struct Analysis<O> {
+    table: Table,
+    observer: O,
+    over: Vec<Connection>,
+}
+
+impl<O: Observer> Analysis<O> {
+    /// Begins.
+    pub fn new(observer: O) -> Self {
+        Self {
+            table: Table::new(false),
+            observer,
+            over: Vec::new(),
+        }
+    }
+
+    /// Takes the next packet.
+    pub fn packet(&mut self, packet: &Packet) {
+        let slot = self.table.find(Side::Sender, packet, &mut self.over);
+        for connection in self.over.drain(..) {
+            end(connection, &mut self.observer);
+        }
+        if let Some(connection) = self.table.get_mut(slot)
+            && see(connection, packet, &mut self.observer)
+        {
+            self.table.close(slot, packet.at_ns);
+        }
+        while let Some(connection) = self.table.expired(packet.at_ns) {
+            end(connection, &mut self.observer);
+        }
+    }
+
+    /// What it has been told so far.
+    pub fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Ends: shows the observer what is left, and gives it back.
+    pub fn finish(self) -> O {
+        let mut observer = self.observer;
+        for connection in self.table.into_rest() {
+            end(connection, &mut observer);
+        }
+        observer
+    }
+}
+
+/// Enters a packet; whether the connection is closed now and was not before.
+fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut O) -> bool {
+    let direction = connection.direction_of(packet);
+    let half = connection.half_mut(direction);
+    if half.repeats[0].is_repeat(packet) {
+        half.counts.repeated_packets += 1;
+        return false;
+    }
+    connection.last_ns = connection.last_ns.max(packet.at_ns);
+    connection.open_and_close(direction, packet);
+    if let Some(sent) = connection.sent(direction, packet) {
+        observer.sent(connection, &sent);
+    }
+    if let Some(acked) = connection.acked(direction, packet) {
+        observer.acked(connection, &acked);
+    }
+    for direction in Direction::BOTH {
+        while let Some(range) = connection.finished_range(direction, i64::MIN) {
+            observer.range(connection, direction, &range);
+        }
+    }
+    connection.closes_now()
+}
+
+/// Shows what is left of a connection.
+fn end<O: Observer>(mut connection: Connection, observer: &mut O) {
+    for direction in Direction::BOTH {
+        while let Some(range) = connection.rest_of_ranges(direction) {
+            observer.range(&connection, direction, &range);
+        }
+    }
+    observer.finished(&connection);
+}

@@ -1,0 +1,8 @@
+//! What became of each byte of a stream, in ranges of bytes that shared one fate.
+
+mod acknowledge;
+mod range;
+mod tracker;
+
+pub use range::{Copy, CopyKind, Delivery, Range};
+pub(crate) use tracker::Tracker;

@@ -1,0 +1,120 @@
+use smallvec::SmallVec;
+
+/// Neighbouring bytes of one direction that were sent, acknowledged and delivered together.
+///
+/// A stream falls into ranges as it was cut into segments; a copy, an acknowledgement or a
+/// delivery of a part cuts a range in two (thesis, section 3.4.3: TCP may repacketise).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// Position of the first byte; the first byte of a connection stands at 1, or, where the
+    /// trace begins in its middle, the first one seen.
+    pub begin: i64,
+    /// Position behind the last byte.
+    pub end: i64,
+    /// Each time it was sent, in the order of the trace; none if the trace misses the packet.
+    pub copies: SmallVec<[Copy; 2]>,
+    /// When an ACK came that covers it.
+    pub acked_ns: Option<i64>,
+    /// When a SACK block came that covers it, if that was before the ACK.
+    pub sacked_ns: Option<i64>,
+    /// Its arrival in the receiver's trace.
+    pub delivery: Option<Delivery>,
+    pub(crate) ends_packet: bool,
+}
+
+/// One time that a range was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copy {
+    /// When, by the clock of the trace at the stream's sender.
+    pub at_ns: i64,
+    /// [`Packet::number`](crate::Packet::number) in that trace.
+    pub packet: u64,
+    /// In what kind of packet.
+    pub kind: CopyKind,
+}
+
+/// Why a packet carried a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyKind {
+    /// It was new.
+    New,
+    /// It rode along with new bytes.
+    Bundled,
+    /// It was sent again, with no new byte.
+    Retransmission,
+}
+
+/// The first arrival of a range, by the clock of the receiver's trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// When it reached the transport layer.
+    pub at_ns: i64,
+    /// The copy that came first, as an index into [`Range::copies`]; none where the arriving
+    /// packet is none of those sent, as with offloaded segments.
+    pub copy: Option<u32>,
+    /// When the application could read it: all bytes before it were there. None if that never
+    /// happened.
+    pub in_order_ns: Option<i64>,
+    /// The missing byte that it had to wait for, if it had to wait: head-of-line blocking.
+    pub behind: Option<i64>,
+}
+
+impl Range {
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.end.abs_diff(self.begin)
+    }
+
+    /// Never so for a range that an observer is shown.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.begin == self.end
+    }
+
+    /// When it was first sent, if the trace shows it.
+    #[must_use]
+    pub fn first_sent_ns(&self) -> Option<i64> {
+        self.copies.first().map(|copy| copy.at_ns)
+    }
+
+    /// From the first time that it was sent to the ACK that covers it: the ACK latency of the
+    /// LCN 2015 paper, section IV.A, in nanoseconds.
+    #[must_use]
+    pub fn ack_latency_ns(&self) -> Option<i64> {
+        Some(self.acked_ns?.saturating_sub(self.first_sent_ns()?))
+    }
+
+    /// How often it was sent with no new byte.
+    #[must_use]
+    pub fn retransmissions(&self) -> usize {
+        self.count(CopyKind::Retransmission)
+    }
+
+    /// How often it rode along with new bytes.
+    #[must_use]
+    pub fn bundled(&self) -> usize {
+        self.count(CopyKind::Bundled)
+    }
+
+    fn count(&self, kind: CopyKind) -> usize {
+        self.copies.iter().filter(|copy| copy.kind == kind).count()
+    }
+
+    /// Cuts it at a position inside it; itself is left with the first part.
+    pub(crate) fn split_off(&mut self, at: i64) -> Self {
+        let mut rest = self.clone();
+        rest.begin = at;
+        self.end = at;
+        self.ends_packet = false;
+        rest
+    }
+}
+
+impl Delivery {
+    /// How long it waited for bytes before it, in nanoseconds; none if it waited to the end.
+    #[must_use]
+    pub fn blocked_ns(&self) -> Option<i64> {
+        Some(self.in_order_ns?.saturating_sub(self.at_ns))
+    }
+}

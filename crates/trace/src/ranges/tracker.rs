@@ -1,0 +1,247 @@
+use std::collections::VecDeque;
+
+use smallvec::smallvec;
+
+use super::{Copy, CopyKind, Range};
+
+/// Ranges of one direction that are not finished, in order of position.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    pub(super) ranges: VecDeque<Range>,
+    /// All before this is finished, or from before the trace.
+    pub(super) floor: i64,
+    /// All before this is acknowledged.
+    pub(super) acked: i64,
+    /// Behind the last byte that was sent.
+    pub(super) next: i64,
+    /// Packets with a new byte that are not acknowledged.
+    pub(super) in_flight: u32,
+    /// All before this the receiver's application could read; `None` without a receiver's trace.
+    pub(super) in_order: Option<i64>,
+    /// The blocks of the last SACK option.
+    pub(super) blocks: [(i64, i64); 4],
+}
+
+/// How the bytes of a packet divide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Placed {
+    /// Never sent before.
+    pub(crate) new: i64,
+    /// Sent before and not finished.
+    pub(crate) redundant: i64,
+    /// Finished, or from before the trace.
+    pub(crate) stale: i64,
+    /// Never sent before, and yet acknowledged earlier in the trace: new, but in no range.
+    pub(crate) late: i64,
+    /// How many copies there had been of the redundant byte that had the most.
+    pub(crate) earlier_copies: usize,
+    /// Whether the packet ended above all that was sent before it.
+    pub(crate) advanced: bool,
+}
+
+impl Placed {
+    /// What it makes of the whole packet.
+    pub(crate) fn kind(&self) -> CopyKind {
+        if self.redundant + self.stale == 0 {
+            CopyKind::New
+        } else if self.advanced {
+            CopyKind::Bundled
+        } else {
+            CopyKind::Retransmission
+        }
+    }
+}
+
+/// Without ACKs in the trace nothing would ever be finished, so more ranges than this are not
+/// kept. In segments of 1,460 bytes they are a window of 180 MiB.
+const MOST_RANGES: usize = 1 << 17;
+
+impl Tracker {
+    /// For a stream whose first byte has that position.
+    pub(crate) fn new(first: i64, has_receiver: bool) -> Self {
+        Self {
+            ranges: VecDeque::new(),
+            floor: first,
+            acked: first,
+            next: first,
+            in_flight: 0,
+            in_order: has_receiver.then_some(first),
+            blocks: [(0, 0); 4],
+        }
+    }
+
+    pub(crate) fn acked(&self) -> i64 {
+        self.acked
+    }
+
+    pub(crate) fn next(&self) -> i64 {
+        self.next
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Bytes sent and not acknowledged.
+    pub(crate) fn outstanding(&self) -> i64 {
+        (self.next - self.acked).max(0)
+    }
+
+    /// Enters the payload of a packet.
+    pub(crate) fn sent(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) -> Placed {
+        let placed = if begin >= self.next {
+            self.append(begin, end, at_ns, packet);
+            Placed {
+                new: end - begin,
+                advanced: true,
+                ..Placed::default()
+            }
+        } else {
+            self.sent_again(begin, end, at_ns, packet)
+        };
+        self.next = self.next.max(end);
+        placed
+    }
+
+    fn append(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) {
+        self.in_flight += 1;
+        self.ranges.push_back(Range {
+            begin,
+            end,
+            copies: smallvec![Copy {
+                at_ns,
+                packet,
+                kind: CopyKind::New
+            }],
+            acked_ns: None,
+            sacked_ns: None,
+            delivery: None,
+            ends_packet: true,
+        });
+    }
+
+    fn sent_again(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) -> Placed {
+        let mut placed = Placed {
+            stale: (self.floor.min(end) - begin).max(0),
+            advanced: end > self.next,
+            ..Placed::default()
+        };
+        let copy = Copy {
+            at_ns,
+            packet,
+            kind: if placed.advanced {
+                CopyKind::Bundled
+            } else {
+                CopyKind::Retransmission
+            },
+        };
+        let mut at = begin.max(self.floor);
+        let mut index = self.index_of(at);
+        while at < end {
+            let gap_end = self.ranges.get(index).map_or(end, |range| range.begin);
+            if gap_end > at {
+                if at < self.acked {
+                    let stop = gap_end.min(end).min(self.acked);
+                    placed.late += stop - at;
+                    at = stop;
+                    continue;
+                }
+                let stop = gap_end.min(end);
+                let copy = Copy {
+                    kind: CopyKind::New,
+                    ..copy
+                };
+                placed.new += stop - at;
+                self.fill(index, at, stop, copy);
+                at = stop;
+            } else {
+                self.isolate(&mut index, at, end);
+                let range = &mut self.ranges[index];
+                if range.copies.is_empty() {
+                    placed.new += range.end - range.begin;
+                    range.copies.push(Copy {
+                        kind: CopyKind::New,
+                        ..copy
+                    });
+                } else {
+                    placed.redundant += range.end - range.begin;
+                    placed.earlier_copies = placed.earlier_copies.max(range.copies.len());
+                    range.copies.push(copy);
+                }
+                at = range.end;
+            }
+            index += 1;
+        }
+        placed
+    }
+
+    /// Puts bytes that no range has into their place.
+    fn fill(&mut self, index: usize, begin: i64, end: i64, copy: Copy) {
+        let ends_packet = end > self.next;
+        self.in_flight += u32::from(ends_packet);
+        self.ranges.insert(
+            index,
+            Range {
+                begin,
+                end,
+                copies: smallvec![copy],
+                acked_ns: None,
+                sacked_ns: None,
+                delivery: None,
+                ends_packet,
+            },
+        );
+    }
+
+    /// The first range that does not end before a position.
+    pub(super) fn index_of(&self, at: i64) -> usize {
+        match self.ranges.front() {
+            Some(first) if first.end > at => 0,
+            _ => self.ranges.partition_point(|range| range.end <= at),
+        }
+    }
+
+    /// Cuts the range at `index`, which holds `at`, so that one begins at `at` and ends at or
+    /// before `end`; `index` is that one's afterwards.
+    pub(super) fn isolate(&mut self, index: &mut usize, at: i64, end: i64) {
+        if self.ranges[*index].begin < at {
+            self.cut(*index, at);
+            *index += 1;
+        }
+        if self.ranges[*index].end > end {
+            self.cut(*index, end);
+        }
+    }
+
+    pub(super) fn cut(&mut self, index: usize, at: i64) {
+        let rest = self.ranges[index].split_off(at);
+        self.ranges.insert(index + 1, rest);
+    }
+
+    /// The next range that is finished: acknowledged, and, where there is a receiver's trace,
+    /// readable there or acknowledged before `given_up_ns`.
+    pub(crate) fn finished(&mut self, given_up_ns: i64) -> Option<Range> {
+        let first = self.ranges.front()?;
+        let acked = first.acked_ns.is_some();
+        let settled = match self.in_order {
+            None => acked,
+            Some(in_order) => {
+                acked && (first.end <= in_order || first.acked_ns < Some(given_up_ns))
+            }
+        };
+        if !settled && self.ranges.len() <= MOST_RANGES {
+            return None;
+        }
+        self.take()
+    }
+
+    /// The next range, finished or not.
+    pub(crate) fn take(&mut self) -> Option<Range> {
+        let range = self.ranges.pop_front()?;
+        self.floor = range.end;
+        if range.acked_ns.is_none() && range.ends_packet {
+            self.in_flight = self.in_flight.saturating_sub(1);
+        }
+        Some(range)
+    }
+}

@@ -1,0 +1,212 @@
+//! Conversations written by hand, for tests.
+
+use crate::packet::{Endpoint, Flags, Packet, SackBlocks};
+use crate::{
+    Acked, Connection, Counts, Direction, Handshake, Observer, Outcome, Range, Sent, Start,
+};
+use Direction::{Backward, Forward};
+
+/// The packets of a conversation between a client and a server, in the order written.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) client: Endpoint,
+    pub(crate) server: Endpoint,
+    /// Initial sequence numbers, of the client and of the server.
+    pub(crate) initial: [u32; 2],
+    now_ns: i64,
+    ids: [u16; 2],
+    acks: [i64; 2],
+}
+
+pub(crate) const MS: i64 = 1_000_000;
+
+pub(crate) fn endpoint(text: &str) -> Endpoint {
+    text.parse::<std::net::SocketAddr>().unwrap().into()
+}
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        Self {
+            packets: Vec::new(),
+            client: endpoint("192.0.2.1:40000"),
+            server: endpoint("198.51.100.1:80"),
+            initial: [1000, 77_000],
+            now_ns: 0,
+            ids: [100, 30_000],
+            acks: [1, 1],
+        }
+    }
+
+    /// From here on, so many milliseconds after the beginning.
+    pub(crate) fn at(&mut self, ms: i64) -> &mut Self {
+        self.now_ns = ms * MS;
+        self
+    }
+
+    /// A packet that has its payload at a position; change what it is given as needed.
+    pub(crate) fn packet(&mut self, direction: Direction, position: i64, len: u32) -> &mut Packet {
+        let way = direction as usize;
+        let (from, to) = match direction {
+            Forward => (self.client, self.server),
+            Backward => (self.server, self.client),
+        };
+        self.ids[way] = self.ids[way].wrapping_add(1);
+        self.packets.push(Packet {
+            number: self.packets.len() as u64 + 1,
+            at_ns: self.now_ns,
+            from,
+            to,
+            frame_len: 14 + 52 + len,
+            header_len: 52,
+            payload_len: len,
+            seq: self.initial[way].wrapping_add(position as u32),
+            ack: Some(self.initial[1 - way].wrapping_add(self.acks[way] as u32)),
+            flags: Flags::default(),
+            window: 500,
+            ip_id: Some(self.ids[way]),
+            timestamps: None,
+            sack: SackBlocks::default(),
+            mss: None,
+            window_scale: None,
+        });
+        self.last()
+    }
+
+    pub(crate) fn last(&mut self) -> &mut Packet {
+        self.packets.last_mut().unwrap()
+    }
+
+    pub(crate) fn syn(&mut self) -> &mut Packet {
+        let packet = self.packet(Forward, 0, 0);
+        packet.flags.syn = true;
+        packet.ack = None;
+        packet.mss = Some(1460);
+        packet
+    }
+
+    pub(crate) fn syn_ack(&mut self) -> &mut Packet {
+        let packet = self.packet(Backward, 0, 0);
+        packet.flags.syn = true;
+        packet.mss = Some(1460);
+        packet
+    }
+
+    /// At 0 ms.
+    pub(crate) fn handshake(&mut self) -> &mut Self {
+        self.syn();
+        self.syn_ack();
+        self.packet(Forward, 1, 0);
+        self
+    }
+
+    /// Payload from the client.
+    pub(crate) fn data(&mut self, begin: i64, end: i64) -> &mut Self {
+        self.packet(Forward, begin, (end - begin) as u32);
+        self
+    }
+
+    /// An ACK from the server for all before a position.
+    pub(crate) fn ack(&mut self, position: i64) -> &mut Self {
+        self.acks[1] = position;
+        self.packet(Backward, 1, 0);
+        self
+    }
+
+    /// An ACK from the server with SACK blocks, as positions.
+    pub(crate) fn sack(&mut self, position: i64, blocks: &[(i64, i64)]) -> &mut Self {
+        let initial = self.initial[0];
+        self.ack(position);
+        for &(left, right) in blocks {
+            let edge = |position| initial.wrapping_add(position as u32);
+            self.last().sack.push(edge(left), edge(right));
+        }
+        self
+    }
+
+    /// FIN both ways, acknowledged, the client's at a position.
+    pub(crate) fn close(&mut self, position: i64) -> &mut Self {
+        self.packet(Forward, position, 0).flags.fin = true;
+        self.acks[1] = position + 1;
+        self.packet(Backward, 1, 0).flags.fin = true;
+        self.acks[0] = 2;
+        self.packet(Forward, position + 1, 0);
+        self
+    }
+
+    pub(crate) fn analyse(&self) -> Record {
+        let mut analysis = crate::Analysis::new(Record::default());
+        for packet in &self.packets {
+            analysis.packet(packet);
+        }
+        analysis.finish()
+    }
+}
+
+/// All that an observer was told.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) sent: Vec<Sent>,
+    pub(crate) acked: Vec<Acked>,
+    pub(crate) ranges: Vec<(Direction, Range)>,
+    pub(crate) connections: Vec<Final>,
+}
+
+/// A connection at its end.
+#[derive(Debug)]
+pub(crate) struct Final {
+    pub(crate) originator: Endpoint,
+    pub(crate) main_sender: Endpoint,
+    pub(crate) start: Start,
+    pub(crate) outcome: Outcome,
+    pub(crate) handshake: Handshake,
+    pub(crate) forward: Counts,
+    pub(crate) backward: Counts,
+    pub(crate) has_data: bool,
+}
+
+impl Record {
+    /// The only connection.
+    pub(crate) fn only(&self) -> &Final {
+        assert_eq!(self.connections.len(), 1, "{:?}", self.connections);
+        &self.connections[0]
+    }
+
+    /// Of the client's bytes: begin, end, copies, milliseconds of the ACK.
+    pub(crate) fn summary(&self) -> Vec<(i64, i64, usize, Option<i64>)> {
+        let forward = self.ranges.iter().filter(|(way, _)| *way == Forward);
+        forward
+            .map(|(_, range)| {
+                let acked = range.acked_ns.map(|at| at / MS);
+                (range.begin, range.end, range.copies.len(), acked)
+            })
+            .collect()
+    }
+}
+
+impl Observer for Record {
+    fn sent(&mut self, _: &Connection, sent: &Sent) {
+        self.sent.push(*sent);
+    }
+
+    fn acked(&mut self, _: &Connection, acked: &Acked) {
+        self.acked.push(*acked);
+    }
+
+    fn range(&mut self, _: &Connection, direction: Direction, range: &Range) {
+        self.ranges.push((direction, range.clone()));
+    }
+
+    fn finished(&mut self, connection: &Connection) {
+        self.connections.push(Final {
+            originator: connection.originator,
+            main_sender: connection.main_sender(),
+            start: connection.start,
+            outcome: connection.outcome(),
+            handshake: connection.handshake,
+            forward: connection.half(Forward).counts,
+            backward: connection.half(Backward).counts,
+            has_data: connection.has_data(),
+        });
+    }
+}
