@@ -33,6 +33,7 @@ pub enum Checksums {
 /// the namespace that TCP does nothing of its own accord.
 pub(crate) fn create(setup: &Setup) -> Tap {
     quieten();
+    sysctl("net.ipv4.tcp_ecn", if setup.ecn { "1" } else { "0" });
     // With a bridge as well: a checksum left to the device would prove that the bridge
     // had not completed it.
     let tap = Tap::open(TAP, setup.checksums != Checksums::Kernel);

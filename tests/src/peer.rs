@@ -28,6 +28,7 @@ pub(crate) struct Peer {
     mss: u16,
     timestamps: bool,
     signed: bool,
+    ecn: bool,
     /// Its own port.
     pub port: u16,
     /// The kernel's port, known from the handshake on.
@@ -51,6 +52,7 @@ impl Peer {
             mss: setup.mss,
             timestamps: setup.timestamps,
             signed: setup.signed,
+            ecn: setup.ecn,
             port: PEER_PORT,
             kernel_port: 0,
             isn: 0,
@@ -123,6 +125,13 @@ impl Peer {
     /// Acknowledges all before `position`, and selectively the ranges given.
     pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
         let header = self.acknowledgement(position, ranges);
+        self.write(header, &[]);
+    }
+
+    /// Acknowledges all before `position`, and that a packet bore a mark of congestion.
+    pub fn echo_congestion(&mut self, position: u32) {
+        let mut header = self.acknowledgement(position, &[]);
+        header.ece = true;
         self.write(header, &[]);
     }
 
@@ -204,6 +213,7 @@ impl Peer {
         let mut header = self.header(acknowledged.unwrap_or(1));
         header.syn = true;
         header.ack = acknowledged.is_some();
+        header.ece = header.ack && self.ecn;
         let mut options = vec![
             TcpOptionElement::MaximumSegmentSize(self.mss),
             TcpOptionElement::SelectiveAcknowledgementPermitted,

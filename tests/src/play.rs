@@ -120,6 +120,13 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
+    /// The same as [`Wire::ack`], with an echo of a mark of congestion (ECN).
+    pub fn ack_echo(&mut self, position: u32) {
+        self.script.note(&format!("ack={position},ece"));
+        self.peer.echo_congestion(position);
+        self.await_acknowledged(position);
+    }
+
     /// An acknowledgement with a report that comes late: all of it is acknowledged already.
     pub fn acks_late(&mut self, position: u32, duplicate: &str) {
         self.script

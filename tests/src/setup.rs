@@ -28,6 +28,8 @@ pub struct Setup {
     /// Both ends sign what they send (TCP MD5; active open only), which takes 20 bytes from
     /// the MSS. The options of a SYN have no room for timestamps as well.
     pub signed: bool,
+    /// Both ends agree on explicit congestion notification (RFC 3168; active open only).
+    pub ecn: bool,
     /// Who computes checksums.
     pub checksums: Checksums,
     /// The shortest retransmission time-out.
@@ -77,6 +79,7 @@ impl Default for Setup {
             mss: 1460,
             timestamps: false,
             signed: false,
+            ecn: false,
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),
             initial_window: 200,

@@ -4,6 +4,7 @@
 
 mod acknowledged;
 mod checksums;
+mod compared;
 mod control;
 mod flows;
 mod hidden_loss;
