@@ -192,7 +192,7 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 
 /* A packet of a connection that is ours leaves by a device. */
 static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
-				  struct flow *flow)
+				  struct flow *flow, enum link_header link)
 {
 	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
 	enum verdict verdict;
@@ -200,7 +200,7 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 
 	if (!tp)
 		return TCX_NEXT;
-	verdict = parse(skb, &seg);
+	verdict = parse(skb, &seg, link);
 	if (verdict == NOT_PLAIN_IP) {
 		count(flow, verdict, 0, 0);
 		return TCX_NEXT;

@@ -26,21 +26,45 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
 }
 
-/* Every packet that leaves by a device. */
-SEC("tcx/egress")
-int pillion_egress(struct __sk_buff *skb)
+static __always_inline int leave(struct __sk_buff *skb, enum link_header link)
 {
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
 
-	return flow ? bundle(skb, sk, flow) : TCX_NEXT;
+	return flow ? bundle(skb, sk, flow, link) : TCX_NEXT;
 }
 
-/* Every packet that arrives by a device. */
+static __always_inline int arrive(struct __sk_buff *skb, enum link_header link)
+{
+	return take_out_report(skb, link) ? TCX_DROP : TCX_NEXT;
+}
+
+/* Every packet that leaves by a device with Ethernet headers. */
+SEC("tcx/egress")
+int pillion_egress(struct __sk_buff *skb)
+{
+	return leave(skb, LINK_ETHERNET);
+}
+
+/* Every packet that arrives by such a device. */
 SEC("tcx/ingress")
 int pillion_report(struct __sk_buff *skb)
 {
-	return take_out_report(skb) ? TCX_DROP : TCX_NEXT;
+	return arrive(skb, LINK_ETHERNET);
+}
+
+/* Every packet that leaves by a device without link headers: a tunnel. */
+SEC("tcx/egress")
+int pillion_egress_ip(struct __sk_buff *skb)
+{
+	return leave(skb, LINK_NONE);
+}
+
+/* Every packet that arrives by such a device. */
+SEC("tcx/ingress")
+int pillion_report_ip(struct __sk_buff *skb)
+{
+	return arrive(skb, LINK_NONE);
 }
 
 /* Every packet that arrives for a socket of the cgroup; none is changed. */

@@ -114,7 +114,8 @@ static __always_inline void restore_report(struct flow *flow, struct ack *ack)
 }
 
 /* A packet has arrived at a device. Returns -1 if it is half rewritten. */
-static __always_inline int take_out_report(struct __sk_buff *skb)
+static __always_inline int take_out_report(struct __sk_buff *skb,
+					   enum link_header link)
 {
 	struct segment seg = {};
 	struct ack ack = {};
@@ -123,7 +124,7 @@ static __always_inline int take_out_report(struct __sk_buff *skb)
 	struct flow *flow;
 	int result = 0;
 
-	if (parse_ethernet(skb, &seg) || parse_ack(skb, &seg, &ack) ||
+	if (parse_link(skb, &seg, link) || parse_ack(skb, &seg, &ack) ||
 	    !ack.duplicate)
 		return 0;
 	sk = find_socket(skb, &seg);

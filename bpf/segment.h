@@ -8,6 +8,10 @@
 #define ETH_HLEN	14
 #define ETH_P_IP	0x0800
 #define ETH_P_IPV6	0x86dd
+#define ETH_P_8021Q	0x8100
+#define ETH_P_8021AD	0x88a8
+#define VLAN_HLEN	4
+#define VLAN_TAGS	2 /* in the packet's data; one more may be beside it */
 #define IP_MF_OR_OFFSET 0x3fff
 #define IPPROTO_TCP	6
 
@@ -70,16 +74,51 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 	return -1;
 }
 
-/* The same behind an Ethernet header. */
+static __always_inline bool is_tag(__be16 proto)
+{
+	return proto == bpf_htons(ETH_P_8021Q) ||
+	       proto == bpf_htons(ETH_P_8021AD);
+}
+
+/*
+ * The same behind an Ethernet header, and VLAN tags if there are any. A tag
+ * that is left to the device stands beside the packet's data, and shows nowhere
+ * here.
+ */
 static __always_inline int parse_ethernet(struct __sk_buff *skb,
 					  struct segment *seg)
 {
+	void *end = (void *)(long)skb->data_end;
 	struct ethhdr *eth = (void *)(long)skb->data;
+	struct vlan_hdr *tag = (void *)(eth + 1);
+	__u32 at = ETH_HLEN;
+	__be16 proto;
 
-	if ((void *)(eth + 1) > (void *)(long)skb->data_end ||
-	    eth->h_proto != skb->protocol)
+	if ((void *)tag > end || eth->h_proto != skb->protocol)
 		return -1;
-	return parse_ip(skb, seg, ETH_HLEN, eth->h_proto);
+	proto = eth->h_proto;
+	for (int i = 0; i < VLAN_TAGS && is_tag(proto); i++) {
+		if ((void *)(tag + 1) > end)
+			return -1;
+		proto = tag->h_vlan_encapsulated_proto;
+		tag++;
+		at += VLAN_HLEN;
+	}
+	return parse_ip(skb, seg, at, proto);
+}
+
+/* What a device's packets begin with. */
+enum link_header {
+	LINK_NONE, /* nothing before the IP header */
+	LINK_ETHERNET,
+};
+
+static __always_inline int
+parse_link(struct __sk_buff *skb, struct segment *seg, enum link_header link)
+{
+	if (link == LINK_NONE)
+		return parse_ip(skb, seg, 0, skb->protocol);
+	return parse_ethernet(skb, seg);
 }
 
 /*
@@ -112,14 +151,14 @@ static __always_inline bool options_are_plain(const __be32 *word, void *end,
  * Returns BUNDLED if nothing about the segment itself is against bundling, else
  * the reason. seg->len and seg->seq are known unless it is NOT_PLAIN_IP.
  */
-static __always_inline enum verdict parse(struct __sk_buff *skb,
-					  struct segment *seg)
+static __always_inline enum verdict
+parse(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 {
 	void *end = (void *)(long)skb->data_end;
 	struct tcphdr *tcp;
 	__u32 header;
 
-	if (parse_ethernet(skb, seg))
+	if (parse_link(skb, seg, link))
 		return NOT_PLAIN_IP;
 	tcp = (void *)(long)skb->data + seg->tcp;
 	if ((void *)(tcp + 1) > end)

@@ -242,6 +242,11 @@ struct ethhdr {
 	__be16 h_proto;
 };
 
+struct vlan_hdr {
+	__be16 h_vlan_TCI;
+	__be16 h_vlan_encapsulated_proto;
+};
+
 struct iphdr {
 	__u8 ihl : 4;
 	__u8 version : 4;

@@ -1,12 +1,24 @@
-//! Compiles the bundler's arithmetic for this machine.
+//! Compiles the bundler's arithmetic for this machine, and the tests' own eBPF programs.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     println!("cargo:rerun-if-changed=../bpf");
     println!("cargo:rerun-if-changed=src/tfrc.c");
+    println!("cargo:rerun-if-changed=src/tags.bpf.c");
     cc::Build::new()
         .file("src/tfrc.c")
         .include("../bpf")
         .opt_level(2)
         .warnings_into_errors(true)
         .compile("pillion_tfrc");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    SkeletonBuilder::new()
+        .source("src/tags.bpf.c")
+        .clang_args(["-I../bpf", "-Wall", "-Werror"])
+        .build_and_generate(out.join("tags.skel.rs"))
+        .expect("the tests' eBPF programs are compiled");
 }

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice};
 
 use crate::device::{LOCAL_MAC, PEER_MAC, TAP};
+use crate::link::{ETHERNET_HEADER, Link};
 use crate::netns::{ip, sysctl};
 use crate::peer::{PATIENCE, PEER_PORT};
 use crate::script::content;
-use crate::segment::ETHERNET_HEADER;
 use crate::tap::Tap;
 use crate::{Wire, socket};
 
@@ -90,7 +90,7 @@ impl Wire {
     /// Makes the namespace a router.
     #[must_use]
     pub fn router(&self) -> Router {
-        let tap = Tap::open(SECOND_TAP, false);
+        let tap = Tap::open(SECOND_TAP, false, Link::Ethernet { tags: 0 });
         let mac = crate::device::mac(SECOND_MAC);
         ip(&format!(
             "link set {SECOND_TAP} address {mac} up\n\

@@ -1,6 +1,7 @@
 use std::net::IpAddr;
 use std::process::Command;
 
+use crate::link::Link;
 use crate::netns::{ip, sysctl};
 use crate::setup::Setup;
 use crate::tap::Tap;
@@ -36,11 +37,14 @@ pub(crate) fn create(setup: &Setup) -> Tap {
     sysctl("net.ipv4.tcp_ecn", if setup.ecn { "1" } else { "0" });
     // With a bridge as well: a checksum left to the device would prove that the bridge
     // had not completed it.
-    let tap = Tap::open(TAP, setup.checksums != Checksums::Kernel);
+    let tap = Tap::open(TAP, setup.checksums != Checksums::Kernel, setup.link);
     let mtu = setup.mss + HEADERS;
     if setup.checksums != Checksums::Bridge {
-        let mac = mac(LOCAL_MAC);
-        ip(&format!("link set {TAP} address {mac} mtu {mtu} up\n"));
+        let mac = match setup.link {
+            Link::Ethernet { .. } => format!("address {}", mac(LOCAL_MAC)),
+            Link::Absent => String::new(),
+        };
+        ip(&format!("link set {TAP} {mac} mtu {mtu} up\n"));
         address(setup, TAP);
         return tap;
     }
@@ -73,7 +77,13 @@ fn quieten() {
 
 fn address(setup: &Setup, device: &str) {
     let (local, peer) = (setup.ip.local(), setup.ip.peer());
-    let mac = mac(PEER_MAC);
+    let neighbour = match setup.link {
+        Link::Ethernet { .. } => {
+            let mac = mac(PEER_MAC);
+            format!("neighbour add {peer} lladdr {mac} nud permanent dev {device}")
+        }
+        Link::Absent => String::new(),
+    };
     let (rto_min, window) = (setup.rto_min.as_millis(), setup.initial_window);
     let (bits, mine) = match local {
         IpAddr::V4(_) => (32, format!("address add {local}/32 dev {device}")),
@@ -89,7 +99,7 @@ fn address(setup: &Setup, device: &str) {
     };
     ip(&format!(
         "{mine}\n\
-         neighbour add {peer} lladdr {mac} nud permanent dev {device}\n\
+         {neighbour}\n\
          route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd {window}\n"
     ));
 }

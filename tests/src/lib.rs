@@ -18,6 +18,7 @@
 mod beside;
 mod device;
 mod fast_open;
+mod link;
 mod netns;
 mod peer;
 mod play;
@@ -26,12 +27,14 @@ mod segment;
 mod setup;
 mod signature;
 mod socket;
+mod tags;
 mod tap;
 pub mod tfrc;
 mod wire;
 
 pub use beside::{Packet, Router};
 pub use device::Checksums;
+pub use link::Link;
 pub use netns::{isolated, netstat, sysctl};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
 pub use wire::Wire;

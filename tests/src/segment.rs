@@ -5,10 +5,9 @@ use etherparse::{
     TransportSlice,
 };
 
+use crate::link::ETHERNET_HEADER;
 use crate::signature;
 use crate::tap::Frame;
-
-pub(crate) const ETHERNET_HEADER: usize = 14;
 
 /// A TCP segment that the kernel sent.
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(crate) struct Segment {
     pub offloaded: bool,
     /// It carries a signature.
     pub signed: bool,
-    /// A length, checksum or signature that is wrong.
+    /// A link header, length, checksum or signature that is wrong.
     pub fault: Option<String>,
 }
 
@@ -39,7 +38,7 @@ impl Segment {
             payload: tcp.payload().to_vec(),
             offloaded: frame.offloaded,
             signed: signature.is_some(),
-            fault: fault(ip, tcp, ip_length).or(wrong),
+            fault: frame.fault.clone().or(fault(ip, tcp, ip_length)).or(wrong),
         })
     }
 

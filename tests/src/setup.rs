@@ -4,6 +4,7 @@ use std::time::Duration;
 use pillion_bundler::{Options, Rule, ThinTest};
 
 use crate::device::Checksums;
+use crate::link::Link;
 use crate::{Wire, isolated};
 
 /// What a test needs of the wire. The defaults are the plainest case: an active open over
@@ -13,6 +14,8 @@ use crate::{Wire, isolated};
 pub struct Setup {
     /// The connection's addresses.
     pub ip: Ip,
+    /// What stands before the IP header.
+    pub link: Link,
     /// Who opens it.
     pub opening: Opening,
     /// How long the peer lets its part of the handshake wait; below one second, or the
@@ -73,6 +76,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             ip: Ip::V4,
+            link: Link::Ethernet { tags: 0 },
             opening: Opening::Active,
             rtt: Duration::ZERO,
             isn: None,

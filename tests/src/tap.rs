@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::segment::ETHERNET_HEADER;
+use crate::link::{ETHERNET_HEADER, Link};
 
 /// struct virtio_net_hdr, in front of each frame.
 const VNET_HEADER: usize = 10;
@@ -17,14 +17,18 @@ const TCP_OVER_IPV6: u8 = 4;
 /// Offset of a TCP header's checksum.
 const TCP_CHECKSUM: usize = 16;
 
-/// A TAP device that says of each frame whether its checksum is still to be computed.
+/// A TAP or TUN device that says of each frame whether its checksum is still to be computed.
 pub(crate) struct Tap {
     file: File,
+    link: Link,
 }
 
-/// A frame as the kernel sent it, its checksum completed.
+/// A frame as the kernel sent it, its checksum completed, its link header made that of
+/// Ethernet without tags.
 pub(crate) struct Frame {
     pub bytes: Vec<u8>,
+    /// What was wrong with the link header.
+    pub fault: Option<String>,
     /// The kernel had left the checksum to the device.
     pub offloaded: bool,
 }
@@ -32,17 +36,17 @@ pub(crate) struct Frame {
 impl Tap {
     /// A device of the calling thread's network namespace; with `offload`, one that
     /// computes checksums.
-    pub fn open(name: &str, offload: bool) -> Self {
+    pub fn open(name: &str, offload: bool, link: Link) -> Self {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .expect("/dev/net/tun");
-        create(&file, name).expect("a TAP device");
+        create(&file, name, link).expect("a TAP device");
         let features = if offload { libc::TUN_F_CSUM } else { 0 };
         set_offload(&file, features).expect("checksum offload of the TAP device");
-        Self { file }
+        Self { file, link }
     }
 
     /// The next frame, or `None` when none comes in time.
@@ -61,7 +65,15 @@ impl Tap {
             let field = |at| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
             complete_checksum(&mut bytes, field(6), field(8));
         }
-        Some(Frame { bytes, offloaded })
+        let (bytes, fault) = match self.link.take(&bytes) {
+            Ok(bytes) => (bytes, None),
+            Err(fault) => (bytes, Some(fault)),
+        };
+        Some(Frame {
+            bytes,
+            fault,
+            offloaded,
+        })
     }
 
     /// Hands a frame to the kernel as received.
@@ -71,7 +83,7 @@ impl Tap {
 
     /// The same for one that stands for several, each with so many bytes of payload, as
     /// after generic receive offload: their checksums have been found right. The TCP header
-    /// begins at `tcp`, and the payload at `payload`.
+    /// begins at `tcp`, and the payload at `payload`, without VLAN tags.
     pub fn write_merged(&self, frame: &[u8], [tcp, payload]: [usize; 2], bytes: u16) {
         let kind = match frame[ETHERNET_HEADER] >> 4 {
             4 => TCP_OVER_IPV4,
@@ -87,8 +99,9 @@ impl Tap {
     }
 
     fn write_behind(&self, header: [u8; VNET_HEADER], frame: &[u8]) {
+        let frame = self.link.put(frame);
         let written = (&self.file)
-            .write_vectored(&[IoSlice::new(&header), IoSlice::new(frame)])
+            .write_vectored(&[IoSlice::new(&header), IoSlice::new(&frame)])
             .expect("the kernel takes the frame");
         assert_eq!(written, header.len() + frame.len());
     }
@@ -109,13 +122,17 @@ fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
     bytes[start + offset..][..2].copy_from_slice(&check.to_be_bytes());
 }
 
-fn create(tun: &File, name: &str) -> io::Result<()> {
+fn create(tun: &File, name: &str, link: Link) -> io::Result<()> {
     // SAFETY: ifreq is plain integers and unions of them, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
     }
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let kind = match link {
+        Link::Ethernet { .. } => libc::IFF_TAP,
+        Link::Absent => libc::IFF_TUN,
+    };
+    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
     result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })

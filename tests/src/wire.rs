@@ -6,9 +6,11 @@ use pillion_bundler::{
     Attachment, Counters, Device, Policy, Programs, Scope, Totals, Verdict, cgroup2_mount,
 };
 
+use crate::link::Link;
 use crate::peer::{LISTENING_PORT, Peer};
 use crate::script::Script;
 use crate::setup::{Bundler, Opening, Setup};
+use crate::tags::Tagging;
 use crate::{device, netns, signature, socket};
 
 /// An established connection between a socket of the kernel and a scripted peer.
@@ -24,17 +26,29 @@ pub struct Wire {
     /// The sending half is closed; its FIN counts as a byte until acknowledged.
     pub(crate) closed: bool,
     pub(crate) script: Script,
+    /// Detaches when it is dropped.
+    _tagging: Option<Tagging>,
 }
 
 impl Wire {
     /// Makes device, bundlers and connection in the calling thread's network namespace.
     pub(crate) fn open(setup: Setup) -> Self {
         let mut peer = Peer::new(device::create(&setup), &setup);
+        let mut tagging = match setup.link {
+            Link::Ethernet { tags } if tags > 0 => Some(Tagging::load(device::TAP, tags)),
+            _ => None,
+        };
+        if let Some(tagging) = &mut tagging {
+            tagging.begin_egress();
+        }
         let attachments = setup
             .bundlers
             .iter()
             .map(|bundler| attach(&setup, bundler))
             .collect();
+        if let Some(tagging) = &mut tagging {
+            tagging.begin_ingress();
+        }
         let stream = match setup.opening {
             Opening::Active => connect(
                 &setup,
@@ -51,6 +65,7 @@ impl Wire {
             peer,
             written: 0,
             closed: false,
+            _tagging: tagging,
         }
     }
 

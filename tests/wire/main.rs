@@ -12,6 +12,7 @@ mod history;
 mod ip_headers;
 mod level;
 mod limits;
+mod link_headers;
 mod policy;
 mod random;
 mod reaction;

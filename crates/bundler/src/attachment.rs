@@ -20,9 +20,13 @@ impl Attachment {
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
         let mut links = Vec::with_capacity(2 * devices.len() + 3);
         for device in devices {
+            let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
+                name: device.name.clone(),
+            })?;
+            let at = programs.at(header);
             for (program, target) in [
-                (&programs.report, Target::Ingress(device.index)),
-                (&programs.egress, Target::Egress(device.index)),
+                (&at.report, Target::Ingress(device.index)),
+                (&at.egress, Target::Egress(device.index)),
             ] {
                 let link = link::attach(program.as_fd(), &target)
                     .map_err(|error| device_error(device, error))?;

@@ -1,10 +1,7 @@
-use std::collections::BTreeMap;
-use std::io;
+use netlink_packet_route::link::LinkLayerType;
+use nix::net::if_::if_nametoindex;
 
-use nix::ifaddrs::getifaddrs;
-use nix::net::if_::{InterfaceFlags, if_nametoindex};
-
-use crate::Error;
+use crate::{Error, netlink};
 
 /// A network device of the current network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +10,41 @@ pub struct Device {
     pub name: String,
     /// Its interface index.
     pub index: u32,
+    /// What its packets begin with; `None` if it is something that is not known here.
+    pub link_header: Option<LinkHeader>,
+    /// The kind of its root queueing discipline, such as `fq_codel`.
+    pub qdisc: String,
+    /// It is switched on.
+    pub up: bool,
+    /// It is the namespace's loopback device.
+    pub loopback: bool,
+}
+
+/// What a device's packets begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkHeader {
+    /// An Ethernet header, and VLAN tags if there are any.
+    Ethernet,
+    /// The IP header: tun, WireGuard, PPP, tunnels of IP in IP.
+    Absent,
+}
+
+impl LinkHeader {
+    /// By the device's type, as the kernel's `if_arp.h` numbers them.
+    pub(crate) fn of(kind: LinkLayerType) -> Option<Self> {
+        match kind {
+            LinkLayerType::Ether | LinkLayerType::Loopback => Some(Self::Ethernet),
+            LinkLayerType::None
+            | LinkLayerType::Rawip
+            | LinkLayerType::Ppp
+            | LinkLayerType::Tunnel
+            | LinkLayerType::Tunnel6
+            | LinkLayerType::Sit
+            | LinkLayerType::Ipgre
+            | LinkLayerType::Ip6gre => Some(Self::Absent),
+            _ => None,
+        }
+    }
 }
 
 impl Device {
@@ -20,54 +52,49 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for a name that does not exist, [`Error::NoDevice`]
-    /// when none is named and none is up.
+    /// when none is named and none is up, [`Error::UnknownLinkHeader`].
     pub fn select(names: &[String]) -> Result<Vec<Self>, Error> {
-        let known = devices()?;
+        let known = Self::list()?;
         if names.is_empty() {
-            let wanted = |flags: &InterfaceFlags| {
-                flags.contains(InterfaceFlags::IFF_UP)
-                    && !flags.contains(InterfaceFlags::IFF_LOOPBACK)
+            let usable =
+                |device: &Self| device.up && !device.loopback && device.link_header.is_some();
+            let up: Vec<_> = known.into_iter().filter(usable).collect();
+            return if up.is_empty() {
+                Err(Error::NoDevice)
+            } else {
+                Ok(up)
             };
-            let up: Vec<_> = known.iter().filter(|(_, flags)| wanted(flags)).collect();
-            if up.is_empty() {
-                return Err(Error::NoDevice);
-            }
-            return Self::named_all(up.into_iter().map(|(name, _)| name), &known);
         }
-        Self::named_all(names.iter(), &known)
-    }
-
-    /// Each once: an address may have a label of its own, which names its device, too.
-    fn named_all<'a>(
-        names: impl Iterator<Item = &'a String>,
-        known: &BTreeMap<String, InterfaceFlags>,
-    ) -> Result<Vec<Self>, Error> {
         let mut devices: Vec<Self> = Vec::new();
         for name in names {
-            let device = Self::named(name, known)?;
+            let device = Self::named(name, &known)?;
+            // Once, though a device may have several names.
             if devices.iter().all(|other| other.index != device.index) {
-                devices.push(device);
+                devices.push(device.clone());
             }
         }
         Ok(devices)
     }
 
-    fn named(name: &str, known: &BTreeMap<String, InterfaceFlags>) -> Result<Self, Error> {
-        let index = if_nametoindex(name).map_err(|_| Error::UnknownDevice {
+    /// All of this network namespace.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn list() -> Result<Vec<Self>, Error> {
+        netlink::list_devices().map_err(|error| Error::system("list the network devices", error))
+    }
+
+    /// An address may have a label of its own, which names its device, too.
+    fn named<'a>(name: &str, known: &'a [Self]) -> Result<&'a Self, Error> {
+        let index = if_nametoindex(name).ok();
+        let device = known.iter().find(|device| Some(device.index) == index);
+        device.ok_or_else(|| Error::UnknownDevice {
             name: name.to_owned(),
-            known: known.keys().cloned().collect::<Vec<_>>().join(", "),
-        })?;
-        Ok(Self {
-            name: name.to_owned(),
-            index,
+            known: known
+                .iter()
+                .map(|device| device.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
         })
     }
-}
-
-fn devices() -> Result<BTreeMap<String, InterfaceFlags>, Error> {
-    let addresses = getifaddrs()
-        .map_err(|errno| Error::system("list the network devices", io::Error::from(errno)))?;
-    Ok(addresses
-        .map(|address| (address.interface_name, address.flags))
-        .collect())
 }

@@ -15,6 +15,15 @@ pub enum Error {
     /// No device is up (loopback is taken only when named).
     #[error("no network device is up; name one with --dev (loopback: --dev lo)")]
     NoDevice,
+    /// The device's packets begin with something that is not known here.
+    #[error(
+        "{name}: its packets begin with neither an Ethernet nor an IP header; \
+         name other devices with --dev"
+    )]
+    UnknownLinkHeader {
+        /// The device's name.
+        name: String,
+    },
     /// The kernel refused for want of privilege.
     #[error(
         "{action}: not permitted; run as root, or with the capabilities \

@@ -7,13 +7,13 @@ use libbpf_rs::{MapHandle, PrintLevel};
 
 use crate::contract::PillionSkelBuilder;
 use crate::policy::Tables;
-use crate::{Error, Policy, Scope, netns};
+use crate::{Error, LinkHeader, Policy, Scope, netns};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
 pub struct Programs {
-    pub(crate) egress: OwnedFd,
-    pub(crate) report: OwnedFd,
+    ethernet: DevicePrograms,
+    ip: DevicePrograms,
     pub(crate) ingress: OwnedFd,
     pub(crate) react: OwnedFd,
     pub(crate) sockops: OwnedFd,
@@ -54,8 +54,14 @@ impl Programs {
                 .map_err(|error| Error::system("keep a program", error))
         };
         Ok(Self {
-            egress: own(skel.progs.pillion_egress.as_fd())?,
-            report: own(skel.progs.pillion_report.as_fd())?,
+            ethernet: DevicePrograms {
+                egress: own(skel.progs.pillion_egress.as_fd())?,
+                report: own(skel.progs.pillion_report.as_fd())?,
+            },
+            ip: DevicePrograms {
+                egress: own(skel.progs.pillion_egress_ip.as_fd())?,
+                report: own(skel.progs.pillion_report_ip.as_fd())?,
+            },
             ingress: own(skel.progs.pillion_ingress.as_fd())?,
             react: own(skel.progs.pillion_react.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
@@ -64,6 +70,21 @@ impl Programs {
             totals: map(&skel.maps.pillion_totals)?,
         })
     }
+
+    /// Those for devices whose packets begin so.
+    pub(crate) fn at(&self, link_header: LinkHeader) -> &DevicePrograms {
+        match link_header {
+            LinkHeader::Ethernet => &self.ethernet,
+            LinkHeader::Absent => &self.ip,
+        }
+    }
+}
+
+/// The programs that stand at a device.
+#[derive(Debug)]
+pub(crate) struct DevicePrograms {
+    pub(crate) egress: OwnedFd,
+    pub(crate) report: OwnedFd,
 }
 
 /// Keeps what libbpf would print, so that a failure can be told in one line.
