@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read};
 const READ: usize = 256 << 10;
 
 /// The part of a trace that is in memory: it slides over the source and is never longer than
-/// one read and the longest record asked for.
+/// one read, or twice the longest record.
 pub(super) struct Window {
     source: Box<dyn Read + Send>,
     buffer: Vec<u8>,
@@ -49,10 +49,11 @@ impl Window {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        if self.buffer.len() < len {
-            self.buffer.resize(len + READ, 0);
-        }
         while self.end < len {
+            if self.end == self.buffer.len() {
+                // By what has been read, not by what a length claims.
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
             let Some(space) = self.buffer.get_mut(self.end..) else {
                 return Ok(false);
             };
