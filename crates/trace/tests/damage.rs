@@ -1,0 +1,170 @@
+//! Files that break off or contradict themselves: what is before is given, and where it ends said.
+
+mod common;
+
+use std::io::Write;
+
+use common::{ETHERNET, ORDERS, Order, Pcap, frame::segment, one, pcapng::PcapNg, read, warnings};
+
+/// Reads the first `len` bytes, for every `len` from `first`, of a file whose records end at
+/// `ends`, each with one packet unless it comes before the first packet.
+fn cut_everywhere(file: &[u8], first: usize, ends: &[usize], packets_before: usize) {
+    for len in first..=file.len() {
+        let (packets, input) = read(&file[..len]);
+        let whole = ends.iter().filter(|end| **end <= len).count();
+        let start = ends.iter().rev().find(|end| **end <= len);
+        let start = *start.expect("the first record");
+        assert_eq!(packets.len(), whole.saturating_sub(packets_before), "{len}");
+        if start == len {
+            assert_eq!(input.warnings(), [], "{len}");
+        } else {
+            let warning =
+                format!("at byte {start}: the trace ends within a record; all before it was read");
+            assert_eq!(warnings(&input), [warning], "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_pcap_file_cut_anywhere_gives_what_is_before() {
+    for order in ORDERS {
+        let frame = segment(b"hello");
+        let file = Pcap::microseconds(order, ETHERNET);
+        let file = file.frame(1, &frame).frame(2, &frame).bytes;
+        let record = 16 + frame.len();
+        cut_everywhere(&file, 24, &[24, 24 + record, 24 + 2 * record], 1);
+    }
+}
+
+#[test]
+fn a_pcapng_file_cut_anywhere_gives_what_is_before() {
+    for order in ORDERS {
+        let frame = segment(b"hello");
+        let mut ends = vec![0, 28];
+        let mut file = PcapNg::new(order).interface(ETHERNET, 0);
+        ends.push(file.bytes.len());
+        for ticks in 1..4 {
+            file = file.enhanced(0, ticks, &frame, frame.len());
+            ends.push(file.bytes.len());
+        }
+        cut_everywhere(&file.bytes, 12, &ends, 3);
+    }
+}
+
+#[test]
+fn compressed_files_that_break_off_give_what_can_be_had() {
+    let frame = segment(&[7; 1400]);
+    let file = (0..200).fold(
+        Pcap::microseconds(Order::Little, ETHERNET),
+        |file, at_ns| {
+            let mut frame = frame.clone();
+            // Otherwise 200 packets are no more than a few bytes.
+            frame[54..]
+                .iter_mut()
+                .zip(at_ns..)
+                .for_each(|(byte, n)| *byte = ((n * n * 31) >> 3) as u8);
+            file.frame(at_ns, &frame)
+        },
+    );
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&file.bytes).unwrap();
+    let gzip = gzip.finish().unwrap();
+    for len in [gzip.len() / 2, gzip.len() - 1] {
+        let (packets, input) = read(&gzip[..len]);
+        assert!(!packets.is_empty(), "{len} of {}", gzip.len());
+        let [warning] = &warnings(&input)[..] else {
+            panic!("one warning, not {:?}", input.warnings());
+        };
+        assert!(warning.ends_with("all before it was read"), "{warning}");
+    }
+    let behind = [&gzip[..], b"behind"].concat();
+    let (packets, input) = read(&behind);
+    assert_eq!(packets.len(), 200);
+    assert_eq!(input.warnings().len(), 1);
+}
+
+#[test]
+fn a_length_that_cannot_be_is_damage_and_no_reason_to_wait_for_memory() {
+    let mut file = one(ETHERNET, &segment(b"x"));
+    file[32..36].copy_from_slice(&Order::Little.u32(1 << 31));
+    let (packets, input) = read(&file);
+    assert_eq!(packets, []);
+    assert_eq!(
+        warnings(&input),
+        ["at byte 24: a record claims 2147483648 bytes; it and all behind it was not read"]
+    );
+
+    let frame = segment(b"x");
+    for len in [0, 8, 13, 1 << 31] {
+        let file = PcapNg::new(Order::Big).interface(ETHERNET, 0);
+        let file = file.enhanced(0, 1, &frame, frame.len());
+        let at = file.bytes.len();
+        let mut file = file.enhanced(0, 1, &frame, frame.len()).bytes;
+        file[at + 4..at + 8].copy_from_slice(&Order::Big.u32(len));
+        let (packets, input) = read(&file);
+        assert_eq!(packets.len(), 1);
+        assert_eq!(
+            warnings(&input),
+            [format!(
+                "at byte {at}: a record claims {len} bytes; it and all behind it was not read"
+            )]
+        );
+    }
+}
+
+#[test]
+fn a_block_whose_two_lengths_differ_ends_the_reading() {
+    let frame = segment(b"x");
+    let file = PcapNg::new(Order::Little).interface(ETHERNET, 0);
+    let mut file = file.enhanced(0, 1, &frame, frame.len()).bytes;
+    let at = file.len() - 4;
+    file[at..].fill(1);
+    let (packets, input) = read(&file);
+    assert_eq!(packets, []);
+    assert_eq!(
+        warnings(&input),
+        [
+            "at byte 48: a block says 96 bytes at its start and 16843009 at its end; nothing behind it was read"
+        ]
+    );
+}
+
+#[test]
+fn a_packet_that_cannot_be_read_does_not_end_the_reading() {
+    let frame = segment(b"x");
+    let file = PcapNg::new(Order::Little)
+        .enhanced(0, 1, &frame, frame.len())
+        .interface(ETHERNET, 0)
+        .enhanced(3, 1, &frame, frame.len())
+        .simple(&frame[..40], frame.len())
+        .enhanced(0, 1, &frame, frame.len());
+    let (packets, input) = read(&file.bytes);
+    assert_eq!(packets.len(), 1);
+    assert_eq!(packets[0].number, 4);
+    assert_eq!(input.counts().damaged, 3);
+    let problems: Vec<_> = input
+        .warnings()
+        .iter()
+        .map(|w| w.problem.to_string())
+        .collect();
+    assert_eq!(
+        problems,
+        [
+            "a packet was captured on interface 0, which the trace does not describe; it was not read",
+            "a packet was captured on interface 3, which the trace does not describe; it was not read",
+            "packets were recorded without their time; 1970 was taken",
+            "a packet is longer than its block; it was not read",
+        ]
+    );
+}
+
+#[test]
+fn a_trace_damaged_all_over_gives_a_hundred_warnings() {
+    let frame = segment(b"x");
+    let file = (0..150).fold(PcapNg::new(Order::Little), |file, ticks| {
+        file.enhanced(0, ticks, &frame, frame.len())
+    });
+    let (_, input) = read(&file.bytes);
+    assert_eq!(input.counts().damaged, 150);
+    assert_eq!(input.warnings().len(), 100);
+}
