@@ -1,6 +1,7 @@
-//! Tables, for the terminal and for HTML.
+//! Tables, for the terminal, for HTML and for Markdown.
 
 mod html;
+mod markdown;
 mod text;
 
 use crate::number::MISSING;
