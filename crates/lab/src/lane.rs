@@ -20,6 +20,7 @@ pub struct Lane {
 }
 
 /// A receiver at work on a lane's receiving host.
+#[derive(Debug)]
 pub(crate) struct Receiving {
     /// Where it listens.
     pub address: SocketAddr,

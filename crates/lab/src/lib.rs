@@ -6,12 +6,14 @@
 
 mod demo;
 mod error;
+mod group;
 mod host;
 mod lane;
 mod netns;
 
-pub use demo::{Demo, DemoConfig, GroupResult, demo_page, demo_table, run_demo};
+pub use demo::{Demo, demo_page, demo_table, run_demo};
 pub use error::Error;
+pub use group::{Group, GroupConfig, GroupResult, run_together};
 pub use host::Host;
 pub use lane::Lane;
 pub use netns::Namespace;

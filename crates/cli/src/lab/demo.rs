@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use pillion_lab::{DemoConfig, demo_page, demo_table, run_demo};
+use pillion_lab::{GroupConfig, demo_page, demo_table, run_demo};
 
 use crate::bundling::ReactionArg;
 use crate::times::{Itt, parse_itt, parse_ms, parse_s};
@@ -109,7 +109,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn config(&self) -> DemoConfig {
+    fn config(&self) -> GroupConfig {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let reaction = self.reaction.to_possible_value().expect("none is hidden");
         let mut bundling = [
@@ -125,7 +125,7 @@ impl Args {
             // The paths are the demo's own: nobody else can be harmed.
             bundling.push("--unsafe".to_owned());
         }
-        DemoConfig {
+        GroupConfig {
             streams: self.streams,
             size_bytes: self.size,
             itt_ms: ms(self.itt.mean),
@@ -137,7 +137,7 @@ impl Args {
             queue_packets: self.queue,
             congestion: self.congestion.clone(),
             seed: self.seed,
-            bundling,
+            bundling: Some(bundling),
         }
     }
 }

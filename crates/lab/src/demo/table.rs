@@ -1,16 +1,7 @@
 use pillion_report::{Column, Table, number};
 
 use super::Demo;
-
-/// The quantiles of delivery latency that are shown.
-pub(super) const QUANTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p97", 0.97),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("max", 1.0),
-];
+use crate::group::QUANTILES;
 
 /// Both groups beside each other.
 #[must_use]

@@ -12,10 +12,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The demo's experiment.
+/// A group of thin streams, and the path that it has to itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DemoConfig {
-    /// Streams in each group.
+pub struct GroupConfig {
+    /// Streams of the group.
     pub streams: usize,
     /// Payload of a message in bytes.
     pub size_bytes: usize,
@@ -29,7 +29,7 @@ pub struct DemoConfig {
     pub loss: f64,
     /// Seconds of sending.
     pub duration_s: f64,
-    /// Rate of each path in bits per second; without one, no limit.
+    /// Rate of the path in bits per second; without one, no limit.
     pub rate_bps: Option<u64>,
     /// Packets that may wait for that rate.
     pub queue_packets: usize,
@@ -37,12 +37,12 @@ pub struct DemoConfig {
     pub congestion: String,
     /// Seed of losses and inter-transmission times.
     pub seed: u64,
-    /// Options of `pillion run` for the bundled group.
-    pub bundling: Vec<String>,
+    /// Options of `pillion run`; `None` for plain TCP.
+    pub bundling: Option<Vec<String>>,
 }
 
-impl DemoConfig {
-    /// The path that each group has to itself.
+impl GroupConfig {
+    /// The path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
         let direction = |loss| Direction {
@@ -59,7 +59,7 @@ impl DemoConfig {
         }
     }
 
-    /// What each group sends.
+    /// What is sent.
     fn traffic(&self, to: SocketAddr) -> SendConfig {
         let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX);
         SendConfig {
@@ -87,7 +87,7 @@ impl DemoConfig {
         Ok(self.traffic(anywhere).validate()?)
     }
 
-    /// Arguments of `pillion traffic` for a group's sender.
+    /// Arguments of `pillion traffic` for the sender.
     pub(super) fn sender(&self, to: SocketAddr) -> Vec<String> {
         let traffic = self.traffic(to);
         let fixed = ["traffic", "send", "--json", "--to"].map(String::from);

@@ -1,0 +1,46 @@
+use pillion_path::Counts;
+use pillion_report::Distribution;
+use serde::Serialize;
+use serde_json::Value;
+
+/// The quantiles of delivery latency that are shown.
+pub(crate) const QUANTILES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p97", 0.97),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("max", 1.0),
+];
+
+/// What one group of streams experienced.
+#[derive(Debug, Clone, Serialize)]
+pub struct GroupResult {
+    /// Messages delivered; every byte of them was verified.
+    pub messages: u64,
+    /// Delivery latency in milliseconds: from the application's write to the other
+    /// application's read.
+    #[serde(rename = "latency_ms", serialize_with = "quantiles")]
+    pub latency: Distribution,
+    /// Segments that TCP sent again.
+    pub retransmissions: u64,
+    /// The path's account of the data direction.
+    pub path: Counts,
+    /// By how much messages were handed over late, 99th percentile, in microseconds.
+    pub send_error_p99_us: f64,
+    /// What the bundler counted, in the bundled group.
+    pub bundler: Option<Value>,
+    /// The command that sent.
+    pub command: String,
+}
+
+fn quantiles<S: serde::Serializer>(
+    latency: &Distribution,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(
+        QUANTILES
+            .iter()
+            .map(|(name, q)| (*name, latency.quantile(*q))),
+    )
+}
