@@ -75,6 +75,14 @@ impl Host {
         Ok((host, tap))
     }
 
+    /// Has TCP hand every segment to the device by itself, as with segmentation offload off.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if `ip` fails; it knows `gso_max_segs` since iproute2 5.16.
+    pub fn send_segment_by_segment(&self) -> Result<(), Error> {
+        self.ip(&["link", "set", DEVICE, "gso_max_segs", "1"])
+    }
+
     fn ip(&self, arguments: &[&str]) -> Result<(), Error> {
         let failed = |reason: String| Error::Command {
             command: format!("ip {}", arguments.join(" ")),

@@ -10,6 +10,7 @@ mod group;
 mod host;
 mod lane;
 mod netns;
+mod watch;
 
 pub use demo::{Demo, demo_page, demo_table, run_demo};
 pub use error::Error;
@@ -17,3 +18,4 @@ pub use group::{Group, GroupConfig, GroupResult, run_together};
 pub use host::Host;
 pub use lane::Lane;
 pub use netns::Namespace;
+pub use watch::{Seen, Watch, Way, fates};

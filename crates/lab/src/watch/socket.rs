@@ -1,0 +1,67 @@
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, recvfrom, setsockopt, socket,
+    sockopt,
+};
+use nix::sys::time::TimeVal;
+
+use super::Way;
+
+/// A socket that sees all that passes the devices of a network namespace.
+#[derive(Debug)]
+pub(super) struct PacketSocket(OwnedFd);
+
+/// Room for packets that wait for the thread: some seconds of a busy path.
+const BUFFER: usize = 16 << 20;
+/// How long a wait for a packet lasts.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+impl PacketSocket {
+    /// Of the calling thread's namespace.
+    pub fn open() -> io::Result<Self> {
+        let kind = SockType::Raw;
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Packet, kind, flags, SockProtocol::EthAll)?;
+        setsockopt(&fd, sockopt::RcvBufForce, &BUFFER)?;
+        let patience = TimeVal::new(0, PATIENCE.subsec_micros().into());
+        setsockopt(&fd, sockopt::ReceiveTimeout, &patience)?;
+        Ok(Self(fd))
+    }
+
+    /// The next packet's way and the length of what is kept of it; `None` if none comes for a
+    /// while.
+    pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<(Way, usize)>> {
+        match recvfrom::<LinkAddr>(self.0.as_raw_fd(), frame) {
+            Ok((bytes, from)) => {
+                let outgoing = from.is_some_and(|from| from.pkttype() == libc::PACKET_OUTGOING);
+                let way = if outgoing { Way::Out } else { Way::In };
+                Ok(Some((way, bytes)))
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Packets that found no room, since the last call.
+    pub fn missed(&self) -> io::Result<u32> {
+        // SAFETY: two integers, for which zero is a value.
+        let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to `counts`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut counts).cast(),
+                &raw mut length,
+            )
+        };
+        Errno::result(result)?;
+        Ok(counts.tp_drops)
+    }
+}
