@@ -1,0 +1,47 @@
+//! Whether the machine kept up.
+
+use std::process::ExitCode;
+
+use pillion_lab::GroupResult;
+use pillion_report::number;
+
+/// Later than this, a measurement tells more about the machine than about TCP.
+const MAX_LATE_US: f64 = 3000.0;
+
+/// How late messages were handed over, and packets left the path: 99th percentiles in
+/// microseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Lateness {
+    send_us: f64,
+    path_us: f64,
+}
+
+impl Lateness {
+    pub fn of(group: &GroupResult) -> Self {
+        Self {
+            send_us: group.send_error_p99_us,
+            path_us: group.path.delay_error.p99_us as f64,
+        }
+    }
+
+    pub fn is_too_large(self) -> bool {
+        self.send_us > MAX_LATE_US || self.path_us > MAX_LATE_US
+    }
+
+    /// Sending and path, in milliseconds.
+    pub fn cells(self) -> [String; 2] {
+        [self.send_us, self.path_us].map(|us| number::millis(us / 1e3))
+    }
+}
+
+/// Says how many rows have no numbers, if any, and makes it the program's exit status.
+pub fn conclude(untrusted: usize) -> ExitCode {
+    if untrusted == 0 {
+        return ExitCode::SUCCESS;
+    }
+    println!(
+        "{untrusted} rows are without numbers: the run failed, or the machine was later than {} ms",
+        MAX_LATE_US / 1e3
+    );
+    ExitCode::FAILURE
+}
