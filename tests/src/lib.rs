@@ -16,6 +16,7 @@
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
 mod beside;
+mod cgroup;
 mod device;
 mod fast_open;
 mod link;
@@ -33,6 +34,7 @@ pub mod tfrc;
 mod wire;
 
 pub use beside::{Packet, Router};
+pub use cgroup::{Beside, Nested};
 pub use device::Checksums;
 pub use link::Link;
 pub use netns::{isolated, netstat, sysctl};

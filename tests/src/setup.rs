@@ -1,4 +1,5 @@
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pillion_bundler::{Options, Rule, ThinTest};
@@ -41,6 +42,8 @@ pub struct Setup {
     pub initial_window: u32,
     /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
     pub on_bridge: bool,
+    /// The cgroup whose connections are bundled, or the root.
+    pub cgroup: Option<PathBuf>,
     /// What is attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
 }
@@ -88,6 +91,7 @@ impl Default for Setup {
             rto_min: Duration::from_secs(30),
             initial_window: 200,
             on_bridge: false,
+            cgroup: None,
             bundlers: vec![Bundler::unlimited()],
         }
     }

@@ -32,7 +32,7 @@ pub struct Wire {
 
 impl Wire {
     /// Makes device, bundlers and connection in the calling thread's network namespace.
-    pub(crate) fn open(setup: Setup) -> Self {
+    pub fn open(setup: Setup) -> Self {
         let mut peer = Peer::new(device::create(&setup), &setup);
         let mut tagging = match setup.link {
             Link::Ethernet { tags } if tags > 0 => Some(Tagging::load(device::TAP, tags)),
@@ -174,7 +174,8 @@ fn policy(bundler: &Bundler) -> Policy {
 
 fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
     let programs = Programs::load(&policy(bundler)).expect("the programs load");
-    let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
+    let root = || cgroup2_mount().expect("cgroup v2");
+    let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
     let mut names = vec![device::TAP.to_owned()];
     if setup.on_bridge {
         names.push(device::BRIDGE.to_owned());

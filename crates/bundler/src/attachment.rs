@@ -16,7 +16,8 @@ impl Attachment {
     /// Bundles the connections of a cgroup (and those below it) on the devices given.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::NotPermitted`].
+    /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::CgroupTaken`],
+    /// [`Error::NotPermitted`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
         let mut links = Vec::with_capacity(2 * devices.len() + 3);
         for device in devices {
@@ -39,8 +40,7 @@ impl Attachment {
             (&programs.ingress, Target::CgroupIngress(cgroup)),
             (&programs.sockops, Target::SockOps(cgroup)),
         ] {
-            let link = link::attach(program.as_fd(), &target)
-                .map_err(|error| Error::system("attach to the cgroup", error))?;
+            let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
             links.push(link);
         }
         Ok(Self { programs, links })
@@ -85,6 +85,14 @@ impl Attachment {
         for link in self.links.drain(..) {
             link::detach(link);
         }
+    }
+}
+
+/// Who may load the programs may attach them as well.
+fn cgroup_error(error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => Error::CgroupTaken,
+        _ => Error::system("attach to the cgroup", error),
     }
 }
 

@@ -73,6 +73,12 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// Somebody else's program excludes all others from the cgroup.
+    #[error(
+        "attach to the cgroup: another program has it, or one above it, for itself alone \
+         (attached without BPF_F_ALLOW_MULTI); `bpftool cgroup tree` tells which"
+    )]
+    CgroupTaken,
     /// Any other failure of a system call.
     #[error("{action}: {source}")]
     System {

@@ -1,0 +1,142 @@
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_sys::{bpf_insn, bpf_link_create, bpf_prog_load, bpf_prog_load_opts};
+
+/// Cgroups (v2) one below the other, below the one that the tests are in. The calling thread
+/// is in the innermost, and so are the sockets that it makes, until this is dropped.
+pub struct Nested {
+    own: PathBuf,
+    levels: Vec<PathBuf>,
+}
+
+/// A program of somebody else, which is detached when this is dropped.
+pub struct Beside {
+    _link: OwnedFd,
+}
+
+impl Nested {
+    /// Makes so many cgroups.
+    ///
+    /// # Panics
+    /// When the kernel has no cgroup v2, or allows no threads in cgroups of their own.
+    #[must_use]
+    pub fn enter(depth: usize) -> Self {
+        let own = own_cgroup();
+        let name = format!("wire-{}", nix::unistd::gettid());
+        let mut nested = Self {
+            levels: Vec::new(),
+            own: own.clone(),
+        };
+        let mut path = own.join(name);
+        for _ in 0..depth {
+            fs::create_dir(&path).expect("a cgroup");
+            nested.levels.push(path.clone());
+            fs::write(path.join("cgroup.type"), "threaded").expect("one for threads");
+            path.push("inner");
+        }
+        let innermost = nested.levels.last().expect("one at least");
+        fs::write(innermost.join("cgroup.threads"), "0").expect("the thread moves");
+        nested
+    }
+
+    /// One of them, the outermost being 0.
+    #[must_use]
+    pub fn level(&self, level: usize) -> &Path {
+        &self.levels[level]
+    }
+
+    /// Attaches a program to one of them that gives each packet that leaves the same verdict:
+    /// 1 keeps it, 3 keeps it and tells TCP of congestion.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    #[must_use]
+    pub fn attach(&self, level: usize, verdict: i32) -> Beside {
+        let cgroup = File::open(self.level(level)).expect("the cgroup");
+        let program = load(verdict);
+        // SAFETY: two file descriptors, and no options.
+        let link = unsafe {
+            bpf_link_create(
+                program.as_raw_fd(),
+                cgroup.as_raw_fd(),
+                libbpf_sys::BPF_CGROUP_INET_EGRESS,
+                std::ptr::null(),
+            )
+        };
+        Beside {
+            _link: own_fd(link),
+        }
+    }
+
+    /// The same in the way that lets nobody else attach there or below.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn attach_alone(&self, level: usize) {
+        let cgroup = File::open(self.level(level)).expect("the cgroup");
+        // SAFETY: two file descriptors and integers. It ends with the cgroup.
+        let result = unsafe {
+            libbpf_sys::bpf_prog_attach(
+                load(1).as_raw_fd(),
+                cgroup.as_raw_fd(),
+                libbpf_sys::BPF_CGROUP_INET_EGRESS,
+                0,
+            )
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        let _ = fs::write(self.own.join("cgroup.threads"), "0");
+        for level in self.levels.iter().rev() {
+            let _ = fs::remove_dir(level);
+        }
+    }
+}
+
+fn own_cgroup() -> PathBuf {
+    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let memberships = fs::read_to_string("/proc/thread-self/cgroup").expect("memberships");
+    let own = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"));
+    mount.join(own.expect("one of version 2"))
+}
+
+/// A program that returns a constant.
+fn load(verdict: i32) -> OwnedFd {
+    const LOAD_RESULT: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    let instruction = |code, imm| bpf_insn {
+        code,
+        imm,
+        ..Default::default()
+    };
+    let instructions = [instruction(LOAD_RESULT, verdict), instruction(EXIT, 0)];
+    let options = bpf_prog_load_opts {
+        sz: size_of::<bpf_prog_load_opts>() as _,
+        expected_attach_type: libbpf_sys::BPF_CGROUP_INET_EGRESS,
+        ..Default::default()
+    };
+    // SAFETY: instructions and options outlive the call, and their lengths are stated.
+    own_fd(unsafe {
+        bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
+            c"beside".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr(),
+            instructions.len() as _,
+            (&raw const options).cast_mut(),
+        )
+    })
+}
+
+fn own_fd(fd: i32) -> OwnedFd {
+    assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
+    // SAFETY: it is new, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}

@@ -1,0 +1,106 @@
+//! The reaction reaches the kernel from any cgroup above the socket's, and beside others'
+//! programs.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use pillion_bundler::{
+    Attachment, Error, LossRule, Options, Policy, Programs, Rule, Scope, ThinTest,
+};
+use pillion_tests::{Nested, Setup, Wire, isolated};
+
+/// Initial window, and Reno's threshold after a reduction.
+const WINDOW: u32 = 10;
+const REDUCED: u32 = 5;
+
+fn setup() -> Setup {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: 0,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    };
+    Setup {
+        initial_window: WINDOW,
+        ..Setup::bundling(options)
+    }
+}
+
+/// Runs a test whose socket is in the innermost of so many cgroups.
+fn nested(depth: usize, test: impl FnOnce(&Nested) + Send) {
+    isolated(|| test(&Nested::enter(depth)));
+}
+
+fn threshold(wire: &Wire) -> u32 {
+    wire.tcp_info().tcpi_snd_ssthresh
+}
+
+fn reactions(wire: &Wire) -> u64 {
+    wire.totals().counters.reactions
+}
+
+/// Sends well at first, then hides a loss; each time, what became of the threshold.
+fn thresholds(setup: Setup) -> [u32; 2] {
+    let mut seen = [0; 2];
+    let mut wire = Wire::open(setup);
+    wire.sends("1:101 1:201");
+    wire.ack(101);
+    wire.ack_duplicate(201, "1:101", "");
+    wire.sends("201:301");
+    wire.ack(301);
+    assert_eq!(reactions(&wire), 0);
+    seen[0] = threshold(&wire);
+    wire.sends("301:401 301:501");
+    wire.ack(501);
+    wire.sends("501:601");
+    assert_eq!(reactions(&wire), 1);
+    seen[1] = threshold(&wire);
+    seen
+}
+
+/// No reduction yet: the threshold has never been set.
+const NEVER: u32 = 0x7fff_ffff;
+
+#[test]
+fn a_socket_two_cgroups_below_the_bundler_reacts() {
+    nested(2, |_| assert_eq!(thresholds(setup()), [NEVER, REDUCED]));
+}
+
+#[test]
+fn a_program_above_or_below_that_keeps_packets_changes_nothing() {
+    for level in [0, 2] {
+        nested(3, |cgroups| {
+            let _beside = cgroups.attach(level, 1);
+            let cgroup = Some(cgroups.level(1).to_owned());
+            let seen = thresholds(Setup { cgroup, ..setup() });
+            assert_eq!(seen, [NEVER, REDUCED]);
+        });
+    }
+}
+
+#[test]
+fn what_another_program_says_of_congestion_is_heard_and_not_counted_as_ours() {
+    for level in [0, 2] {
+        nested(3, |cgroups| {
+            let _beside = cgroups.attach(level, 3);
+            let cgroup = Some(cgroups.level(1).to_owned());
+            let [at_first, in_the_end] = thresholds(Setup { cgroup, ..setup() });
+            assert!(at_first <= REDUCED && in_the_end <= at_first);
+        });
+    }
+}
+
+#[test]
+fn where_another_program_is_alone_the_refusal_says_so() {
+    nested(2, |cgroups| {
+        cgroups.attach_alone(0);
+        let policy = Policy {
+            rules: vec![Rule::all(Options::default())],
+            scope: Scope::ThisNamespace,
+        };
+        let programs = Programs::load(&policy).expect("the programs load");
+        let cgroup = File::open(cgroups.level(1)).expect("the cgroup");
+        let error = Attachment::new(programs, cgroup.as_fd(), &[]).expect_err("it is taken");
+        assert!(matches!(error, Error::CgroupTaken), "{error}");
+    });
+}
