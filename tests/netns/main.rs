@@ -7,6 +7,7 @@ mod bad_input;
 mod common;
 mod config;
 mod demo;
+mod devices;
 mod features;
 mod leftovers;
 mod run;

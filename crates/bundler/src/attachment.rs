@@ -3,12 +3,16 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::link::{self, Target};
-use crate::{Device, Error, Policy, Programs, Totals};
+use crate::stand::Stand;
+use crate::{Change, Device, Error, Policy, Programs, Selection, Totals};
 
 /// Programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
 pub struct Attachment {
     programs: Programs,
+    stands: Vec<Stand>,
+    /// Devices on which they could not be, so that this is said once.
+    refused: Vec<u32>,
     links: Vec<OwnedFd>,
 }
 
@@ -19,21 +23,11 @@ impl Attachment {
     /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::CgroupTaken`],
     /// [`Error::NotPermitted`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
-        let mut links = Vec::with_capacity(2 * devices.len() + 3);
-        for device in devices {
-            let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
-                name: device.name.clone(),
-            })?;
-            let at = programs.at(header);
-            for (program, target) in [
-                (&at.report, Target::Ingress(device.index)),
-                (&at.egress, Target::Egress(device.index)),
-            ] {
-                let link = link::attach(program.as_fd(), &target)
-                    .map_err(|error| device_error(device, error))?;
-                links.push(link);
-            }
-        }
+        let stands = devices
+            .iter()
+            .map(|device| Stand::take(&programs, device))
+            .collect::<Result<_, _>>()?;
+        let mut links = Vec::new();
         // The connections come last: each is bundled from its first byte or not at all.
         for (program, target) in [
             (&programs.react, Target::CgroupEgress(cgroup)),
@@ -43,7 +37,56 @@ impl Attachment {
             let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
             links.push(link);
         }
-        Ok(Self { programs, links })
+        Ok(Self {
+            programs,
+            stands,
+            refused: Vec::new(),
+            links,
+        })
+    }
+
+    /// Leaves devices that are gone, and takes those of the selection that have come.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the devices cannot be listed.
+    pub fn follow(&mut self, selection: &Selection) -> Result<Vec<Change>, Error> {
+        let present = selection.present(|index| self.is_at(index))?;
+        let is_present = |index| present.iter().any(|device| device.index == index);
+        let mut changes = Vec::new();
+        self.refused.retain(|index| is_present(*index));
+        for mut stand in std::mem::take(&mut self.stands) {
+            let same = |device: &&Device| device.index == stand.device.index;
+            match present.iter().find(same) {
+                Some(device) if stand.holds() => {
+                    stand.device = device.clone();
+                    self.stands.push(stand);
+                }
+                _ => {
+                    changes.push(Change::Gone(stand.device.name.clone()));
+                    stand.leave();
+                }
+            }
+        }
+        for device in present {
+            if self.is_at(device.index) || self.refused.contains(&device.index) {
+                continue;
+            }
+            match Stand::take(&self.programs, &device) {
+                Ok(stand) => {
+                    self.stands.push(stand);
+                    changes.push(Change::Come(device.name));
+                }
+                Err(error) => {
+                    self.refused.push(device.index);
+                    changes.push(Change::Refused(error));
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    fn is_at(&self, index: u32) -> bool {
+        self.stands.iter().any(|stand| stand.device.index == index)
     }
 
     /// Applies the rules to the connections of this network namespace that exist already:
@@ -82,6 +125,7 @@ impl Attachment {
 
     /// Detaches the programs; what they did can still be read.
     pub fn detach(&mut self) {
+        self.stands.drain(..).for_each(Stand::leave);
         for link in self.links.drain(..) {
             link::detach(link);
         }
@@ -93,17 +137,5 @@ fn cgroup_error(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EPERM) => Error::CgroupTaken,
         _ => Error::system("attach to the cgroup", error),
-    }
-}
-
-fn device_error(device: &Device, error: io::Error) -> Error {
-    let action = format!("attach to {}", device.name);
-    match error.raw_os_error() {
-        Some(libc::EINVAL | libc::EOPNOTSUPP) => Error::Unsupported {
-            action,
-            feature: "tcx",
-            remedy: "it came with Linux 6.6",
-        },
-        _ => Error::system(action, error),
     }
 }

@@ -56,9 +56,7 @@ impl Device {
     pub fn select(names: &[String]) -> Result<Vec<Self>, Error> {
         let known = Self::list()?;
         if names.is_empty() {
-            let usable =
-                |device: &Self| device.up && !device.loopback && device.link_header.is_some();
-            let up: Vec<_> = known.into_iter().filter(usable).collect();
+            let up: Vec<_> = known.into_iter().filter(Self::is_usable).collect();
             return if up.is_empty() {
                 Err(Error::NoDevice)
             } else {
@@ -84,9 +82,18 @@ impl Device {
         netlink::list_devices().map_err(|error| Error::system("list the network devices", error))
     }
 
+    /// Taken if none is named.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.up && !self.loopback && self.link_header.is_some()
+    }
+
     /// An address may have a label of its own, which names its device, too.
+    pub(crate) fn index(name: &str) -> Option<u32> {
+        if_nametoindex(name).ok()
+    }
+
     fn named<'a>(name: &str, known: &'a [Self]) -> Result<&'a Self, Error> {
-        let index = if_nametoindex(name).ok();
+        let index = Self::index(name);
         let device = known.iter().find(|device| Some(device.index) == index);
         device.ok_or_else(|| Error::UnknownDevice {
             name: name.to_owned(),

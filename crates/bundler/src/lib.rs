@@ -19,8 +19,11 @@ mod options;
 mod policy;
 mod programs;
 mod rule;
+mod selection;
+mod stand;
 mod totals;
 mod verdict;
+mod watch;
 
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, cgroup_id, cgroup2_mount};
@@ -33,5 +36,6 @@ pub use options::{Level, LossRule, Options, Reaction, ThinRtt, ThinTest};
 pub use policy::{Policy, Scope};
 pub use programs::Programs;
 pub use rule::{Direction, Mode, Rule};
+pub use selection::{Change, Selection};
 pub use totals::{Counters, Totals};
 pub use verdict::Verdict;

@@ -55,6 +55,18 @@ pub(crate) fn detach(link: OwnedFd) {
     unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
 }
 
+/// False if the link's device is gone.
+pub(crate) fn has_device(link: BorrowedFd) -> bool {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: a system call that writes no more than the length stated.
+    let result = unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    // SAFETY: of a tcx link, the kernel has filled in this part.
+    result == 0 && unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0
+}
+
 /// Opens a run of an attached iterator; reading it runs the program.
 pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<OwnedFd> {
     // SAFETY: a plain system call on a file descriptor.

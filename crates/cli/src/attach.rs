@@ -1,5 +1,4 @@
 use std::fs::File;
-use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -7,12 +6,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
+use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
-use pillion_bundler::{Attachment, Device, Policy, Programs, Rule, Scope, cgroup2_mount};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use pillion_bundler::{
+    Attachment, Device, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
+};
 
 use crate::bundling::{BundlingArgs, reasons, summary};
 use crate::config;
 use crate::exit::BadInput;
+use crate::follow::{say, until_readable};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -84,7 +88,8 @@ impl Args {
             println!("no mistake: would bundle {chosen}");
             return Ok(ExitCode::SUCCESS);
         }
-        let devices = Device::select(&self.bundling.devices)?;
+        let selection = Selection::new(self.bundling.devices.clone())?;
+        let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
             println!("would bundle {chosen} on {}", names(&devices));
@@ -99,6 +104,8 @@ impl Args {
         // Blocked first: a signal that comes early must not be lost, nor kill.
         let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
         signals.thread_block().context("block signals")?;
+        let signals =
+            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
 
         let programs = Programs::load(&policy(rules))?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
@@ -109,9 +116,22 @@ impl Args {
             names(&devices)
         ));
 
-        while let Signal::SIGHUP = signals.wait().context("wait for a signal")? {
-            let Some(file) = &self.config else { break };
-            say(&self.reload(file, &attachment));
+        loop {
+            until_readable(&signals, &mut attachment, &selection, |change| {
+                say(&format!("pillion: {change}"));
+            })
+            .context("wait for a signal")?;
+            let signal = match signals.read_signal() {
+                Ok(Some(info)) => info.ssi_signo.cast_signed(),
+                Ok(None) | Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno).context("read a signal"),
+            };
+            match &self.config {
+                Some(file) if signal == Signal::SIGHUP as i32 => {
+                    say(&self.reload(file, &attachment));
+                }
+                _ => break,
+            }
         }
         attachment.detach();
         let totals = attachment.totals()?;
@@ -177,11 +197,6 @@ impl Args {
         }
         format!("connections with {}", conditions.join(" and "))
     }
-}
-
-/// A line on standard error, if that is still there: after SIGHUP the terminal may be gone.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn policy(rules: Vec<Rule>) -> Policy {

@@ -88,7 +88,8 @@ pub struct BundlingArgs {
     #[arg(long)]
     without_sack: bool,
 
-    /// A network device to bundle on; repeat for more [default: all that are up, but lo]
+    /// A network device to bundle on, whatever device has this name at the time; repeat for
+    /// more [default: all that are up, but lo, and those that come up later]
     #[arg(long = "dev", value_name = "IF")]
     pub devices: Vec<String>,
 

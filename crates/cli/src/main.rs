@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod exit;
 mod flows;
+mod follow;
 mod lab;
 mod man;
 mod progress;

@@ -10,10 +10,12 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
+use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
-use pillion_bundler::{Attachment, Cgroup, Device, Policy, Programs, Rule, Scope};
+use pillion_bundler::{Attachment, Cgroup, Policy, Programs, Rule, Scope, Selection};
 
 use crate::bundling::{BundlingArgs, summary};
+use crate::follow::{say, until_readable};
 use signals::Signals;
 use user::User;
 
@@ -47,7 +49,8 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
         let options = self.bundling.options()?;
-        let devices = Device::select(&self.bundling.devices)?;
+        let selection = Selection::new(self.bundling.devices.clone())?;
+        let devices = selection.devices()?;
         self.bundling.prepare_stats()?;
         let programs = Programs::load(&Policy {
             rules: vec![Rule::all(options)],
@@ -57,7 +60,10 @@ impl Args {
         let cgroup = Cgroup::create()?;
         let outcome = janitor::watch(&cgroup)
             .context("start the janitor")
-            .and_then(|_janitor| self.run_in(&cgroup, programs, &devices, user.as_ref()));
+            .and_then(|_janitor| {
+                let attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
+                self.run_in(&cgroup, attachment, &selection, user.as_ref())
+            });
         cgroup.remove()?;
         outcome
     }
@@ -65,14 +71,23 @@ impl Args {
     fn run_in(
         &self,
         cgroup: &Cgroup,
-        programs: Programs,
-        devices: &[Device],
+        mut attachment: Attachment,
+        selection: &Selection,
         user: Option<&User>,
     ) -> Result<ExitCode> {
-        let mut attachment = Attachment::new(programs, cgroup.as_fd(), devices)?;
         let signals = Signals::block().context("block signals")?;
         let code = match self.start(cgroup, user, &signals)? {
-            Ok(child) => signals.pass_to(child).context("wait for the command")?,
+            Ok(child) => {
+                let follow = |signals: &SignalFd| {
+                    until_readable(signals, &mut attachment, selection, |change| {
+                        if !self.quiet {
+                            say(&format!("pillion: {change}"));
+                        }
+                    })
+                };
+                let ended = signals.pass_to(child, follow);
+                ended.context("wait for the command")?
+            }
             Err(error) => return Ok(cannot_run(&self.command[0], &error)),
         };
         attachment.detach();

@@ -47,8 +47,15 @@ impl Signals {
 
     /// Waits for the command's end, passing signals on. Returns its exit code, as a
     /// shell would: 128 + n if signal n ended it.
-    pub fn pass_to(&self, child: Pid) -> io::Result<ExitCode> {
+    ///
+    /// `wait` is called before each signal is read, until one can be.
+    pub fn pass_to(
+        &self,
+        child: Pid,
+        mut wait: impl FnMut(&SignalFd) -> nix::Result<()>,
+    ) -> io::Result<ExitCode> {
         loop {
+            wait(&self.source)?;
             let info = match self.source.read_signal() {
                 Ok(Some(info)) => info,
                 Ok(None) | Err(Errno::EINTR) => continue,

@@ -1,0 +1,216 @@
+//! Devices come, go, are renamed and stand above each other, while pillion is at work.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Stdio};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Two hosts: one with the devices `a0` and `a1`, which are up, and one without.
+struct Hosts {
+    near: Namespace,
+    far: Namespace,
+    /// Stands for the far host where `ip` is to be told of it.
+    far_process: Child,
+}
+
+impl Hosts {
+    fn create() -> Self {
+        let far = namespace_with_loopback();
+        let far_process = far.command("sleep").arg("300").spawn().unwrap();
+        let hosts = Self {
+            near: namespace_with_loopback(),
+            far,
+            far_process,
+        };
+        hosts.ip("link add a0 type veth peer name a1");
+        hosts.ip("link set a0 up");
+        hosts.ip("link set a1 up");
+        hosts
+    }
+
+    fn ip(&self, arguments: &str) {
+        let mut command = self.near.command("ip");
+        let status = command.args(arguments.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {arguments}");
+    }
+
+    /// Joins the hosts by a device of this name, which is down.
+    fn join(&self, name: &str) {
+        let far = self.far_process.id();
+        self.ip(&format!(
+            "link add {name} type veth peer name far netns {far}"
+        ));
+    }
+
+    /// Gives both ends addresses, and sends so many small pieces of data from the near one.
+    fn send_by(&self, device: &str, pieces: usize) {
+        self.ip(&format!("address add 10.78.0.1/24 dev {device}"));
+        for arguments in ["address add 10.78.0.2/24 dev far", "link set far up"] {
+            let status = self.far.command("ip").args(arguments.split(' ')).status();
+            assert!(status.unwrap().success());
+        }
+        let listener = self.far.enter(|| TcpListener::bind("10.78.0.2:7777"));
+        let listener = listener.unwrap().unwrap();
+        let receiver = thread::spawn(move || {
+            let mut received = Vec::new();
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_to_end(&mut received).unwrap();
+            received
+        });
+        let sent = move || {
+            let mut stream = TcpStream::connect("10.78.0.2:7777").unwrap();
+            stream.set_nodelay(true).unwrap();
+            let sent: Vec<u8> = (0..pieces).flat_map(|i| [i as u8; 100]).collect();
+            sent.chunks(100)
+                .for_each(|piece| stream.write_all(piece).unwrap());
+            sent
+        };
+        assert_eq!(self.near.enter(sent).unwrap(), receiver.join().unwrap());
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        let _ = self.far_process.kill();
+        let _ = self.far_process.wait();
+    }
+}
+
+/// A pillion that attaches on the near host, and what it says.
+struct Attach {
+    process: Child,
+    lines: BufReader<ChildStderr>,
+    folder: tempfile::TempDir,
+}
+
+impl Attach {
+    fn begin(hosts: &Hosts, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let stats = folder.path().join("stats.json");
+        let stats = stats.to_str().unwrap();
+        let arguments = ["attach", "--all", "--thin", "always", "--stats", stats];
+        let mut process = pillion_in(&hosts.near, &[&arguments, options].concat())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut attach = Self {
+            lines: BufReader::new(process.stderr.take().unwrap()),
+            process,
+            folder,
+        };
+        let first = attach.said();
+        assert!(
+            first.starts_with("pillion: bundling all connections on "),
+            "{first}"
+        );
+        attach
+    }
+
+    /// The next line.
+    fn said(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn says(&mut self, line: &str) {
+        assert_eq!(self.said(), format!("pillion: {line}"));
+    }
+
+    /// Links that it holds.
+    fn links(&self) -> usize {
+        let objects = bpf_objects(self.process.id());
+        let is_link = |object: &&String| object.starts_with("link_id");
+        objects.iter().filter(is_link).count()
+    }
+
+    fn end(mut self) -> Value {
+        kill(
+            Pid::from_raw(self.process.id().cast_signed()),
+            Signal::SIGTERM,
+        )
+        .unwrap();
+        assert!(self.process.wait().unwrap().success());
+        read_json(&self.folder.path().join("stats.json"))
+    }
+}
+
+#[test]
+fn a_device_that_comes_is_bundled_on_until_it_goes() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut attach = Attach::begin(&hosts, &[]);
+    let links = attach.links();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    attach.says("v0 has come: bundling there, too");
+    assert_eq!(attach.links(), links + 2);
+    hosts.send_by("v0", 50);
+    // Switched off for a moment, it is the same device still.
+    hosts.ip("link set v0 down");
+    hosts.ip("link set v0 name w0");
+    hosts.ip("link set w0 up");
+    hosts.ip("link delete w0");
+    attach.says("w0 has gone");
+    assert_eq!(attach.links(), links);
+    let stats = attach.end();
+    assert_eq!(stats["connections"], 1);
+    assert_eq!(stats["new_bytes"], 5000);
+}
+
+#[test]
+fn a_name_stands_for_whatever_device_has_it() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut attach = Attach::begin(&hosts, &["--dev", "a0"]);
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    hosts.ip("link set a0 down");
+    hosts.ip("link set a0 name b0");
+    attach.says("a0 has gone");
+    hosts.ip("link set v0 down");
+    hosts.ip("link set v0 name a0");
+    attach.says("a0 has come: bundling there, too");
+    hosts.ip("link delete a0");
+    attach.says("a0 has gone");
+    hosts.join("a0");
+    attach.says("a0 has come: bundling there, too");
+    hosts.ip("link set a0 up");
+    hosts.send_by("a0", 50);
+    assert_eq!(attach.end()["new_bytes"], 5000);
+}
+
+#[test]
+fn run_follows_devices_too() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let script = "ip link add v0 type veth peer name v1 && ip link set v0 up";
+    let output = pillion_in(&hosts.near, &["run", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert!(
+        said.starts_with("pillion: v0 has come: bundling there, too\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_passes_a_macvlan_and_the_device_below_it_is_counted_once() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    hosts.ip("link add m0 link v0 type macvlan mode bridge");
+    hosts.ip("link set m0 up");
+    let attach = Attach::begin(&hosts, &["--dev", "v0", "--dev", "m0"]);
+    hosts.send_by("m0", 50);
+    assert_eq!(attach.end()["new_bytes"], 5000);
+}
