@@ -18,4 +18,4 @@ pub use group::{Group, GroupConfig, GroupResult, run_together};
 pub use host::Host;
 pub use lane::Lane;
 pub use netns::Namespace;
-pub use watch::{Seen, Watch, Way, fates};
+pub use watch::{Seen, Truth, Watch, Way, fates};

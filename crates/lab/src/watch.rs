@@ -8,9 +8,11 @@ use crate::{Error, Host};
 
 mod fate;
 mod socket;
+mod truth;
 
 pub use fate::fates;
 use socket::PacketSocket;
+pub use truth::Truth;
 
 /// A TCP segment with payload, over IPv4, as it passed a host's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -40,12 +40,12 @@ pub fn of(outcomes: &[Outcome]) -> (Table, usize) {
         }
         let name = &outcome.variant;
         match &outcome.result {
-            Ok(group) if !Lateness::of(group).is_too_large() => {
+            Ok(group) if !Lateness::from(group).is_too_large() => {
                 table.row([vec![name.clone()], cells(group)].concat());
             }
             Ok(group) => {
                 untrusted += 1;
-                let [send, path] = Lateness::of(group).cells();
+                let [send, path] = Lateness::from(group).cells();
                 table.row([format!("{name}: too late, by {send} and {path} ms")]);
             }
             Err(error) => {
@@ -69,6 +69,6 @@ fn cells(group: &GroupResult) -> Vec<String> {
         count("hidden_losses"),
         count("reactions"),
     ]);
-    cells.extend(Lateness::of(group).cells());
+    cells.extend(Lateness::from(group).cells());
     cells
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use pillion_lab::GroupResult;
+use pillion_path::Counts;
 use pillion_report::number;
 
 /// Later than this, a measurement tells more about the machine than about TCP.
@@ -17,10 +18,11 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    pub fn of(group: &GroupResult) -> Self {
+    /// `path` is the account of the data's direction.
+    pub fn new(send_us: f64, path: &Counts) -> Self {
         Self {
-            send_us: group.send_error_p99_us,
-            path_us: group.path.delay_error.p99_us as f64,
+            send_us,
+            path_us: path.delay_error.p99_us as f64,
         }
     }
 
@@ -31,6 +33,12 @@ impl Lateness {
     /// Sending and path, in milliseconds.
     pub fn cells(self) -> [String; 2] {
         [self.send_us, self.path_us].map(|us| number::millis(us / 1e3))
+    }
+}
+
+impl From<&GroupResult> for Lateness {
+    fn from(group: &GroupResult) -> Self {
+        Self::new(group.send_error_p99_us, &group.path)
     }
 }
 

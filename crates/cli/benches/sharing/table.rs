@@ -34,7 +34,7 @@ pub fn empty() -> Table {
 /// Adds a row; false if it has no numbers, because they cannot be trusted.
 pub fn add(table: &mut Table, name: &str, outcome: &Outcome, duration: Duration) -> bool {
     let group = &outcome.thin_group;
-    let lateness = Lateness::of(group);
+    let lateness = Lateness::from(group);
     if lateness.is_too_large() {
         let [send, path] = lateness.cells();
         table.row([format!("{name}: too late, by {send} and {path} ms")]);
