@@ -29,11 +29,13 @@ fn receive(lane: &Lane, port: u16) -> Child {
     let listen = format!("10.77.0.2:{port}");
     let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
     let mut receiver = pillion_in(&lane.receiver.namespace, &arguments);
-    receiver
+    let receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .unwrap()
+        .unwrap();
+    await_listening(&lane.receiver.namespace, port);
+    receiver
 }
 
 fn send(lane: &Lane, port: u16) -> Child {

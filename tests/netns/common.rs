@@ -148,6 +148,17 @@ pub fn await_attached(pid: u32) {
     });
 }
 
+/// Waits until connections to a port of a namespace are taken in.
+pub fn await_listening(namespace: &Namespace, port: u16) {
+    const LISTEN: &str = "0A";
+    let socket = format!(":{port:04X} 00000000:0000 {LISTEN} ");
+    eventually("the port is listened on", || {
+        let table = || fs::read_to_string("/proc/thread-self/net/tcp");
+        let sockets = namespace.enter(table).expect("enter");
+        sockets.expect("the table").contains(&socket)
+    });
+}
+
 pub fn read_json(path: &Path) -> serde_json::Value {
     let text = fs::read_to_string(path).expect("the file exists");
     serde_json::from_str(&text).expect("it is JSON")

@@ -96,6 +96,7 @@ impl Stream {
         };
         let receive = ["traffic", "receive", "--listen", &address, "--streams", "1"];
         let receiver = start(pillion_in(&lane.receiver.namespace, &receive));
+        await_listening(&lane.receiver.namespace, port);
         let mut send = lane.sender.namespace.command(program);
         send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
         send.args(["--itt", "10", "--duration", "60"]);
