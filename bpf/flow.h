@@ -70,6 +70,29 @@ struct options {
 	__u32 without_sack; /* bundle even if the peer does not offer SACK */
 };
 
+/* Mechanisms of TCP's own that a rule may switch on (companions.h). */
+enum companion {
+	LINEAR_TIMEOUTS,
+	NODELAY,
+	RTO_MIN,
+	DELACK_MAX,
+	USER_TIMEOUT,
+	CONGESTION,
+
+	COMPANIONS
+};
+
+#define CONGESTION_NAME 16 /* bytes, with the zero at the end */
+
+/* Those of a rule; of a connection, those that the kernel took. */
+struct companions {
+	__u32 set; /* a bit for each enum companion */
+	__u32 rto_min_us;
+	__u32 delack_max_us;
+	__u32 user_timeout_ms;
+	char congestion[CONGESTION_NAME];
+};
+
 /*
  * What became of a segment that carries data. Every one of a connection that is
  * ours gets exactly one of these.
@@ -134,6 +157,8 @@ struct totals {
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
+	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
+	__u64 companions_refused[COMPANIONS]; /* by the kernel */
 	struct decision decision; /* the last of any connection */
 };
 
@@ -178,6 +203,8 @@ struct flow {
 
 	struct counters counters;
 	struct options options;
+	struct companions companions;
+	__u32 companions_refused; /* as companions.set, when last tried */
 	enum verdict last; /* of the last segment */
 	__u32 opening; /* an enum opening */
 	__u32 busy; /* a processor is at work on what follows */
@@ -240,6 +267,8 @@ struct flow_record {
 	enum loss_rule loss_rule;
 	__u32 level;
 	struct options options;
+	struct companions companions;
+	__u32 companions_refused;
 	struct counters counters;
 	struct decision decision;
 };

@@ -39,6 +39,8 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.loss_rule = flow->loss_rule;
 	record.level = flow->level;
 	record.options = flow->options;
+	record.companions = flow->companions;
+	record.companions_refused = flow->companions_refused;
 	record.counters = flow->counters;
 	record.decision = flow->decision;
 	write(ctx->meta->seq, &record);

@@ -12,6 +12,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bundle.h"
+#include "companions.h"
 #include "hidden_loss.h"
 #include "policy.h"
 #include "reaction.h"
@@ -107,8 +108,10 @@ SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
 	struct connection connection = {};
+	struct companions companions = {};
 	struct options options = {};
 	enum opening opening = OPENED_BEFORE;
+	struct flow *flow = NULL;
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
@@ -133,8 +136,9 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB)
 		return 1;
 	describe(tp, opening, &connection);
-	if (is_covered(&connection, &options))
-		take_in(sk, tp, opening, &options);
+	if (is_covered(&connection, &options, &companions))
+		flow = take_in(sk, tp, opening, &options);
+	apply_companions(ops, &companions, flow);
 	return 1;
 }
 
@@ -147,6 +151,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	struct connection connection = {};
+	struct companions companions = {};
 	struct options options = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
@@ -161,14 +166,17 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;
 	describe(tp, flow ? flow->opening : OPENED_BEFORE, &connection);
-	if (!is_covered(&connection, &options)) {
+	if (!is_covered(&connection, &options, &companions)) {
 		bpf_sk_storage_delete(&pillion_flows, skc);
-		return 0;
-	}
-	if (flow)
+		flow = NULL;
+		if (!companions.set)
+			return 0;
+	} else if (flow) {
 		change_options(flow, &options);
-	else
-		take_in(skc, tp, OPENED_BEFORE, &options);
+	} else {
+		flow = take_in(skc, tp, OPENED_BEFORE, &options);
+	}
+	apply_companions(skc, &companions, flow);
 	bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
 }

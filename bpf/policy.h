@@ -61,18 +61,20 @@ static __always_inline bool matches(const struct rule *rule,
 }
 
 /*
- * True if the connection is to be bundled, and then how. A global function: the
- * verifier looks at its loops apart from all that a caller may know.
+ * True if the connection is to be bundled, and then how; and which companions
+ * it gets, bundled or not. A global function: the verifier looks at its loops
+ * apart from all that a caller may know.
  */
 __noinline int is_covered(const struct connection *connection,
-			  struct options *options)
+			  struct options *options,
+			  struct companions *companions)
 {
 	const struct rule *rule;
 	const struct rules *all;
 	__u32 key = 0, *in_force;
 
 	in_force = bpf_map_lookup_elem(&pillion_in_force, &key);
-	if (!in_force || !connection || !options)
+	if (!in_force || !connection || !options || !companions)
 		return false;
 	key = *in_force;
 	all = bpf_map_lookup_elem(&pillion_rules, &key);
@@ -83,15 +85,16 @@ __noinline int is_covered(const struct connection *connection,
 		if (!matches(rule, connection))
 			continue;
 		*options = rule->options;
+		*companions = rule->companions;
 		return rule->bundle;
 	}
 	return false;
 }
 
 /* The connection is ours from now on, if there is memory. */
-static __always_inline void take_in(void *sk, struct tcp_sock *tp,
-				    enum opening opening,
-				    const struct options *options)
+static __always_inline struct flow *take_in(void *sk, struct tcp_sock *tp,
+					    enum opening opening,
+					    const struct options *options)
 {
 	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 					       BPF_SK_STORAGE_GET_F_CREATE);
@@ -99,10 +102,10 @@ static __always_inline void take_in(void *sk, struct tcp_sock *tp,
 	struct totals *all = totals();
 
 	if (!all)
-		return;
+		return NULL;
 	if (!flow) {
 		all->connections_refused++;
-		return;
+		return NULL;
 	}
 	all->connections++;
 	flow->opening = opening;
@@ -115,6 +118,7 @@ static __always_inline void take_in(void *sk, struct tcp_sock *tp,
 	flow->again_end = snd_nxt;
 	flow->sent_end = snd_nxt;
 	flow->segments = 0;
+	return flow;
 }
 
 /*

@@ -32,8 +32,9 @@ struct rule {
 	struct port_range remote_ports;
 	__u32 uid; /* or ANY_UID */
 	__u32 openings; /* a set of enum opening */
-	__u32 bundle; /* else leave it alone */
+	__u32 bundle; /* else leave its segments alone */
 	struct options options;
+	struct companions companions;
 };
 
 /* The first rule that matches decides; without one, a connection is left alone.

@@ -60,6 +60,11 @@ enum {
 };
 
 enum {
+	TCP_BPF_DELACK_MAX = 1003,
+	TCP_BPF_RTO_MIN = 1004,
+};
+
+enum {
 	BPF_TCP_ESTABLISHED = 1,
 	BPF_TCP_CLOSE_WAIT = 8,
 };

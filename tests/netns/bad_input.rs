@@ -40,12 +40,30 @@ fn ports_and_networks_that_do_not_parse_are_named() {
         ("--peer", "host.example"),
         ("--thin", "sometimes"),
         ("--max-packets", "-1"),
+        ("--rto-min", "0"),
+        ("--delack-max", "200.5"),
+        ("--user-timeout", "soon"),
+        ("--congestion", "sixteen-letters-"),
     ] {
         let said = refused(&["attach", &format!("{option}={value}")]);
         assert!(
             said.contains(value) && said.contains(option),
             "{option} {value}: {said}"
         );
+    }
+}
+
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_named_beside_those_it_offers() {
+    for arguments in [
+        &["run", "--congestion", "nosuch", "--", "true"][..],
+        &["attach", "--congestion", "nosuch", "--all"],
+    ] {
+        let said = refused(arguments);
+        let (_, offered) = said
+            .split_once("no congestion control `nosuch`; the kernel offers: ")
+            .unwrap_or_else(|| panic!("{said}"));
+        assert!(offered.contains("reno"), "{said}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Lane;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::common::*;
@@ -254,6 +254,35 @@ fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
     second.bundles(20);
     drop((first, second));
     assert_eq!(attached.end()["connections"], 2);
+}
+
+#[test]
+fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
+    needs_root!();
+    let lane = clean_lane("companions");
+    let rules = |how: &str| format!("[[rule]]\nports = \"7161-7162\"\n{how}");
+    let mut attached = Attached::begin(&lane, &rules("thin = \"always\"\n"));
+    let stream = Stream::begin(&lane, 7161);
+    stream.bundles(20);
+    assert_eq!(stream.flow().unwrap()["companions"], Value::Null);
+    let companions = "linear-timeouts = true\nrto-min = 120\ncongestion = \"reno\"\n";
+    let said = attached.reload(&rules(companions));
+    assert_eq!(said, "pillion: reloaded FILE: 1 rule; 1 connection covered");
+    let expected = json!({
+        "linear_timeouts": true,
+        "rto_min_us": 120_000,
+        "congestion": "reno",
+    });
+    assert_eq!(stream.flow().unwrap()["companions"], expected);
+    assert!(stdout(&pillion(&["flows"])).contains("linear-timeouts rto-min=120 congestion=reno"));
+    let said = attached.reload(&rules("mode = \"companions\"\nuser-timeout = 30000\n"));
+    assert_eq!(said, "pillion: reloaded FILE: 1 rule; 1 connection covered");
+    assert_eq!(stream.flow(), None, "it is bundled no more");
+    drop(stream);
+    let stats = attached.end();
+    assert_eq!(stats["companions_set"]["user_timeout"], 1);
+    assert_eq!(stats["companions_set"]["linear_timeouts"], 1);
+    assert_eq!(stats["companions_refused"], Value::Null);
 }
 
 #[test]

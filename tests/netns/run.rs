@@ -202,3 +202,27 @@ fn the_connections_of_children_are_bundled_and_no_others() {
         "{summary}"
     );
 }
+
+#[test]
+fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
+    needs_root!();
+    let lane = clean_lane("companions of run");
+    let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
+    let mut receiver = pillion_in(&lane.receiver.namespace, &receive)
+        .args(["--streams", "2"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_listening(&lane.receiver.namespace, 7003);
+    let output = pillion_in(&lane.sender.namespace, &["run", "--linear-timeouts"])
+        .args(["--nodelay", "--congestion", "reno", "--", PILLION])
+        .args(["traffic", "send", "--to", "10.77.0.2:7003"])
+        .args(["--streams", "2", "--itt", "10", "--duration", "0.5"])
+        .output()
+        .unwrap();
+    assert!(receiver.wait().unwrap().success());
+    let said = stderr(&output);
+    assert!(said.starts_with("pillion: 2 connections, "), "{said}");
+    let told = "; companions set: linear time-outs 2, nodelay 2, congestion control 2\n";
+    assert!(said.ends_with(told), "{said}");
+}

@@ -84,7 +84,11 @@ fn address(setup: &Setup, device: &str) {
         }
         Link::Absent => String::new(),
     };
-    let (rto_min, window) = (setup.rto_min.as_millis(), setup.initial_window);
+    let rto_min = match setup.rto_min.as_millis() {
+        0 => String::new(),
+        ms => format!("rto_min {ms}ms "),
+    };
+    let window = setup.initial_window;
     let (bits, mine) = match local {
         IpAddr::V4(_) => (32, format!("address add {local}/32 dev {device}")),
         // The kernel adds the local route itself, but in its own time, and takes nothing
@@ -100,7 +104,7 @@ fn address(setup: &Setup, device: &str) {
     ip(&format!(
         "{mine}\n\
          {neighbour}\n\
-         route add {peer}/{bits} dev {device} rto_min {rto_min}ms initcwnd {window}\n"
+         route add {peer}/{bits} dev {device} {rto_min}initcwnd {window}\n"
     ));
 }
 

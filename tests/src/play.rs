@@ -41,6 +41,12 @@ impl Wire {
         }
     }
 
+    /// Bytes written so far.
+    #[must_use]
+    pub fn written(&self) -> u32 {
+        self.written
+    }
+
     /// Closes the stream's sending half.
     pub fn shutdown(&mut self) {
         self.script.note("shutdown");

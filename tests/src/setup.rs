@@ -36,8 +36,10 @@ pub struct Setup {
     pub ecn: bool,
     /// Who computes checksums.
     pub checksums: Checksums,
-    /// The shortest retransmission time-out.
+    /// The shortest retransmission time-out, as the route says; zero if it says none.
     pub rto_min: Duration,
+    /// The socket's own wish is to have Nagle's algorithm off.
+    pub nodelay: bool,
     /// Congestion window to begin with, in segments.
     pub initial_window: u32,
     /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
@@ -89,6 +91,7 @@ impl Default for Setup {
             ecn: false,
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),
+            nodelay: true,
             initial_window: 200,
             on_bridge: false,
             cgroup: None,

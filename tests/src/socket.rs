@@ -81,6 +81,25 @@ pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: 
     );
 }
 
+/// Reads a socket option that is an integer.
+pub(crate) fn option(socket: &impl AsRawFd, level: i32, option: i32) -> i32 {
+    let mut value = 0;
+    let mut length = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the value and its length live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    let error = io::Error::last_os_error();
+    assert_eq!(result, 0, "socket option {level}/{option}: {error}");
+    value
+}
+
 /// Bytes written that are not yet acknowledged.
 pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
     let mut bytes: libc::c_int = 0;

@@ -1,7 +1,9 @@
 use std::fs::File;
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
+use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
     Attachment, Counters, Device, Policy, Programs, Scope, Totals, Verdict, cgroup2_mount,
 };
@@ -118,6 +120,30 @@ impl Wire {
         socket::set_option(&self.stream, level, option, value);
     }
 
+    /// Reads a socket option whose value is an integer.
+    #[must_use]
+    pub fn option(&self, (level, option): (i32, i32)) -> i32 {
+        socket::option(&self.stream, level, option)
+    }
+
+    /// The name of the connection's congestion control.
+    #[must_use]
+    pub fn congestion_control(&self) -> String {
+        let name = getsockopt(&self.stream, TcpCongestion).expect("TCP_CONGESTION");
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Waits until the connection has failed, and gives the reason.
+    #[must_use]
+    pub fn failure(&self) -> io::Error {
+        let mut failure = None;
+        socket::until(|| {
+            failure = self.stream.take_error().expect("SO_ERROR");
+            failure.is_some()
+        });
+        failure.unwrap_or_else(|| self.script.fail("the connection goes on"))
+    }
+
     /// Payload that a segment can have, in bytes, unless it carries SACK blocks.
     #[must_use]
     pub fn mss(&self) -> u32 {
@@ -194,7 +220,9 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     }
     socket::begin(&stream, SocketAddr::new(address, peer.port));
     peer.accept(setup.rtt);
-    stream.set_nodelay(true).expect("TCP_NODELAY");
+    if setup.nodelay {
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+    }
     stream
 }
 
@@ -210,6 +238,8 @@ fn accept(setup: &Setup, peer: &mut Peer) -> TcpStream {
     assert!(came, "the connection is there to be accepted");
     let (stream, _) = accepted.expect("it came");
     stream.set_nonblocking(true).expect("O_NONBLOCK");
-    stream.set_nodelay(true).expect("TCP_NODELAY");
+    if setup.nodelay {
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+    }
     stream
 }

@@ -5,6 +5,7 @@
 mod acknowledged;
 mod cgroups;
 mod checksums;
+mod companions;
 mod compared;
 mod control;
 mod flows;

@@ -59,6 +59,14 @@ pub enum Error {
         /// [`Rule::rows`](crate::Rule::rows) of all of them.
         needed: usize,
     },
+    /// The kernel has no such congestion control, and can load none.
+    #[error("no congestion control `{name}`; the kernel offers: {known}")]
+    UnknownCongestionControl {
+        /// The name asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
     /// No cgroup v2 hierarchy is mounted.
     #[error(
         "no cgroup v2 hierarchy is mounted; mount one: \

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
 use crate::programs::LibbpfLog;
-use crate::{Counters, Decision, Error, LossRule, Verdict};
+use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Verdict};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -32,6 +32,12 @@ pub struct Flow {
     pub loss_rule: LossRule,
     /// Previous segments that ride along, where that follows the losses.
     pub level: u32,
+    /// The companions that the kernel took.
+    #[serde(skip_serializing_if = "Companions::is_empty")]
+    pub companions: Companions,
+    /// Those that it refused when they were last tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub companions_refused: Vec<Companion>,
     /// What became of the last segment, once there was one.
     pub last: Option<Verdict>,
     /// What became of its segments.
@@ -114,6 +120,8 @@ fn parse(record: &[u8]) -> Flow {
         mss: raw.mss,
         loss_rule,
         level: raw.level,
+        companions: Companions::of_flow(&raw.companions),
+        companions_refused: Companion::of(raw.companions_refused),
         last: last.filter(|_| !counters.verdicts.is_empty()),
         counters,
         decision: Decision::of_flow(&raw.decision),

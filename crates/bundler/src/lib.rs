@@ -7,6 +7,8 @@
 mod attachment;
 mod cgroup;
 mod check;
+mod companions;
+mod congestion;
 mod contract;
 mod decision;
 mod device;
@@ -28,6 +30,8 @@ mod watch;
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, cgroup_id, cgroup2_mount};
 pub use check::{Finding, Standing, check};
+pub use companions::{Companion, Companions};
+pub use congestion::{CongestionControl, offered as offered_congestion_controls};
 pub use decision::Decision;
 pub use device::{Device, LinkHeader};
 pub use error::Error;

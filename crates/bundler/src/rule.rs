@@ -3,8 +3,8 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::Options;
 use crate::contract::types;
+use crate::{Companions, Options};
 
 /// Who opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,11 @@ pub enum Direction {
 /// What becomes of the connections that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They are bundled so.
+    /// They are bundled so, and get the rule's companions.
     Bundle(Options),
-    /// They are not.
+    /// They get the rule's companions alone, and are not bundled.
+    Companions,
+    /// Neither.
     LeaveAlone,
 }
 
@@ -42,11 +44,13 @@ pub struct Rule {
     pub cgroup: Option<u64>,
     /// The user whose the socket is.
     pub uid: Option<u32>,
-    /// Who opened the connection. Of those older than the programs nobody knows: they do
-    /// not match a rule to bundle that asks, and match one to leave alone.
+    /// Who opened the connection. Of those older than the programs nobody knows: they match
+    /// a rule that asks if that is to leave alone, and no other.
     pub direction: Option<Direction>,
     /// What becomes of them.
     pub mode: Mode,
+    /// What of TCP's own they get, unless they are left alone.
+    pub companions: Companions,
 }
 
 impl Default for Rule {
@@ -68,6 +72,7 @@ impl Rule {
             uid: None,
             direction: None,
             mode: Mode::Bundle(options),
+            companions: Companions::default(),
         }
     }
 
@@ -101,9 +106,10 @@ impl Rule {
 
     fn without_lists(&self) -> types::rule {
         let any = raw(&(0..=u16::MAX));
-        let (bundle, options) = match self.mode {
-            Mode::Bundle(options) => (1, options),
-            Mode::LeaveAlone => (0, Options::default()),
+        let (bundle, options, companions) = match self.mode {
+            Mode::Bundle(options) => (1, options, self.companions),
+            Mode::Companions => (0, Options::default(), self.companions),
+            Mode::LeaveAlone => (0, Options::default(), Companions::default()),
         };
         let opening = match self.direction {
             None => types::opening(!0),
@@ -112,7 +118,7 @@ impl Rule {
         };
         // In doubt, a connection is left alone.
         let unknown = match self.mode {
-            Mode::Bundle(_) => 0,
+            Mode::Bundle(_) | Mode::Companions => 0,
             Mode::LeaveAlone => types::opening::OPENED_BEFORE.0,
         };
         types::rule {
@@ -124,6 +130,7 @@ impl Rule {
             openings: opening.0 | unknown,
             bundle,
             options: options.into(),
+            companions: companions.into(),
             ..types::rule::default()
         }
     }

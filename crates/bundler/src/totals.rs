@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use crate::contract::{flow_types, types};
-use crate::{Decision, Error, Verdict};
+use crate::{Companion, Decision, Error, Verdict};
 
 /// What became of the data segments of one connection, or of many.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -117,6 +117,13 @@ pub struct Totals {
     pub connections: u64,
     /// Connections that should have been, but for want of kernel memory.
     pub connections_refused: u64,
+    /// How often companions were set on a connection, bundled or not; those that never were
+    /// are left out. A change of the rules sets them anew.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub companions_set: BTreeMap<Companion, u64>,
+    /// How often the kernel refused them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub companions_refused: BTreeMap<Companion, u64>,
     /// The last decision of TFRC-SP about any connection, if there was one.
     #[serde(flatten)]
     pub decision: Option<Decision>,
@@ -141,10 +148,18 @@ impl Totals {
             totals.counters += &Counters::from(&raw.counters);
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
+            add(&mut totals.companions_set, &raw.companions_set);
+            add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
         }
         totals.decision = last.1;
         Ok(totals)
+    }
+}
+
+fn add(sums: &mut BTreeMap<Companion, u64>, raw: &[u64]) {
+    for (companion, count) in Companion::counts(raw) {
+        *sums.entry(companion).or_default() += count;
     }
 }
 

@@ -14,6 +14,7 @@ use pillion_bundler::{
 };
 
 use crate::bundling::{BundlingArgs, reasons, summary};
+use crate::companions;
 use crate::config;
 use crate::exit::BadInput;
 use crate::follow::{say, until_readable};
@@ -55,7 +56,7 @@ pub struct Args {
 }
 
 /// What the file says, if there is one.
-pub const IN_THE_FILE: [&str; 13] = [
+pub const IN_THE_FILE: [&str; 19] = [
     "ports",
     "peers",
     "all",
@@ -69,6 +70,12 @@ pub const IN_THE_FILE: [&str; 13] = [
     "reaction",
     "loss_rule",
     "without_sack",
+    "linear_timeouts",
+    "nodelay",
+    "rto_min",
+    "delack_max",
+    "user_timeout",
+    "congestion",
 ];
 
 impl Args {
@@ -97,6 +104,10 @@ impl Args {
             if self.config.is_none() {
                 let options = self.bundling.options()?;
                 println!("with {}", serde_json::to_string(&options)?);
+                let companions = companions::words(&self.bundling.companions.companions());
+                if !companions.is_empty() {
+                    println!("with the companions {companions}");
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -154,6 +165,7 @@ impl Args {
         Ok(Rule {
             ports: self.ports.iter().map(|port| *port..=*port).collect(),
             peers: self.peers.clone(),
+            companions: self.bundling.companions.companions(),
             ..Rule::all(self.bundling.options()?)
         })
     }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillion_bundler::{Level, LossRule, Options, Reaction, ThinRtt, ThinTest, Totals, Verdict};
 
+use crate::companions::{self, CompanionArgs};
 use crate::exit::BadInput;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,6 +97,9 @@ pub struct BundlingArgs {
     /// Write the account of what was done to FILE, as JSON, at the end
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub companions: CompanionArgs,
 }
 
 impl BundlingArgs {
@@ -184,7 +188,7 @@ pub fn summary(totals: &Totals) -> String {
             totals.connections_refused
         );
     }
-    line
+    line + &companions::summary(totals)
 }
 
 /// Whole tenths, rounded down: an estimate that is to be never too high.

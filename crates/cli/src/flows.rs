@@ -4,6 +4,8 @@ use anyhow::Result;
 use pillion_bundler::{Flow, Verdict, list_flows};
 use pillion_report::{Column, Table, number};
 
+use crate::companions::words;
+
 /// List the connections that running pillions bundle, and why a segment was not
 #[derive(clap::Args)]
 pub struct Args {
@@ -39,6 +41,7 @@ fn table(flows: &[Flow]) -> Table {
             Column::right("redundant"),
             Column::right("saved").unit("ms"),
             Column::left("last segment"),
+            Column::left("companions"),
         ],
     );
     for flow in flows {
@@ -54,7 +57,16 @@ fn table(flows: &[Flow]) -> Table {
             number::millis(counters.saved_us as f64 / 1e3),
             flow.last
                 .map_or_else(String::new, |last| last.label().to_owned()),
+            companions(flow),
         ]);
     }
     table
+}
+
+/// What it has, and what the kernel refused.
+fn companions(flow: &Flow) -> String {
+    let refused = flow.companions_refused.iter();
+    let refused = refused.map(|companion| format!("({} refused)", companion.label()));
+    let has = Some(words(&flow.companions)).filter(|words| !words.is_empty());
+    has.into_iter().chain(refused).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@
 mod attach;
 mod bundling;
 mod check;
+mod companions;
 mod config;
 mod exit;
 mod flows;

@@ -1,11 +1,11 @@
-//! The keys that say how to bundle: those options of the command line, under the same
+//! The keys that say how to bundle, and beside what: those options of the command line, under the same
 //! names and with the same values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use clap::Parser;
-use pillion_bundler::Options;
+use pillion_bundler::{Companions, Options};
 use toml::de::DeTable;
 
 use super::mistake::Mistake;
@@ -16,21 +16,27 @@ use crate::bundling::BundlingArgs;
 enum Kind {
     Text,
     Number,
-    Share,
+    Decimal,
     Flag,
 }
 
-const KEYS: [(&str, Kind); 10] = [
+const KEYS: [(&str, Kind); 16] = [
     ("thin", Kind::Text),
     ("rtt", Kind::Text),
     ("wait-for-loss", Kind::Flag),
     ("level", Kind::Text),
-    ("target", Kind::Share),
+    ("target", Kind::Decimal),
     ("max-packets", Kind::Number),
     ("max-bytes", Kind::Number),
     ("reaction", Kind::Text),
     ("loss-rule", Kind::Text),
     ("without-sack", Kind::Flag),
+    ("linear-timeouts", Kind::Flag),
+    ("nodelay", Kind::Flag),
+    ("rto-min", Kind::Decimal),
+    ("delack-max", Kind::Decimal),
+    ("user-timeout", Kind::Decimal),
+    ("congestion", Kind::Text),
 ];
 
 /// Their names.
@@ -87,7 +93,7 @@ impl Given {
     }
 
     /// All of them together; the rule stands at `place`.
-    pub fn options(&self, place: Range<usize>) -> Read<Options> {
+    pub fn options(&self, place: Range<usize>) -> Read<(Options, Companions)> {
         let mut arguments: Vec<&str> = self.arguments.values().map(|(text, _)| &text[..]).collect();
         if self.allow_unsafe {
             arguments.push("--unsafe");
@@ -95,8 +101,9 @@ impl Given {
         let reaction = self.arguments.get("reaction");
         let place = reaction.map_or(place, |(_, place)| place.clone());
         let bundling = parse(&arguments).map_err(|text| Mistake::new(place.clone(), text))?;
-        bundling
-            .options()
+        let options = bundling.options();
+        options
+            .map(|options| (options, bundling.companions.companions()))
             .map_err(|error| Mistake::new(place, error.to_string()))
     }
 }
@@ -110,7 +117,7 @@ fn argument(name: &str, kind: Kind, value: &Value) -> Read<Option<String>> {
             let number = number(value, 0..=u32::MAX, "a number from 0 to 4294967295")?;
             format!("--{name}={number}")
         }
-        Kind::Share => format!("--{name}={}", decimal(value, "a number, as in 0.1")?),
+        Kind::Decimal => format!("--{name}={}", decimal(value, "a number, as in 0.1")?),
     };
     match parse(&[&argument]) {
         Ok(_) => Ok(Some(argument)),

@@ -1,9 +1,13 @@
+use std::borrow::Cow;
+
 use pillion_bundler::{Direction, Mode, Options, Rule};
+use toml::Spanned;
 use toml::de::DeValue;
 
 use super::mistake::Mistake;
 use super::options::{self, Given};
 use super::value::{self, Read, Value};
+use crate::companions::NAMES;
 
 /// The keys besides those of options.
 pub const OWN_KEYS: [&str; 8] = [
@@ -24,9 +28,10 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
         mistakes.push(Mistake::new(table.span(), text));
         return None;
     };
+    let known = mistakes.len();
     let mut rule = Rule::all(Options::default());
     let mut given = defaults.clone();
-    let mut bundle = true;
+    let mut mode = Word::Bundle;
     let mut how = Vec::new();
     for (key, value) in keys {
         match key.get_ref().as_ref() {
@@ -37,7 +42,7 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
             "cgroup" => rule.cgroup = keep(value::cgroup(value), mistakes),
             "uid" => rule.uid = keep(value::uid(value), mistakes),
             "direction" => rule.direction = keep(value::word(value, &DIRECTIONS), mistakes),
-            "mode" => bundle = keep(value::word(value, &MODES), mistakes).unwrap_or(true),
+            "mode" => mode = keep(value::word(value, &MODES), mistakes).unwrap_or(mode),
             name if given.set(name, value, mistakes) => how.push(key),
             unknown => {
                 let known: Vec<_> = OWN_KEYS.into_iter().chain(options::names()).collect();
@@ -46,17 +51,45 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
             }
         }
     }
-    if bundle {
-        rule.mode = keep(given.options(table.span()), mistakes).map_or(rule.mode, Mode::Bundle);
-        return Some(rule);
+    let has_companions = |key: &&Spanned<Cow<str>>| NAMES.contains(&key.get_ref().as_ref());
+    let (beside, bundling): (Vec<_>, Vec<_>) = how.into_iter().partition(has_companions);
+    let mut surplus = |keys: Vec<&Spanned<Cow<str>>>, why: &str| {
+        mistakes.extend(keys.into_iter().map(|key| {
+            let text = format!("`{}` {why}; remove it", key.get_ref());
+            Mistake::new(key.span(), text)
+        }));
+    };
+    match mode {
+        Word::Bundle => {}
+        Word::Companions => surplus(bundling, "says how to bundle what gets companions alone"),
+        Word::LeaveAlone => {
+            surplus(bundling, "says how to bundle what is left alone");
+            surplus(beside, "is a companion of what is left alone");
+            rule.mode = Mode::LeaveAlone;
+            return Some(rule);
+        }
     }
-    rule.mode = Mode::LeaveAlone;
-    mistakes.extend(how.into_iter().map(|key| {
-        let name = key.get_ref();
-        let text = format!("`{name}` says how to bundle what is left alone; remove it");
-        Mistake::new(key.span(), text)
-    }));
+    let place = table.span();
+    if let Some((options, companions)) = keep(given.options(place.clone()), mistakes) {
+        rule.mode = Mode::Bundle(options);
+        rule.companions = companions;
+    }
+    if mode == Word::Companions {
+        rule.mode = Mode::Companions;
+        if rule.companions.is_empty() && mistakes.len() == known {
+            let text = format!("no companion; give one of {}", NAMES.join(", "));
+            mistakes.push(Mistake::new(place, text));
+        }
+    }
     Some(rule)
+}
+
+/// The values of `mode`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Bundle,
+    Companions,
+    LeaveAlone,
 }
 
 const DIRECTIONS: [(&str, Direction); 2] = [
@@ -64,7 +97,11 @@ const DIRECTIONS: [(&str, Direction); 2] = [
     ("accept", Direction::Accept),
 ];
 
-const MODES: [(&str, bool); 2] = [("bundle", true), ("leave-alone", false)];
+const MODES: [(&str, Word); 3] = [
+    ("bundle", Word::Bundle),
+    ("companions", Word::Companions),
+    ("leave-alone", Word::LeaveAlone),
+];
 
 fn keep<T>(result: Read<T>, mistakes: &mut Vec<Mistake>) -> Option<T> {
     result.map_err(|mistake| mistakes.push(mistake)).ok()

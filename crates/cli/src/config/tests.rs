@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use pillion_bundler::{Direction, Level, Mode, Options, ThinTest};
+use pillion_bundler::{Companions, Direction, Level, Mode, Options, ThinTest};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn mistakes(text: impl AsRef<[u8]>) -> Vec<String> {
 fn options(rule: &Rule) -> Options {
     match rule.mode {
         Mode::Bundle(options) => options,
-        Mode::LeaveAlone => panic!("{rule:?}"),
+        Mode::Companions | Mode::LeaveAlone => panic!("{rule:?}"),
     }
 }
 
@@ -34,7 +34,7 @@ fn the_example_is_read_as_it_says() {
     // The cgroup is looked for on this host, which may have none.
     let text = fs::read_to_string(path).unwrap();
     let rules = read_text(text.replace("cgroup = \"/\"\n", "")).unwrap();
-    let [exception, game, terminals, orders] = &rules[..] else {
+    let [exception, sensors, game, terminals, orders] = &rules[..] else {
         panic!("{rules:?}")
     };
     assert_eq!(exception.mode, Mode::LeaveAlone);
@@ -56,6 +56,14 @@ fn the_example_is_read_as_it_says() {
     let target_ppm = 5_000;
     assert_eq!(options(orders).level, Level::Adaptive { target_ppm });
     assert!(options(orders).without_sack);
+    let ms = |ms| Some(Duration::from_millis(ms));
+    assert!(game.companions.is_empty());
+    assert_eq!(sensors.mode, Mode::Companions);
+    assert!(sensors.companions.linear_timeouts && sensors.companions.nodelay);
+    assert_eq!(sensors.companions.user_timeout, ms(30_000));
+    let orders = orders.companions;
+    assert_eq!((orders.rto_min, orders.delack_max), (ms(100), ms(40)));
+    assert_eq!(orders.congestion, "reno".parse().ok());
 }
 
 #[test]
@@ -157,6 +165,68 @@ fn a_file_without_rules_is_a_mistake() {
         mistakes("rule = [1]"),
         ["1:9: no table; begin each rule with [[rule]]"]
     );
+}
+
+#[test]
+fn companions_go_with_bundling_or_alone_and_not_with_leaving_alone() {
+    let text = "\
+[defaults]
+nodelay = true
+[[rule]]
+linear-timeouts = true
+[[rule]]
+mode = \"companions\"
+nodelay = false
+rto-min = 62.5
+[[rule]]
+mode = \"leave-alone\"
+";
+    let rules = read_text(text).unwrap();
+    let modes: Vec<_> = rules.iter().map(|rule| rule.mode).collect();
+    let bundle = Mode::Bundle(Options::default());
+    assert_eq!(modes, [bundle, Mode::Companions, Mode::LeaveAlone]);
+    assert!(rules[0].companions.nodelay && rules[0].companions.linear_timeouts);
+    let rto_min = Some(Duration::from_micros(62_500));
+    let alone = Companions {
+        rto_min,
+        ..Companions::default()
+    };
+    assert_eq!(rules[1].companions, alone);
+}
+
+#[test]
+fn mistakes_about_companions_are_told() {
+    let text = "\
+[[rule]]
+rto-min = 0
+delack-max = \"40\"
+user-timeout = 0.5
+congestion = \"nosuch\"
+[[rule]]
+mode = \"companions\"
+thin = \"always\"
+nodelay = true
+[[rule]]
+mode = \"companions\"
+[[rule]]
+mode = \"leave-alone\"
+nodelay = true
+";
+    let expected = [
+        "2:11: invalid value '0' for 'rto-min <MS>': expected milliseconds from ",
+        "3:14: `40`; expected a number",
+        "4:16: invalid value '0.5' for 'user-timeout <MS>': expected whole milliseconds from 1",
+        "5:14: invalid value 'nosuch' for 'congestion <NAME>': no congestion control `nosuch`; \
+         the kernel offers: ",
+        "8:1: `thin` says how to bundle what gets companions alone; remove it",
+        "10:1: no companion; give one of linear-timeouts, nodelay, rto-min, ",
+        "14:1: `nodelay` is a companion of what is left alone; remove it",
+    ];
+    let found = mistakes(text);
+    for (expected, found) in expected.iter().zip(&found) {
+        assert!(found.starts_with(expected), "{found}\nnot {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
 }
 
 #[test]

@@ -52,8 +52,12 @@ impl Args {
         let selection = Selection::new(self.bundling.devices.clone())?;
         let devices = selection.devices()?;
         self.bundling.prepare_stats()?;
+        let rule = Rule {
+            companions: self.bundling.companions.companions(),
+            ..Rule::all(options)
+        };
         let programs = Programs::load(&Policy {
-            rules: vec![Rule::all(options)],
+            rules: vec![rule],
             scope: Scope::Anywhere,
         })?;
 

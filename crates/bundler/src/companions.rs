@@ -1,0 +1,209 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::congestion::CongestionControl;
+use crate::contract::types::companion as position;
+use crate::contract::{flow_types, types};
+
+/// Mechanisms of TCP's own that help thin streams beside bundling: socket options, set when
+/// a connection is first covered. What is unset stays as the application, or else the
+/// kernel, has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Companions {
+    /// Time-outs of a stream with fewer than four packets in flight do not double, six in a
+    /// row (LCN 2008, section III; Linux 2.6.34, commit 36e31b0af587).
+    #[serde(skip_serializing_if = "is_off")]
+    pub linear_timeouts: bool,
+    /// Nagle's algorithm is off: small segments leave at once (`TCP_NODELAY`).
+    #[serde(skip_serializing_if = "is_off")]
+    pub nodelay: bool,
+    /// The shortest retransmission time-out, in [`Companions::TIMES`] and above two ticks of
+    /// the kernel's clock; microseconds count. A route's own, where it has one, goes before
+    /// (Linux 5.10, commit ca584ba07086).
+    #[serde(rename = "rto_min_us", with = "micros")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rto_min: Option<Duration>,
+    /// The longest that this end delays an ACK; as [`Companions::rto_min`] (Linux 5.10,
+    /// commit 2b8ee4f05d4f).
+    #[serde(rename = "delack_max_us", with = "micros")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delack_max: Option<Duration>,
+    /// How long data may stay unacknowledged before the connection ends with `ETIMEDOUT`
+    /// (RFC 5482); from 1 to 2147483647 ms, milliseconds count.
+    #[serde(rename = "user_timeout_us", with = "micros")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_timeout: Option<Duration>,
+    /// The congestion control (`TCP_CONGESTION`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<CongestionControl>,
+}
+
+macro_rules! companions {
+    ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
+        /// One of [`Companions`].
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[repr(u32)]
+        pub enum Companion {
+            $($(#[$doc])* $name = position::$raw.0,)*
+        }
+
+        impl Companion {
+            /// All of them, in the order in which they are reported.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// A few words for people.
+            #[must_use]
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$name => $label,)*
+                }
+            }
+        }
+    };
+}
+
+companions! {
+    /// [`Companions::linear_timeouts`].
+    LinearTimeouts = LINEAR_TIMEOUTS, "linear time-outs";
+    /// [`Companions::nodelay`].
+    Nodelay = NODELAY, "nodelay";
+    /// [`Companions::rto_min`].
+    RtoMin = RTO_MIN, "minimum RTO";
+    /// [`Companions::delack_max`].
+    DelackMax = DELACK_MAX, "maximum delayed ACK";
+    /// [`Companions::user_timeout`].
+    UserTimeout = USER_TIMEOUT, "user time-out";
+    /// [`Companions::congestion`].
+    Congestion = CONGESTION, "congestion control";
+}
+
+impl Companion {
+    fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// Those of a set.
+    pub(crate) fn of(set: u32) -> Vec<Self> {
+        let all = Self::ALL.iter().copied();
+        all.filter(|companion| set & companion.bit() != 0).collect()
+    }
+
+    /// How often, of those that happened at all.
+    pub(crate) fn counts(raw: &[u64]) -> BTreeMap<Self, u64> {
+        let counts = Self::ALL.iter().copied().zip(raw.iter().copied());
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+impl Companions {
+    /// What the kernel takes for [`Companions::rto_min`] and [`Companions::delack_max`] at
+    /// most, which is its own default.
+    pub const LONGEST: Duration = Duration::from_millis(200);
+
+    /// The least that it takes for them: two ticks of its clock.
+    #[must_use]
+    pub fn shortest() -> Duration {
+        use nix::time::{ClockId, clock_getres};
+        // The coarse clocks move with each tick.
+        clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
+            .map_or(Duration::from_millis(20), |tick| Duration::from(tick) * 2)
+    }
+
+    /// None is set.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Those that a connection has.
+    pub(crate) fn of_flow(raw: &flow_types::companions) -> Self {
+        let has = |companion: Companion| raw.set & companion.bit() != 0;
+        let micros = |us: u32| Duration::from_micros(us.into());
+        Self {
+            linear_timeouts: has(Companion::LinearTimeouts),
+            nodelay: has(Companion::Nodelay),
+            rto_min: has(Companion::RtoMin).then(|| micros(raw.rto_min_us)),
+            delack_max: has(Companion::DelackMax).then(|| micros(raw.delack_max_us)),
+            user_timeout: has(Companion::UserTimeout)
+                .then(|| Duration::from_millis(raw.user_timeout_ms.into())),
+            congestion: has(Companion::Congestion)
+                .then(|| CongestionControl::from_raw(&raw.congestion))
+                .flatten(),
+        }
+    }
+}
+
+impl From<Companions> for types::companions {
+    fn from(companions: Companions) -> Self {
+        let number = |value: u128| u32::try_from(value).unwrap_or(u32::MAX);
+        let micros = |time: Option<Duration>| time.map_or(0, |time| number(time.as_micros()));
+        let user_timeout = companions.user_timeout;
+        let wanted = [
+            (Companion::LinearTimeouts, companions.linear_timeouts),
+            (Companion::Nodelay, companions.nodelay),
+            (Companion::RtoMin, companions.rto_min.is_some()),
+            (Companion::DelackMax, companions.delack_max.is_some()),
+            (Companion::UserTimeout, user_timeout.is_some()),
+            (Companion::Congestion, companions.congestion.is_some()),
+        ];
+        let bits = wanted.iter().filter(|(_, wanted)| *wanted);
+        Self {
+            set: bits.fold(0, |set, (companion, _)| set | companion.bit()),
+            rto_min_us: micros(companions.rto_min),
+            delack_max_us: micros(companions.delack_max),
+            user_timeout_ms: user_timeout.map_or(0, |time| number(time.as_millis())),
+            congestion: companions
+                .congestion
+                .map(CongestionControl::raw)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+fn is_off(flag: &bool) -> bool {
+    !flag
+}
+
+mod micros {
+    use std::time::Duration;
+
+    use serde::{Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let micros = time.map(|time| time.as_micros() as u64);
+        micros.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_companion_of_the_programs_has_a_name_here() {
+        let values: Vec<_> = Companion::ALL.iter().map(|one| *one as u32).collect();
+        assert_eq!(values, (0..position::COMPANIONS.0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_unset_is_not_asked_for() {
+        assert_eq!(types::companions::from(Companions::default()).set, 0);
+        let some = Companions {
+            nodelay: true,
+            rto_min: Some(Duration::from_millis(40)),
+            ..Companions::default()
+        };
+        let raw = types::companions::from(some);
+        assert_eq!(
+            Companion::of(raw.set),
+            [Companion::Nodelay, Companion::RtoMin]
+        );
+        assert_eq!(raw.rto_min_us, 40_000);
+    }
+}
