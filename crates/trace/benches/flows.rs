@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use conversation::Kind;
 use nix::time::{ClockId, clock_gettime};
+use pillion_trace::pair::{self, Options};
 use pillion_trace::{Analysis, Connection, Direction, Observer, Range};
 
 /// Looks at each range, as a measure would.
@@ -33,32 +34,41 @@ fn cpu_time() -> Duration {
 }
 
 fn main() {
-    println!("| one trace | packets | byte ranges | million packets/s |");
-    println!("|---|---|---|---|");
+    println!("| traces | streams | packets | byte ranges | million packets per CPU second |");
+    println!("|---|---|---|---|---|");
     for (name, kind) in [
-        ("20 thin streams, no loss", Kind::Thin),
-        ("20 thin streams, bundling", Kind::Bundled),
-        ("20 greedy streams, 1 % lost", Kind::Greedy),
+        ("20 thin", Kind::Thin),
+        ("20 thin, bundling", Kind::Bundled),
+        ("20 greedy, 1 % sent again", Kind::Greedy),
     ] {
         let packets = conversation::packets(kind, 1_100_000);
-        let best = (0..3)
-            .map(|_| {
-                let begin = cpu_time();
-                let mut analysis = Analysis::new(Latency::default());
-                for packet in &packets {
-                    analysis.packet(packet);
-                }
-                let latency = analysis.finish();
-                black_box(latency.sum_ns);
-                (cpu_time() - begin, latency.ranges)
-            })
-            .min()
-            .expect("there are three");
-        println!(
-            "| {name} | {} | {} | {:.1} |",
-            packets.len(),
-            best.1,
-            packets.len() as f64 / best.0.as_secs_f64() / 1e6
-        );
+        row("one", name, packets.len(), || {
+            let mut analysis = Analysis::new(Latency::default());
+            for packet in &packets {
+                analysis.packet(packet);
+            }
+            analysis.finish()
+        });
+        let [here, there] = conversation::both_ends(&packets);
+        drop(packets);
+        row("two", name, here.len() + there.len(), || {
+            let (here, there) = (here.iter().copied(), there.iter().copied());
+            pair::analyse(here, there, &Options::default(), Latency::default()).0
+        });
     }
+}
+
+fn row(traces: &str, name: &str, packets: usize, analyse: impl Fn() -> Latency) {
+    let best = (0..3)
+        .map(|_| {
+            let begin = cpu_time();
+            let latency = analyse();
+            black_box(latency.sum_ns);
+            (cpu_time() - begin, latency.ranges)
+        })
+        .min()
+        .expect("there are three");
+    let (time, ranges) = best;
+    let rate = packets as f64 / time.as_secs_f64() / 1e6;
+    println!("| {traces} | {name} | {packets} | {ranges} | {rate:.1} |");
 }

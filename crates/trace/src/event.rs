@@ -1,4 +1,5 @@
 use crate::connection::{Connection, Direction};
+use crate::pair::Fate;
 use crate::ranges::Range;
 
 /// Is told what the analysis finds, as soon as it is certain. All methods do nothing unless
@@ -20,6 +21,12 @@ pub trait Observer {
     /// All is known of a range of bytes; ranges come in order of position.
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let _ = (connection, direction, range);
+    }
+
+    /// The fate of a packet between the traces at the sender and at the receiver; the fates of
+    /// one direction come in the order of sending.
+    fn fate(&mut self, connection: &Connection, fate: &Fate) {
+        let _ = (connection, fate);
     }
 
     /// No more will come of a connection; its ranges have been shown.

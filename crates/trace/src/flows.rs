@@ -1,5 +1,6 @@
 use crate::connection::{Connection, Direction, Side, Table};
 use crate::event::Observer;
+use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
 
 /// The analysis of one trace.
@@ -26,7 +27,9 @@ impl<O: Observer> Analysis<O> {
 
     /// Takes the next packet.
     pub fn packet(&mut self, packet: &Packet) {
-        let slot = self.table.find(Side::Sender, packet, &mut self.over);
+        let slot = self
+            .table
+            .find(Side::Sender, packet, packet.at_ns, &mut self.over);
         for connection in self.over.drain(..) {
             end(connection, &mut self.observer);
         }
@@ -59,11 +62,12 @@ impl<O: Observer> Analysis<O> {
 fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut O) -> bool {
     let direction = connection.direction_of(packet);
     let half = connection.half_mut(direction);
-    if half.repeats[0].is_repeat(packet) {
+    if half.repeats[0].is_repeat(packet, fingerprint(packet)) {
         half.counts.repeated_packets += 1;
         return false;
     }
     connection.last_ns = connection.last_ns.max(packet.at_ns);
+    connection.learn(direction, packet);
     connection.open_and_close(direction, packet);
     if let Some(sent) = connection.sent(direction, packet) {
         observer.sent(connection, &sent);

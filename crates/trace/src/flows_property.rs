@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::pair::{self, Options};
 use crate::script::{Record, Script};
 use crate::{Analysis, Connection, Direction, Flags, Observer, Packet, Range};
 
@@ -65,6 +66,46 @@ impl Observer for Order {
 
     fn finished(&mut self, connection: &Connection) {
         self.record.finished(connection);
+    }
+}
+
+#[test]
+fn whatever_two_traces_hold_every_packet_has_one_fate() {
+    for seed in 0..200 {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut traces = [Vec::new(), Vec::new()];
+        for number in 0..300 {
+            let mut packet = any_packet(&mut random, number);
+            match random.random_range(0..4) {
+                0 => traces[0].push(packet),
+                1 => traces[1].push(packet),
+                _ => {
+                    traces[0].push(packet);
+                    packet.at_ns = packet
+                        .at_ns
+                        .saturating_add(random.random_range(0..50_000_000));
+                    traces[1].push(packet);
+                }
+            }
+        }
+        let total = traces.iter().map(Vec::len).sum::<usize>() as u64;
+        let [here, there] = traces.map(Vec::into_iter);
+        let (order, _) = pair::analyse(here, there, &Options::default(), Order::default());
+        let (mut fates, mut arrived) = (0, 0);
+        for connection in &order.record.connections {
+            for (counts, passage) in [connection.forward, connection.backward]
+                .iter()
+                .zip(&connection.passages)
+            {
+                let ends = passage.delivered_packets + passage.lost_packets;
+                let ends = ends + passage.unknown_packets;
+                assert_eq!(ends + counts.stray_packets, counts.packets, "seed {seed}");
+                fates += counts.packets + counts.repeated_packets;
+                arrived += passage.delivered_packets + passage.duplicated_packets;
+                arrived += passage.unmatched_packets;
+            }
+        }
+        assert_eq!(fates + arrived, total, "seed {seed}");
     }
 }
 

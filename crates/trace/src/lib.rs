@@ -2,10 +2,12 @@
 //!
 //! [`input`] reads them. [`Analysis`] takes the [`Packet`]s of one trace and tells an
 //! [`Observer`] what they mean: each packet sent, each ACK, each [`Range`] of bytes with all its
-//! copies, each [`Connection`].
+//! copies, each [`Connection`]. [`pair::analyse`] does so with two traces, and tells what became
+//! of each packet between them.
 
 mod connection;
 mod event;
+mod fingerprint;
 mod flows;
 #[cfg(test)]
 mod flows_property;
@@ -13,6 +15,9 @@ mod flows_property;
 mod flows_tests;
 pub mod input;
 mod packet;
+pub mod pair;
+#[cfg(test)]
+mod pair_tests;
 mod ranges;
 #[cfg(test)]
 mod script;

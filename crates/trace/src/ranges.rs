@@ -1,6 +1,7 @@
 //! What became of each byte of a stream, in ranges of bytes that shared one fate.
 
 mod acknowledge;
+mod deliver;
 mod range;
 mod tracker;
 

@@ -1,6 +1,7 @@
 //! Conversations written by hand, for tests.
 
 use crate::packet::{Endpoint, Flags, Packet, SackBlocks};
+use crate::pair::{self, Fate, Finding, Options, Passage};
 use crate::{
     Acked, Connection, Counts, Direction, Handshake, Observer, Outcome, Range, Sent, Start,
 };
@@ -143,12 +144,46 @@ impl Script {
     }
 }
 
+/// What the traces at both ends show of a conversation whose packets have the times of the one
+/// at the client. The server's clock is ahead by `offset_ns`; packets that `lost` names by number
+/// do not arrive.
+pub(crate) fn carry(
+    script: &Script,
+    one_way_ns: i64,
+    offset_ns: i64,
+    lost: &[u64],
+) -> (Vec<Packet>, Vec<Packet>) {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for packet in &script.packets {
+        let arrives = !lost.contains(&packet.number);
+        let from_client = packet.from == script.client;
+        if from_client || arrives {
+            here.push(*packet);
+        }
+        if !from_client || arrives {
+            let way_ns = if from_client { one_way_ns } else { -one_way_ns };
+            there.push(Packet {
+                at_ns: packet.at_ns + way_ns + offset_ns,
+                ..*packet
+            });
+        }
+    }
+    there.sort_by_key(|packet| packet.at_ns);
+    (here, there)
+}
+
+pub(crate) fn analyse_both(here: &[Packet], there: &[Packet]) -> (Record, Finding) {
+    let (here, there) = (here.iter().copied(), there.iter().copied());
+    pair::analyse(here, there, &Options::default(), Record::default())
+}
+
 /// All that an observer was told.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) sent: Vec<Sent>,
     pub(crate) acked: Vec<Acked>,
     pub(crate) ranges: Vec<(Direction, Range)>,
+    pub(crate) fates: Vec<Fate>,
     pub(crate) connections: Vec<Final>,
 }
 
@@ -162,6 +197,8 @@ pub(crate) struct Final {
     pub(crate) handshake: Handshake,
     pub(crate) forward: Counts,
     pub(crate) backward: Counts,
+    /// Forward and backward.
+    pub(crate) passages: [Passage; 2],
     pub(crate) has_data: bool,
 }
 
@@ -170,6 +207,32 @@ impl Record {
     pub(crate) fn only(&self) -> &Final {
         assert_eq!(self.connections.len(), 1, "{:?}", self.connections);
         &self.connections[0]
+    }
+
+    /// Of the client's bytes: begin, milliseconds of delivery, which copy, milliseconds of
+    /// delivery in order, behind what.
+    #[expect(
+        clippy::type_complexity,
+        reason = "tuples are the shortest to compare with"
+    )]
+    pub(crate) fn deliveries(
+        &self,
+    ) -> Vec<(i64, Option<(i64, Option<u32>, Option<i64>, Option<i64>)>)> {
+        let forward = self.ranges.iter().filter(|(way, _)| *way == Forward);
+        forward
+            .map(|(_, range)| {
+                let delivery = range.delivery.map(|delivery| {
+                    let in_order = delivery.in_order_ns.map(|at| at / MS);
+                    (
+                        delivery.at_ns / MS,
+                        delivery.copy,
+                        in_order,
+                        delivery.behind,
+                    )
+                });
+                (range.begin, delivery)
+            })
+            .collect()
     }
 
     /// Of the client's bytes: begin, end, copies, milliseconds of the ACK.
@@ -197,6 +260,10 @@ impl Observer for Record {
         self.ranges.push((direction, range.clone()));
     }
 
+    fn fate(&mut self, _: &Connection, fate: &Fate) {
+        self.fates.push(*fate);
+    }
+
     fn finished(&mut self, connection: &Connection) {
         self.connections.push(Final {
             originator: connection.originator,
@@ -206,6 +273,8 @@ impl Observer for Record {
             handshake: connection.handshake,
             forward: connection.half(Forward).counts,
             backward: connection.half(Backward).counts,
+            passages: Direction::BOTH
+                .map(|way| connection.half(way).passage().copied().unwrap_or_default()),
             has_data: connection.has_data(),
         });
     }

@@ -32,6 +32,30 @@ pub(crate) fn packets(kind: Kind, count: usize) -> Vec<Packet> {
     all
 }
 
+/// The traces at both ends, 20 ms from each other, of which each misses every tenth packet that
+/// the other shows first.
+pub(crate) fn both_ends(packets: &[Packet]) -> [Vec<Packet>; 2] {
+    let from_client = |packet: &Packet| packet.to.port == 80;
+    let lost = |packet: &Packet| packet.number.is_multiple_of(10);
+    let here = packets
+        .iter()
+        .filter(|packet| from_client(packet) || !lost(packet));
+    let there = packets
+        .iter()
+        .filter(|packet| !from_client(packet) || !lost(packet));
+    let mut there: Vec<Packet> = there.copied().collect();
+    for packet in &mut there {
+        let way_ns = if from_client(packet) {
+            20 * MS
+        } else {
+            -20 * MS
+        };
+        packet.at_ns += way_ns;
+    }
+    there.sort_by_key(|packet| packet.at_ns);
+    [here.copied().collect(), there]
+}
+
 fn thin(stream: u64, messages: u64, bundled: bool) -> Vec<Packet> {
     let mut packets = Vec::new();
     for message in 0..messages {

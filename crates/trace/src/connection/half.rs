@@ -1,4 +1,5 @@
 use super::repeats::Repeats;
+use crate::pair::{Link, Passage};
 use crate::ranges::Tracker;
 use crate::sequence::Numbering;
 
@@ -25,6 +26,8 @@ pub struct Half {
     /// Where its FIN stands.
     pub(crate) fin: Option<i64>,
     pub(crate) fin_acked: bool,
+    /// Only with a receiver's trace.
+    pub(crate) link: Option<Box<Link>>,
 }
 
 /// What one direction sent, counted in the trace at its sender. Bytes are bytes of payload
@@ -80,15 +83,17 @@ pub struct Counts {
     pub offloaded_packets: u64,
     /// Packets that the trace shows a second time, left out of all else.
     pub repeated_packets: u64,
-    /// Packets whose sequence or acknowledgement number belongs to no window of this
-    /// connection, left out of ranges.
+    /// Packets whose sequence number belongs to no window of this connection, left out of
+    /// ranges.
     pub stray_packets: u64,
+    /// Packets whose acknowledgement number belongs to none.
+    pub stray_acks: u64,
     /// Most packets in flight at one time.
     pub most_in_flight: u32,
 }
 
 impl Half {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(has_receiver: bool) -> Self {
         Self {
             counts: Counts::default(),
             mss: None,
@@ -101,13 +106,20 @@ impl Half {
             window: None,
             fin: None,
             fin_acked: false,
+            link: has_receiver.then(Box::default),
         }
     }
 
-    /// Sets where its sequence numbers begin, and at which position its first byte stands.
-    pub(crate) fn number(&mut self, numbering: Numbering, has_receiver: bool) {
+    /// How its packets fared on the way, where there is a trace at either end.
+    #[must_use]
+    pub fn passage(&self) -> Option<&Passage> {
+        self.link.as_deref().map(|link| &link.passage)
+    }
+
+    /// Sets where its sequence numbers begin.
+    pub(crate) fn number(&mut self, numbering: Numbering) {
         self.numbering = Some(numbering);
-        self.tracker = Some(Tracker::new(1, has_receiver));
+        self.tracker = Some(Tracker::new(self.link.is_some()));
     }
 
     /// Whether all bytes were sent and acknowledged, FIN included.

@@ -4,7 +4,7 @@ use super::half::Half;
 use super::{Connection, Direction, Start};
 use crate::event::{Acked, Class, Sent};
 use crate::packet::Packet;
-use crate::ranges::CopyKind;
+use crate::ranges::{CopyKind, Tracker};
 use crate::sequence::{LARGEST_WINDOW, Numbering};
 
 /// Keep-alives with a byte of garbage are told from a byte sent again by the silence before
@@ -12,35 +12,41 @@ use crate::sequence::{LARGEST_WINDOW, Numbering};
 const IDLE_NS: i64 = 1_000_000_000;
 
 impl Connection {
-    /// Takes notice of SYN, FIN and RST, and learns where sequence numbers begin.
+    /// Learns from a packet where sequence numbers begin.
+    pub(crate) fn learn(&mut self, direction: Direction, packet: &Packet) {
+        let half = self.half_mut(direction);
+        if packet.flags.syn {
+            half.mss = packet.mss.or(half.mss);
+            half.window_scale = packet.window_scale.or(half.window_scale);
+            let initial = half.numbering.map(Numbering::initial);
+            if initial != Some(packet.seq) && half.tracker.as_ref().is_none_or(Tracker::is_fresh) {
+                half.number(Numbering::new(packet.seq));
+            }
+        } else if packet.flags.rst {
+            return;
+        } else if half.numbering.is_none() {
+            half.number(Numbering::new(packet.seq.wrapping_sub(1)));
+        }
+        let other = self.half_mut(direction.reverse());
+        if let Some(ack) = packet.ack
+            && other.numbering.is_none()
+        {
+            other.number(Numbering::new(ack.wrapping_sub(1)));
+        }
+    }
+
+    /// Takes notice of the handshake, FIN and RST.
     pub(crate) fn open_and_close(&mut self, direction: Direction, packet: &Packet) {
-        let has_receiver = self.has_receiver;
         if packet.flags.syn {
             self.opening(direction, packet);
         } else if packet.flags.rst {
             self.broken(direction, packet);
-            return;
-        } else if self.half(direction).numbering.is_none() {
-            let numbering = Numbering::new(packet.seq.wrapping_sub(1));
-            self.half_mut(direction).number(numbering, has_receiver);
+        } else {
+            self.completing(direction, packet);
         }
-        let Some(ack) = packet.ack else { return };
-        let other = self.half_mut(direction.reverse());
-        if other.numbering.is_none() {
-            other.number(Numbering::new(ack.wrapping_sub(1)), has_receiver);
-        }
-        self.completing(direction, packet);
     }
 
     fn opening(&mut self, direction: Direction, packet: &Packet) {
-        let has_receiver = self.has_receiver;
-        let half = self.half_mut(direction);
-        half.mss = packet.mss.or(half.mss);
-        half.window_scale = packet.window_scale.or(half.window_scale);
-        let initial = half.numbering.map(Numbering::initial);
-        if initial != Some(packet.seq) && half.first_data_ns.is_none() {
-            half.number(Numbering::new(packet.seq), has_receiver);
-        }
         let handshake = &mut self.handshake;
         match (packet.ack, direction) {
             (Some(_), _) => {
@@ -48,6 +54,7 @@ impl Connection {
                 handshake.syn_ack_ns.get_or_insert(packet.at_ns);
             }
             (None, Direction::Forward) => {
+                self.start = Start::Syn;
                 handshake.syns = handshake.syns.saturating_add(1);
                 handshake.first_syn_ns.get_or_insert(packet.at_ns);
                 if handshake.syn_ack_ns.is_none() {
@@ -61,7 +68,6 @@ impl Connection {
     fn completing(&mut self, direction: Direction, packet: &Packet) {
         let expected = self.handshake.syn_acks > 0
             && self.handshake.completed_ns.is_none()
-            && !packet.flags.syn
             && (direction == Direction::Forward || self.handshake.simultaneous);
         if expected
             && let Some(ack) = packet.ack
@@ -109,7 +115,7 @@ impl Connection {
         if packet.flags.rst {
             return Some(sent);
         }
-        if at.abs_diff(tracker.next()) > LARGEST_WINDOW.unsigned_abs() {
+        if !tracker.is_near(at) {
             half.counts.stray_packets += 1;
             return None;
         }
@@ -139,7 +145,7 @@ impl Connection {
         let before = tracker.acked();
         let position = numbering.position(before, ack);
         if position.abs_diff(before) > LARGEST_WINDOW.unsigned_abs() {
-            own.counts.stray_packets += 1;
+            own.counts.stray_acks += 1;
             return None;
         }
         let outstanding = tracker.outstanding() > 0;
@@ -188,7 +194,7 @@ impl Connection {
 }
 
 /// No link in use carries more in one packet.
-const LARGEST_FRAME: u32 = 9216;
+pub(crate) const LARGEST_FRAME: u32 = 9216;
 
 impl Half {
     fn count_headers(&mut self, packet: &Packet) {

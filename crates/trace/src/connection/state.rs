@@ -1,6 +1,7 @@
 use super::half::Half;
 use super::handshake::{Handshake, Outcome};
 use crate::packet::Endpoint;
+use crate::pair::{Link, Way};
 use crate::ranges::Range;
 
 /// A TCP connection.
@@ -23,7 +24,8 @@ pub struct Connection {
     pub(super) refused: bool,
     pub(super) reset: bool,
     pub(super) closed: bool,
-    pub(super) has_receiver: bool,
+    /// Whether the originator is the one at the receiver's trace, once that is decided.
+    pub(crate) reversed: Option<bool>,
     pub(super) halves: [Half; 2],
 }
 
@@ -70,6 +72,20 @@ impl Connection {
 
     pub(crate) fn half_mut(&mut self, direction: Direction) -> &mut Half {
         &mut self.halves[direction as usize]
+    }
+
+    /// Which way a direction leads between the trace at the sender and the one at the receiver.
+    #[must_use]
+    pub fn way(&self, direction: Direction) -> Way {
+        if (direction == Direction::Backward) == self.reversed.unwrap_or_default() {
+            Way::There
+        } else {
+            Way::Back
+        }
+    }
+
+    pub(crate) fn link_mut(&mut self, direction: Direction) -> &mut Link {
+        self.half_mut(direction).link.get_or_insert_default()
     }
 
     /// The direction in which more bytes went, so far.

@@ -15,8 +15,16 @@ pub(crate) enum Side {
     /// The one at the sender, or the only one.
     Sender,
     /// The one at the receiver.
-    #[expect(dead_code, reason = "the two traces are not yet brought together")]
     Receiver,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Sender => Self::Receiver,
+            Self::Receiver => Self::Sender,
+        }
+    }
 }
 
 /// The connections that are not finished, by addresses and ports.
@@ -62,11 +70,12 @@ impl Table {
     }
 
     /// The slot of the connection that a packet belongs to, opened if it is new. Those that it
-    /// supersedes are added to `over`.
+    /// supersedes are added to `over`. The time is by the sender's clock.
     pub(crate) fn find(
         &mut self,
         side: Side,
         packet: &Packet,
+        now_ns: i64,
         over: &mut Vec<Connection>,
     ) -> usize {
         let tuple = tuple(packet.from, packet.to);
@@ -91,7 +100,7 @@ impl Table {
             Some(&slot) => slot,
             None => {
                 self.opened += 1;
-                let connection = Connection::new(self.opened, packet, self.has_receiver);
+                let connection = Connection::new(self.opened, packet, now_ns, self.has_receiver);
                 let slot = self.free.pop().unwrap_or(self.slots.len());
                 match self.slots.get_mut(slot) {
                     Some(place) => *place = Some(Box::new(connection)),
@@ -114,6 +123,11 @@ impl Table {
             *current -= behind;
         }
         slot
+    }
+
+    /// Whether a packet's addresses and ports have been seen.
+    pub(crate) fn knows(&self, packet: &Packet) -> bool {
+        self.by_tuple.contains_key(&tuple(packet.from, packet.to))
     }
 
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Connection> {
@@ -184,7 +198,7 @@ fn tuple(one: Endpoint, other: Endpoint) -> (Endpoint, Endpoint) {
 }
 
 impl Connection {
-    fn new(number: u64, packet: &Packet, has_receiver: bool) -> Self {
+    fn new(number: u64, packet: &Packet, now_ns: i64, has_receiver: bool) -> Self {
         let (start, originator, responder) = match (packet.flags.syn, packet.ack) {
             (true, None) => (Start::Syn, packet.from, packet.to),
             (true, Some(_)) => (Start::SynAck, packet.to, packet.from),
@@ -196,13 +210,13 @@ impl Connection {
             responder,
             start,
             handshake: Handshake::default(),
-            first_ns: packet.at_ns,
-            last_ns: packet.at_ns,
+            first_ns: now_ns,
+            last_ns: now_ns,
             refused: false,
             reset: false,
             closed: false,
-            has_receiver,
-            halves: [Half::new(), Half::new()],
+            reversed: None,
+            halves: [Half::new(has_receiver), Half::new(has_receiver)],
         }
     }
 

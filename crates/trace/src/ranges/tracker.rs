@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use smallvec::smallvec;
 
 use super::{Copy, CopyKind, Range};
+use crate::sequence::LARGEST_WINDOW;
 
 /// Ranges of one direction that are not finished, in order of position.
 #[derive(Debug)]
@@ -52,20 +53,22 @@ impl Placed {
     }
 }
 
+/// Position of a stream's first byte.
+const FIRST: i64 = 1;
+
 /// Without ACKs in the trace nothing would ever be finished, so more ranges than this are not
 /// kept. In segments of 1,460 bytes they are a window of 180 MiB.
 const MOST_RANGES: usize = 1 << 17;
 
 impl Tracker {
-    /// For a stream whose first byte has that position.
-    pub(crate) fn new(first: i64, has_receiver: bool) -> Self {
+    pub(crate) fn new(has_receiver: bool) -> Self {
         Self {
             ranges: VecDeque::new(),
-            floor: first,
-            acked: first,
-            next: first,
+            floor: FIRST,
+            acked: FIRST,
+            next: FIRST,
             in_flight: 0,
-            in_order: has_receiver.then_some(first),
+            in_order: has_receiver.then_some(FIRST),
             blocks: [(0, 0); 4],
         }
     }
@@ -80,6 +83,16 @@ impl Tracker {
 
     pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Whether nothing has been entered.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.ranges.is_empty() && self.floor == FIRST && self.next == FIRST
+    }
+
+    /// Whether a position can belong to this stream at this time.
+    pub(crate) fn is_near(&self, position: i64) -> bool {
+        position.abs_diff(self.next) <= LARGEST_WINDOW.unsigned_abs()
     }
 
     /// Bytes sent and not acknowledged.
@@ -222,17 +235,16 @@ impl Tracker {
     /// readable there or acknowledged before `given_up_ns`.
     pub(crate) fn finished(&mut self, given_up_ns: i64) -> Option<Range> {
         let first = self.ranges.front()?;
-        let acked = first.acked_ns.is_some();
-        let settled = match self.in_order {
-            None => acked,
-            Some(in_order) => {
-                acked && (first.end <= in_order || first.acked_ns < Some(given_up_ns))
-            }
+        let settled = match (self.in_order, first.acked_ns) {
+            (None, acked_ns) => acked_ns.is_some(),
+            (Some(in_order), Some(acked_ns)) => first.end <= in_order || acked_ns < given_up_ns,
+            (Some(in_order), None) => first.copies.is_empty() && first.end <= in_order,
         };
-        if !settled && self.ranges.len() <= MOST_RANGES {
-            return None;
+        if settled || self.ranges.len() > MOST_RANGES {
+            self.take()
+        } else {
+            None
         }
-        self.take()
     }
 
     /// The next range, finished or not.
@@ -242,6 +254,7 @@ impl Tracker {
         if range.acked_ns.is_none() && range.ends_packet {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
+        self.skip_missing();
         Some(range)
     }
 }

@@ -1,0 +1,308 @@
+use std::collections::HashSet;
+
+use super::clock::Way;
+use super::fate::{Arrival, Fate};
+use super::link::{Identity, Waiting};
+use super::nat::Nat;
+use super::sides::Sides;
+use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
+use crate::event::{Class, Observer};
+use crate::fingerprint::fingerprint;
+use crate::packet::{Endpoint, Packet};
+
+/// Brings the packets of two traces together, which come in about the order of time.
+#[derive(Debug)]
+pub(crate) struct Engine<O> {
+    table: Table,
+    pub(crate) observer: O,
+    pub(crate) sides: Sides,
+    pub(crate) nat: Nat,
+    /// Addresses, as the sender's trace has them, of hosts whose packets the receiver's trace
+    /// shows first.
+    far: HashSet<[u8; 16]>,
+    over: Vec<Connection>,
+}
+
+impl<O: Observer> Engine<O> {
+    pub(crate) fn new(observer: O, sides: Sides, nat: Nat, far: HashSet<[u8; 16]>) -> Self {
+        Self {
+            table: Table::new(true),
+            observer,
+            sides,
+            nat,
+            far,
+            over: Vec::new(),
+        }
+    }
+
+    pub(crate) fn packet(&mut self, side: Side, packet: &Packet) {
+        self.sides.saw(side, packet.at_ns);
+        let now_ns = match side {
+            Side::Sender => packet.at_ns,
+            Side::Receiver => self.sides.by_clock_of(Side::Sender, packet.at_ns),
+        };
+        let print = fingerprint(packet);
+        let packet = &self.in_terms_of_sender(side, packet, print);
+        let slot = self.table.find(side, packet, now_ns, &mut self.over);
+        for connection in self.over.drain(..) {
+            end(connection, &mut self.sides, &mut self.observer);
+        }
+        if let Some(connection) = self.table.get_mut(slot) {
+            if connection.reversed.is_none() {
+                let far = |end: Endpoint| self.far.contains(&end.address);
+                let reversed = far(connection.originator) && !far(connection.responder);
+                connection.reversed = Some(reversed);
+            }
+            let mut view = View {
+                connection,
+                sides: &mut self.sides,
+                observer: &mut self.observer,
+                ended: false,
+            };
+            view.packet(side, packet, print, now_ns);
+            if view.connection.closes_now() {
+                self.table.close(slot, now_ns);
+            }
+        }
+        while let Some(connection) = self.table.expired(now_ns) {
+            end(connection, &mut self.sides, &mut self.observer);
+        }
+    }
+
+    fn in_terms_of_sender(&mut self, side: Side, packet: &Packet, print: u64) -> Packet {
+        if side == Side::Sender {
+            if packet.flags.syn || !self.table.knows(packet) {
+                self.nat.announce(print, packet);
+            }
+            return *packet;
+        }
+        let translated = self.nat.translate(packet);
+        if !self.table.knows(&translated) && self.nat.recognise(print, packet) {
+            return self.nat.translate(packet);
+        }
+        translated
+    }
+
+    /// Shows the observer what is left.
+    pub(crate) fn finish(self) -> (O, Sides, Nat) {
+        let Self {
+            table,
+            mut observer,
+            mut sides,
+            nat,
+            ..
+        } = self;
+        for connection in table.into_rest() {
+            end(connection, &mut sides, &mut observer);
+        }
+        (observer, sides, nat)
+    }
+}
+
+fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut O) {
+    let mut view = View {
+        connection: &mut connection,
+        sides,
+        observer,
+        ended: true,
+    };
+    for direction in Direction::BOTH {
+        view.arrivals(direction);
+        view.fates(direction);
+        view.ranges(direction);
+        view.connection.link_mut(direction).passage.end_run();
+    }
+    observer.finished(&connection);
+}
+
+/// A connection with all that the fate of its packets depends on.
+struct View<'a, O> {
+    connection: &'a mut Connection,
+    sides: &'a mut Sides,
+    observer: &'a mut O,
+    /// No more will come of it.
+    ended: bool,
+}
+
+impl<O: Observer> View<'_, O> {
+    fn packet(&mut self, side: Side, packet: &Packet, print: u64, now_ns: i64) {
+        let connection = &mut *self.connection;
+        let direction = connection.direction_of(packet);
+        let half = connection.half_mut(direction);
+        if half.repeats[side as usize].is_repeat(packet, print) {
+            half.counts.repeated_packets += 1;
+            return;
+        }
+        connection.last_ns = connection.last_ns.max(now_ns);
+        connection.learn(direction, packet);
+        if side == Side::Sender {
+            connection.open_and_close(direction, packet);
+        }
+        if self.departure_side(direction) == side {
+            self.departs(direction, packet, print);
+        } else {
+            self.arrives(direction, packet, print);
+        }
+        self.arrivals(direction);
+        for direction in Direction::BOTH {
+            self.fates(direction);
+            self.ranges(direction);
+        }
+    }
+
+    /// At which trace the packets of a direction are seen first.
+    fn departure_side(&self, direction: Direction) -> Side {
+        match self.connection.way(direction) {
+            Way::There => Side::Sender,
+            Way::Back => Side::Receiver,
+        }
+    }
+
+    fn departs(&mut self, direction: Direction, packet: &Packet, print: u64) {
+        let Some(sent) = self.connection.sent(direction, packet) else {
+            return;
+        };
+        self.observer.sent(self.connection, &sent);
+        let fate = Fate {
+            direction,
+            way: self.connection.way(direction),
+            packet: packet.number,
+            sent_ns: packet.at_ns,
+            class: sent.class,
+            begin: sent.begin,
+            end: sent.end,
+            old_bytes: sent.old_bytes,
+            arrival: Arrival::Unknown,
+        };
+        self.connection.link_mut(direction).depart(print, fate);
+    }
+
+    fn arrives(&mut self, direction: Direction, packet: &Packet, print: u64) {
+        if let Some(acked) = self.connection.acked(direction, packet) {
+            self.observer.acked(self.connection, &acked);
+        }
+        self.connection.link_mut(direction).arrive(Waiting {
+            print,
+            at_ns: packet.at_ns,
+            packet: packet.number,
+            seq: packet.seq.wrapping_add(u32::from(packet.flags.syn)),
+            payload_len: packet.payload_len,
+        });
+    }
+
+    /// Enters what has arrived, as far as it is clear what it is.
+    fn arrivals(&mut self, direction: Direction) {
+        let side = self.departure_side(direction);
+        let certain_ns = if self.ended {
+            i64::MAX
+        } else {
+            self.sides.certain_ns(side)
+        };
+        while let Some((waiting, identity)) =
+            self.connection.link_mut(direction).next_arrival(certain_ns)
+        {
+            match identity {
+                Identity::Sent(index) => self.delivered(direction, &waiting, index, side),
+                Identity::Duplicate => {
+                    self.connection
+                        .link_mut(direction)
+                        .passage
+                        .duplicated_packets += 1;
+                }
+                Identity::Unknown => self.delivered_unmatched(direction, &waiting),
+            }
+        }
+    }
+
+    fn delivered(&mut self, direction: Direction, waiting: &Waiting, index: usize, side: Side) {
+        let half = self.connection.half_mut(direction);
+        let Some(link) = half.link.as_deref_mut() else {
+            return;
+        };
+        let Some(&fate) = link.fate(index) else {
+            return;
+        };
+        let (mut repaired, mut new) = (0, 0);
+        let probe = matches!(fate.class, Class::KeepAlive | Class::WindowProbe);
+        if let Some(tracker) = half.tracker.as_mut()
+            && !probe
+        {
+            let old_end = match fate.class {
+                Class::New | Class::Control => fate.begin,
+                _ => fate
+                    .begin
+                    .saturating_add_unsigned(fate.old_bytes)
+                    .min(fate.end),
+            };
+            let (at_ns, packet) = (waiting.at_ns, Some(fate.packet));
+            repaired = tracker.delivered(fate.begin, old_end, at_ns, packet);
+            new = tracker.delivered(old_end, fate.end, at_ns, packet);
+        }
+        link.passage.delivered_bytes += (repaired + new).unsigned_abs();
+        let arrival = Arrival::Delivered {
+            at_ns: waiting.at_ns,
+            packet: waiting.packet,
+            repaired_bytes: repaired.unsigned_abs(),
+        };
+        link.settle(index, arrival);
+        self.sides.matched(side, fate.sent_ns, waiting.at_ns);
+    }
+
+    fn delivered_unmatched(&mut self, direction: Direction, waiting: &Waiting) {
+        let limit = self.segment_limit(direction);
+        let half = self.connection.half_mut(direction);
+        let Some(link) = half.link.as_deref_mut() else {
+            return;
+        };
+        link.passage.unmatched_packets += 1;
+        link.regrouped |= waiting.payload_len > limit;
+        if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) {
+            let begin = numbering.position(tracker.next(), waiting.seq);
+            let end = begin + i64::from(waiting.payload_len);
+            if tracker.is_near(begin) {
+                let bytes = tracker.delivered(begin, end, waiting.at_ns, None);
+                link.passage.delivered_bytes += bytes.unsigned_abs();
+            }
+        }
+    }
+
+    /// Larger segments do not travel.
+    fn segment_limit(&self, direction: Direction) -> u32 {
+        let mss = self.connection.half(direction.reverse()).mss;
+        mss.map_or(LARGEST_FRAME, u32::from)
+    }
+
+    fn fates(&mut self, direction: Direction) {
+        let side = self.departure_side(direction);
+        let given_up_ns = if self.ended {
+            i64::MAX
+        } else {
+            self.sides.given_up_ns(side)
+        };
+        let covered_ns = self.sides.covered_ns(side, self.ended);
+        let limit = self.segment_limit(direction);
+        while let Some(fate) =
+            self.connection
+                .link_mut(direction)
+                .next_fate(given_up_ns, covered_ns, limit)
+        {
+            self.observer.fate(self.connection, &fate);
+        }
+    }
+
+    fn ranges(&mut self, direction: Direction) {
+        let given_up_ns = self.sides.given_up_ns(self.departure_side(direction));
+        loop {
+            let next = if self.ended {
+                self.connection.rest_of_ranges(direction)
+            } else {
+                self.connection.finished_range(direction, given_up_ns)
+            };
+            let Some(range) = next else { break };
+            if range.acked_ns.is_some() && range.delivery.is_none() {
+                self.connection.link_mut(direction).passage.unseen_bytes += range.len();
+            }
+            self.observer.range(self.connection, direction, &range);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use crate::packet::{Endpoint, Packet};
+
+/// What the trace at the sender calls the addresses and ports that the trace at the receiver
+/// shows.
+#[derive(Debug, Default)]
+pub(crate) struct Nat {
+    /// As given: address at the receiver, address at the sender.
+    addresses: Vec<([u8; 16], [u8; 16])>,
+    /// As found: both ends at the receiver, both ends at the sender.
+    found: HashMap<Ends, Ends, RandomState>,
+    /// The last packets at the sender of connections that were new there.
+    announced: HashMap<u64, Ends, RandomState>,
+    order: VecDeque<u64>,
+}
+
+type Ends = (Endpoint, Endpoint);
+
+/// New connections that may wait at one time for the trace at the receiver to show them.
+const MOST_ANNOUNCED: usize = 16_384;
+
+impl Nat {
+    pub(crate) fn new(addresses: Vec<([u8; 16], [u8; 16])>) -> Self {
+        Self {
+            addresses,
+            ..Self::default()
+        }
+    }
+
+    /// A packet of the receiver's trace with the addresses and ports that it has in the
+    /// sender's, as far as is known.
+    pub(crate) fn translate(&self, packet: &Packet) -> Packet {
+        let mut packet = *packet;
+        if let Some(&(from, to)) = self.found.get(&(packet.from, packet.to)) {
+            (packet.from, packet.to) = (from, to);
+            return packet;
+        }
+        for end in [&mut packet.from, &mut packet.to] {
+            for (there, here) in &self.addresses {
+                if end.address == *there {
+                    end.address = *here;
+                    break;
+                }
+            }
+        }
+        packet
+    }
+
+    /// Remembers a packet of the sender's trace, by its fingerprint, to know it again under
+    /// other addresses.
+    pub(crate) fn announce(&mut self, print: u64, packet: &Packet) {
+        if self
+            .announced
+            .insert(print, (packet.from, packet.to))
+            .is_none()
+        {
+            self.order.push_back(print);
+        }
+        if self.order.len() > MOST_ANNOUNCED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.announced.remove(&oldest);
+        }
+    }
+
+    /// Whether a packet of the receiver's trace, one that is unknown there, was announced under
+    /// other addresses; they are taken for its own from then on.
+    pub(crate) fn recognise(&mut self, print: u64, packet: &Packet) -> bool {
+        let Some(&(from, to)) = self.announced.get(&print) else {
+            return false;
+        };
+        self.link((packet.from, packet.to), (from, to));
+        true
+    }
+
+    /// Says that these ends at the receiver are those at the sender.
+    pub(crate) fn link(&mut self, there: Ends, here: Ends) {
+        self.found.insert(there, here);
+        self.found.insert((there.1, there.0), (here.1, here.0));
+    }
+
+    /// Pairs of ends that were found to differ.
+    pub(crate) fn translations(&self) -> usize {
+        self.found
+            .iter()
+            .filter(|(there, here)| there != here)
+            .count()
+            / 2
+    }
+}

@@ -1,0 +1,118 @@
+use super::clock::Clock;
+use super::minima::{Minima, Point};
+use crate::connection::Side;
+
+/// What is known of the two traces as a whole while they are read.
+#[derive(Debug)]
+pub(crate) struct Sides {
+    pub(crate) max_transit_ns: i64,
+    /// The first and the last time that each has shown.
+    seen: [Option<(i64, i64)>; 2],
+    /// By how much the receiver's clock is ahead, about.
+    offset_ns: i64,
+    ways: [Delays; 2],
+    matches: u32,
+}
+
+/// The raw delays of the packets that leave at one side.
+#[derive(Debug, Default)]
+struct Delays {
+    minima: Minima,
+    range_ns: Option<(i64, i64)>,
+    lately_ns: Option<i64>,
+}
+
+/// The estimate of the clocks' offset is renewed after so many packets that were found in both.
+const RENEWAL: u32 = 4096;
+
+/// What arrives is compared with what was sent up to this much later by the clocks' estimated
+/// offset, before it is said that it was not sent: the estimate's error, many times over.
+const SLACK_NS: i64 = 1_000_000_000;
+
+impl Sides {
+    pub(crate) fn new(max_transit_ns: i64, offset_ns: i64) -> Self {
+        Self {
+            max_transit_ns,
+            seen: [None; 2],
+            offset_ns,
+            ways: Default::default(),
+            matches: 0,
+        }
+    }
+
+    pub(crate) fn saw(&mut self, side: Side, at_ns: i64) {
+        let seen = &mut self.seen[side as usize];
+        let (first, last) = seen.unwrap_or((at_ns, at_ns));
+        *seen = Some((first.min(at_ns), last.max(at_ns)));
+    }
+
+    /// About the time by one side's clock when the other's shows `at_ns`.
+    pub(crate) fn by_clock_of(&self, side: Side, at_ns: i64) -> i64 {
+        match side {
+            Side::Receiver => at_ns.saturating_add(self.offset_ns),
+            Side::Sender => at_ns.saturating_sub(self.offset_ns),
+        }
+    }
+
+    /// Until when, by the clock of the side of arrival, all that left the other side is known.
+    pub(crate) fn certain_ns(&self, departure: Side) -> i64 {
+        match self.seen[departure as usize] {
+            Some((_, now)) => self
+                .by_clock_of(departure.other(), now)
+                .saturating_sub(SLACK_NS),
+            None => i64::MIN,
+        }
+    }
+
+    /// What left before this time, by the clock of its side, and has not arrived, will not.
+    pub(crate) fn given_up_ns(&self, departure: Side) -> i64 {
+        match self.seen[departure.other() as usize] {
+            Some((_, now)) => self
+                .by_clock_of(departure, now)
+                .saturating_sub(self.max_transit_ns)
+                .saturating_sub(SLACK_NS),
+            None => i64::MIN,
+        }
+    }
+
+    /// When a packet must have left, by the clock of its side, for the other side to show its
+    /// arrival; at the end of both traces also the last such time.
+    pub(crate) fn covered_ns(&self, departure: Side, ended: bool) -> (i64, i64) {
+        let seen = self.seen[departure.other() as usize];
+        let range_ns = self.ways[departure as usize].range_ns;
+        let Some(((first, last), (least, most))) = seen.zip(range_ns) else {
+            return (i64::MAX, i64::MIN);
+        };
+        let end = if ended {
+            last.saturating_sub(most)
+        } else {
+            i64::MAX
+        };
+        (first.saturating_sub(least), end)
+    }
+
+    /// A packet that left one side was found at the other.
+    pub(crate) fn matched(&mut self, departure: Side, sent_ns: i64, at_ns: i64) {
+        let raw_ns = at_ns.saturating_sub(sent_ns);
+        let way = &mut self.ways[departure as usize];
+        way.minima.add(Point {
+            at_ns: sent_ns,
+            delay_ns: raw_ns,
+        });
+        let (least, most) = way.range_ns.unwrap_or((raw_ns, raw_ns));
+        way.range_ns = Some((least.min(raw_ns), most.max(raw_ns)));
+        way.lately_ns = Some(way.lately_ns.map_or(raw_ns, |least| least.min(raw_ns)));
+        self.matches += 1;
+        if self.matches == RENEWAL {
+            self.matches = 0;
+            let [there, back] = &mut self.ways;
+            if let (Some(there), Some(back)) = (there.lately_ns.take(), back.lately_ns.take()) {
+                self.offset_ns = (there / 2).saturating_sub(back / 2);
+            }
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        Clock::of(&self.ways[0].minima, &self.ways[1].minima)
+    }
+}
