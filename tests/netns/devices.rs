@@ -188,6 +188,35 @@ fn a_name_stands_for_whatever_device_has_it() {
 }
 
 #[test]
+fn check_names_the_devices_and_warns_of_shapers_that_do_not_see_bundles() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let check = || stdout(&pillion_in(&hosts.near, &["check"]).output().unwrap());
+    let tc = |arguments: &str| {
+        let mut command = hosts.near.command("tc");
+        assert!(
+            command
+                .args(arguments.split(' '))
+                .status()
+                .unwrap()
+                .success()
+        );
+    };
+    let bucket = "tbf rate 1mbit burst 5kb latency 50ms";
+    tc(&format!("qdisc add dev a0 root {bucket}"));
+    let said = check();
+    let warning = "warning  shaper        tbf on a0 takes a packet's length before the bundle";
+    assert!(said.contains("a0 (Ethernet)"), "{said}");
+    assert!(said.contains(warning), "{said}");
+    // As the warning's remedy has it.
+    tc("qdisc delete dev a0 root");
+    let table = "stab overhead 0 linklayer ethernet";
+    tc(&format!("qdisc replace dev a0 root {table} {bucket}"));
+    let said = check();
+    assert!(!said.contains("shaper"), "{said}");
+}
+
+#[test]
 fn run_follows_devices_too() {
     needs_root!();
     let hosts = Hosts::create();

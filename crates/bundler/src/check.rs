@@ -6,6 +6,7 @@ use std::thread;
 use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
+use crate::check_devices::devices;
 use crate::{Attachment, Cgroup, Device, Error, Policy, Programs, Rule, cgroup2_mount, list_flows};
 
 /// How a finding bears on bundling.
@@ -34,7 +35,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+    pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
             standing: Standing::Ok,
@@ -43,7 +44,7 @@ impl Finding {
         }
     }
 
-    fn bad(
+    pub(crate) fn bad(
         name: &'static str,
         standing: Standing,
         found: impl Into<String>,
@@ -79,6 +80,7 @@ pub fn check() -> Vec<Finding> {
             Err(error) => failure("flow list", &error),
         });
     }
+    findings.extend(devices());
     findings.push(tun());
     findings
 }

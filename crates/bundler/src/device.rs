@@ -12,8 +12,6 @@ pub struct Device {
     pub index: u32,
     /// What its packets begin with; `None` if it is something that is not known here.
     pub link_header: Option<LinkHeader>,
-    /// The kind of its root queueing discipline, such as `fq_codel`.
-    pub qdisc: String,
     /// It is switched on.
     pub up: bool,
     /// It is the namespace's loopback device.
