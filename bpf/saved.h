@@ -2,13 +2,13 @@
 /*
  * How much sooner than a retransmission did a bundle leave?
  *
- * The estimate is never too high. Nothing that was sent between the loss and
- * the bundle has arrived, so that the bundle's own packet, without its bundle,
- * would have been the first that the receiver acknowledged selectively. From
- * one such segment on, RACK may deem lost what was sent before it
- * (tcp_rack_detect_loss()): not before an RTT after that packet left, and a
- * reordering window later if it followed the lost segment closely. Without
- * RACK it would take three.
+ * Of a segment that was lost the estimate is never too high. Nothing that was
+ * sent between the loss and the bundle has arrived, so that the bundle's own
+ * packet, without its bundle, would have been the first that the receiver
+ * acknowledged selectively. From one such segment on, RACK may deem lost what
+ * was sent before it (tcp_rack_detect_loss()): not before an RTT after that
+ * packet left, and a reordering window later if it followed the lost segment
+ * closely. Without RACK it would take three.
  *
  * A loss probe or a time-out may come sooner (tcp_schedule_loss_probe(),
  * tcp_rearm_rto()). But until the ACK arrives the kernel knows no more than it

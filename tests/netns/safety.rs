@@ -1,8 +1,12 @@
 //! Congestion control goes on seeing the losses, and is not misled.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::common::*;
+
+/// Of the testbed's paths.
+const RTT: Duration = Duration::from_millis(40);
 
 #[test]
 fn hidden_losses_are_found_reacted_to_and_never_undone() {
@@ -55,12 +59,15 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     let count = |name: &str| stats[name].as_u64().unwrap();
     let lost = lane.path.ledger().forward.lost.packets;
     let (found, reports) = (count("hidden_losses"), count("reports"));
+    let saved = Duration::from_micros(count("saved_us"));
     println!("{lost} packets lost; {stats}");
     assert!(lost > 150, "{lost} packets lost");
     assert!(found * 2 > lost, "of {lost} losses, {found} were found");
     assert!(found <= lost, "of {lost} losses, {found} were found");
     assert!(count("reactions") > 20 && count("reactions") <= found);
     assert!(reports > 1000);
+    // Few were sent again as well; each of the others saved an RTT.
+    assert!(saved > RTT * (found / 2) as u32, "{saved:?} for {found}");
     // TCP sees no report but of what it sent again.
     let sender = &lane.sender.namespace;
     let counters = [

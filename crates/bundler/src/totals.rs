@@ -22,8 +22,8 @@ pub struct Counters {
     /// Their payload in bytes.
     pub repaired_bytes: u64,
     /// Microseconds by which bundles left sooner than retransmissions would have, all
-    /// segments together: an estimate that is never too high (docs/bundling.md, "Time
-    /// saved"). It falls where a segment deemed lost comes late.
+    /// segments together: an estimate that is never too high for one that was lost
+    /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
     pub saved_us: u64,
     /// Window reductions that the kernel was asked for.
     pub reactions: u64,
