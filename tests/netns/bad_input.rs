@@ -4,6 +4,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use pillion_bundler::Companion;
+
 use crate::common::*;
 
 /// What pillion says to bad input, which must be short.
@@ -141,6 +143,11 @@ fn check_says_what_is_missing_and_fails() {
     needs_root!();
     let good = pillion(&["check"]);
     assert!(good.status.success(), "{}", stdout(&good));
+    for companion in Companion::ALL {
+        let told = stdout(&good);
+        let mut lines = told.lines().filter(|line| line.contains(companion.name()));
+        assert!(lines.any(|line| !line.contains("refused")), "{told}");
+    }
     let output = unprivileged(&["check"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = stdout(&output);

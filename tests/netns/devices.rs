@@ -205,7 +205,7 @@ fn check_names_the_devices_and_warns_of_shapers_that_do_not_see_bundles() {
     let bucket = "tbf rate 1mbit burst 5kb latency 50ms";
     tc(&format!("qdisc add dev a0 root {bucket}"));
     let said = check();
-    let warning = "warning  shaper        tbf on a0 takes a packet's length before the bundle";
+    let warning = "warning  shaper          tbf on a0 takes a packet's length before the bundle";
     assert!(said.contains("a0 (Ethernet)"), "{said}");
     assert!(said.contains(warning), "{said}");
     // As the warning's remedy has it.

@@ -7,7 +7,10 @@ use nix::sched::{CloneFlags, unshare};
 use serde::Serialize;
 
 use crate::check_devices::devices;
-use crate::{Attachment, Cgroup, Device, Error, Policy, Programs, Rule, cgroup2_mount, list_flows};
+use crate::{
+    Attachment, Cgroup, Device, Error, Policy, Programs, Rule, Totals, cgroup2_mount,
+    check_companions, list_flows,
+};
 
 /// How a finding bears on bundling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -64,8 +67,12 @@ impl Finding {
 #[must_use]
 pub fn check() -> Vec<Finding> {
     let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
+    let rule = Rule {
+        companions: check_companions::every(),
+        ..Rule::default()
+    };
     let policy = Policy {
-        rules: vec![Rule::default()],
+        rules: vec![rule],
         ..Policy::default()
     };
     let programs = Programs::load(&policy);
@@ -74,7 +81,7 @@ pub fn check() -> Vec<Finding> {
         Err(error) => failure("programs", error),
     });
     if let Ok(programs) = programs {
-        findings.push(attaching(programs));
+        findings.extend(attaching(programs));
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
             Err(error) => failure("flow list", &error),
@@ -185,27 +192,36 @@ fn cgroup() -> Finding {
     }
 }
 
-/// Attaches to the loopback device of a network namespace that dies with its thread.
-fn attaching(programs: Programs) -> Finding {
-    let attempt = thread::spawn(move || -> Result<(), Error> {
+/// Attaches to the loopback device of a network namespace that dies with its thread, and
+/// takes in a connection there.
+fn attaching(programs: Programs) -> Vec<Finding> {
+    let attempt = thread::spawn(move || -> Result<Totals, Error> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Error::system("make a network namespace", io::Error::from(errno)))?;
         let devices = Device::select(&["lo".to_owned()])?;
+        let connection = check_companions::connection()?;
         let cgroup = Cgroup::create()?;
-        let attached = Attachment::new(programs, cgroup.as_fd(), &devices);
-        let adopted = attached.and_then(|attachment| attachment.review());
+        let totals = Attachment::new(programs, cgroup.as_fd(), &devices).and_then(|attachment| {
+            attachment.review()?;
+            attachment.totals()
+        });
+        drop(connection);
         cgroup.remove()?;
-        adopted.map(drop)
+        totals
     });
     match attempt.join() {
-        Ok(Ok(())) => Finding::ok("attaching", "tcx, cgroup and TCP iterator"),
-        Ok(Err(error)) => failure("attaching", &error),
-        Err(_) => Finding::bad(
+        Ok(Ok(totals)) => {
+            let attaching = Finding::ok("attaching", "tcx, cgroup and TCP iterator");
+            let companions = check_companions::findings(&totals);
+            [attaching].into_iter().chain(companions).collect()
+        }
+        Ok(Err(error)) => vec![failure("attaching", &error)],
+        Err(_) => vec![Finding::bad(
             "attaching",
             Standing::Missing,
             "the trial failed",
             "report this",
-        ),
+        )],
     }
 }
 
@@ -219,7 +235,7 @@ fn tun() -> Finding {
     }
 }
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(path)
         .map(|text| text.trim().to_owned())
         .unwrap_or_default()

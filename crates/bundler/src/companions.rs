@@ -41,7 +41,7 @@ pub struct Companions {
 }
 
 macro_rules! companions {
-    ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $raw:ident, $option:literal, $label:literal;)*) => {
         /// One of [`Companions`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
@@ -53,6 +53,14 @@ macro_rules! companions {
         impl Companion {
             /// All of them, in the order in which they are reported.
             pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// As options of the command line and keys of a file have it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $option,)*
+                }
+            }
 
             /// A few words for people.
             #[must_use]
@@ -67,17 +75,17 @@ macro_rules! companions {
 
 companions! {
     /// [`Companions::linear_timeouts`].
-    LinearTimeouts = LINEAR_TIMEOUTS, "linear time-outs";
+    LinearTimeouts = LINEAR_TIMEOUTS, "linear-timeouts", "linear time-outs";
     /// [`Companions::nodelay`].
-    Nodelay = NODELAY, "nodelay";
+    Nodelay = NODELAY, "nodelay", "nodelay";
     /// [`Companions::rto_min`].
-    RtoMin = RTO_MIN, "minimum RTO";
+    RtoMin = RTO_MIN, "rto-min", "minimum RTO";
     /// [`Companions::delack_max`].
-    DelackMax = DELACK_MAX, "maximum delayed ACK";
+    DelackMax = DELACK_MAX, "delack-max", "maximum delayed ACK";
     /// [`Companions::user_timeout`].
-    UserTimeout = USER_TIMEOUT, "user time-out";
+    UserTimeout = USER_TIMEOUT, "user-timeout", "user time-out";
     /// [`Companions::congestion`].
-    Congestion = CONGESTION, "congestion control";
+    Congestion = CONGESTION, "congestion", "congestion control";
 }
 
 impl Companion {

@@ -7,6 +7,7 @@
 mod attachment;
 mod cgroup;
 mod check;
+mod check_companions;
 mod check_devices;
 mod companions;
 mod congestion;

@@ -27,7 +27,7 @@ impl Args {
                     .remedy
                     .as_ref()
                     .map_or(String::new(), |remedy| format!(" -> {remedy}"));
-                println!("{mark:<8} {:<13} {}{remedy}", finding.name, finding.found);
+                println!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found);
             }
         }
         let complete = findings

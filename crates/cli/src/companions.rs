@@ -35,16 +35,6 @@ pub struct CompanionArgs {
     congestion: Option<CongestionControl>,
 }
 
-/// Their names, as on the command line and in a file.
-pub const NAMES: [&str; 6] = [
-    "linear-timeouts",
-    "nodelay",
-    "rto-min",
-    "delack-max",
-    "user-timeout",
-    "congestion",
-];
-
 impl CompanionArgs {
     pub fn companions(&self) -> Companions {
         Companions {
@@ -123,6 +113,8 @@ fn parse_congestion(name: &str) -> Result<CongestionControl, String> {
 
 #[cfg(test)]
 mod tests {
+    use pillion_bundler::Companion;
+
     use super::*;
 
     #[test]
@@ -168,7 +160,8 @@ mod tests {
             .split(' ')
             .filter_map(|word| word.split('=').next())
             .collect();
-        assert_eq!(names, NAMES);
+        let all: Vec<_> = Companion::ALL.iter().map(|one| one.name()).collect();
+        assert_eq!(names, all);
         assert_eq!(words(&Companions::default()), "");
     }
 }

@@ -1,13 +1,12 @@
 use std::borrow::Cow;
 
-use pillion_bundler::{Direction, Mode, Options, Rule};
+use pillion_bundler::{Companion, Direction, Mode, Options, Rule};
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::mistake::Mistake;
 use super::options::{self, Given};
 use super::value::{self, Read, Value};
-use crate::companions::NAMES;
 
 /// The keys besides those of options.
 pub const OWN_KEYS: [&str; 8] = [
@@ -51,7 +50,9 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
             }
         }
     }
-    let has_companions = |key: &&Spanned<Cow<str>>| NAMES.contains(&key.get_ref().as_ref());
+    let companions = Companion::ALL.iter().map(|one| one.name());
+    let companions: Vec<_> = companions.collect();
+    let has_companions = |key: &&Spanned<Cow<str>>| companions.contains(&key.get_ref().as_ref());
     let (beside, bundling): (Vec<_>, Vec<_>) = how.into_iter().partition(has_companions);
     let mut surplus = |keys: Vec<&Spanned<Cow<str>>>, why: &str| {
         mistakes.extend(keys.into_iter().map(|key| {
@@ -70,14 +71,14 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
         }
     }
     let place = table.span();
-    if let Some((options, companions)) = keep(given.options(place.clone()), mistakes) {
+    if let Some((options, set)) = keep(given.options(place.clone()), mistakes) {
         rule.mode = Mode::Bundle(options);
-        rule.companions = companions;
+        rule.companions = set;
     }
     if mode == Word::Companions {
         rule.mode = Mode::Companions;
         if rule.companions.is_empty() && mistakes.len() == known {
-            let text = format!("no companion; give one of {}", NAMES.join(", "));
+            let text = format!("no companion; give one of {}", companions.join(", "));
             mistakes.push(Mistake::new(place, text));
         }
     }
