@@ -150,6 +150,9 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
         "7001",
         "--peer",
         "192.0.2.0/24",
+        "--nodelay",
+        "--rto-min",
+        "62.5",
     ];
     let output = pillion_in(&lane.sender.namespace, &arguments)
         .output()
@@ -160,4 +163,6 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
         said.starts_with("would bundle connections with port 7001 and peer 192.0.2.0/24 on tap0\n"),
         "{said}"
     );
+    let companions = "\nwith the companions nodelay rto-min=62.5\n";
+    assert!(said.ends_with(companions), "{said}");
 }

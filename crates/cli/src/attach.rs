@@ -23,7 +23,7 @@ use crate::follow::{say, until_readable};
 ///
 /// Connections of this network namespace are chosen by port (local or remote) and by
 /// peer, or by the rules of a file; those that exist already are taken in. Nothing stays
-/// behind when pillion ends, however it ends.
+/// behind when pillion ends, however it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {
     /// Connections with this local or remote port; repeat for more
