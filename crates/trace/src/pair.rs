@@ -16,6 +16,7 @@ mod minima;
 mod nat;
 mod run;
 mod sides;
+mod source;
 
 pub use clock::{Clock, Fit, Line, Way};
 pub use fate::{Arrival, Fate, Passage};

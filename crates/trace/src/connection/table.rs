@@ -69,6 +69,15 @@ impl Table {
         }
     }
 
+    /// The slot of the connection that a packet belongs to, if the last packet of the trace with
+    /// its addresses and ports belonged to it as well.
+    pub(crate) fn current(&self, side: Side, packet: &Packet) -> Option<usize> {
+        let uses = self.by_tuple.get(&tuple(packet.from, packet.to))?;
+        let slot = *uses.slots.get(uses.current[side as usize]?)?;
+        let connection = self.slots.get(slot)?.as_ref()?;
+        connection.takes(packet).then_some(slot)
+    }
+
     /// The slot of the connection that a packet belongs to, opened if it is new. Those that it
     /// supersedes are added to `over`. The time is by the sender's clock.
     pub(crate) fn find(
@@ -78,16 +87,12 @@ impl Table {
         now_ns: i64,
         over: &mut Vec<Connection>,
     ) -> usize {
+        if let Some(slot) = self.current(side, packet) {
+            return slot;
+        }
         let tuple = tuple(packet.from, packet.to);
         let uses = self.by_tuple.entry(tuple).or_default();
         let current = uses.current[side as usize];
-        if let Some(index) = current
-            && let Some(&slot) = uses.slots.get(index)
-            && let Some(Some(connection)) = self.slots.get(slot)
-            && connection.takes(packet)
-        {
-            return slot;
-        }
         let from = current.map_or(0, |index| index + 1);
         let next = (from..uses.slots.len()).find(|&index| {
             let slot = uses.slots.get(index).and_then(|&slot| self.slots.get(slot));

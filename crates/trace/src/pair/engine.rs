@@ -42,8 +42,25 @@ impl<O: Observer> Engine<O> {
             Side::Receiver => self.sides.by_clock_of(Side::Sender, packet.at_ns),
         };
         let print = fingerprint(packet);
-        let packet = &self.in_terms_of_sender(side, packet, print);
-        let slot = self.table.find(side, packet, now_ns, &mut self.over);
+        let mut translated = None;
+        if side == Side::Receiver {
+            translated = self.nat.translate(packet);
+        }
+        let place = self
+            .table
+            .current(side, translated.as_ref().unwrap_or(packet));
+        let slot = place.filter(|_| !packet.flags.syn).unwrap_or_else(|| {
+            if side == Side::Sender {
+                self.nat.announce(print, packet);
+            } else if !self.table.knows(translated.as_ref().unwrap_or(packet))
+                && self.nat.recognise(print, packet)
+            {
+                translated = self.nat.translate(packet);
+            }
+            let packet = translated.as_ref().unwrap_or(packet);
+            self.table.find(side, packet, now_ns, &mut self.over)
+        });
+        let packet = translated.as_ref().unwrap_or(packet);
         for connection in self.over.drain(..) {
             end(connection, &mut self.sides, &mut self.observer);
         }
@@ -67,20 +84,6 @@ impl<O: Observer> Engine<O> {
         while let Some(connection) = self.table.expired(now_ns) {
             end(connection, &mut self.sides, &mut self.observer);
         }
-    }
-
-    fn in_terms_of_sender(&mut self, side: Side, packet: &Packet, print: u64) -> Packet {
-        if side == Side::Sender {
-            if packet.flags.syn || !self.table.knows(packet) {
-                self.nat.announce(print, packet);
-            }
-            return *packet;
-        }
-        let translated = self.nat.translate(packet);
-        if !self.table.knows(&translated) && self.nat.recognise(print, packet) {
-            return self.nat.translate(packet);
-        }
-        translated
     }
 
     /// Shows the observer what is left.

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 /// The smallest delays over time: a trace of any length in a bounded number of intervals of
 /// equal width. Where the trace outgrows them, they are joined by twos.
 #[derive(Debug, Clone, Default)]
@@ -5,6 +7,9 @@ pub(crate) struct Minima {
     origin_ns: Option<i64>,
     width_ns: u64,
     smallest: Vec<Option<Point>>,
+    /// The interval of the last point, from the origin, and its place in `smallest`.
+    interval: Range<u64>,
+    place: usize,
     points: u64,
     sum_of_offsets_ns: f64,
 }
@@ -28,10 +33,15 @@ impl Minima {
         let offset_ns = u64::try_from(point.at_ns.saturating_sub(origin_ns)).unwrap_or(0);
         self.points += 1;
         self.sum_of_offsets_ns += offset_ns as f64;
-        while offset_ns / self.width_ns >= INTERVALS as u64 {
-            self.join();
+        if !self.interval.contains(&offset_ns) {
+            while offset_ns / self.width_ns >= INTERVALS as u64 {
+                self.join();
+            }
+            self.place = (offset_ns / self.width_ns) as usize;
+            let begin = self.place as u64 * self.width_ns;
+            self.interval = begin..begin.saturating_add(self.width_ns);
         }
-        let place = (offset_ns / self.width_ns) as usize;
+        let place = self.place;
         if self.smallest.len() <= place {
             self.smallest.resize(place + 1, None);
         }

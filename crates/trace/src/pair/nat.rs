@@ -31,22 +31,28 @@ impl Nat {
     }
 
     /// A packet of the receiver's trace with the addresses and ports that it has in the
-    /// sender's, as far as is known.
-    pub(crate) fn translate(&self, packet: &Packet) -> Packet {
-        let mut packet = *packet;
-        if let Some(&(from, to)) = self.found.get(&(packet.from, packet.to)) {
-            (packet.from, packet.to) = (from, to);
-            return packet;
+    /// sender's, as far as is known; `None` if they are the same.
+    pub(crate) fn translate(&self, packet: &Packet) -> Option<Packet> {
+        if self.found.is_empty() && self.addresses.is_empty() {
+            return None;
         }
-        for end in [&mut packet.from, &mut packet.to] {
-            for (there, here) in &self.addresses {
-                if end.address == *there {
-                    end.address = *here;
-                    break;
-                }
+        let (mut from, mut to) = (packet.from, packet.to);
+        if let Some(&found) = self.found.get(&(from, to)) {
+            (from, to) = found;
+        } else {
+            for end in [&mut from, &mut to] {
+                let given = self
+                    .addresses
+                    .iter()
+                    .find(|(there, _)| end.address == *there);
+                end.address = given.map_or(end.address, |&(_, here)| here);
             }
         }
-        packet
+        Some(Packet {
+            from,
+            to,
+            ..*packet
+        })
     }
 
     /// Remembers a packet of the sender's trace, by its fingerprint, to know it again under
@@ -69,11 +75,14 @@ impl Nat {
     /// Whether a packet of the receiver's trace, one that is unknown there, was announced under
     /// other addresses; they are taken for its own from then on.
     pub(crate) fn recognise(&mut self, print: u64, packet: &Packet) -> bool {
-        let Some(&(from, to)) = self.announced.get(&print) else {
-            return false;
-        };
-        self.link((packet.from, packet.to), (from, to));
-        true
+        let there = (packet.from, packet.to);
+        match self.announced.get(&print) {
+            Some(&here) if here != there => {
+                self.link(there, here);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Says that these ends at the receiver are those at the sender.

@@ -1,6 +1,5 @@
-use std::iter::Peekable;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use super::clock::Clock;
@@ -8,6 +7,7 @@ use super::engine::Engine;
 use super::lead::{self, Lead};
 use super::nat::Nat;
 use super::sides::Sides;
+use super::source::{Source, read};
 use crate::connection::Side;
 use crate::event::Observer;
 use crate::packet::{Endpoint, Packet};
@@ -41,9 +41,8 @@ impl Default for Options {
     }
 }
 
-/// Packets that go from a reader to the analysis at one time, and how many such may wait.
-const BATCH: usize = 1024;
-const BATCHES: usize = 4;
+/// Batches of packets that may wait to be taken from a reader.
+const BATCHES: usize = 16;
 
 /// Analyses the packets of two traces, each in the order of its file.
 ///
@@ -60,40 +59,45 @@ pub fn analyse<O: Observer>(
         let (to_receiver, from_receiver) = sync_channel(BATCHES);
         scope.spawn(move || read(sender, &to_sender));
         scope.spawn(move || read(receiver, &to_receiver));
-        merge(from_sender, from_receiver, options, observer)
+        let sender = Source::new(from_sender, lead::PACKETS);
+        let receiver = Source::new(from_receiver, lead::PACKETS);
+        merge(sender, receiver, options, observer)
     })
 }
 
-fn read(packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Packet>>) {
-    let mut packets = packets.peekable();
-    while packets.peek().is_some() {
-        let batch: Vec<Packet> = packets.by_ref().take(BATCH).collect();
-        if to.send(batch).is_err() {
-            return;
-        }
-    }
-}
-
 fn merge<O: Observer>(
-    sender: Receiver<Vec<Packet>>,
-    receiver: Receiver<Vec<Packet>>,
+    mut sender: Source,
+    mut receiver: Source,
     options: &Options,
     observer: O,
 ) -> (O, Finding) {
-    let (mut sender, mut receiver) = (sender.into_iter().flatten(), receiver.into_iter().flatten());
-    let first_of_sender: Vec<_> = sender.by_ref().take(lead::PACKETS).collect();
-    let first_of_receiver: Vec<_> = receiver.by_ref().take(lead::PACKETS).collect();
+    let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
-    let lead = Lead::of(&first_of_sender, &first_of_receiver);
     for (there, here) in lead.ends {
-        nat.link(there, here);
+        if there != here {
+            nat.link(there, here);
+        }
     }
     let sides = Sides::new(options.max_transit_ns, lead.offset_ns.unwrap_or(0));
     let mut engine = Engine::new(observer, sides, nat, lead.far);
-    let mut sender = first_of_sender.into_iter().chain(sender).peekable();
-    let mut receiver = first_of_receiver.into_iter().chain(receiver).peekable();
-    while let Some((side, packet)) = earlier(&mut sender, &mut receiver, &engine.sides) {
-        engine.packet(side, &packet);
+    loop {
+        sender.fill();
+        receiver.fill();
+        match (sender.first(), receiver.first()) {
+            (Some(here), Some(there)) if engine.sides.is_earlier(here, there) => {
+                engine.packet(Side::Sender, here);
+                sender.advance();
+            }
+            (_, Some(there)) => {
+                engine.packet(Side::Receiver, there);
+                receiver.advance();
+            }
+            (Some(here), None) => {
+                engine.packet(Side::Sender, here);
+                sender.advance();
+            }
+            (None, None) => break,
+        }
     }
     let (observer, sides, nat) = engine.finish();
     let finding = Finding {
@@ -101,25 +105,6 @@ fn merge<O: Observer>(
         translated_connections: nat.translations(),
     };
     (observer, finding)
-}
-
-fn earlier(
-    sender: &mut Peekable<impl Iterator<Item = Packet>>,
-    receiver: &mut Peekable<impl Iterator<Item = Packet>>,
-    sides: &Sides,
-) -> Option<(Side, Packet)> {
-    let side = match (sender.peek(), receiver.peek()) {
-        (Some(here), Some(there)) if sides.by_clock_of(Side::Sender, there.at_ns) < here.at_ns => {
-            Side::Receiver
-        }
-        (Some(_), _) => Side::Sender,
-        (None, _) => Side::Receiver,
-    };
-    let packet = match side {
-        Side::Sender => sender.next(),
-        Side::Receiver => receiver.next(),
-    };
-    Some((side, packet?))
 }
 
 fn bytes(&(there, here): &(IpAddr, IpAddr)) -> ([u8; 16], [u8; 16]) {

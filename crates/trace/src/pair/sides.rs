@@ -1,6 +1,7 @@
 use super::clock::Clock;
 use super::minima::{Minima, Point};
 use crate::connection::Side;
+use crate::packet::Packet;
 
 /// What is known of the two traces as a whole while they are read.
 #[derive(Debug)]
@@ -44,6 +45,11 @@ impl Sides {
         let seen = &mut self.seen[side as usize];
         let (first, last) = seen.unwrap_or((at_ns, at_ns));
         *seen = Some((first.min(at_ns), last.max(at_ns)));
+    }
+
+    /// Whether a packet of the sender's trace comes before one of the receiver's.
+    pub(crate) fn is_earlier(&self, here: &Packet, there: &Packet) -> bool {
+        here.at_ns <= self.by_clock_of(Side::Sender, there.at_ns)
     }
 
     /// About the time by one side's clock when the other's shows `at_ns`.

@@ -208,8 +208,10 @@ impl Tracker {
 
     /// The first range that does not end before a position.
     pub(super) fn index_of(&self, at: i64) -> usize {
-        match self.ranges.front() {
-            Some(first) if first.end > at => 0,
+        match (self.ranges.front(), self.ranges.back()) {
+            (Some(first), _) if first.end > at => 0,
+            (_, Some(last)) if last.end <= at => self.ranges.len(),
+            (_, Some(last)) if last.begin <= at => self.ranges.len() - 1,
             _ => self.ranges.partition_point(|range| range.end <= at),
         }
     }

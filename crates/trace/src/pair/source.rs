@@ -1,0 +1,66 @@
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use crate::packet::Packet;
+
+/// The packets of one trace as its reader hands them over, many at a time.
+#[derive(Debug)]
+pub(crate) struct Source {
+    from: Receiver<Vec<Packet>>,
+    batch: Vec<Packet>,
+    place: usize,
+}
+
+/// Packets that a reader hands over at one time, few enough that an allocator keeps their memory
+/// at hand.
+const BATCH: usize = 512;
+
+impl Source {
+    /// Waits for so many packets, or for the end of the trace.
+    pub(crate) fn new(from: Receiver<Vec<Packet>>, packets: usize) -> Self {
+        let mut batch = Vec::new();
+        while batch.len() < packets
+            && let Ok(more) = from.recv()
+        {
+            batch.extend(more);
+        }
+        Self {
+            from,
+            batch,
+            place: 0,
+        }
+    }
+
+    /// The packets that were waited for.
+    pub(crate) fn beginning(&self) -> &[Packet] {
+        &self.batch
+    }
+
+    /// Makes sure that [`first`](Self::first) is the next packet, if there is one.
+    pub(crate) fn fill(&mut self) {
+        while self.place >= self.batch.len()
+            && let Ok(batch) = self.from.recv()
+        {
+            self.batch = batch;
+            self.place = 0;
+        }
+    }
+
+    pub(crate) fn first(&self) -> Option<&Packet> {
+        self.batch.get(self.place)
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.place += 1;
+    }
+}
+
+/// Hands all packets over, until nobody takes them.
+pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Packet>>) {
+    loop {
+        let mut batch = Vec::with_capacity(BATCH);
+        batch.extend(packets.by_ref().take(BATCH));
+        if batch.is_empty() || to.send(batch).is_err() {
+            return;
+        }
+    }
+}
