@@ -115,6 +115,21 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
 }
 
 #[test]
+fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
+    needs_root!();
+    let lane = clean_lane("hooks");
+    let mut by_tcx = Value::Null;
+    let by_clsact = attached(&lane, &["--port", "7001", "--hook", "clsact"], || {
+        let options = ["--port", "7001", "--hook", "tcx", "--thin", "spifl:1"];
+        by_tcx = attached(&lane, &options, || send_to(&lane, &[7001]));
+    });
+    let of = |stats: &Value, verdict| stats["verdicts"][verdict].as_u64().unwrap_or(0);
+    // tcx comes first, and bundles only the second packet in flight.
+    assert_eq!(of(&by_clsact, "overlap"), of(&by_tcx, "bundled"));
+    assert!(of(&by_clsact, "bundled") > 100, "{by_clsact}");
+}
+
+#[test]
 fn flows_lists_what_is_being_bundled_and_why_not() {
     needs_root!();
     let lane = clean_lane("flows");

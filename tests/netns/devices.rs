@@ -13,15 +13,15 @@ use serde_json::Value;
 use crate::common::*;
 
 /// Two hosts: one with the devices `a0` and `a1`, which are up, and one without.
-struct Hosts {
-    near: Namespace,
+pub struct Hosts {
+    pub near: Namespace,
     far: Namespace,
     /// Stands for the far host where `ip` is to be told of it.
     far_process: Child,
 }
 
 impl Hosts {
-    fn create() -> Self {
+    pub fn create() -> Self {
         let far = namespace_with_loopback();
         let far_process = far.command("sleep").arg("300").spawn().unwrap();
         let hosts = Self {
@@ -35,14 +35,14 @@ impl Hosts {
         hosts
     }
 
-    fn ip(&self, arguments: &str) {
+    pub fn ip(&self, arguments: &str) {
         let mut command = self.near.command("ip");
         let status = command.args(arguments.split(' ')).status().unwrap();
         assert!(status.success(), "ip {arguments}");
     }
 
     /// Joins the hosts by a device of this name, which is down.
-    fn join(&self, name: &str) {
+    pub fn join(&self, name: &str) {
         let far = self.far_process.id();
         self.ip(&format!(
             "link add {name} type veth peer name far netns {far}"
@@ -50,7 +50,7 @@ impl Hosts {
     }
 
     /// Gives both ends addresses, and sends so many small pieces of data from the near one.
-    fn send_by(&self, device: &str, pieces: usize) {
+    pub fn send_by(&self, device: &str, pieces: usize) {
         self.ip(&format!("address add 10.78.0.1/24 dev {device}"));
         for arguments in ["address add 10.78.0.2/24 dev far", "link set far up"] {
             let status = self.far.command("ip").args(arguments.split(' ')).status();
@@ -84,14 +84,14 @@ impl Drop for Hosts {
 }
 
 /// A pillion that attaches on the near host, and what it says.
-struct Attach {
-    process: Child,
+pub struct Attach {
+    pub process: Child,
     lines: BufReader<ChildStderr>,
     folder: tempfile::TempDir,
 }
 
 impl Attach {
-    fn begin(hosts: &Hosts, options: &[&str]) -> Self {
+    pub fn begin(hosts: &Hosts, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("stats.json");
         let stats = stats.to_str().unwrap();
@@ -131,7 +131,7 @@ impl Attach {
         objects.iter().filter(is_link).count()
     }
 
-    fn end(mut self) -> Value {
+    pub fn end(mut self) -> Value {
         kill(
             Pid::from_raw(self.process.id().cast_signed()),
             Signal::SIGTERM,

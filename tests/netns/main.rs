@@ -9,6 +9,7 @@ mod config;
 mod demo;
 mod devices;
 mod features;
+mod hooks;
 mod leftovers;
 mod run;
 mod safety;

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::check_devices::devices;
 use crate::{
-    Attachment, Cgroup, Device, Error, Policy, Programs, Rule, Totals, cgroup2_mount,
+    Attachment, Cgroup, Device, Error, Hook, Policy, Programs, Rule, Totals, cgroup2_mount,
     check_companions, list_flows,
 };
 
@@ -109,13 +109,12 @@ fn kernel() -> Finding {
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version >= (6, 6) {
         Finding::ok("kernel", release)
+    } else if version >= (5, 12) {
+        let remedy = "use Linux 6.6 or newer, on which pillion was tested";
+        Finding::bad("kernel", Standing::Warning, release, remedy)
     } else {
-        Finding::bad(
-            "kernel",
-            Standing::Missing,
-            release,
-            "tcx needs Linux 6.6 or newer",
-        )
+        let remedy = "the programs need Linux 5.12 or newer";
+        Finding::bad("kernel", Standing::Missing, release, remedy)
     }
 }
 
@@ -195,6 +194,7 @@ fn cgroup() -> Finding {
 /// Attaches to the loopback device of a network namespace that dies with its thread, and
 /// takes in a connection there.
 fn attaching(programs: Programs) -> Vec<Finding> {
+    let hook = Hook::of_this_kernel();
     let attempt = thread::spawn(move || -> Result<Totals, Error> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Error::system("make a network namespace", io::Error::from(errno)))?;
@@ -211,7 +211,7 @@ fn attaching(programs: Programs) -> Vec<Finding> {
     });
     match attempt.join() {
         Ok(Ok(totals)) => {
-            let attaching = Finding::ok("attaching", "tcx, cgroup and TCP iterator");
+            let attaching = Finding::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
             let companions = check_companions::findings(&totals);
             [attaching].into_iter().chain(companions).collect()
         }

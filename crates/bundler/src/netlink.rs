@@ -7,7 +7,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
-use netlink_packet_route::tc::{TcAttribute, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::device::{Device, LinkHeader};
@@ -39,6 +39,25 @@ pub(crate) fn list_qdiscs() -> io::Result<Vec<Qdisc>> {
         RouteNetlinkMessage::NewQueueDiscipline(message) => Some(qdisc(&message)),
         _ => None,
     })
+}
+
+/// Handle and priority of each filter of a device's queueing discipline.
+pub(crate) fn list_filters(device: u32, parent: u32) -> io::Result<Vec<(u32, u32)>> {
+    let mut message = TcMessage::default();
+    message.header.index = device.cast_signed();
+    message.header.parent = TcHandle::from(parent);
+    let request = RouteNetlinkMessage::GetTrafficFilter(message);
+    let filters = list(request, |message| match message {
+        RouteNetlinkMessage::NewTrafficFilter(TcMessage { header, .. }) => {
+            Some((u32::from(header.handle), header.info >> 16))
+        }
+        _ => None,
+    })?;
+    // The kernel also names the priority that they share, with no handle.
+    Ok(filters
+        .into_iter()
+        .filter(|(handle, _)| *handle != 0)
+        .collect())
 }
 
 fn list<T>(

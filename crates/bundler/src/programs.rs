@@ -3,11 +3,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, PrintLevel};
+use libbpf_rs::{MapHandle, PrintLevel, Program};
 
 use crate::contract::PillionSkelBuilder;
 use crate::policy::Tables;
-use crate::{Error, LinkHeader, Policy, Scope, netns};
+use crate::{Error, Hook, LinkHeader, Policy, Scope, netns};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub struct Programs {
     pub(crate) review: OwnedFd,
     pub(crate) tables: Tables,
     pub(crate) totals: MapHandle,
+    pub(crate) hook: Hook,
 }
 
 impl Programs {
@@ -68,7 +69,28 @@ impl Programs {
             review: own(skel.progs.pillion_review.as_fd())?,
             tables,
             totals: map(&skel.maps.pillion_totals)?,
+            hook: Hook::of_this_kernel(),
         })
+    }
+
+    /// The same, to be attached to devices by this hook, whatever else the kernel has.
+    #[must_use]
+    pub fn by(self, hook: Hook) -> Self {
+        Self { hook, ..self }
+    }
+
+    /// What [`remove_filters`](crate::remove_filters) is to be told if this process is killed;
+    /// empty if nothing would stay behind.
+    #[must_use]
+    pub fn left_behind(&self) -> Vec<u32> {
+        if self.hook == Hook::Tcx {
+            return Vec::new();
+        }
+        [&self.ethernet, &self.ip]
+            .iter()
+            .flat_map(|at| [&at.egress, &at.report])
+            .filter_map(|program| Program::id_from_fd(program.as_fd()).ok())
+            .collect()
     }
 
     /// Those for devices whose packets begin so.

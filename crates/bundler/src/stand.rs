@@ -1,13 +1,21 @@
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use crate::clsact::Clsact;
 use crate::link::{self, Target};
-use crate::{Device, Error, Programs};
+use crate::{Device, Error, Hook, Programs};
 
 /// The programs at one device.
 #[derive(Debug)]
 pub(crate) struct Stand {
     pub(crate) device: Device,
-    links: [OwnedFd; 2],
+    hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
+    Tcx([OwnedFd; 2]),
+    Clsact(Clsact),
 }
 
 impl Stand {
@@ -17,35 +25,46 @@ impl Stand {
             name: device.name.clone(),
         })?;
         let at = programs.at(header);
-        let attach = |program: &OwnedFd, target| {
-            link::attach(program.as_fd(), &target).map_err(|error| device_error(device, error))
+        let (report, egress) = (at.report.as_fd(), at.egress.as_fd());
+        let index = device.index;
+        let attach = || -> io::Result<Hold> {
+            Ok(match programs.hook {
+                Hook::Tcx => Hold::Tcx([
+                    link::attach(report, &Target::Ingress(index))?,
+                    link::attach(egress, &Target::Egress(index))?,
+                ]),
+                Hook::Clsact => Hold::Clsact(Clsact::attach(index, report, egress)?),
+            })
         };
         Ok(Self {
-            links: [
-                attach(&at.report, Target::Ingress(device.index))?,
-                attach(&at.egress, Target::Egress(device.index))?,
-            ],
+            hold: attach().map_err(|error| device_error(device, programs.hook, error))?,
             device: device.clone(),
         })
     }
 
     /// False if the device is gone; another one may have its interface index.
     pub(crate) fn holds(&self) -> bool {
-        self.links.iter().all(|link| link::has_device(link.as_fd()))
+        match &self.hold {
+            Hold::Tcx(links) => links.iter().all(|link| link::has_device(link.as_fd())),
+            Hold::Clsact(clsact) => clsact.holds(),
+        }
     }
 
     pub(crate) fn leave(self) {
-        self.links.into_iter().for_each(link::detach);
+        match self.hold {
+            Hold::Tcx(links) => links.into_iter().for_each(link::detach),
+            Hold::Clsact(clsact) => drop(clsact),
+        }
     }
 }
 
-fn device_error(device: &Device, error: std::io::Error) -> Error {
-    let action = format!("attach to {}", device.name);
-    match error.raw_os_error() {
-        Some(libc::EINVAL | libc::EOPNOTSUPP) => Error::Unsupported {
+fn device_error(device: &Device, hook: Hook, error: io::Error) -> Error {
+    let action = format!("attach to {} by {hook}", device.name);
+    match (hook, error.raw_os_error()) {
+        (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Error::Unsupported {
             action,
             feature: "tcx",
-            remedy: "it came with Linux 6.6",
+            remedy: "it came with Linux 6.6; --hook clsact does without",
         },
         _ => Error::system(action, error),
     }

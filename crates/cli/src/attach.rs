@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
+    Attachment, Device, Policy, Programs, Rule, Scope, Selection, cgroup2_mount, remove_filters,
 };
 
 use crate::bundling::{BundlingArgs, reasons, summary};
@@ -18,6 +18,7 @@ use crate::companions;
 use crate::config;
 use crate::exit::BadInput;
 use crate::follow::{say, until_readable};
+use crate::janitor;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -118,7 +119,17 @@ impl Args {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
 
-        let programs = Programs::load(&policy(rules))?;
+        let programs = Programs::load(&policy(rules))?.by(self.bundling.hook());
+        let filters = programs.left_behind();
+        let _janitor = match &filters[..] {
+            [] => None,
+            filters => Some(
+                janitor::watch(|| {
+                    let _ = remove_filters(filters);
+                })
+                .context("start the janitor")?,
+            ),
+        };
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let mut attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
         attachment.review()?;

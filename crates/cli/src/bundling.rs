@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use pillion_bundler::{Level, LossRule, Options, Reaction, ThinRtt, ThinTest, Totals, Verdict};
+use pillion_bundler::{
+    Hook, Level, LossRule, Options, Reaction, ThinRtt, ThinTest, Totals, Verdict,
+};
 
 use crate::companions::{self, CompanionArgs};
 use crate::exit::BadInput;
@@ -34,6 +36,13 @@ enum LevelArg {
 enum LossRuleArg {
     Auto,
     Ack,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HookArg {
+    Auto,
+    Tcx,
+    Clsact,
 }
 
 #[derive(Args)]
@@ -94,6 +103,11 @@ pub struct BundlingArgs {
     #[arg(long = "dev", value_name = "IF")]
     pub devices: Vec<String>,
 
+    /// Where in a device's path to stand: `tcx` (Linux 6.6), `clsact` for older kernels, or the
+    /// better one that the kernel has
+    #[arg(long, value_name = "HOOK", default_value = "auto")]
+    hook: HookArg,
+
     /// Write the account of what was done to FILE, as JSON, at the end
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -139,6 +153,15 @@ impl BundlingArgs {
             },
             without_sack: self.without_sack,
         })
+    }
+
+    /// Where the programs are to stand.
+    pub fn hook(&self) -> Hook {
+        match self.hook {
+            HookArg::Auto => Hook::of_this_kernel(),
+            HookArg::Tcx => Hook::Tcx,
+            HookArg::Clsact => Hook::Clsact,
+        }
     }
 
     /// Finds out before anything is begun whether the account can be written.

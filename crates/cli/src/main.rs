@@ -8,6 +8,7 @@ mod config;
 mod exit;
 mod flows;
 mod follow;
+mod janitor;
 mod lab;
 mod man;
 mod progress;

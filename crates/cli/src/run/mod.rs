@@ -1,6 +1,5 @@
 //! `pillion run`: one command, its connections bundled.
 
-mod janitor;
 mod signals;
 mod user;
 
@@ -12,10 +11,13 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
-use pillion_bundler::{Attachment, Cgroup, Policy, Programs, Rule, Scope, Selection};
+use pillion_bundler::{
+    Attachment, Cgroup, Policy, Programs, Rule, Scope, Selection, remove_filters,
+};
 
 use crate::bundling::{BundlingArgs, summary};
 use crate::follow::{say, until_readable};
+use crate::janitor;
 use signals::Signals;
 use user::User;
 
@@ -59,10 +61,19 @@ impl Args {
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
-        })?;
+        })?
+        .by(self.bundling.hook());
 
         let cgroup = Cgroup::create()?;
-        let outcome = janitor::watch(&cgroup)
+        let filters = programs.left_behind();
+        // Nobody will be left to be told of a failure; the next pillion tries again.
+        let clean_up = || {
+            let _ = cgroup.remove();
+            if !filters.is_empty() {
+                let _ = remove_filters(&filters);
+            }
+        };
+        let outcome = janitor::watch(clean_up)
             .context("start the janitor")
             .and_then(|_janitor| {
                 let attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;

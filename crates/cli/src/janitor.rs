@@ -1,5 +1,5 @@
-//! A cgroup outlives its maker. So a second process waits for the end of this one,
-//! `kill -9` included, and then removes the cgroup.
+//! Cgroups and filters outlive their maker. So a second process waits for the end of this
+//! one, `kill -9` included, and then removes them.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,6 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{
     ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork, pipe2, read, setsid,
 };
-use pillion_bundler::Cgroup;
 
 /// The janitor, from this process's side; dropping it sends the janitor home.
 pub struct Janitor {
@@ -28,7 +27,7 @@ impl Drop for Janitor {
 }
 
 /// Starts the janitor; it acts when this process's end of a pipe is gone.
-pub fn watch(cgroup: &Cgroup) -> io::Result<Janitor> {
+pub fn watch(clean_up: impl FnOnce()) -> io::Result<Janitor> {
     let (end, held) = pipe2(OFlag::O_CLOEXEC)?;
     // SAFETY: this process has a single thread, so the child may do as it likes.
     match unsafe { fork() }? {
@@ -38,19 +37,18 @@ pub fn watch(cgroup: &Cgroup) -> io::Result<Janitor> {
         }),
         ForkResult::Child => {
             drop(held);
-            wait_and_remove(&end, cgroup);
+            wait(&end);
+            clean_up();
             // SAFETY: leaves without running what the parent registered for its exit.
             unsafe { libc::_exit(0) }
         }
     }
 }
 
-fn wait_and_remove(end: &OwnedFd, cgroup: &Cgroup) {
+fn wait(end: &OwnedFd) {
     let_go(end);
     let mut byte = [0];
     while read(end, &mut byte) == Err(nix::errno::Errno::EINTR) {}
-    // Nobody is left to be told of a failure; the next pillion tries again.
-    let _ = cgroup.remove();
 }
 
 /// Keeps nothing of the parent's but the pipe, and hears no signal meant for it.

@@ -1,0 +1,174 @@
+//! The way into a device's path from before Linux 6.6: filters of a clsact discipline, which
+//! may be others' as well. Unlike links, filters do not end with the process.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::{Device, Error, netlink};
+
+const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
+const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
+
+/// Behind all filters that are there, and those to come.
+const LAST: u32 = 0xffff;
+
+/// Our filters at one device; dropping it removes them.
+#[derive(Debug)]
+pub(crate) struct Clsact {
+    device: u32,
+    /// The discipline was not there before.
+    made: bool,
+    filters: Vec<Filter>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Filter {
+    point: libbpf_sys::bpf_tc_attach_point,
+    handle: u32,
+    priority: u32,
+}
+
+impl Clsact {
+    pub(crate) fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> io::Result<Self> {
+        let mut both = hook(device, INGRESS | EGRESS);
+        // SAFETY: a call with a description of its own, which it only reads.
+        let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
+            result if result == -libc::EEXIST => false,
+            result => succeeded(result).map(|()| true)?,
+        };
+        let mut clsact = Self {
+            device,
+            made,
+            filters: Vec::with_capacity(2),
+        };
+        for (point, program) in [(INGRESS, report), (EGRESS, egress)] {
+            let filter = Filter::attach(device, point, program)?;
+            clsact.filters.push(filter);
+        }
+        Ok(clsact)
+    }
+
+    /// False if somebody, or the device's end, has removed a filter.
+    pub(crate) fn holds(&self) -> bool {
+        self.filters
+            .iter()
+            .all(|filter| filter.program(self.device).is_ok())
+    }
+}
+
+impl Drop for Clsact {
+    fn drop(&mut self) {
+        // What fails here is gone already, with the device.
+        for filter in &self.filters {
+            let _ = filter.remove(self.device);
+        }
+        if self.made && is_unused(self.device) {
+            let mut both = hook(self.device, INGRESS | EGRESS);
+            // SAFETY: a call with a description of its own, which it only reads.
+            unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut both) };
+        }
+    }
+}
+
+impl Filter {
+    fn attach(
+        device: u32,
+        point: libbpf_sys::bpf_tc_attach_point,
+        program: BorrowedFd,
+    ) -> io::Result<Self> {
+        let mut options = options(0, LAST);
+        options.prog_fd = program.as_raw_fd();
+        // SAFETY: both live across the call.
+        succeeded(unsafe { libbpf_sys::bpf_tc_attach(&hook(device, point), &raw mut options) })?;
+        Ok(Self {
+            point,
+            handle: options.handle,
+            priority: options.priority,
+        })
+    }
+
+    /// The id of its program.
+    fn program(self, device: u32) -> io::Result<u32> {
+        let mut options = options(self.handle, self.priority);
+        // SAFETY: both live across the call.
+        succeeded(unsafe {
+            libbpf_sys::bpf_tc_query(&hook(device, self.point), &raw mut options)
+        })?;
+        Ok(options.prog_id)
+    }
+
+    fn remove(self, device: u32) -> io::Result<()> {
+        let options = options(self.handle, self.priority);
+        // SAFETY: both live across the call.
+        succeeded(unsafe {
+            libbpf_sys::bpf_tc_detach(&hook(device, self.point), &raw const options)
+        })
+    }
+}
+
+/// Removes all filters with one of these programs from the devices of this network
+/// namespace, where the process that attached them could not do so.
+///
+/// # Errors
+/// [`Error::System`] if the devices cannot be listed.
+pub fn remove_filters(programs: &[u32]) -> Result<(), Error> {
+    for device in Device::list()? {
+        for point in [INGRESS, EGRESS] {
+            for (handle, priority) in filters(device.index, point).unwrap_or_default() {
+                let filter = Filter {
+                    point,
+                    handle,
+                    priority,
+                };
+                if filter
+                    .program(device.index)
+                    .is_ok_and(|program| programs.contains(&program))
+                {
+                    let _ = filter.remove(device.index);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_unused(device: u32) -> bool {
+    let is_empty = |point| filters(device, point).is_ok_and(|filters| filters.is_empty());
+    is_empty(INGRESS) && is_empty(EGRESS)
+}
+
+fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Vec<(u32, u32)>> {
+    const CLSACT_INGRESS: u32 = 0xffff_fff2;
+    const CLSACT_EGRESS: u32 = 0xffff_fff3;
+    let parent = if point == INGRESS {
+        CLSACT_INGRESS
+    } else {
+        CLSACT_EGRESS
+    };
+    netlink::list_filters(device, parent)
+}
+
+fn hook(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> libbpf_sys::bpf_tc_hook {
+    libbpf_sys::bpf_tc_hook {
+        sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
+        ifindex: device.cast_signed(),
+        attach_point: point,
+        ..Default::default()
+    }
+}
+
+fn options(handle: u32, priority: u32) -> libbpf_sys::bpf_tc_opts {
+    libbpf_sys::bpf_tc_opts {
+        sz: size_of::<libbpf_sys::bpf_tc_opts>() as _,
+        handle,
+        priority,
+        ..Default::default()
+    }
+}
+
+fn succeeded(result: i32) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}

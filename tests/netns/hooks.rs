@@ -1,0 +1,93 @@
+//! By tcx or by clsact: beside others, and with nothing left behind.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::*;
+use crate::devices::{Attach, Hosts};
+
+/// The disciplines and filters of a device, as `tc` shows them.
+fn shown(hosts: &Hosts, device: &str) -> String {
+    let show = |what: &str| {
+        let arguments = what.split(' ').chain(["dev", device]);
+        stdout(&hosts.near.command("tc").args(arguments).output().unwrap())
+    };
+    let [mut all, ingress, egress] =
+        ["qdisc show", "filter show ingress", "filter show egress"].map(show);
+    all.push_str(&ingress);
+    all.push_str(&egress);
+    all
+}
+
+fn tc(hosts: &Hosts, arguments: &str) {
+    let mut command = hosts.near.command("tc");
+    let status = command.args(arguments.split(' ')).status().unwrap();
+    assert!(status.success(), "tc {arguments}");
+}
+
+#[test]
+fn clsact_serves_as_tcx_does_and_goes_with_pillion() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    let before = shown(&hosts, "v0");
+    let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+    let during = shown(&hosts, "v0");
+    assert!(during.contains("pillion_egress:["), "{during}");
+    assert!(during.contains("pillion_report:["), "{during}");
+    hosts.send_by("v0", 50);
+    assert_eq!(attach.end()["new_bytes"], 5000);
+    assert_eq!(shown(&hosts, "v0"), before);
+}
+
+#[test]
+fn the_clsact_and_the_filters_of_others_stay_and_come_first() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    tc(&hosts, "qdisc add dev v0 clsact");
+    let no_match = "u32 match u32 0xffffffff 0xffffffff at 0 flowid 1:1";
+    tc(
+        &hosts,
+        &format!("filter add dev v0 egress protocol all prio 9 {no_match}"),
+    );
+    let before = shown(&hosts, "v0");
+    let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+    let during = shown(&hosts, "v0");
+    let (theirs, ours) = (during.rfind("u32 chain"), during.rfind("pillion_egress:["));
+    assert!(theirs.is_some() && theirs < ours, "{during}");
+    hosts.send_by("v0", 50);
+    assert_eq!(attach.end()["new_bytes"], 5000);
+    assert_eq!(shown(&hosts, "v0"), before);
+}
+
+#[test]
+fn filters_of_others_that_come_later_keep_the_clsact() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let no_match = "u32 match u32 0xffffffff 0xffffffff at 0 flowid 1:1";
+    tc(
+        &hosts,
+        &format!("filter add dev a0 ingress protocol all prio 9 {no_match}"),
+    );
+    attach.end();
+    let after = shown(&hosts, "a0");
+    assert!(after.contains("u32"), "{after}");
+    assert!(!after.contains("pillion"), "{after}");
+}
+
+#[test]
+fn a_killed_pillion_leaves_no_filter() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    assert!(shown(&hosts, "a0").contains("pillion"));
+    let pid = Pid::from_raw(attach.process.id().cast_signed());
+    kill(pid, Signal::SIGKILL).unwrap();
+    eventually("the filters are gone", || {
+        !shown(&hosts, "a0").contains("pillion")
+    });
+}
