@@ -4,8 +4,9 @@ mod config;
 mod result;
 mod together;
 
-use std::fs;
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use std::time::Duration;
 use pillion_report::Distribution;
 use serde::Deserialize;
 use serde_json::Value;
-use tempfile::TempDir;
 
 pub use config::GroupConfig;
 pub use result::GroupResult;
@@ -35,12 +35,10 @@ pub struct Group {
     stop: Arc<AtomicBool>,
     sender: Child,
     command: String,
-    bundled: bool,
-    folder: TempDir,
+    /// Where `pillion run` leaves its account, in a bundled group: a file without a name, so
+    /// that nothing stays behind.
+    account: Option<File>,
 }
-
-/// The file in which `pillion run` leaves its account.
-const ACCOUNT: &str = "bundler.json";
 
 /// What is used of the sender's report.
 #[derive(Deserialize)]
@@ -67,24 +65,25 @@ impl Group {
     /// Any of [`Error`] but [`Error::Void`].
     pub fn start(name: &str, config: &GroupConfig, pillion: &Path) -> Result<Self, Error> {
         config.validate()?;
-        let folder = tempfile::tempdir().map_err(|source| Error::System {
-            action: "make a temporary folder",
+        let account = tempfile::tempfile().map_err(|source| Error::System {
+            action: "make a temporary file",
             source,
         })?;
         let lane = Lane::create(name, &config.path())?;
         let stop = Arc::new(AtomicBool::new(false));
         let receiving = lane.receive(config.streams, Arc::clone(&stop))?;
         let pillion = pillion.display().to_string();
-        let account = folder.path().join(ACCOUNT).display().to_string();
-        let arguments = |pillion: &str, gate: &[&str]| {
-            let mut arguments = bundling(config, pillion, &account);
+        let stats = format!("/proc/{}/fd/{}", std::process::id(), account.as_raw_fd());
+        let arguments = |pillion: &str, stats: &[&str], gate: &[&str]| {
+            let mut arguments = bundling(config, pillion, stats);
             arguments.extend(gate.iter().copied().map(String::from));
             arguments.push(pillion.to_owned());
             arguments.extend(config.sender(receiving.address));
             arguments
         };
-        let gated = arguments(&pillion, &["/bin/sh", "-c", GATE, "gate"]);
-        let command = arguments("pillion", &[]).join(" ");
+        let gate = ["/bin/sh", "-c", GATE, "gate"];
+        let gated = arguments(&pillion, &["--stats", &stats], &gate);
+        let command = arguments("pillion", &[], &[]).join(" ");
         let mut sender = lane.sender.namespace.command(&gated[0]);
         sender
             .args(&gated[1..])
@@ -99,8 +98,7 @@ impl Group {
             stop,
             sender,
             command,
-            bundled: config.bundling.is_some(),
-            folder,
+            account: config.bundling.is_some().then_some(account),
         })
     }
 
@@ -188,21 +186,19 @@ impl Group {
             retransmissions,
             path: ledger.forward,
             send_error_p99_us: sent.send_error_us.p99,
-            bundler: match self.bundled {
-                true => Some(read_account(&self.folder.path().join(ACCOUNT))?),
-                false => None,
-            },
+            bundler: self.account.map(read_account).transpose()?,
             command: self.command,
         })
     }
 }
 
 /// `pillion run` with its options, for a bundled group.
-fn bundling(config: &GroupConfig, pillion: &str, account: &str) -> Vec<String> {
+fn bundling(config: &GroupConfig, pillion: &str, stats: &[&str]) -> Vec<String> {
     let Some(options) = &config.bundling else {
         return Vec::new();
     };
-    let mut run = Vec::from([pillion, "run", "--quiet", "--stats", account].map(String::from));
+    let mut run = Vec::from([pillion, "run", "--quiet"].map(String::from));
+    run.extend(stats.iter().copied().map(String::from));
     run.extend(options.iter().cloned());
     run.push("--".to_owned());
     run
@@ -215,9 +211,12 @@ fn spawn(command: &mut Command) -> Result<Child, Error> {
     })
 }
 
-fn read_account(path: &Path) -> Result<Value, Error> {
+fn read_account(mut file: File) -> Result<Value, Error> {
     let action = "read the bundler's account";
-    let text = fs::read(path).map_err(|source| Error::System { action, source })?;
+    let mut text = Vec::new();
+    file.rewind()
+        .and_then(|()| file.read_to_end(&mut text))
+        .map_err(|source| Error::System { action, source })?;
     serde_json::from_slice(&text).map_err(|error| Error::System {
         action,
         source: error.into(),
