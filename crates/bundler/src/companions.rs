@@ -19,9 +19,9 @@ pub struct Companions {
     /// Nagle's algorithm is off: small segments leave at once (`TCP_NODELAY`).
     #[serde(skip_serializing_if = "is_off")]
     pub nodelay: bool,
-    /// The shortest retransmission time-out, in [`Companions::TIMES`] and above two ticks of
-    /// the kernel's clock; microseconds count. A route's own, where it has one, goes before
-    /// (Linux 5.10, commit ca584ba07086).
+    /// The shortest retransmission time-out, from [`Companions::shortest`] to
+    /// [`Companions::LONGEST`]; microseconds count. A route's own, where it has one, goes
+    /// before (Linux 5.10, commit ca584ba07086).
     #[serde(rename = "rto_min_us", with = "micros")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Duration>,
