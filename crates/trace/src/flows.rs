@@ -77,7 +77,8 @@ fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut
     }
     for direction in Direction::BOTH {
         while let Some(range) = connection.finished_range(direction, i64::MIN) {
-            observer.range(connection, direction, &range);
+            observer.range(connection, direction, range);
+            connection.drop_first_range(direction);
         }
     }
     connection.closes_now()
@@ -86,8 +87,9 @@ fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut
 /// Shows what is left of a connection.
 fn end<O: Observer>(mut connection: Connection, observer: &mut O) {
     for direction in Direction::BOTH {
-        while let Some(range) = connection.rest_of_ranges(direction) {
-            observer.range(&connection, direction, &range);
+        while let Some(range) = connection.first_range(direction) {
+            observer.range(&connection, direction, range);
+            connection.drop_first_range(direction);
         }
     }
     observer.finished(&connection);

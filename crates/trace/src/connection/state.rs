@@ -145,19 +145,19 @@ impl Connection {
         self.closed && !before
     }
 
-    pub(crate) fn finished_range(
-        &mut self,
-        direction: Direction,
-        given_up_ns: i64,
-    ) -> Option<Range> {
-        self.half_mut(direction)
-            .tracker
-            .as_mut()?
-            .finished(given_up_ns)
+    pub(crate) fn finished_range(&self, direction: Direction, given_up_ns: i64) -> Option<&Range> {
+        let tracker = self.half(direction).tracker.as_ref()?;
+        tracker.finished(given_up_ns)
     }
 
-    pub(crate) fn rest_of_ranges(&mut self, direction: Direction) -> Option<Range> {
-        self.half_mut(direction).tracker.as_mut()?.take()
+    pub(crate) fn first_range(&self, direction: Direction) -> Option<&Range> {
+        self.half(direction).tracker.as_ref()?.first()
+    }
+
+    pub(crate) fn drop_first_range(&mut self, direction: Direction) {
+        if let Some(tracker) = &mut self.half_mut(direction).tracker {
+            tracker.drop_first();
+        }
     }
 
     /// From its first packet to its last, in nanoseconds.

@@ -9,6 +9,7 @@ use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
 use crate::event::{Class, Observer};
 use crate::fingerprint::fingerprint;
 use crate::packet::{Endpoint, Packet};
+use crate::ranges::Range;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]
@@ -295,17 +296,21 @@ impl<O: Observer> View<'_, O> {
 
     fn ranges(&mut self, direction: Direction) {
         let given_up_ns = self.sides.given_up_ns(self.departure_side(direction));
-        loop {
-            let next = if self.ended {
-                self.connection.rest_of_ranges(direction)
+        let next = |connection: &Connection| {
+            let range = if self.ended {
+                connection.first_range(direction)
             } else {
-                self.connection.finished_range(direction, given_up_ns)
+                connection.finished_range(direction, given_up_ns)
             };
-            let Some(range) = next else { break };
-            if range.acked_ns.is_some() && range.delivery.is_none() {
-                self.connection.link_mut(direction).passage.unseen_bytes += range.len();
+            let unseen = |range: &Range| range.acked_ns.is_some() && range.delivery.is_none();
+            range.map(|range| if unseen(range) { range.len() } else { 0 })
+        };
+        while let Some(unseen_bytes) = next(self.connection) {
+            self.connection.link_mut(direction).passage.unseen_bytes += unseen_bytes;
+            if let Some(range) = self.connection.first_range(direction) {
+                self.observer.range(self.connection, direction, range);
             }
-            self.observer.range(self.connection, direction, &range);
+            self.connection.drop_first_range(direction);
         }
     }
 }

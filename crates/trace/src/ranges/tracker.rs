@@ -233,30 +233,31 @@ impl Tracker {
         self.ranges.insert(index + 1, rest);
     }
 
-    /// The next range that is finished: acknowledged, and, where there is a receiver's trace,
+    /// The next range.
+    pub(crate) fn first(&self) -> Option<&Range> {
+        self.ranges.front()
+    }
+
+    /// The next range, if it is finished: acknowledged, and, where there is a receiver's trace,
     /// readable there or acknowledged before `given_up_ns`.
-    pub(crate) fn finished(&mut self, given_up_ns: i64) -> Option<Range> {
+    pub(crate) fn finished(&self, given_up_ns: i64) -> Option<&Range> {
         let first = self.ranges.front()?;
         let settled = match (self.in_order, first.acked_ns) {
             (None, acked_ns) => acked_ns.is_some(),
             (Some(in_order), Some(acked_ns)) => first.end <= in_order || acked_ns < given_up_ns,
             (Some(in_order), None) => first.copies.is_empty() && first.end <= in_order,
         };
-        if settled || self.ranges.len() > MOST_RANGES {
-            self.take()
-        } else {
-            None
-        }
+        (settled || self.ranges.len() > MOST_RANGES).then_some(first)
     }
 
-    /// The next range, finished or not.
-    pub(crate) fn take(&mut self) -> Option<Range> {
-        let range = self.ranges.pop_front()?;
-        self.floor = range.end;
-        if range.acked_ns.is_none() && range.ends_packet {
-            self.in_flight = self.in_flight.saturating_sub(1);
+    /// Forgets the next range.
+    pub(crate) fn drop_first(&mut self) {
+        if let Some(range) = self.ranges.pop_front() {
+            self.floor = range.end;
+            if range.acked_ns.is_none() && range.ends_packet {
+                self.in_flight = self.in_flight.saturating_sub(1);
+            }
+            self.skip_missing();
         }
-        self.skip_missing();
-        Some(range)
     }
 }
