@@ -109,11 +109,11 @@ fn kernel() -> Finding {
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version >= (6, 6) {
         Finding::ok("kernel", release)
-    } else if version >= (5, 12) {
+    } else if version >= (5, 15) {
         let remedy = "use Linux 6.6 or newer, on which pillion was tested";
         Finding::bad("kernel", Standing::Warning, release, remedy)
     } else {
-        let remedy = "the programs need Linux 5.12 or newer";
+        let remedy = "the programs need Linux 5.15 or newer";
         Finding::bad("kernel", Standing::Missing, release, remedy)
     }
 }
