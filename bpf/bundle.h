@@ -202,7 +202,8 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 		return TCX_NEXT;
 	verdict = parse(skb, &seg, link);
 	if (verdict == NOT_PLAIN_IP) {
-		count(flow, verdict, 0, 0);
+		if (!seg.in_tunnel) /* counted at the tunnel's device */
+			count(flow, verdict, 0, 0);
 		return TCX_NEXT;
 	}
 	if (!seg.len)

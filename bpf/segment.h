@@ -13,7 +13,12 @@
 #define VLAN_HLEN	4
 #define VLAN_TAGS	2 /* in the packet's data; one more may be beside it */
 #define IP_MF_OR_OFFSET 0x3fff
+#define IPPROTO_IPIP	4
 #define IPPROTO_TCP	6
+#define IPPROTO_UDP	17
+#define IPPROTO_IPV6	41
+#define IPPROTO_GRE	47
+#define IPPROTO_ESP	50
 
 #define TCP_HLEN  20
 #define TCP_CHECK 16 /* offset of the checksum */
@@ -38,7 +43,17 @@ struct segment {
 	__u16 sack_bytes; /* options that come and go, and take from the MSS */
 	__u16 check; /* the TCP checksum */
 	bool ipv6;
+	bool in_tunnel; /* inside another packet */
 };
+
+/* What may carry a segment; its packet belongs to the segment's socket still.
+ */
+static __always_inline bool is_tunnel(__u8 proto)
+{
+	return proto == IPPROTO_UDP || proto == IPPROTO_GRE ||
+	       proto == IPPROTO_IPIP || proto == IPPROTO_IPV6 ||
+	       proto == IPPROTO_ESP;
+}
 
 /* Reads the IP header at offset at; proto is the packet's, in network order. */
 static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
@@ -51,8 +66,11 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 	if (proto == bpf_htons(ETH_P_IP)) {
 		struct iphdr *ip = header;
 
-		if ((void *)(ip + 1) > end || ip->protocol != IPPROTO_TCP ||
-		    ip->ihl < 5 || ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
+		if ((void *)(ip + 1) > end)
+			return -1;
+		seg->in_tunnel = is_tunnel(ip->protocol);
+		if (ip->protocol != IPPROTO_TCP || ip->ihl < 5 ||
+		    ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
 			return -1;
 		seg->ipv6 = false;
 		seg->ip_len = bpf_ntohs(ip->tot_len);
@@ -63,7 +81,10 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 	if (proto == bpf_htons(ETH_P_IPV6)) {
 		struct ipv6hdr *ip = header;
 
-		if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP)
+		if ((void *)(ip + 1) > end)
+			return -1;
+		seg->in_tunnel = is_tunnel(ip->nexthdr);
+		if (ip->nexthdr != IPPROTO_TCP)
 			return -1;
 		seg->ipv6 = true;
 		seg->ip_len = bpf_ntohs(ip->payload_len);

@@ -232,6 +232,32 @@ fn run_follows_devices_too() {
 }
 
 #[test]
+fn what_passes_a_tunnel_is_counted_inside_it_alone() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    hosts.ip("address add 10.79.0.1/24 dev v0");
+    let tunnel = |here, there| format!("type vxlan id 5 dstport 4789 local {here} remote {there}");
+    hosts.ip(&format!("link add t0 {}", tunnel("10.79.0.1", "10.79.0.2")));
+    hosts.ip("link set t0 up");
+    for arguments in [
+        "link set far name outer",
+        "address add 10.79.0.2/24 dev outer",
+        "link set outer up",
+        &format!("link add far {}", tunnel("10.79.0.2", "10.79.0.1")),
+    ] {
+        let status = hosts.far.command("ip").args(arguments.split(' ')).status();
+        assert!(status.unwrap().success(), "ip {arguments}");
+    }
+    let attach = Attach::begin(&hosts, &["--dev", "v0", "--dev", "t0"]);
+    hosts.send_by("t0", 50);
+    let stats = attach.end();
+    assert_eq!(stats["new_bytes"], 5000);
+    assert!(stats["verdicts"]["not_plain_ip"].is_null(), "{stats}");
+}
+
+#[test]
 fn what_passes_a_macvlan_and_the_device_below_it_is_counted_once() {
     needs_root!();
     let hosts = Hosts::create();
