@@ -37,11 +37,7 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn packet(&mut self, side: Side, packet: &Packet) {
-        self.sides.saw(side, packet.at_ns);
-        let now_ns = match side {
-            Side::Sender => packet.at_ns,
-            Side::Receiver => self.sides.by_clock_of(Side::Sender, packet.at_ns),
-        };
+        let now_ns = self.sides.saw(side, packet.at_ns);
         let print = fingerprint(packet);
         let mut translated = None;
         if side == Side::Receiver {
@@ -96,6 +92,8 @@ impl<O: Observer> Engine<O> {
             nat,
             ..
         } = self;
+        sides.end(Side::Sender);
+        sides.end(Side::Receiver);
         for connection in table.into_rest() {
             end(connection, &mut sides, &mut observer);
         }
@@ -283,7 +281,7 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.sides.given_up_ns(side)
         };
-        let covered_ns = self.sides.covered_ns(side, self.ended);
+        let covered_ns = self.sides.covered_ns(side);
         let limit = self.segment_limit(direction);
         while let Some(fate) =
             self.connection

@@ -88,11 +88,15 @@ fn merge<O: Observer>(
                 engine.packet(Side::Sender, here);
                 sender.advance();
             }
-            (_, Some(there)) => {
+            (here, Some(there)) => {
+                if here.is_none() {
+                    engine.sides.end(Side::Sender);
+                }
                 engine.packet(Side::Receiver, there);
                 receiver.advance();
             }
             (Some(here), None) => {
+                engine.sides.end(Side::Receiver);
                 engine.packet(Side::Sender, here);
                 sender.advance();
             }

@@ -7,8 +7,12 @@ use crate::packet::Packet;
 #[derive(Debug)]
 pub(crate) struct Sides {
     pub(crate) max_transit_ns: i64,
-    /// The first and the last time that each has shown.
+    /// The time that both have been read to, by the sender's clock.
+    now_ns: i64,
+    /// The first and the last time that each has shown, by its own clock.
     seen: [Option<(i64, i64)>; 2],
+    /// Which have been read to their end.
+    ended: [bool; 2],
     /// By how much the receiver's clock is ahead, about.
     offset_ns: i64,
     ways: [Delays; 2],
@@ -34,17 +38,30 @@ impl Sides {
     pub(crate) fn new(max_transit_ns: i64, offset_ns: i64) -> Self {
         Self {
             max_transit_ns,
+            now_ns: i64::MIN,
             seen: [None; 2],
+            ended: [false; 2],
             offset_ns,
             ways: Default::default(),
             matches: 0,
         }
     }
 
-    pub(crate) fn saw(&mut self, side: Side, at_ns: i64) {
+    /// Takes notice of the next packet of one trace, and gives its time by the sender's clock.
+    pub(crate) fn saw(&mut self, side: Side, at_ns: i64) -> i64 {
         let seen = &mut self.seen[side as usize];
         let (first, last) = seen.unwrap_or((at_ns, at_ns));
         *seen = Some((first.min(at_ns), last.max(at_ns)));
+        self.now_ns = match side {
+            Side::Sender => at_ns,
+            Side::Receiver => self.by_clock_of(Side::Sender, at_ns),
+        };
+        self.now_ns
+    }
+
+    /// Says that no more comes of one trace.
+    pub(crate) fn end(&mut self, side: Side) {
+        self.ended[side as usize] = true;
     }
 
     /// Whether a packet of the sender's trace comes before one of the receiver's.
@@ -62,34 +79,33 @@ impl Sides {
 
     /// Until when, by the clock of the side of arrival, all that left the other side is known.
     pub(crate) fn certain_ns(&self, departure: Side) -> i64 {
-        match self.seen[departure as usize] {
-            Some((_, now)) => self
-                .by_clock_of(departure.other(), now)
-                .saturating_sub(SLACK_NS),
-            None => i64::MIN,
-        }
+        self.now_by_clock_of(departure.other())
+            .saturating_sub(SLACK_NS)
     }
 
     /// What left before this time, by the clock of its side, and has not arrived, will not.
     pub(crate) fn given_up_ns(&self, departure: Side) -> i64 {
-        match self.seen[departure.other() as usize] {
-            Some((_, now)) => self
-                .by_clock_of(departure, now)
-                .saturating_sub(self.max_transit_ns)
-                .saturating_sub(SLACK_NS),
-            None => i64::MIN,
+        self.now_by_clock_of(departure)
+            .saturating_sub(self.max_transit_ns)
+            .saturating_sub(SLACK_NS)
+    }
+
+    fn now_by_clock_of(&self, side: Side) -> i64 {
+        match side {
+            Side::Sender => self.now_ns,
+            Side::Receiver => self.by_clock_of(Side::Receiver, self.now_ns),
         }
     }
 
     /// When a packet must have left, by the clock of its side, for the other side to show its
-    /// arrival; at the end of both traces also the last such time.
-    pub(crate) fn covered_ns(&self, departure: Side, ended: bool) -> (i64, i64) {
-        let seen = self.seen[departure.other() as usize];
+    /// arrival: after the first of these times and, once that trace has ended, before the last.
+    pub(crate) fn covered_ns(&self, departure: Side) -> (i64, i64) {
+        let arrival = departure.other() as usize;
         let range_ns = self.ways[departure as usize].range_ns;
-        let Some(((first, last), (least, most))) = seen.zip(range_ns) else {
+        let Some(((first, last), (least, most))) = self.seen[arrival].zip(range_ns) else {
             return (i64::MAX, i64::MIN);
         };
-        let end = if ended {
+        let end = if self.ended[arrival] {
             last.saturating_sub(most)
         } else {
             i64::MAX
