@@ -30,5 +30,5 @@ pub(crate) fn fingerprint(packet: &Packet) -> u64 {
     for block in packet.sack.as_slice() {
         block.hash(&mut hasher);
     }
-    hasher.finish()
+    hasher.finish() | 1
 }

@@ -319,6 +319,36 @@ fn segments_that_are_cut_on_the_way_are_not_lost() {
 }
 
 #[test]
+fn packets_that_change_places_are_found_again() {
+    let mut script = established();
+    for message in 0..300 {
+        script
+            .at(200 + message)
+            .data(message * 10 + 1, message * 10 + 11);
+    }
+    script.at(900).ack(3001).at(950).close(3001);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+    let first = there
+        .iter()
+        .position(|packet| packet.payload_len > 0)
+        .unwrap();
+    let data = &mut there[first..first + 300];
+    for pair in data.chunks_mut(70) {
+        let times: Vec<i64> = pair.iter().map(|packet| packet.at_ns).collect();
+        pair.reverse();
+        for (packet, at_ns) in pair.iter_mut().zip(times) {
+            packet.at_ns = at_ns;
+        }
+    }
+    let (record, _) = analyse_both(&here, &there);
+    let passage = record.only().passages[0];
+    assert_eq!((passage.lost_packets, passage.unmatched_packets), (0, 0));
+    assert_eq!(passage.delivered_bytes, 3000);
+    let blocked = |(_, range): &&(_, crate::Range)| range.delivery.unwrap().behind.is_some();
+    assert_eq!(record.ranges.iter().filter(blocked).count(), 4 * 69 + 19);
+}
+
+#[test]
 fn bytes_that_the_receivers_trace_misses_are_counted() {
     let mut script = established();
     script.at(200).data(1, 101).at(230).data(101, 201);

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::fate::{Arrival, Fate, Passage};
 
@@ -8,9 +9,13 @@ use super::fate::{Arrival, Fate, Passage};
 pub(crate) struct Link {
     pub(crate) passage: Passage,
     sent: VecDeque<Departure>,
+    /// Their fingerprints, 0 for those that have a fate: apart, to be searched fast.
+    prints: VecDeque<u64>,
     /// The departure after the one that matched last: packets mostly keep their order.
     expected: usize,
     arrived: VecDeque<Waiting>,
+    /// So many of the last departures have not been compared with the first arrival.
+    unsearched: Unsearched,
     /// Of the packets that matched last, to know duplicates by.
     matched: [u64; 16],
     matches: usize,
@@ -20,9 +25,17 @@ pub(crate) struct Link {
 
 #[derive(Debug)]
 struct Departure {
-    print: u64,
     fate: Fate,
     settled: bool,
+}
+
+#[derive(Debug)]
+struct Unsearched(usize);
+
+impl Default for Unsearched {
+    fn default() -> Self {
+        Self(usize::MAX)
+    }
 }
 
 /// A packet that arrived.
@@ -49,10 +62,11 @@ pub(crate) enum Identity {
 impl Link {
     pub(crate) fn depart(&mut self, print: u64, fate: Fate) {
         self.sent.push_back(Departure {
-            print,
             fate,
             settled: false,
         });
+        self.prints.push_back(print);
+        self.unsearched.0 = self.unsearched.0.saturating_add(1);
     }
 
     pub(crate) fn arrive(&mut self, waiting: Waiting) {
@@ -70,19 +84,23 @@ impl Link {
         } else if waiting.at_ns < certain_ns {
             Identity::Unknown
         } else {
+            self.unsearched.0 = 0;
             return None;
         };
         self.arrived.pop_front();
+        self.unsearched = Unsearched::default();
         Some((waiting, identity))
     }
 
-    fn departure_of(&mut self, print: u64) -> Option<usize> {
-        let is_it = |departure: &Departure| departure.print == print && !departure.settled;
-        let expected = self.expected.min(self.sent.len());
-        let ahead = self.sent.range(expected..).position(is_it);
-        ahead
-            .map(|further| expected + further)
-            .or_else(|| self.sent.range(..expected).position(is_it))
+    fn departure_of(&self, print: u64) -> Option<usize> {
+        let end = self.prints.len();
+        let begin = end.saturating_sub(self.unsearched.0);
+        let expected = self.expected.clamp(begin, end);
+        if self.prints.get(expected) == Some(&print) {
+            return Some(expected);
+        }
+        find(&self.prints, expected..end, print)
+            .or_else(|| find(&self.prints, begin..expected, print))
     }
 
     pub(crate) fn fate(&self, index: usize) -> Option<&Fate> {
@@ -94,9 +112,12 @@ impl Link {
         if let Some(departure) = self.sent.get_mut(index) {
             departure.fate.arrival = arrival;
             departure.settled = true;
-            self.matched[self.matches % self.matched.len()] = departure.print;
-            self.matches = self.matches.wrapping_add(1);
             self.expected = self.expected.max(index + 1);
+        }
+        if let Some(print) = self.prints.get_mut(index) {
+            self.matched[self.matches % self.matched.len()] = *print;
+            self.matches = self.matches.wrapping_add(1);
+            *print = 0;
         }
     }
 
@@ -114,6 +135,7 @@ impl Link {
             return None;
         }
         let mut departure = self.sent.pop_front()?;
+        self.prints.pop_front();
         self.expected = self.expected.saturating_sub(1);
         let fate = &mut departure.fate;
         if !departure.settled {
@@ -129,4 +151,24 @@ impl Link {
         self.passage.count(fate);
         Some(*fate)
     }
+}
+
+/// The first place in a range that has a fingerprint.
+fn find(prints: &VecDeque<u64>, range: Range<usize>, print: u64) -> Option<usize> {
+    let (front, back) = prints.as_slices();
+    let split = front.len();
+    let in_front = front.get(range.start.min(split)..range.end.min(split))?;
+    let in_back = back.get(range.start.saturating_sub(split)..range.end.saturating_sub(split))?;
+    let place =
+        position(in_front, print).or_else(|| Some(in_front.len() + position(in_back, print)?))?;
+    Some(range.start + place)
+}
+
+/// Where a number stands, looking at many at a time: few are found.
+fn position(numbers: &[u64], wanted: u64) -> Option<usize> {
+    const AT_A_TIME: usize = 64;
+    let is_in = |some: &[u64]| some.iter().fold(false, |found, &it| found | (it == wanted));
+    let chunk = numbers.chunks(AT_A_TIME).position(is_in)?;
+    let mut rest = numbers.iter().skip(chunk * AT_A_TIME);
+    Some(chunk * AT_A_TIME + rest.position(|&it| it == wanted)?)
 }
