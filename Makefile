@@ -1,7 +1,7 @@
 # pillion: `make` builds, `make demo` shows, `make test` tests all that a change can break.
 
 CARGO ?= cargo
-BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h))
+BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h))
 
 .PHONY: all setup demo test check format bench man install clean
 
@@ -41,6 +41,7 @@ install: man
 	install -D target/release/pillion $(DESTDIR)$(PREFIX)/bin/pillion
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 
 clean:
 	$(CARGO) clean

@@ -57,7 +57,7 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	limit = payload_limit(skb, &flow->options, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
-	if (!flow->sack && !flow->options.without_sack)
+	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
@@ -176,6 +176,8 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		count(flow, OLD_DATA, 0, 0);
 		return OLD_DATA;
 	}
+	if (flow->off)
+		return verdict; /* as if recorded elsewhere: a gap */
 	if (before(seg->seq, snd_nxt))
 		verdict = OVERLAP;
 	if (verdict == BUNDLED)
@@ -198,7 +200,7 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 	enum verdict verdict;
 	struct segment seg = {};
 
-	if (!tp)
+	if (!tp || (flow->off && !before(tp->snd_una, flow->sent_end)))
 		return TCX_NEXT;
 	verdict = parse(skb, &seg, link);
 	if (verdict == NOT_PLAIN_IP) {

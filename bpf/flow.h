@@ -194,6 +194,19 @@ struct report {
 	__u32 end;
 };
 
+/* Who wants a connection to be bundled. */
+enum wanted_by {
+	WANTED_BY_RULE,
+	WANTED_BY_APPLICATION,
+};
+
+/* Does the peer offer SACK? */
+enum sack {
+	SACK_MISSING,
+	SACK_OFFERED,
+	SACK_UNKNOWN, /* until the next packet leaves */
+};
+
 struct flow {
 	/*
 	 * It comes first, for the verifier checks offset and length apart, and
@@ -207,6 +220,9 @@ struct flow {
 	__u32 companions_refused; /* as companions.set, when last tried */
 	enum verdict last; /* of the last segment */
 	__u32 opening; /* an enum opening */
+	__u32 rule; /* that decided; 0: none matches */
+	enum wanted_by wanted_by;
+	__u32 off; /* the application declined: no more bundles */
 	__u32 busy; /* a processor is at work on what follows */
 	__u32 sent_end; /* behind the last new byte seen at a device */
 	__u32 segments; /* how many are remembered */
@@ -228,7 +244,7 @@ struct flow {
 	__u64 lost_saved_us; /* what was counted for it */
 	__u32 reaction_due;
 	__u32 reacted_at; /* losses before belong to the window reduced then */
-	__u32 sack; /* the peer offers SACK */
+	enum sack sack;
 
 	/* What TCP sent again last, from the first byte to the last. */
 	__u32 again_start;
@@ -264,6 +280,9 @@ struct flow_record {
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
 	enum verdict last;
+	__u32 rule;
+	enum wanted_by wanted_by;
+	__u32 off;
 	enum loss_rule loss_rule;
 	__u32 level;
 	struct options options;

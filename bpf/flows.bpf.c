@@ -36,6 +36,9 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.snd_cwnd = tp->snd_cwnd;
 	record.mss = tp->mss_cache;
 	record.last = flow->last;
+	record.rule = flow->rule;
+	record.wanted_by = flow->wanted_by;
+	record.off = flow->off;
 	record.loss_rule = flow->loss_rule;
 	record.level = flow->level;
 	record.options = flow->options;

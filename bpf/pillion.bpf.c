@@ -17,6 +17,7 @@
 #include "policy.h"
 #include "reaction.h"
 #include "report.h"
+#include "switch.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -99,6 +100,8 @@ int pillion_react(struct __sk_buff *skb)
 
 	if (!flow)
 		return KEEP;
+	if (flow->sack == SACK_UNKNOWN)
+		find_out_sack(flow, sk);
 	tp = bpf_tcp_sock(sk);
 	return tp ? react(flow, tp) : KEEP;
 }
@@ -107,14 +110,11 @@ int pillion_react(struct __sk_buff *skb)
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
-	struct connection connection = {};
-	struct companions companions = {};
-	struct options options = {};
 	enum opening opening = OPENED_BEFORE;
-	struct flow *flow = NULL;
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
+	struct wish *wish;
 
 	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
 		opening = OPENED_HERE;
@@ -133,12 +133,11 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 * next one's SYN may carry data.
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
-	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB)
-		return 1;
-	describe(tp, opening, &connection);
-	if (is_covered(&connection, &options, &companions))
-		flow = take_in(sk, tp, opening, &options);
-	apply_companions(ops, &companions, flow);
+	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
+		judge(sk, ops, tp, NULL, wish, opening);
+	else if (wish)
+		wish->grant.opening = 0;
 	return 1;
 }
 
@@ -150,11 +149,10 @@ SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
-	struct connection connection = {};
-	struct companions companions = {};
-	struct options options = {};
+	enum opening opening = OPENED_BEFORE;
 	struct tcp_sock *tp;
 	struct flow *flow;
+	struct wish *wish;
 	unsigned char state;
 
 	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
@@ -165,18 +163,28 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	if (!flow && state != BPF_TCP_ESTABLISHED &&
 	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;
-	describe(tp, flow ? flow->opening : OPENED_BEFORE, &connection);
-	if (!is_covered(&connection, &options, &companions)) {
-		bpf_sk_storage_delete(&pillion_flows, skc);
-		flow = NULL;
-		if (!companions.set)
-			return 0;
-	} else if (flow) {
-		change_options(flow, &options);
-	} else {
-		flow = take_in(skc, tp, OPENED_BEFORE, &options);
-	}
-	apply_companions(skc, &companions, flow);
-	bpf_seq_write(ctx->meta->seq, "+", 1);
+	wish = bpf_sk_storage_get(&pillion_wishes, skc, NULL, 0);
+	if (wish && wish->grant.opening)
+		opening = wish->grant.opening;
+	else if (flow)
+		opening = flow->opening;
+	if (judge(skc, skc, tp, flow, wish, opening))
+		bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
+}
+
+/* The application sets an option of its socket. */
+SEC("cgroup/setsockopt")
+int pillion_setsockopt(struct bpf_sockopt *ctx)
+{
+	return is_switch(ctx, PILLION_MODE) ? on_setsockopt(ctx)
+					    : leave_option(ctx);
+}
+
+/* It reads one, and the kernel has answered. */
+SEC("cgroup/getsockopt")
+int pillion_getsockopt(struct bpf_sockopt *ctx)
+{
+	return is_switch(ctx, PILLION_STATS) ? on_getsockopt(ctx)
+					     : leave_option(ctx);
 }

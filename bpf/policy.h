@@ -3,8 +3,10 @@
 #ifndef PILLION_POLICY_H
 #define PILLION_POLICY_H
 
+#include "companions.h"
 #include "connection.h"
 #include "maps.h"
+#include "wish.h"
 
 /* Set before the programs are loaded. */
 const volatile __u64 netns_cookie = 0; /* 0: any network namespace */
@@ -60,45 +62,93 @@ static __always_inline bool matches(const struct rule *rule,
 	return false;
 }
 
-/*
- * True if the connection is to be bundled, and then how; and which companions
- * it gets, bundled or not. A global function: the verifier looks at its loops
- * apart from all that a caller may know.
- */
-__noinline int is_covered(const struct connection *connection,
-			  struct options *options,
-			  struct companions *companions)
+static __always_inline const struct rules *rules_in_force(void)
 {
-	const struct rule *rule;
-	const struct rules *all;
 	__u32 key = 0, *in_force;
 
 	in_force = bpf_map_lookup_elem(&pillion_in_force, &key);
-	if (!in_force || !connection || !options || !companions)
-		return false;
+	if (!in_force)
+		return NULL;
 	key = *in_force;
-	all = bpf_map_lookup_elem(&pillion_rules, &key);
-	if (!all)
-		return false;
+	return bpf_map_lookup_elem(&pillion_rules, &key);
+}
+
+/*
+ * What the rules say of the connection, and which companions it gets, bundled
+ * or not; returns 0. A global function: the
+ * verifier looks at its loops apart from all that a caller may know.
+ */
+__noinline int find_grant(const struct connection *connection,
+			  struct grant *grant, struct companions *companions)
+{
+	const struct rules *all = rules_in_force();
+	const struct rule *rule;
+
+	if (!all || !connection || !grant || !companions)
+		return -1;
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
 		rule = &all->rules[i];
 		if (!matches(rule, connection))
 			continue;
-		*options = rule->options;
+		grant->mode = rule->mode;
+		grant->rule = rule->number;
+		grant->opening = connection->opening;
+		grant->options = rule->options;
 		*companions = rule->companions;
-		return rule->bundle;
+		return 0;
 	}
-	return false;
+	return -1;
+}
+
+/* The same of a connection of which it is known that no rule matches. */
+__noinline int grant_unmatched(struct grant *grant)
+{
+	const struct rules *all = rules_in_force();
+	__u32 last;
+
+	if (!all || !grant)
+		return -1;
+	last = all->count - 1;
+	if (last >= MAX_RULES)
+		return -1;
+	grant->mode = all->rules[last].mode;
+	grant->rule = 0;
+	grant->opening = OPENED_BEFORE;
+	grant->options = all->rules[last].options;
+	return 0;
+}
+
+static __always_inline bool refuses_all(void)
+{
+	const struct rules *all = rules_in_force();
+
+	return !all || all->refuse_all;
+}
+
+static __always_inline enum sack read_sack(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) ? SACK_OFFERED
+							  : SACK_MISSING;
+}
+
+/* What a socket option cannot see, the next packet can. */
+static __always_inline void find_out_sack(struct flow *flow,
+					  struct bpf_sock *sk)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (tp)
+		flow->sack = read_sack(tp);
 }
 
 /* The connection is ours from now on, if there is memory. */
-static __always_inline struct flow *take_in(void *sk, struct tcp_sock *tp,
-					    enum opening opening,
+static __always_inline struct flow *take_in(void *sk, __u32 snd_nxt,
+					    enum sack sack,
+					    const struct grant *grant,
 					    const struct options *options)
 {
 	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 					       BPF_SK_STORAGE_GET_F_CREATE);
-	__u32 snd_nxt = tp->snd_nxt;
 	struct totals *all = totals();
 
 	if (!all)
@@ -108,11 +158,11 @@ static __always_inline struct flow *take_in(void *sk, struct tcp_sock *tp,
 		return NULL;
 	}
 	all->connections++;
-	flow->opening = opening;
+	flow->opening = grant->opening;
 	flow->options = *options;
 	flow->loss_rule = options->loss_rule;
 	flow->level = 1;
-	flow->sack = BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok);
+	flow->sack = sack;
 	flow->reacted_at = snd_nxt;
 	flow->again_start = snd_nxt;
 	flow->again_end = snd_nxt;
@@ -133,6 +183,71 @@ static __always_inline void change_options(struct flow *flow,
 		flow->unreported = 0;
 	}
 	flow->options = *options;
+}
+
+/*
+ * Puts into effect what the rules and the application say. Returns NULL if the
+ * connection is not bundled.
+ *
+ * One that its application switches off keeps its state: bundles on their way
+ * are watched until they are acknowledged, for what they hide is to be reacted
+ * to.
+ */
+static __always_inline struct flow *settle(void *sk, struct flow *flow,
+					   const struct wish *wish,
+					   const struct grant *grant,
+					   __u32 snd_nxt, enum sack sack)
+{
+	struct options options = grant->options;
+
+	if (!is_wanted(grant, wish)) {
+		if (flow && grant->mode != LEAVE_ALONE && wish &&
+		    wish->asked == ASKED_OFF)
+			flow->off = 1;
+		else if (flow)
+			bpf_sk_storage_delete(&pillion_flows, sk);
+		return NULL;
+	}
+	if (wish)
+		narrow(&options, wish);
+	if (flow)
+		change_options(flow, &options);
+	else
+		flow = take_in(sk, snd_nxt, sack, grant, &options);
+	if (!flow)
+		return NULL;
+	flow->off = 0;
+	flow->rule = grant->rule;
+	flow->wanted_by = grant->mode == BUNDLE ? WANTED_BY_RULE
+						: WANTED_BY_APPLICATION;
+	return flow;
+}
+
+/*
+ * The same of a connection that the rules are to judge. Where one of them
+ * leaves it to the application, or forbids it, that is remembered. The other
+ * socket is what apply_companions() wants. Returns whether anything is done for
+ * it.
+ */
+static __always_inline bool judge(void *sk, void *socket, struct tcp_sock *tp,
+				  struct flow *flow, struct wish *wish,
+				  enum opening opening)
+{
+	struct connection connection = {};
+	struct companions companions = {};
+	struct grant grant = {};
+
+	describe(tp, opening, &connection);
+	if (find_grant(&connection, &grant, &companions))
+		return false;
+	if (!wish && grant.rule && grant.mode != BUNDLE)
+		wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
+					  BPF_SK_STORAGE_GET_F_CREATE);
+	if (wish)
+		wish->grant = grant;
+	flow = settle(sk, flow, wish, &grant, tp->snd_nxt, read_sack(tp));
+	apply_companions(socket, &companions, flow);
+	return flow || companions.set;
 }
 
 #endif /* PILLION_POLICY_H */

@@ -6,7 +6,7 @@
 
 #include "flow.h"
 
-#define MAX_RULES 64 /* in one table */
+#define MAX_RULES 65 /* in one table, that for the others included */
 #define ANY_UID	  (~0U)
 
 /* Who opened a connection; a rule has a set of these. */
@@ -22,6 +22,21 @@ struct port_range {
 	__u16 last;
 };
 
+/* What becomes of a connection that a rule matches. */
+enum rule_mode {
+	LEAVE_ALONE, /* never bundled */
+	ALLOW, /* bundled once its application asks */
+	BUNDLE, /* bundled unless its application declines */
+};
+
+/* What a rule says of a connection. */
+struct grant {
+	enum rule_mode mode;
+	__u32 rule; /* its number, the first is 1; 0: none matches */
+	__u32 opening; /* the connection's, an enum opening */
+	struct options options;
+};
+
 /* Matches a connection of which all of this is true. */
 struct rule {
 	__u64 peer[2]; /* IPv4 as ::ffff:a.b.c.d */
@@ -32,15 +47,16 @@ struct rule {
 	struct port_range remote_ports;
 	__u32 uid; /* or ANY_UID */
 	__u32 openings; /* a set of enum opening */
-	__u32 bundle; /* else leave its segments alone */
+	enum rule_mode mode;
+	__u32 number; /* one rule may take several rows */
 	struct options options;
 	struct companions companions;
 };
 
-/* The first rule that matches decides; without one, a connection is left alone.
- */
+/* The first rule that matches decides; the last one has no conditions. */
 struct rules {
 	__u32 count;
+	__u32 refuse_all; /* every one leaves alone */
 	struct rule rules[MAX_RULES];
 };
 

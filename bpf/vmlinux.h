@@ -39,6 +39,7 @@ enum bpf_map_type {
 enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_RDONLY_PROG = 128,
+	BPF_F_CLONE = 512,
 };
 
 enum {
@@ -66,7 +67,11 @@ enum {
 
 enum {
 	BPF_TCP_ESTABLISHED = 1,
+	BPF_TCP_FIN_WAIT1 = 4,
+	BPF_TCP_FIN_WAIT2 = 5,
 	BPF_TCP_CLOSE_WAIT = 8,
+	BPF_TCP_LAST_ACK = 9,
+	BPF_TCP_CLOSING = 11,
 };
 
 enum tcx_action_base {
@@ -214,6 +219,22 @@ struct bpf_sock_ops {
 	__u32 skb_len;
 	__u32 skb_tcp_flags;
 	__u64 skb_hwtstamp;
+};
+
+struct bpf_sockopt {
+	union {
+		struct bpf_sock *sk;
+	};
+	union {
+		void *optval;
+	};
+	union {
+		void *optval_end;
+	};
+	__s32 level;
+	__s32 optname;
+	__s32 optlen;
+	__s32 retval;
 };
 
 struct bpf_sock_tuple {

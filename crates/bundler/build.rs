@@ -8,7 +8,9 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    println!("cargo:rerun-if-changed={}", bpf.display());
+    for folder in [&bpf, &bpf.join("../include")] {
+        println!("cargo:rerun-if-changed={}", folder.display());
+    }
     for name in ["pillion", "flows"] {
         let built = SkeletonBuilder::new()
             .source(bpf.join(format!("{name}.bpf.c")))

@@ -70,11 +70,11 @@ fn a_congestion_control_that_the_kernel_lacks_is_named_beside_those_it_offers() 
 }
 
 #[test]
-fn attach_wants_to_know_which_connections() {
-    let said = refused(&["attach", "--dev", "lo"]);
+fn to_attach_and_leave_all_connections_alone_is_refused() {
+    let said = refused(&["attach", "--dev", "lo", "--otherwise", "leave-alone"]);
     assert_eq!(
         said,
-        "pillion: choose connections with --port, --peer or --config, or take them all with --all"
+        "pillion: --otherwise leave-alone leaves all alone: choose connections with --port or --peer"
     );
 }
 

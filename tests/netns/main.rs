@@ -14,4 +14,5 @@ mod leftovers;
 mod run;
 mod safety;
 mod stream;
+mod switch;
 mod traffic;

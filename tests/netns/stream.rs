@@ -143,6 +143,7 @@ fn attach() -> Attachment {
     let policy = Policy {
         rules: vec![Rule::all(options)],
         scope: Scope::ThisNamespace,
+        ..Policy::default()
     };
     let programs = Programs::load(&policy).expect("the programs load");
     let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pillion_bundler::{Options, Rule, ThinTest};
+use pillion_bundler::{Mode, Options, Rule, ThinTest};
 
 use crate::device::Checksums;
 use crate::link::Link;
@@ -48,6 +48,8 @@ pub struct Setup {
     pub cgroup: Option<PathBuf>,
     /// What is attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
+    /// Options of level `IPPROTO_TCP` that the socket has before it connects or listens.
+    pub tcp_options: Vec<(i32, i32)>,
 }
 
 /// A bundler, by the rules for the connections of the test's namespace.
@@ -55,6 +57,8 @@ pub struct Setup {
 pub struct Bundler {
     /// The first that matches decides.
     pub rules: Vec<Rule>,
+    /// What becomes of connections that none matches.
+    pub otherwise: Mode,
 }
 
 /// Addresses of the two ends.
@@ -96,6 +100,7 @@ impl Default for Setup {
             on_bridge: false,
             cgroup: None,
             bundlers: vec![Bundler::unlimited()],
+            tcp_options: Vec::new(),
         }
     }
 }
@@ -135,8 +140,24 @@ impl Bundler {
     /// Every connection is bundled so.
     #[must_use]
     pub fn with(options: Options) -> Self {
+        Self::by(&[Rule::all(options)])
+    }
+
+    /// The rules decide, and no other connection is bundled.
+    #[must_use]
+    pub fn by(rules: &[Rule]) -> Self {
         Self {
-            rules: vec![Rule::all(options)],
+            rules: rules.to_vec(),
+            otherwise: Mode::LeaveAlone,
+        }
+    }
+
+    /// No rules: this becomes of every connection.
+    #[must_use]
+    pub fn always(otherwise: Mode) -> Self {
+        Self {
+            rules: Vec::new(),
+            otherwise,
         }
     }
 

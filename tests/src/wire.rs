@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
@@ -144,6 +144,12 @@ impl Wire {
         failure.unwrap_or_else(|| self.script.fail("the connection goes on"))
     }
 
+    /// The kernel's end, for what a test does to it besides.
+    #[must_use]
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     /// Payload that a segment can have, in bytes, unless it carries SACK blocks.
     #[must_use]
     pub fn mss(&self) -> u32 {
@@ -194,6 +200,7 @@ impl Wire {
 fn policy(bundler: &Bundler) -> Policy {
     Policy {
         rules: bundler.rules.clone(),
+        otherwise: bundler.otherwise,
         scope: Scope::ThisNamespace,
     }
 }
@@ -214,6 +221,7 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     if let Some(isn) = setup.isn {
         socket::set_isn(&stream, isn);
     }
+    set_options(setup, &stream);
     let address = setup.ip.in_socket(setup.ip.peer());
     if setup.signed {
         signature::require(&stream, address);
@@ -226,9 +234,16 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     stream
 }
 
+fn set_options(setup: &Setup, socket: &impl AsRawFd) {
+    for (option, value) in &setup.tcp_options {
+        socket::set_option(socket, libc::IPPROTO_TCP, *option, &value.to_ne_bytes());
+    }
+}
+
 fn accept(setup: &Setup, peer: &mut Peer) -> TcpStream {
     let address = setup.ip.in_socket(setup.ip.local());
     let listener: TcpListener = socket::listener(SocketAddr::new(address, LISTENING_PORT));
+    set_options(setup, &listener);
     peer.connect(setup.rtt);
     let mut accepted = None;
     let came = socket::until(|| {

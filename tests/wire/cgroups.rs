@@ -97,6 +97,7 @@ fn where_another_program_is_alone_the_refusal_says_so() {
         let policy = Policy {
             rules: vec![Rule::all(Options::default())],
             scope: Scope::ThisNamespace,
+            ..Policy::default()
         };
         let programs = Programs::load(&policy).expect("the programs load");
         let cgroup = File::open(cgroups.level(1)).expect("the cgroup");

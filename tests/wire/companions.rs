@@ -17,13 +17,11 @@ fn none() -> Companions {
 }
 
 fn bundler(mode: Mode, companions: Companions) -> Bundler {
-    Bundler {
-        rules: vec![Rule {
-            mode,
-            companions,
-            ..Rule::default()
-        }],
-    }
+    Bundler::by(&[Rule {
+        mode,
+        companions,
+        ..Rule::default()
+    }])
 }
 
 /// The route says nothing of time-outs.
@@ -308,7 +306,7 @@ fn an_older_connection_gets_companions_at_review_and_keeps_them() {
             assert_eq!(wire.option(LINEAR_TIMEOUTS), 0);
             wire.adopt();
             assert_has(wire);
-            wire.replace_rules(&Bundler { rules: vec![] });
+            wire.replace_rules(&Bundler::by(&[]));
             assert_has(wire);
             wire.detach();
             assert_has(wire);

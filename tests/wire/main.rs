@@ -23,6 +23,7 @@ mod retransmission;
 mod rules;
 mod saved;
 mod size;
+mod switch;
 mod tfrc_sp;
 mod thin;
 mod two_bundlers;

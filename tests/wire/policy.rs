@@ -6,9 +6,7 @@ use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
 fn rules(rules: &[Rule]) -> Setup {
     Setup {
-        bundlers: vec![Bundler {
-            rules: rules.to_vec(),
-        }],
+        bundlers: vec![Bundler::by(rules)],
         ..Setup::default()
     }
 }

@@ -13,10 +13,9 @@ fn rule() -> Rule {
 }
 
 fn setup(opening: Opening, rules: &[Rule]) -> Setup {
-    let rules = rules.to_vec();
     Setup {
         opening,
-        bundlers: vec![Bundler { rules }],
+        bundlers: vec![Bundler::by(rules)],
         ..Setup::default()
     }
 }
@@ -193,7 +192,7 @@ fn of_an_older_connection_a_direction_is_not_known() {
             ],
         ] {
             setup(Opening::Active, &[]).run(|wire| {
-                wire.replace_rules(&Bundler { rules });
+                wire.replace_rules(&Bundler::by(&rules));
                 wire.sends("1:101 101:201");
                 assert_eq!(wire.totals().connections, 0);
             });
@@ -226,12 +225,10 @@ fn a_connection_taken_in_keeps_its_direction_when_the_rules_change() {
         let direction = Some(direction);
         setup(opening, &[rule()]).run(|wire| {
             wire.sends("1:101 1:201");
-            wire.replace_rules(&Bundler {
-                rules: vec![Rule {
-                    direction,
-                    ..rule()
-                }],
-            });
+            wire.replace_rules(&Bundler::by(&[Rule {
+                direction,
+                ..rule()
+            }]));
             wire.sends("1:301");
         });
     }
@@ -241,7 +238,7 @@ fn a_connection_taken_in_keeps_its_direction_when_the_rules_change() {
 fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
     setup(Opening::Active, &[rule()]).run(|wire| {
         wire.sends("1:101 1:201");
-        wire.replace_rules(&Bundler { rules: vec![] });
+        wire.replace_rules(&Bundler::by(&[]));
         wire.sends("201:301 301:401");
         wire.replace_rules(&Bundler::unlimited());
         wire.sends("401:501 401:601");

@@ -62,12 +62,10 @@ fn the_second_bundles_what_the_first_does_not() {
 
 #[test]
 fn a_connection_that_only_the_second_covers_is_bundled_by_it() {
-    let elsewhere = Bundler {
-        rules: vec![Rule {
-            ports: vec![1..=1],
-            ..Rule::default()
-        }],
-    };
+    let elsewhere = Bundler::by(&[Rule {
+        ports: vec![1..=1],
+        ..Rule::default()
+    }]);
     first(elsewhere).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.assert_verdicts_of(0, &[]);

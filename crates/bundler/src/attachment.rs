@@ -37,6 +37,15 @@ impl Attachment {
             let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
             links.push(link);
         }
+        for (program, target) in [
+            (&programs.setsockopt, Target::SetSockOpt(cgroup)),
+            (&programs.getsockopt, Target::GetSockOpt(cgroup)),
+        ] {
+            if let Some(program) = program {
+                let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
+                links.push(link);
+            }
+        }
         Ok(Self {
             programs,
             stands,

@@ -81,7 +81,9 @@ pub fn check() -> Vec<Finding> {
         Err(error) => failure("programs", error),
     });
     if let Ok(programs) = programs {
+        let has_switch = programs.setsockopt.is_some();
         findings.extend(attaching(programs));
+        findings.push(switch(has_switch));
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
             Err(error) => failure("flow list", &error),
@@ -189,6 +191,21 @@ fn cgroup() -> Finding {
             Finding::bad("cgroup v2", Standing::Missing, error.to_string(), remedy)
         }
     }
+}
+
+fn switch(is_there: bool) -> Finding {
+    if is_there {
+        return Finding::ok(
+            "switch",
+            "applications may switch bundling on for their sockets",
+        );
+    }
+    Finding::bad(
+        "switch",
+        Standing::Warning,
+        "socket options cannot be answered: bundling is by rule alone",
+        "use Linux 5.18 or newer",
+    )
 }
 
 /// Attaches to the loopback device of a network namespace that dies with its thread, and

@@ -28,6 +28,12 @@ pub struct Flow {
     pub snd_cwnd: u32,
     /// Maximum segment size in bytes of payload.
     pub mss: u32,
+    /// Who wants it to be bundled.
+    pub wanted_by: WantedBy,
+    /// The rule that decided, by its number, the first being 1; none where none matches.
+    pub rule: Option<u32>,
+    /// Its application has switched it off.
+    pub off: bool,
     /// How hidden losses are found: [`LossRule::Auto`] while that is being learnt.
     pub loss_rule: LossRule,
     /// Previous segments that ride along, where that follows the losses.
@@ -46,6 +52,16 @@ pub struct Flow {
     /// The last decision of TFRC-SP about it, if there was one.
     #[serde(flatten)]
     pub decision: Option<Decision>,
+}
+
+/// Who wants a connection to be bundled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WantedBy {
+    /// The rules.
+    Rule,
+    /// Its application, and the rules allow it.
+    Application,
 }
 
 /// Reads the connections of every pillion that runs on this host.
@@ -111,6 +127,10 @@ fn parse(record: &[u8]) -> Flow {
         .iter()
         .copied()
         .find(|verdict| *verdict as u32 == raw.last.0);
+    let wanted_by = match raw.wanted_by {
+        flow_types::wanted_by::WANTED_BY_APPLICATION => WantedBy::Application,
+        _ => WantedBy::Rule,
+    };
     Flow {
         local: address(raw.ends.local, raw.ends.local_port),
         peer: address(raw.ends.peer, raw.ends.peer_port),
@@ -118,6 +138,9 @@ fn parse(record: &[u8]) -> Flow {
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
         snd_cwnd: raw.snd_cwnd,
         mss: raw.mss,
+        wanted_by,
+        rule: Some(raw.rule).filter(|rule| *rule > 0),
+        off: raw.off != 0,
         loss_rule,
         level: raw.level,
         companions: Companions::of_flow(&raw.companions),

@@ -15,6 +15,10 @@ pub(crate) enum Target<'a> {
     CgroupIngress(BorrowedFd<'a>),
     /// A cgroup's socket operations.
     SockOps(BorrowedFd<'a>),
+    /// setsockopt(2) on a cgroup's sockets.
+    SetSockOpt(BorrowedFd<'a>),
+    /// getsockopt(2) on them.
+    GetSockOpt(BorrowedFd<'a>),
     /// An iterator over the kernel's objects, or those of a map.
     Iterator(Option<BorrowedFd<'a>>),
 }
@@ -32,6 +36,8 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
         Target::CgroupEgress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_EGRESS),
         Target::CgroupIngress(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_INET_INGRESS),
         Target::SockOps(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SOCK_OPS),
+        Target::SetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_SETSOCKOPT),
+        Target::GetSockOpt(cgroup) => (cgroup.as_raw_fd(), libbpf_sys::BPF_CGROUP_GETSOCKOPT),
         Target::Iterator(map) => {
             if let Some(map) = map {
                 info.map.map_fd = map.as_raw_fd().cast_unsigned();

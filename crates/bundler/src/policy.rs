@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::{Error, Rule};
+use crate::{Error, Mode, Options, Rule};
 
 /// Which network namespaces' connections are taken in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,20 +16,34 @@ pub enum Scope {
     ThisNamespace,
 }
 
-/// Which connections are bundled, and how.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Which connections are bundled, and how. The default has no rules, and leaves it to the
+/// applications.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The first one that matches a connection decides; a connection that none matches is
-    /// left alone.
+    /// The first one that matches a connection decides.
     pub rules: Vec<Rule>,
+    /// What becomes of a connection that none matches.
+    pub otherwise: Mode,
     /// Where connections must live.
     pub scope: Scope,
 }
 
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            otherwise: Mode::Allow(Options::default()),
+            scope: Scope::default(),
+        }
+    }
+}
+
 impl Policy {
-    /// Rows that the kernel's table has: as many as [`Rule::rows`] of all rules may be.
-    pub const MAX_ROWS: usize =
-        (size_of::<types::rules>() - offset_of!(types::rules, rules)) / size_of::<types::rule>();
+    /// Rows that the kernel's table has: as many as [`Rule::rows`] of all rules may be. One
+    /// more is for the connections that none matches.
+    pub const MAX_ROWS: usize = (size_of::<types::rules>() - offset_of!(types::rules, rules))
+        / size_of::<types::rule>()
+        - 1;
 
     fn table(&self) -> Result<Box<types::rules>, Error> {
         let needed: usize = self.rules.iter().map(Rule::rows).sum();
@@ -37,8 +51,16 @@ impl Policy {
             return Err(Error::TooManyRules { needed });
         }
         let mut table = Box::<types::rules>::default();
-        table.count = needed as u32;
-        let rows = self.rules.iter().flat_map(Rule::expand);
+        table.count = needed as u32 + 1;
+        let modes = self.rules.iter().map(|rule| rule.mode);
+        let refuses = |mode| matches!(mode, Mode::LeaveAlone | Mode::Companions);
+        table.refuse_all = modes.chain([self.otherwise]).all(refuses).into();
+        let others = Rule {
+            mode: self.otherwise,
+            ..Rule::default()
+        };
+        let numbered = (1..).zip(&self.rules).chain([(0, &others)]);
+        let rows = numbered.flat_map(|(number, rule)| rule.expand(number));
         for (place, row) in table.rules.iter_mut().zip(rows) {
             *place = row;
         }

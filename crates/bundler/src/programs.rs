@@ -7,7 +7,7 @@ use libbpf_rs::{MapHandle, PrintLevel, Program};
 
 use crate::contract::PillionSkelBuilder;
 use crate::policy::Tables;
-use crate::{Error, Hook, LinkHeader, Policy, Scope, netns};
+use crate::{Error, Hook, LinkHeader, Policy, Scope, netns, switch};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub struct Programs {
     pub(crate) react: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
+    /// None where the kernel lacks what they need.
+    pub(crate) setsockopt: Option<OwnedFd>,
+    pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
     pub(crate) totals: MapHandle,
     pub(crate) hook: Hook,
@@ -43,6 +46,9 @@ impl Programs {
         if policy.scope == Scope::ThisNamespace {
             rodata.netns_cookie = netns::cookie()?;
         }
+        let has_switch = switch::is_supported();
+        open.progs.pillion_setsockopt.set_autoload(has_switch);
+        open.progs.pillion_getsockopt.set_autoload(has_switch);
         let skel = open.load().map_err(|error| log.explain(&error))?;
         let map = |map| MapHandle::try_from(map).map_err(|error| log.explain(&error));
         let tables = Tables {
@@ -67,6 +73,12 @@ impl Programs {
             react: own(skel.progs.pillion_react.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
             review: own(skel.progs.pillion_review.as_fd())?,
+            setsockopt: has_switch
+                .then(|| own(skel.progs.pillion_setsockopt.as_fd()))
+                .transpose()?,
+            getsockopt: has_switch
+                .then(|| own(skel.progs.pillion_getsockopt.as_fd()))
+                .transpose()?,
             tables,
             totals: map(&skel.maps.pillion_totals)?,
             hook: Hook::of_this_kernel(),

@@ -18,8 +18,11 @@ pub enum Direction {
 /// What becomes of the connections that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They are bundled so, and get the rule's companions.
+    /// They are bundled so, unless their application declines, and get the rule's companions.
     Bundle(Options),
+    /// They are bundled so once their application asks, and get the rule's companions in any
+    /// case.
+    Allow(Options),
     /// They get the rule's companions alone, and are not bundled.
     Companions,
     /// Neither.
@@ -88,9 +91,12 @@ impl Rule {
             .fold(1, |rows, length| rows.saturating_mul(length.max(1)))
     }
 
-    /// One row for each combination of its lists' entries.
-    pub(crate) fn expand(&self) -> Vec<types::rule> {
-        let mut rows = vec![self.without_lists()];
+    /// One row for each combination of its lists' entries; all have the rule's number.
+    pub(crate) fn expand(&self, number: u32) -> Vec<types::rule> {
+        let mut rows = vec![types::rule {
+            number,
+            ..self.without_lists()
+        }];
         each(&mut rows, &self.ports, |row, ports| row.ports = raw(ports));
         each(&mut rows, &self.local_ports, |row, ports| {
             row.local_ports = raw(ports);
@@ -106,10 +112,17 @@ impl Rule {
 
     fn without_lists(&self) -> types::rule {
         let any = raw(&(0..=u16::MAX));
-        let (bundle, options, companions) = match self.mode {
-            Mode::Bundle(options) => (1, options, self.companions),
-            Mode::Companions => (0, Options::default(), self.companions),
-            Mode::LeaveAlone => (0, Options::default(), Companions::default()),
+        let (mode, options, companions) = match self.mode {
+            Mode::Bundle(options) => (types::rule_mode::BUNDLE, options, self.companions),
+            Mode::Allow(options) => (types::rule_mode::ALLOW, options, self.companions),
+            Mode::Companions => {
+                let mode = types::rule_mode::LEAVE_ALONE;
+                (mode, Options::default(), self.companions)
+            }
+            Mode::LeaveAlone => {
+                let mode = types::rule_mode::LEAVE_ALONE;
+                (mode, Options::default(), Companions::default())
+            }
         };
         let opening = match self.direction {
             None => types::opening(!0),
@@ -118,7 +131,7 @@ impl Rule {
         };
         // In doubt, a connection is left alone.
         let unknown = match self.mode {
-            Mode::Bundle(_) | Mode::Companions => 0,
+            Mode::Bundle(_) | Mode::Allow(_) | Mode::Companions => 0,
             Mode::LeaveAlone => types::opening::OPENED_BEFORE.0,
         };
         types::rule {
@@ -128,7 +141,7 @@ impl Rule {
             cgroup: self.cgroup.unwrap_or(0),
             uid: self.uid.unwrap_or(ANY_UID),
             openings: opening.0 | unknown,
-            bundle,
+            mode,
             options: options.into(),
             companions: companions.into(),
             ..types::rule::default()
@@ -210,10 +223,11 @@ mod tests {
             peers: vec!["10.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()],
             ..Rule::default()
         };
-        let rows = rule.expand();
+        let rows = rule.expand(7);
         assert_eq!(rows.len(), rule.rows());
         let ports: Vec<_> = rows.iter().map(|row| row.ports.last).collect();
         assert_eq!(ports, [1, 1, 9, 9]);
+        assert!(rows.iter().all(|row| row.number == 7));
         assert_eq!(rows[0].local_ports.last, u16::MAX);
         assert_ne!(rows[0].peer, rows[1].peer);
     }

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use ipnet::IpNet;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, Policy, Programs, Rule, Scope, Selection, cgroup2_mount, remove_filters,
+    Attachment, Device, Mode, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
+    remove_filters,
 };
 
 use crate::bundling::{BundlingArgs, reasons, summary};
@@ -23,8 +25,10 @@ use crate::janitor;
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
 /// Connections of this network namespace are chosen by port (local or remote) and by
-/// peer, or by the rules of a file; those that exist already are taken in. Nothing stays
-/// behind when pillion ends, however it ends, but the companions that connections got.
+/// peer, or by the rules of a file; those that exist already are taken in. Others are
+/// bundled once their application asks for it with a socket option (docs/sockets.md), so
+/// that without any choice these alone are. Nothing stays behind when pillion ends, however
+/// it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {
     /// Connections with this local or remote port; repeat for more
@@ -38,6 +42,10 @@ pub struct Args {
     /// All connections
     #[arg(long, conflicts_with_all = ["ports", "peers"])]
     all: bool,
+
+    /// What becomes of connections that are not chosen
+    #[arg(long, value_name = "MODE", default_value = "allow")]
+    otherwise: OtherwiseArg,
 
     /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
     /// again
@@ -56,11 +64,20 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OtherwiseArg {
+    /// bundled once their application asks
+    Allow,
+    /// never bundled
+    LeaveAlone,
+}
+
 /// What the file says, if there is one.
-pub const IN_THE_FILE: [&str; 19] = [
+pub const IN_THE_FILE: [&str; 20] = [
     "ports",
     "peers",
     "all",
+    "otherwise",
     "thin",
     "rtt",
     "wait_for_loss",
@@ -81,17 +98,17 @@ pub const IN_THE_FILE: [&str; 19] = [
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let rules = match &self.config {
-            None => vec![self.rule()?],
+        let policy = match &self.config {
+            None => self.policy()?,
             Some(file) => match self.read(file) {
-                Ok(rules) => rules,
+                Ok(policy) => policy,
                 Err(mistakes) => {
                     eprintln!("{mistakes}");
                     return Ok(ExitCode::from(2));
                 }
             },
         };
-        let chosen = self.connections(rules.len());
+        let chosen = self.connections(policy.rules.len());
         if self.check_config {
             println!("no mistake: would bundle {chosen}");
             return Ok(ExitCode::SUCCESS);
@@ -119,7 +136,7 @@ impl Args {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
 
-        let programs = Programs::load(&policy(rules))?.by(self.bundling.hook());
+        let programs = Programs::load(&policy)?.by(self.bundling.hook());
         let filters = programs.left_behind();
         let _janitor = match &filters[..] {
             [] => None,
@@ -166,36 +183,53 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The one that the options on the command line make.
-    fn rule(&self) -> Result<Rule> {
-        if !self.all && self.ports.is_empty() && self.peers.is_empty() {
-            let why = "choose connections with --port, --peer or --config, \
-                       or take them all with --all";
+    /// What the options on the command line make: one rule, or none.
+    fn policy(&self) -> Result<Policy> {
+        let options = self.bundling.options()?;
+        let chosen = self.all || !self.ports.is_empty() || !self.peers.is_empty();
+        let leave_alone = self.otherwise == OtherwiseArg::LeaveAlone;
+        if leave_alone && !chosen {
+            let why = "--otherwise leave-alone leaves all alone: choose connections with \
+                       --port or --peer";
             return Err(BadInput(why.to_owned()).into());
         }
-        Ok(Rule {
+        let rule = Rule {
             ports: self.ports.iter().map(|port| *port..=*port).collect(),
             peers: self.peers.clone(),
             companions: self.bundling.companions.companions(),
-            ..Rule::all(self.bundling.options()?)
+            ..Rule::all(options)
+        };
+        if !chosen && !rule.companions.is_empty() {
+            let why = "companions go to chosen connections alone: choose some with --port or \
+                       --peer, or take them all with --all";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        Ok(Policy {
+            rules: if chosen { vec![rule] } else { Vec::new() },
+            otherwise: if leave_alone {
+                Mode::LeaveAlone
+            } else {
+                Mode::Allow(options)
+            },
+            scope: Scope::ThisNamespace,
         })
     }
 
-    fn read(&self, file: &Path) -> Result<Vec<Rule>, BadInput> {
+    fn read(&self, file: &Path) -> Result<Policy, BadInput> {
         config::load(file, self.bundling.allow_unsafe)
     }
 
     /// Reads the file again and puts its rules into force; says what came of it.
     fn reload(&self, file: &Path, attachment: &Attachment) -> String {
         let name = file.display();
-        let rules = match self.read(file) {
-            Ok(rules) => rules,
+        let policy = match self.read(file) {
+            Ok(policy) => policy,
             Err(mistakes) => {
                 return format!("{mistakes}\npillion: {name} not reloaded: the old rules hold");
             }
         };
-        let count = rules.len();
-        match attachment.replace_rules(&policy(rules)) {
+        let count = policy.rules.len();
+        match attachment.replace_rules(&policy) {
             Ok(covered) => format!(
                 "pillion: reloaded {name}: {}; {}",
                 number(count, "rule"),
@@ -215,17 +249,11 @@ impl Args {
         let ports = list("port", self.ports.iter().map(ToString::to_string).collect());
         let peers = list("peer", self.peers.iter().map(ToString::to_string).collect());
         let conditions: Vec<_> = [ports, peers].into_iter().flatten().collect();
-        if conditions.is_empty() {
-            return "all connections".to_owned();
+        match (conditions.is_empty(), self.all) {
+            (false, _) => format!("connections with {}", conditions.join(" and ")),
+            (true, true) => "all connections".to_owned(),
+            (true, false) => "connections whose application asks for it".to_owned(),
         }
-        format!("connections with {}", conditions.join(" and "))
-    }
-}
-
-fn policy(rules: Vec<Rule>) -> Policy {
-    Policy {
-        rules,
-        scope: Scope::ThisNamespace,
     }
 }
 

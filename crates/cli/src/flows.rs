@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::{Flow, Verdict, list_flows};
+use pillion_bundler::{Flow, Verdict, WantedBy, list_flows};
 use pillion_report::{Column, Table, number};
 
 use crate::companions::words;
@@ -28,12 +28,23 @@ impl Args {
     }
 }
 
+/// The rules or the application; the latter may also have switched it off.
+fn wanted_by(flow: &Flow) -> String {
+    match (flow.off, flow.wanted_by, flow.rule) {
+        (true, ..) => "nobody: switched off".to_owned(),
+        (false, WantedBy::Application, _) => "its application".to_owned(),
+        (false, WantedBy::Rule, Some(rule)) => format!("rule {rule}"),
+        (false, WantedBy::Rule, None) => "default".to_owned(),
+    }
+}
+
 fn table(flows: &[Flow]) -> Table {
     let mut table = Table::new(
         "",
         [
             Column::left("local"),
             Column::left("peer"),
+            Column::left("wanted by"),
             Column::right("in flight"),
             Column::right("min RTT").unit("ms"),
             Column::right("segments"),
@@ -49,6 +60,7 @@ fn table(flows: &[Flow]) -> Table {
         table.row([
             flow.local.to_string(),
             flow.peer.to_string(),
+            wanted_by(flow),
             flow.in_flight.to_string(),
             number::millis(flow.rtt_min_us.map(|us| f64::from(us) / 1e3)),
             number::count(counters.segments()),

@@ -113,6 +113,7 @@ fn attach(args: &Args, loss_rule: LossRule) -> Result<Attachment> {
     let programs = Programs::load(&Policy {
         rules: vec![Rule::all(options)],
         scope: Scope::ThisNamespace,
+        ..Policy::default()
     })?;
     let cgroup = File::open(cgroup2_mount()?).context("open cgroup v2's root")?;
     let devices = Device::select(&["tap0".to_owned()])?;

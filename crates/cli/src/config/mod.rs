@@ -8,7 +8,7 @@ mod value;
 use std::fs;
 use std::path::Path;
 
-use pillion_bundler::{Error, Policy, Rule};
+use pillion_bundler::{Error, Mode, Policy, Scope};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -16,12 +16,12 @@ use crate::exit::BadInput;
 use mistake::{Mistake, locate};
 use options::Given;
 
-/// Reads the rules, in their order.
+/// Reads the policy for this network namespace, with the rules in their order.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
 /// that says why the file cannot be read.
-pub fn load(path: &Path, allow_unsafe: bool) -> Result<Vec<Rule>, BadInput> {
+pub fn load(path: &Path, allow_unsafe: bool) -> Result<Policy, BadInput> {
     let name = path.display();
     let bytes = fs::read(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
     let (text, mut mistakes) = match String::from_utf8(bytes) {
@@ -33,15 +33,17 @@ pub fn load(path: &Path, allow_unsafe: bool) -> Result<Vec<Rule>, BadInput> {
             (text, vec![mistake])
         }
     };
-    let rules = if mistakes.is_empty() {
+    let policy = if mistakes.is_empty() {
         parse(&text, allow_unsafe, &mut mistakes)
     } else {
-        Vec::new()
+        Policy::default()
     };
     if mistakes.is_empty() {
-        return Ok(rules);
+        return Ok(policy);
     }
     mistakes.sort_by_key(|mistake| mistake.span.start);
+    // One in [defaults] shows in each rule that takes it from there.
+    mistakes.dedup_by(|a, b| a.span == b.span && a.text == b.text);
     let lines = mistakes.iter().map(|mistake| {
         let (line, column) = locate(&text, mistake.span.start);
         format!("{name}:{line}:{column}: {}", mistake.text)
@@ -49,9 +51,9 @@ pub fn load(path: &Path, allow_unsafe: bool) -> Result<Vec<Rule>, BadInput> {
     Err(BadInput(lines.collect::<Vec<_>>().join("\n")))
 }
 
-fn parse(text: &str, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Vec<Rule> {
+fn parse(text: &str, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
     let (document, syntax) = DeTable::parse_recoverable(text);
-    let rules = read(document.get_ref(), allow_unsafe, mistakes);
+    let policy = read(document.get_ref(), allow_unsafe, mistakes);
     let line = |mistake: &Mistake| locate(text, mistake.span.start).0;
     let mut broken: Vec<Mistake> = syntax.iter().map(Mistake::syntax).collect();
     broken.sort_by_key(|mistake| mistake.span.start);
@@ -62,11 +64,12 @@ fn parse(text: &str, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Vec<Rul
         mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
         mistakes.extend(broken);
     }
-    rules
+    policy
 }
 
-fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Vec<Rule> {
+fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
     let mut defaults = Given::new(allow_unsafe);
+    let mut allow = (true, 0..0);
     let mut tables: &[Spanned<DeValue>] = &[];
     for (key, value) in document {
         match (key.get_ref().as_ref(), value.get_ref()) {
@@ -76,17 +79,23 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
                 "`rule` is no list of tables; begin each rule with [[rule]]",
             )),
             ("defaults", DeValue::Table(table)) => defaults.read(table, mistakes),
+            ("otherwise", _) => match rule::otherwise(value) {
+                Ok(yes) => allow = (yes, value.span()),
+                Err(mistake) => mistakes.push(mistake),
+            },
             (unknown, _) => mistakes.push(Mistake::new(
                 key.span(),
-                format!("unknown key `{unknown}`; a file has [defaults] and [[rule]] tables"),
+                format!(
+                    "unknown key `{unknown}`; a file has the key `otherwise`, and [defaults] and \
+                     [[rule]] tables"
+                ),
             )),
         }
     }
-    if tables.is_empty() && !document.contains_key("rule") {
-        mistakes.push(Mistake::new(
-            0..0,
-            "no rule; begin one with [[rule]] (mode = \"leave-alone\" bundles nothing)",
-        ));
+    if !document.contains_key("rule") && !document.contains_key("otherwise") {
+        let text = "no rule; begin one with [[rule]], or say otherwise = \"allow\" or \
+                    \"leave-alone\" of all connections";
+        mistakes.push(Mistake::new(0..0, text));
     }
     let mut rows = 0;
     let mut rules = Vec::new();
@@ -102,7 +111,20 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         }
         rules.push(rule);
     }
-    rules
+    let otherwise = match allow {
+        (true, place) => defaults
+            .options(place)
+            .map(|(options, _)| Mode::Allow(options)),
+        (false, _) => Ok(Mode::LeaveAlone),
+    };
+    Policy {
+        rules,
+        otherwise: otherwise.unwrap_or_else(|mistake| {
+            mistakes.push(mistake);
+            Mode::LeaveAlone
+        }),
+        scope: Scope::ThisNamespace,
+    }
 }
 
 #[cfg(test)]

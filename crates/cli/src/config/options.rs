@@ -154,7 +154,7 @@ mod tests {
     fn what_says_how_to_bundle_on_the_command_line_is_a_key() {
         let command = CommandLine::command();
         let options = command.get_arguments().filter_map(clap::Arg::get_long);
-        let others = ["unsafe", "dev", "stats"];
+        let others = ["unsafe", "dev", "hook", "stats"];
         let mut options: Vec<_> = options.filter(|name| !others.contains(name)).collect();
         let mut keys: Vec<_> = names().collect();
         options.sort_unstable();

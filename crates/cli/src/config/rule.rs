@@ -61,7 +61,7 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
         }));
     };
     match mode {
-        Word::Bundle => {}
+        Word::Bundle | Word::Allow => {}
         Word::Companions => surplus(bundling, "says how to bundle what gets companions alone"),
         Word::LeaveAlone => {
             surplus(bundling, "says how to bundle what is left alone");
@@ -72,7 +72,10 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
     }
     let place = table.span();
     if let Some((options, set)) = keep(given.options(place.clone()), mistakes) {
-        rule.mode = Mode::Bundle(options);
+        rule.mode = match mode {
+            Word::Allow => Mode::Allow(options),
+            _ => Mode::Bundle(options),
+        };
         rule.companions = set;
     }
     if mode == Word::Companions {
@@ -85,10 +88,16 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
     Some(rule)
 }
 
+/// Whether connections that no rule matches are left to their applications.
+pub fn otherwise(value: &Value) -> Read<bool> {
+    value::word(value, &[("allow", true), ("leave-alone", false)])
+}
+
 /// The values of `mode`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
     Bundle,
+    Allow,
     Companions,
     LeaveAlone,
 }
@@ -98,8 +107,9 @@ const DIRECTIONS: [(&str, Direction); 2] = [
     ("accept", Direction::Accept),
 ];
 
-const MODES: [(&str, Word); 3] = [
+const MODES: [(&str, Word); 4] = [
     ("bundle", Word::Bundle),
+    ("allow", Word::Allow),
     ("companions", Word::Companions),
     ("leave-alone", Word::LeaveAlone),
 ];

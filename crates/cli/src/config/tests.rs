@@ -1,12 +1,16 @@
 use std::fs;
 use std::time::Duration;
 
-use pillion_bundler::{Companions, Direction, Level, Mode, Options, ThinTest};
+use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, ThinTest};
 
 use super::*;
 
 /// Reads a file with this text; on mistakes, gives their lines without the file's name.
 fn read_text(text: impl AsRef<[u8]>) -> Result<Vec<Rule>, Vec<String>> {
+    read_policy(text).map(|policy| policy.rules)
+}
+
+fn read_policy(text: impl AsRef<[u8]>) -> Result<Policy, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     fs::write(&file, text).unwrap();
@@ -23,7 +27,7 @@ fn mistakes(text: impl AsRef<[u8]>) -> Vec<String> {
 
 fn options(rule: &Rule) -> Options {
     match rule.mode {
-        Mode::Bundle(options) => options,
+        Mode::Bundle(options) | Mode::Allow(options) => options,
         Mode::Companions | Mode::LeaveAlone => panic!("{rule:?}"),
     }
 }
@@ -34,11 +38,12 @@ fn the_example_is_read_as_it_says() {
     // The cgroup is looked for on this host, which may have none.
     let text = fs::read_to_string(path).unwrap();
     let rules = read_text(text.replace("cgroup = \"/\"\n", "")).unwrap();
-    let [exception, sensors, game, terminals, orders] = &rules[..] else {
+    let [exception, sensors, chat, game, terminals, orders] = &rules[..] else {
         panic!("{rules:?}")
     };
     assert_eq!(exception.mode, Mode::LeaveAlone);
     assert_eq!(exception.peers.len(), 2);
+    assert!(matches!(chat.mode, Mode::Allow(_)), "{chat:?}");
     assert_eq!(game.local_ports, [7777..=7777, 8000..=8100]);
     assert_eq!(game.direction, Some(Direction::Accept));
     assert_eq!(options(game).max_packets, 2);
@@ -126,7 +131,8 @@ thin = \"always\"
         "14:12: invalid value 'panic' for 'reaction <REACTION>'; [possible values: cwr, tfrc-sp, none",
         "15:16: `1`; expected true or false",
         "18:1: `thin` says how to bundle what is left alone; remove it",
-        "19:2: unknown key `other`; a file has [defaults] and [[rule]] tables",
+        "19:2: unknown key `other`; a file has the key `otherwise`, and [defaults] and [[rule]] \
+         tables",
     ];
     let found = mistakes(text);
     for (found, expected) in found.iter().zip(expected) {
@@ -154,7 +160,8 @@ fn what_is_no_toml_is_told_once_a_line_and_nothing_that_follows_from_it() {
 
 #[test]
 fn a_file_without_rules_is_a_mistake() {
-    let expected = "1:1: no rule; begin one with [[rule]] (mode = \"leave-alone\" bundles nothing)";
+    let expected = "1:1: no rule; begin one with [[rule]], or say otherwise = \"allow\" or \"leave-alone\" of all \
+                    connections";
     assert_eq!(mistakes(""), [expected]);
     assert_eq!(mistakes("# nothing\n"), [expected]);
     assert_eq!(
@@ -238,6 +245,39 @@ fn what_is_unsafe_must_be_allowed_on_the_command_line() {
         "{found:?}"
     );
     assert!(found[0].contains("say --unsafe"), "{found:?}");
+    let of_all = "[defaults]\nreaction = \"none\"\n[[rule]]\nuid = 1\n[[rule]]\n";
+    let found = mistakes(of_all);
+    assert!(found[0].starts_with("2:12: --reaction"), "{found:?}");
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn what_no_rule_matches_is_left_to_applications_unless_the_file_says_otherwise() {
+    let otherwise = |text: &str| read_policy(text).unwrap().otherwise;
+    let defaults = "[defaults]\nmax-packets = 3\n[[rule]]\nuid = 1\n";
+    let options = Options {
+        max_packets: 3,
+        ..Options::default()
+    };
+    assert_eq!(otherwise(defaults), Mode::Allow(options));
+    let with = |word| otherwise(&format!("otherwise = \"{word}\"\n{defaults}"));
+    assert_eq!(with("leave-alone"), Mode::LeaveAlone);
+    let alone = read_policy("otherwise = \"allow\"\n").unwrap();
+    assert_eq!(
+        alone,
+        Policy {
+            scope: Scope::ThisNamespace,
+            ..Policy::default()
+        }
+    );
+    let expected = "1:13: `yes`; expected \"allow\" or \"leave-alone\"";
+    assert_eq!(mistakes("otherwise = \"yes\"\n"), [expected]);
+}
+
+#[test]
+fn a_rule_may_leave_it_to_the_application() {
+    let rules = read_text("[[rule]]\nmode = \"allow\"\nmax-packets = 2\n").unwrap();
+    assert!(matches!(rules[0].mode, Mode::Allow(options) if options.max_packets == 2));
 }
 
 #[test]

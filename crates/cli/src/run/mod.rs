@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use pillion_bundler::{
-    Attachment, Cgroup, Policy, Programs, Rule, Scope, Selection, remove_filters,
+    Attachment, Cgroup, Mode, Policy, Programs, Rule, Scope, Selection, remove_filters,
 };
 
 use crate::bundling::{BundlingArgs, summary};
@@ -35,6 +35,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
+    /// Leave it to the command: bundle the sockets that it switches on (docs/sockets.md), and
+    /// no others
+    #[arg(long)]
+    on_request: bool,
+
     /// Print nothing at the end
     #[arg(long, short)]
     quiet: bool,
@@ -56,11 +61,17 @@ impl Args {
         self.bundling.prepare_stats()?;
         let rule = Rule {
             companions: self.bundling.companions.companions(),
-            ..Rule::all(options)
+            mode: if self.on_request {
+                Mode::Allow(options)
+            } else {
+                Mode::Bundle(options)
+            },
+            ..Rule::default()
         };
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
+            ..Policy::default()
         })?
         .by(self.bundling.hook());
 

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The application's own switch: setsockopt() and getsockopt() with the options
+ * of include/pillion.h, which the kernel itself does not know.
+ *
+ * Both programs run with the socket locked, so that the application's segments
+ * leave before or after, but not meanwhile.
+ */
+#ifndef PILLION_SWITCH_H
+#define PILLION_SWITCH_H
+
+#include "policy.h"
+#include "segment.h"
+#include "thin.h"
+
+#define ENOMEM	    12
+#define EPERM	    1
+#define EINVAL	    22
+#define ENOPROTOOPT 92
+#define ENOTCONN    107
+
+#define ANSWERED    -1 /* as optlen: the kernel's own code is not to be run */
+#define SHOWN_BYTES 4096 /* of a longer value, programs see no more */
+#define ALL_MODES   (PILLION_ADAPTIVE | PILLION_WAIT_FOR_LOSS | PILLION_REACT_CWR)
+
+#define SENDING (1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_CLOSE_WAIT)
+#define CONNECTED                                                              \
+	(SENDING | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 |           \
+	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
+
+#define SAME(verdict)                                                          \
+	_Static_assert((int)PILLION_LAST_##verdict == (int)verdict + 1,        \
+		       "as in include/pillion.h")
+SAME(BUNDLED);
+SAME(NOTHING_OUTSTANDING);
+SAME(FULL_SIZE);
+SAME(NO_ROOM);
+SAME(OLD_DATA);
+SAME(NOT_THIN);
+SAME(NO_RTT);
+SAME(NO_LOSS);
+SAME(NO_SACK);
+SAME(GSO);
+SAME(FLAGS);
+SAME(TCP_OPTION);
+SAME(NOT_PLAIN_IP);
+SAME(NO_HISTORY);
+SAME(OVERLAP);
+SAME(BUSY);
+SAME(UNREADABLE);
+SAME(NO_MEMORY);
+SAME(DROPPED);
+_Static_assert(VERDICTS == DROPPED + 1, "each has a name in include/pillion.h");
+
+static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
+{
+	return 1 << (sk->state & 15) & states;
+}
+
+static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
+{
+	return ctx->level == IPPROTO_TCP &&
+	       (__u32)ctx->optname - PILLION_BUNDLE <= last - PILLION_BUNDLE;
+}
+
+/* One of ours, of a TCP socket in our scope? */
+static __always_inline bool is_switch(struct bpf_sockopt *ctx, __u32 last)
+{
+	return has_our_number(ctx, last) &&
+	       (!netns_cookie || bpf_get_netns_cookie(ctx) == netns_cookie) &&
+	       bpf_tcp_sock(ctx->sk);
+}
+
+/*
+ * Another one's, left as it is. Where it is longer than the page that programs
+ * see, kernels before 6.4 (commit 29ebbba7d461) want to hear that they are to
+ * go by what the application gave.
+ */
+static __always_inline int leave_option(struct bpf_sockopt *ctx)
+{
+	if (ctx->optlen > SHOWN_BYTES && !has_our_number(ctx, PILLION_STATS))
+		ctx->optlen = 0;
+	return 1;
+}
+
+/* What the rules grant the socket's connection. */
+static __always_inline int find_grant_of(const struct flow *flow,
+					 const struct wish *wish,
+					 struct grant *grant)
+{
+	if (wish && wish->grant.opening) {
+		*grant = wish->grant;
+		return 0;
+	}
+	if (!flow)
+		return grant_unmatched(grant);
+	grant->mode = BUNDLE;
+	grant->rule = flow->rule;
+	grant->opening = flow->opening;
+	grant->options = flow->options;
+	return 0;
+}
+
+static __always_inline int check_value(__u32 option, __s32 value)
+{
+	switch (option) {
+	case PILLION_BUNDLE:
+		return value == 0 || value == 1 ? 0 : -EINVAL;
+	case PILLION_MODE:
+		return value & ~ALL_MODES ? -EINVAL : 0;
+	default:
+		return value < 0 ? -EINVAL : 0;
+	}
+}
+
+static __always_inline void keep_wish(struct wish *wish, __u32 option,
+				      __u32 value)
+{
+	switch (option) {
+	case PILLION_BUNDLE:
+		wish->asked = value ? ASKED_ON : ASKED_OFF;
+		break;
+	case PILLION_MAX_PACKETS:
+		wish->max_packets = value;
+		break;
+	case PILLION_MAX_BYTES:
+		wish->max_bytes = value;
+		break;
+	default:
+		wish->mode = value;
+	}
+}
+
+/* Returns 0 or a negative errno. */
+static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
+				      __s32 value)
+{
+	bool on = option == PILLION_BUNDLE && value;
+	bool connected = is_in_state(sk, CONNECTED);
+	struct bpf_tcp_sock *tp;
+	struct grant grant = {};
+	struct wish *wish;
+	struct flow *flow;
+	int error = check_value(option, value);
+
+	if (error)
+		return error;
+	if (on && refuses_all())
+		return -EPERM;
+	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
+	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	if (connected && find_grant_of(flow, wish, &grant))
+		return -EPERM;
+	if (connected && on && grant.mode == LEAVE_ALONE)
+		return -EPERM;
+	if (!wish)
+		wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
+					  BPF_SK_STORAGE_GET_F_CREATE);
+	tp = bpf_tcp_sock(sk);
+	if (!wish || !tp)
+		return -ENOMEM;
+	keep_wish(wish, option, value);
+	if (!connected)
+		return 0;
+	wish->grant = grant;
+	if (!flow && !is_in_state(sk, SENDING))
+		return 0;
+	if (!settle(sk, flow, wish, &grant, tp->snd_nxt, SACK_UNKNOWN) && on)
+		return -ENOMEM;
+	return 0;
+}
+
+static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
+{
+	__s32 *value = ctx->optval;
+	bool answered = ctx->optlen == ANSWERED;
+	int error = -EINVAL;
+
+	if (bpf_get_retval())
+		return 1;
+	if ((answered || ctx->optlen >= (__s32)sizeof(*value)) &&
+	    (void *)(value + 1) <= ctx->optval_end)
+		error = set_switch(ctx->sk, ctx->optname, *value);
+	/* Where one pillion runs inside another, the inner one's word counts.
+	 */
+	if (answered)
+		return 1;
+	if (error) {
+		bpf_set_retval(error);
+		return 0;
+	}
+	ctx->optlen = ANSWERED;
+	return 1;
+}
+
+static __always_inline __u32 get_switch(struct bpf_sock *sk, __u32 option,
+					const struct flow *flow,
+					const struct wish *wish)
+{
+	switch (option) {
+	case PILLION_BUNDLE:
+		if (flow)
+			return !flow->off;
+		return wish && wish->asked == ASKED_ON &&
+		       !is_in_state(sk, CONNECTED);
+	case PILLION_MAX_PACKETS:
+		if (flow)
+			return flow->options.max_packets;
+		return wish ? wish->max_packets : 0;
+	case PILLION_MAX_BYTES:
+		if (flow)
+			return flow->options.max_bytes;
+		return wish ? wish->max_bytes : 0;
+	default:
+		if (flow)
+			return mode_in(&flow->options);
+		return wish ? wish->mode : 0;
+	}
+}
+
+static __always_inline void read_counters(const struct flow *flow,
+					  struct pillion_stats *stats)
+{
+	const struct counters *counters = &flow->counters;
+	__u64 seen = 0;
+	__u32 i;
+
+	for (i = 0; i < VERDICTS; i++)
+		seen += counters->verdicts[i];
+	stats->segments = seen - counters->verdicts[OLD_DATA] -
+			  counters->verdicts[NOT_PLAIN_IP];
+	stats->bundled = counters->verdicts[BUNDLED];
+	stats->new_bytes = counters->new_bytes;
+	stats->redundant_bytes = counters->redundant_bytes;
+	stats->hidden_losses = counters->hidden_losses;
+	stats->repaired_bytes = counters->repaired_bytes;
+	stats->reactions = counters->reactions;
+	stats->saved_us = counters->saved_us;
+	stats->last = seen ? flow->last + 1 : PILLION_LAST_NONE;
+	stats->level = flow->level;
+}
+
+static __always_inline int get_stats(struct bpf_sock *sk,
+				     const struct flow *flow,
+				     const struct wish *wish,
+				     struct pillion_stats *stats)
+{
+	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
+	struct grant grant = {};
+
+	if (!tp || (!flow && !is_in_state(sk, CONNECTED)))
+		return -ENOTCONN;
+	if (flow)
+		read_counters(flow, stats);
+	stats->in_flight = packets_in_flight(tp);
+	if (find_grant_of(flow, wish, &grant) || grant.mode == LEAVE_ALONE) {
+		stats->standing = PILLION_REFUSED;
+		stats->rule = grant.rule;
+		return 0;
+	}
+	if (flow && !flow->off)
+		stats->standing = grant.mode == BUNDLE ? PILLION_BY_RULE
+						       : PILLION_BY_APPLICATION;
+	if (wish)
+		narrow(&grant.options, wish);
+	stats->rule = grant.rule;
+	stats->max_packets = grant.options.max_packets;
+	stats->max_bytes = grant.options.max_bytes;
+	stats->mode = mode_in(&grant.options);
+	return 0;
+}
+
+/* Writes as many words as there is room for; returns their bytes. */
+static __always_inline __s32 write_stats(struct bpf_sockopt *ctx,
+					 const struct pillion_stats *stats)
+{
+	const __u64 *from = (const void *)stats;
+	void *end = ctx->optval_end;
+	__u64 *to = ctx->optval;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < sizeof(*stats) / sizeof(*to); i++) {
+		if ((void *)(to + i + 1) > end)
+			break;
+		to[i] = from[i];
+	}
+	return i * sizeof(*to);
+}
+
+static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct pillion_stats stats = {};
+	__s32 *value = ctx->optval, written = 0;
+	struct flow *flow;
+	struct wish *wish;
+	int error = 0;
+
+	if (ctx->retval != -ENOPROTOOPT)
+		return 1;
+	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
+	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	if (ctx->optname == PILLION_STATS) {
+		error = get_stats(sk, flow, wish, &stats);
+		if (!error)
+			written = write_stats(ctx, &stats);
+	} else if ((void *)(value + 1) <= ctx->optval_end) {
+		*value = get_switch(sk, ctx->optname, flow, wish);
+		written = sizeof(*value);
+	}
+	if (!error && !written)
+		error = -EINVAL;
+	if (!error)
+		ctx->optlen = written;
+	ctx->retval = error;
+	return 1;
+}
+
+#endif /* PILLION_SWITCH_H */

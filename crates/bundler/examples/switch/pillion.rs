@@ -1,0 +1,133 @@
+//! pillion's socket options, as in `include/pillion.h`, which says what each means.
+// A program uses what it needs of it.
+#![allow(dead_code)]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use libc::{c_int, c_void, socklen_t};
+
+/// Ask for bundling: 1, or decline it: 0.
+pub const BUNDLE: c_int = 0x7069_6c01;
+/// Previous segments that ride along at most; 0: as many as the rules allow.
+pub const MAX_PACKETS: c_int = 0x7069_6c02;
+/// Payload of a segment with its bundle at most, in bytes; 0: as the rules have it.
+pub const MAX_BYTES: c_int = 0x7069_6c03;
+/// A set of the next three.
+pub const MODE: c_int = 0x7069_6c04;
+/// As many previous segments as losses demand, and no more.
+pub const ADAPTIVE: c_int = 1;
+/// Not before the first retransmission.
+pub const WAIT_FOR_LOSS: c_int = 2;
+/// Each hidden loss reduces the congestion window.
+pub const REACT_CWR: c_int = 4;
+/// [`Stats`]; can only be read.
+pub const STATS: c_int = 0x7069_6c05;
+
+/// What [`Stats::standing`] says of a connection that is not bundled.
+pub const OFF: u32 = 0;
+/// Of one that is, because the rules have it so.
+pub const BY_RULE: u32 = 1;
+/// Of one that is, because its application asked.
+pub const BY_APPLICATION: u32 = 2;
+/// Of one that the rules refuse.
+pub const REFUSED: u32 = 3;
+
+/// What became of a connection's segments, since pillion bundles it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Segments with data sent for the first time.
+    pub segments: u64,
+    /// Those that carried a bundle.
+    pub bundled: u64,
+    /// Bytes of payload sent for the first time.
+    pub new_bytes: u64,
+    /// Bytes that rode along with it.
+    pub redundant_bytes: u64,
+    /// Segments lost, and repaired by a bundle.
+    pub hidden_losses: u64,
+    /// Their payload in bytes.
+    pub repaired_bytes: u64,
+    /// Window reductions for them.
+    pub reactions: u64,
+    /// Microseconds saved, at least.
+    pub saved_us: u64,
+    /// [`OFF`], [`BY_RULE`], [`BY_APPLICATION`] or [`REFUSED`].
+    pub standing: u32,
+    /// An `enum pillion_last`; 1: the last segment was bundled.
+    pub last: u32,
+    /// The rule that decided, the first is 1; 0: none matches.
+    pub rule: u32,
+    /// Packets in flight at this moment.
+    pub in_flight: u32,
+    /// Previous segments that losses demand, for [`ADAPTIVE`].
+    pub level: u32,
+    /// The limit as granted; 0: none.
+    pub max_packets: u32,
+    /// The limit as granted, in bytes; 0: none.
+    pub max_bytes: u32,
+    /// A set, as [`MODE`].
+    pub mode: u32,
+}
+
+/// Sets one of the options.
+///
+/// # Errors
+/// `ENOPROTOOPT` where no pillion is at work, `EPERM` where its rules refuse, `EINVAL`.
+pub fn set(socket: &impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
+    // SAFETY: the value lives across the call and has the length stated.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as socklen_t,
+        )
+    };
+    check(result)
+}
+
+/// Reads one of the options.
+///
+/// # Errors
+/// `ENOPROTOOPT` where no pillion is at work.
+pub fn get(socket: &impl AsFd, option: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    read(socket, option, (&raw mut value).cast(), size_of_val(&value))?;
+    Ok(value)
+}
+
+/// Reads what became of the connection. An older pillion leaves the last fields zero.
+///
+/// # Errors
+/// `ENOPROTOOPT` where no pillion is at work, `ENOTCONN` without a connection.
+pub fn stats(socket: &impl AsFd) -> io::Result<Stats> {
+    let mut stats = Stats::default();
+    read(socket, STATS, (&raw mut stats).cast(), size_of_val(&stats))?;
+    Ok(stats)
+}
+
+/// `value` points to `length` bytes of integers that may be written.
+fn read(socket: &impl AsFd, option: c_int, value: *mut c_void, length: usize) -> io::Result<()> {
+    let mut length = length as socklen_t;
+    // SAFETY: as both callers have it, and the length lives across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value,
+            &raw mut length,
+        )
+    };
+    check(result)
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,183 @@
+//! The application's own switch, with a program in C that knows nothing but the header.
+
+#[path = "../../crates/bundler/examples/switch/pillion.rs"]
+mod pillion_options;
+
+use std::fs;
+use std::io::Read;
+use std::mem::offset_of;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Lane;
+use pillion_options as option;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::*;
+
+/// Compiles a program against the header, with all warnings as errors.
+fn compile(compiler: &str, source: &Path) -> (TempDir, PathBuf) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = folder.path().join("program");
+    let status = Command::new(compiler)
+        .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(root.join("include"))
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .status();
+    assert!(status.expect("a compiler").success());
+    (folder, program)
+}
+
+fn example() -> (TempDir, PathBuf) {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bundler/examples");
+    compile("cc", &examples.join("switch/switch.c"))
+}
+
+/// Reads one connection to its end at the receiver's host, port 7001.
+fn receive(lane: &Lane) -> JoinHandle<String> {
+    let listener = lane
+        .receiver
+        .namespace
+        .enter(|| TcpListener::bind("10.77.0.2:7001"));
+    let listener = listener.unwrap().unwrap();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+/// Runs the example to its end, by itself or beneath a pillion.
+fn run(lane: &Lane, program: &Path, under: &[&str]) -> Output {
+    let receiver = receive(lane);
+    let mut arguments = under.to_vec();
+    arguments.extend([program.to_str().unwrap(), "10.77.0.2", "7001"]);
+    let mut command = lane.sender.namespace.command(arguments[0]);
+    let output = command.args(&arguments[1..]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let received = receiver.join().unwrap();
+    assert!(received.ends_with("line 49\n"), "{received}");
+    output
+}
+
+/// How many of the fifty lines were bundled, by the example's own account.
+fn bundled(output: &Output) -> u64 {
+    let said = stdout(output);
+    let number = |place| {
+        said.split(' ')
+            .nth(place)
+            .and_then(|n: &str| n.parse().ok())
+    };
+    assert_eq!(number(0), Some(50), "{said}");
+    number(2).expect("a number")
+}
+
+#[test]
+fn an_unprivileged_program_switches_bundling_on_where_it_may() {
+    needs_root!();
+    let lane = clean_lane("switch");
+    let (_folder, program) = example();
+    let under = |options: &[&'static str]| {
+        let run = [PILLION, "run", "--user", "nobody"];
+        [&run[..], options, &["--"]].concat()
+    };
+    let allowed = run(&lane, &program, &under(&["--on-request"]));
+    assert!(bundled(&allowed) > 20, "{allowed:?}");
+    let others = ["--on-request", "--quiet"];
+    let quiet = stderr(&run(&lane, &program, &under(&others)));
+    assert_eq!(quiet, "", "no complaint");
+
+    let alone = run(&lane, &program, &[]);
+    assert_eq!(stderr(&alone), "no pillion is at work here\n");
+    assert_eq!(stdout(&alone), "");
+}
+
+#[test]
+fn attached_without_a_choice_only_what_asks_is_bundled() {
+    needs_root!();
+    let lane = clean_lane("asks");
+    let (folder, program) = example();
+    let stats = folder.path().join("stats");
+    let arguments = ["attach", "--stats", stats.to_str().unwrap()];
+    let mut attach = pillion_in(&lane.sender.namespace, &arguments)
+        .spawn()
+        .unwrap();
+    await_attached(attach.id());
+    let mut wanted_by = Value::Null;
+    let asking = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| run(&lane, &program, &[]));
+        eventually("the connection is listed", || {
+            let flows = pillion(&["flows", "--json"]);
+            let flows: Vec<Value> = serde_json::from_slice(&flows.stdout).expect("JSON");
+            let mut flows = flows.iter();
+            let flow = flows.find(|flow| flow["peer"] == "10.77.0.2:7001");
+            wanted_by = flow.map_or(Value::Null, |flow| flow["wanted_by"].clone());
+            flow.is_some()
+        });
+        asking.join().unwrap()
+    });
+    assert_eq!(wanted_by, "application");
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    let stats = read_json(&stats);
+    assert_eq!(stats["connections"], 1);
+    assert_eq!(stats["verdicts"]["bundled"], bundled(&asking));
+}
+
+#[test]
+fn the_header_says_the_same_to_c_and_to_rust() {
+    let source = r#"
+        #include <pillion.h>
+        #include <stddef.h>
+        #include <stdio.h>
+        int main(void)
+        {
+            printf("%d %d %d %d %d\n", PILLION_BUNDLE, PILLION_MAX_PACKETS,
+                   PILLION_MAX_BYTES, PILLION_MODE, PILLION_STATS);
+            printf("%d %d %d\n", PILLION_ADAPTIVE, PILLION_WAIT_FOR_LOSS, PILLION_REACT_CWR);
+            printf("%d %d %d %d\n", (int)PILLION_OFF, (int)PILLION_BY_RULE,
+                   (int)PILLION_BY_APPLICATION, (int)PILLION_REFUSED);
+            printf("%d %d %d\n", (int)sizeof(struct pillion_stats),
+                   (int)offsetof(struct pillion_stats, saved_us),
+                   (int)offsetof(struct pillion_stats, mode));
+            return 0;
+        }
+    "#;
+    let expected = format!(
+        "{} {} {} {} {}\n{} {} {}\n{} {} {} {}\n{} {} {}\n",
+        option::BUNDLE,
+        option::MAX_PACKETS,
+        option::MAX_BYTES,
+        option::MODE,
+        option::STATS,
+        option::ADAPTIVE,
+        option::WAIT_FOR_LOSS,
+        option::REACT_CWR,
+        option::OFF,
+        option::BY_RULE,
+        option::BY_APPLICATION,
+        option::REFUSED,
+        size_of::<option::Stats>(),
+        offset_of!(option::Stats, saved_us),
+        offset_of!(option::Stats, mode),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    for (compiler, name) in [("cc", "print.c"), ("c++", "print.cc")] {
+        let file = folder.path().join(name);
+        fs::write(&file, source).unwrap();
+        let (_folder, program) = compile(compiler, &file);
+        let said = Command::new(program).output().unwrap();
+        assert_eq!(stdout(&said), expected, "{compiler}");
+    }
+}

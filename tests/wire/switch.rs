@@ -1,0 +1,502 @@
+//! The application's own switch: from when to when its socket bundles, and what it is
+//! told.
+
+#[path = "../../crates/bundler/examples/switch/pillion.rs"]
+mod pillion;
+
+use std::io;
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE, STATS};
+use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bundler::{
+    Direction, Level, Mode, Options, Reaction, Rule, Verdict, WantedBy, list_flows,
+};
+use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, unlimited};
+
+fn under(bundler: Bundler) -> Setup {
+    Setup {
+        bundlers: vec![bundler],
+        ..Setup::default()
+    }
+}
+
+/// No rules: all is left to the application.
+fn allowed() -> Setup {
+    under(Bundler::always(Mode::Allow(unlimited())))
+}
+
+fn rule(mode: Mode) -> Rule {
+    Rule {
+        mode,
+        ..Rule::default()
+    }
+}
+
+fn set(wire: &Wire, option: i32, value: i32) {
+    pillion::set(&wire.socket(), option, value).expect("the option is set");
+}
+
+fn get(wire: &Wire, option: i32) -> i32 {
+    pillion::get(&wire.socket(), option).expect("the option is read")
+}
+
+fn stats(wire: &Wire) -> pillion::Stats {
+    pillion::stats(&wire.socket()).expect("the statistics are read")
+}
+
+fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
+    let error = result.expect_err("it is refused");
+    error.raw_os_error().expect("by the kernel")
+}
+
+#[test]
+fn bundling_begins_and_ends_when_the_application_says_so() {
+    for (ip, opening) in [
+        (Ip::V4, Opening::Active),
+        (Ip::V6, Opening::Active),
+        (Ip::Mapped, Opening::Active),
+        (Ip::V4, Opening::Passive),
+    ] {
+        let setup = Setup {
+            ip,
+            opening,
+            ..allowed()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 101:201");
+            assert_eq!(get(wire, BUNDLE), 0);
+            set(wire, BUNDLE, 1);
+            assert_eq!(get(wire, BUNDLE), 1);
+            wire.sends("201:301 201:401 201:501");
+            set(wire, BUNDLE, 0);
+            assert_eq!(get(wire, BUNDLE), 0);
+            wire.sends("501:601 601:701");
+            set(wire, BUNDLE, 1);
+            wire.sends("701:801 701:901");
+            wire.assert_verdicts(&[(Bundled, 3), (NoHistory, 2)]);
+            assert_eq!(wire.totals().connections, 1);
+        });
+    }
+}
+
+#[test]
+fn a_wish_before_connect_or_on_a_listener_holds_from_the_first_byte() {
+    for opening in [Opening::Active, Opening::Passive] {
+        for ip in [Ip::V4, Ip::V6] {
+            let tcp_options = vec![(MAX_PACKETS, 1), (BUNDLE, 1)];
+            let setup = Setup {
+                ip,
+                opening,
+                tcp_options,
+                ..allowed()
+            };
+            setup.run(|wire| {
+                wire.sends("1:101 1:201 101:301");
+                assert_eq!(get(wire, BUNDLE), 1);
+                assert_eq!(stats(wire).standing, pillion::BY_APPLICATION);
+            });
+        }
+    }
+}
+
+#[test]
+fn an_application_may_decline_what_the_rules_want() {
+    for opening in [Opening::Active, Opening::Passive] {
+        let setup = Setup {
+            opening,
+            tcp_options: vec![(BUNDLE, 0)],
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 101:201");
+            assert_eq!(wire.totals().connections, 0);
+            assert_eq!(stats(wire).standing, pillion::OFF);
+            set(wire, BUNDLE, 1);
+            wire.sends("201:301 201:401");
+            assert_eq!(stats(wire).standing, pillion::BY_RULE);
+        });
+    }
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        set(wire, BUNDLE, 0);
+        wire.sends("201:301");
+    });
+}
+
+#[test]
+fn what_the_rules_refuse_is_not_permitted() {
+    let refused = rule(Mode::LeaveAlone);
+    let elsewhere = Rule {
+        ports: vec![1..=1],
+        ..rule(Mode::Bundle(unlimited()))
+    };
+    for bundler in [
+        Bundler::by(&[]),
+        Bundler::by(&[elsewhere]),
+        Bundler {
+            rules: vec![refused],
+            otherwise: Mode::Allow(unlimited()),
+        },
+    ] {
+        let number = u32::from(matches!(bundler.otherwise, Mode::Allow(_)));
+        under(bundler).run(|wire| {
+            let on = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(errno(on), libc::EPERM);
+            set(wire, BUNDLE, 0);
+            wire.sends("1:101 101:201");
+            assert_eq!(get(wire, BUNDLE), 0);
+            assert_eq!(stats(wire).standing, pillion::REFUSED);
+            assert_eq!(stats(wire).rule, number);
+            assert_eq!(wire.totals().connections, 0);
+        });
+    }
+}
+
+#[test]
+fn before_there_is_a_connection_only_what_no_rule_grants_is_refused() {
+    let wish = |wire: &Wire| {
+        let socket = nix::sys::socket::socket(
+            nix::sys::socket::AddressFamily::Inet,
+            nix::sys::socket::SockType::Stream,
+            nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let socket = socket.expect("a socket");
+        let result = pillion::set(&socket, BUNDLE, 1);
+        assert_eq!(wire.totals().connections, 0);
+        result.map(|()| pillion::get(&socket, BUNDLE).expect("the wish"))
+    };
+    under(Bundler::by(&[])).run(|wire| assert_eq!(errno(wish(wire)), libc::EPERM));
+    let elsewhere = Rule {
+        ports: vec![1..=1],
+        ..rule(Mode::Allow(unlimited()))
+    };
+    under(Bundler::by(&[elsewhere])).run(|wire| assert_eq!(wish(wire).expect("kept"), 1));
+    let setup = Setup {
+        tcp_options: vec![(BUNDLE, 1)],
+        ..under(Bundler {
+            rules: vec![rule(Mode::LeaveAlone)],
+            otherwise: Mode::Allow(unlimited()),
+        })
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        assert_eq!(get(wire, BUNDLE), 0);
+    });
+}
+
+#[test]
+fn a_rule_that_allows_knows_who_opened_the_connection() {
+    for (opening, direction, allowed) in [
+        (Opening::Active, Direction::Connect, true),
+        (Opening::Active, Direction::Accept, false),
+        (Opening::Passive, Direction::Accept, true),
+        (Opening::Passive, Direction::Connect, false),
+    ] {
+        let rules = [Rule {
+            direction: Some(direction),
+            ..rule(Mode::Allow(unlimited()))
+        }];
+        let setup = Setup {
+            opening,
+            ..under(Bundler::by(&rules))
+        };
+        setup.run(|wire| {
+            wire.sends("1:101");
+            let asked = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(asked.is_ok(), allowed);
+            assert_eq!(stats(wire).rule, u32::from(allowed));
+            wire.sends(if allowed {
+                "101:201 101:301"
+            } else {
+                "101:201 201:301"
+            });
+        });
+    }
+}
+
+#[test]
+fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
+    let granted = Options {
+        max_packets: 2,
+        max_bytes: 400,
+        reaction: Reaction::TfrcSp,
+        ..unlimited()
+    };
+    under(Bundler::with(granted)).run(|wire| {
+        set(wire, MAX_PACKETS, 1);
+        wire.sends("1:101 1:201 101:301");
+        set(wire, MAX_PACKETS, 100);
+        wire.sends("101:401");
+        assert_eq!(get(wire, MAX_PACKETS), 2);
+        set(wire, MAX_BYTES, 200);
+        wire.sends("301:501");
+        assert_eq!(get(wire, MAX_BYTES), 200);
+        set(wire, MAX_BYTES, 100_000);
+        assert_eq!(get(wire, MAX_BYTES), 400);
+        set(wire, MAX_BYTES, 0);
+        assert_eq!(get(wire, MAX_BYTES), 400);
+        assert_eq!(get(wire, MODE), 0);
+        set(wire, MODE, pillion::WAIT_FOR_LOSS);
+        wire.sends("501:601");
+        assert_eq!(get(wire, MODE), pillion::WAIT_FOR_LOSS);
+        set(wire, MODE, pillion::REACT_CWR | pillion::ADAPTIVE);
+        wire.sends("501:701 601:801");
+        assert_eq!(get(wire, MODE), pillion::REACT_CWR | pillion::ADAPTIVE);
+    });
+}
+
+#[test]
+fn what_the_rules_have_cautious_no_application_can_change() {
+    let granted = Options {
+        wait_for_loss: true,
+        level: Level::Adaptive { target_ppm: 1000 },
+        ..unlimited()
+    };
+    let all = pillion::WAIT_FOR_LOSS | pillion::REACT_CWR | pillion::ADAPTIVE;
+    under(Bundler::with(granted)).run(|wire| {
+        assert_eq!(get(wire, MODE), all);
+        set(wire, MODE, 0);
+        assert_eq!(get(wire, MODE), all);
+        wire.sends("1:101 101:201");
+    });
+}
+
+/// setsockopt(2) with any length.
+fn set_bytes(socket: BorrowedFd, option: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the value lives across the call and has the length stated.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// getsockopt(2) with any length; the bytes that were written.
+fn get_bytes(socket: BorrowedFd, option: i32, length: usize) -> io::Result<Vec<u8>> {
+    let mut value = vec![0xee; length];
+    let mut written = length as libc::socklen_t;
+    // SAFETY: the value and its length live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut written,
+        )
+    };
+    value.truncate(written as usize);
+    match result {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[test]
+fn values_and_lengths_that_cannot_be_are_invalid() {
+    allowed().run(|wire| {
+        let socket = wire.socket();
+        for (option, value) in [
+            (BUNDLE, 2),
+            (BUNDLE, -1),
+            (MAX_PACKETS, -1),
+            (MAX_BYTES, i32::MIN),
+            (MODE, 8),
+            (MODE, -1),
+        ] {
+            let result = pillion::set(&socket, option, value);
+            assert_eq!(errno(result), libc::EINVAL, "{option:x} {value}");
+        }
+        for option in [BUNDLE, MAX_PACKETS, MAX_BYTES, MODE] {
+            for length in [0, 1, 3] {
+                let result = set_bytes(socket, option, &[0; 3][..length]);
+                assert_eq!(errno(result), libc::EINVAL, "{option:x} {length}");
+                let result = get_bytes(socket, option, length);
+                assert_eq!(errno(result), libc::EINVAL, "{option:x} {length}");
+            }
+            let mut long = vec![0; 10_000];
+            long[0] = 1;
+            set_bytes(socket, option, &long).expect("the first four bytes count");
+            let read = get_bytes(socket, option, 10_000).expect("an int");
+            assert_eq!((read.len(), read[0] & 1), (4, 1), "{option:x}");
+        }
+        for option in [STATS, STATS + 1, BUNDLE - 1] {
+            let result = pillion::set(&socket, option, 1);
+            assert_eq!(errno(result), libc::ENOPROTOOPT, "{option:x}");
+        }
+        assert_eq!(errno(get_bytes(socket, STATS, 7)), libc::EINVAL);
+    });
+}
+
+#[test]
+fn statistics_are_those_that_pillion_lists() {
+    /// A peer's port that no other test uses: all namespaces' connections are listed.
+    const PORT: u16 = 7998;
+    allowed().run(|wire| {
+        wire.reconnect(PORT);
+        set(wire, BUNDLE, 1);
+        set(wire, MAX_BYTES, 1000);
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(101);
+        wire.ack_duplicate(301, "1:101", "");
+        wire.sends("301:401");
+        let seen = stats(wire);
+        let flows = list_flows().expect("the list");
+        let flow = flows.iter().find(|flow| flow.peer.port() == PORT);
+        let flow = flow.expect("the connection is listed");
+        let counters = &flow.counters;
+        assert_eq!(flow.wanted_by, WantedBy::Application);
+        assert_eq!((flow.rule, flow.off), (None, false));
+        assert_eq!(flow.last, Some(NothingOutstanding));
+        let expected = pillion::Stats {
+            segments: counters.segments(),
+            bundled: counters.of(Bundled),
+            new_bytes: counters.new_bytes,
+            redundant_bytes: counters.redundant_bytes,
+            hidden_losses: counters.hidden_losses,
+            repaired_bytes: counters.repaired_bytes,
+            reactions: counters.reactions,
+            saved_us: counters.saved_us,
+            standing: pillion::BY_APPLICATION,
+            last: Verdict::NothingOutstanding as u32 + 1,
+            rule: 0,
+            in_flight: flow.in_flight,
+            level: flow.level,
+            max_packets: 0,
+            max_bytes: 1000,
+            mode: pillion::REACT_CWR as u32,
+        };
+        assert_eq!(seen, expected);
+        assert_eq!((seen.segments, seen.bundled), (4, 2));
+        assert_eq!((seen.hidden_losses, seen.repaired_bytes), (1, 100));
+        set(wire, BUNDLE, 0);
+        assert_eq!(stats(wire).bundled, 2, "they outlive the switch");
+        assert!(list_flows().expect("the list").iter().any(|flow| flow.off));
+    });
+}
+
+#[test]
+fn statistics_are_cut_to_the_buffer_and_never_longer_than_known() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+        let whole = get_bytes(wire.socket(), STATS, 10_000).expect("all");
+        assert_eq!(whole.len(), size_of::<pillion::Stats>());
+        for length in [8, 15, 16, 95] {
+            let part = get_bytes(wire.socket(), STATS, length).expect("a part");
+            assert_eq!(part, whole[..length / 8 * 8]);
+        }
+    });
+}
+
+#[test]
+fn without_a_connection_there_are_no_statistics() {
+    allowed().run(|wire| {
+        assert_eq!(stats(wire).segments, 0, "before it was bundled");
+        let listener = TcpListener::bind("[::]:0").expect("a listener");
+        assert_eq!(errno(pillion::stats(&listener)), libc::ENOTCONN);
+    });
+}
+
+#[test]
+fn without_pillion_the_kernel_does_not_know_the_options() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.detach();
+        for option in [BUNDLE, MAX_PACKETS, MAX_BYTES, MODE, STATS] {
+            let socket = wire.socket();
+            assert_eq!(errno(pillion::set(&socket, option, 1)), libc::ENOPROTOOPT);
+            assert_eq!(errno(pillion::get(&socket, option)), libc::ENOPROTOOPT);
+        }
+        wire.sends("1:101 101:201");
+    });
+}
+
+#[test]
+fn sockets_that_are_not_tcp_do_not_know_the_options() {
+    allowed().run(|_| {
+        let udp = UdpSocket::bind("[::]:0").expect("a socket");
+        assert_eq!(errno(pillion::set(&udp, BUNDLE, 1)), libc::ENOPROTOOPT);
+        assert_eq!(errno(pillion::get(&udp, BUNDLE)), libc::ENOPROTOOPT);
+    });
+}
+
+#[test]
+fn the_kernels_own_options_are_as_without_pillion() {
+    allowed().run(|wire| {
+        let socket = wire.socket();
+        set_bytes(socket, libc::TCP_USER_TIMEOUT, &[1, 2, 0, 0]).expect("set");
+        let read = get_bytes(socket, libc::TCP_USER_TIMEOUT, 4).expect("read");
+        assert_eq!(read, [1, 2, 0, 0]);
+        let mut name = vec![0; 9000];
+        name[..4].copy_from_slice(b"reno");
+        set_bytes(socket, libc::TCP_CONGESTION, &name).expect("longer than a page");
+        let read = get_bytes(socket, libc::TCP_CONGESTION, 9000).expect("read");
+        assert_eq!(&read[..5], b"reno\0");
+        let info = get_bytes(socket, libc::TCP_INFO, 10_000).expect("TCP_INFO");
+        assert!(info.len() > 200 && info[0] == 1, "{info:?}");
+        let unknown = get_bytes(socket, 9999, 4);
+        assert_eq!(errno(unknown), libc::ENOPROTOOPT);
+    });
+}
+
+#[test]
+fn a_wish_outlives_the_connection_and_changes_of_the_rules() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+        wire.replace_rules(&Bundler::by(&[]));
+        wire.sends("201:301");
+        assert_eq!(get(wire, BUNDLE), 0);
+        wire.replace_rules(&Bundler::by(&[rule(Mode::Allow(unlimited()))]));
+        wire.sends("301:401 301:501");
+        assert_eq!(stats(wire).rule, 1);
+        wire.reconnect(7778);
+        wire.sends("1:101 1:201");
+    });
+}
+
+#[test]
+fn once_switched_off_hidden_losses_of_bundles_on_their_way_still_count() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201 1:301");
+        set(wire, BUNDLE, 0);
+        wire.sends("301:401");
+        wire.ack(101);
+        // 1:201 was lost.
+        wire.ack_duplicate(301, "1:101", "");
+        wire.sends("401:501");
+        let seen = stats(wire);
+        assert_eq!((seen.hidden_losses, seen.reactions), (1, 1), "{seen:?}");
+        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+    });
+}
+
+#[test]
+fn of_two_bundlers_both_hear_what_the_application_says() {
+    let one = || Bundler::always(Mode::Allow(unlimited()));
+    let setup = Setup {
+        bundlers: vec![one(), one()],
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.totals_of(1).connections, 1);
+        set(wire, BUNDLE, 0);
+        wire.sends("201:301 301:401");
+        assert_eq!(stats(wire).bundled, 1);
+    });
+}
