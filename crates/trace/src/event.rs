@@ -8,9 +8,22 @@ use crate::ranges::Range;
 /// Of each connection come first its packets and ACKs in the order of the trace, each byte range
 /// once it is finished, and at the end the connection itself, with all that was counted.
 pub trait Observer {
+    /// By how much the clock of the trace at the receiver is ahead of the other, about, in
+    /// nanoseconds; told before all else, and whenever a better estimate is known. Of one trace it
+    /// is never told.
+    fn clocks(&mut self, ahead_ns: i64) {
+        let _ = ahead_ns;
+    }
+
     /// A packet left its sender.
     fn sent(&mut self, connection: &Connection, sent: &Sent) {
         let _ = (connection, sent);
+    }
+
+    /// A packet reached its receiver, whether or not its sender's trace shows it. Of one trace it
+    /// is never told.
+    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
+        let _ = (connection, arrived);
     }
 
     /// An ACK reached the sender of what it acknowledges.
@@ -84,6 +97,21 @@ pub enum Class {
     Control,
 }
 
+/// A packet as the trace at its receiver shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which way it went.
+    pub direction: Direction,
+    /// [`Packet::number`](crate::Packet::number) in that trace.
+    pub packet: u64,
+    /// When it was captured there, by that trace's clock.
+    pub at_ns: i64,
+    /// Bytes of payload.
+    pub payload_bytes: u32,
+    /// Its size on the wire with link header, in bytes.
+    pub wire_bytes: u32,
+}
+
 /// An ACK as the trace shows it at the sender of what it acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
@@ -106,6 +134,17 @@ pub struct Acked {
     /// The time since the last packet was sent that it acknowledged, in nanoseconds, if that
     /// was sent only once and was not bundled.
     pub rtt_ns: Option<i64>,
+}
+
+impl Class {
+    /// Whether it is new, bundled or retransmitted payload; a probe's is none.
+    #[must_use]
+    pub fn carries_data(self) -> bool {
+        matches!(
+            self,
+            Self::New | Self::Bundled | Self::Retransmission { .. }
+        )
+    }
 }
 
 impl Observer for () {}

@@ -25,7 +25,7 @@ mod sequence;
 mod tally;
 
 pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, Start};
-pub use event::{Acked, Class, Observer, Sent};
+pub use event::{Acked, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
 pub use ranges::{Copy, CopyKind, Delivery, Range};

@@ -6,7 +6,7 @@ use super::link::{Identity, Waiting};
 use super::nat::Nat;
 use super::sides::Sides;
 use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
-use crate::event::{Class, Observer};
+use crate::event::{Arrived, Class, Observer};
 use crate::fingerprint::fingerprint;
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Range;
@@ -22,6 +22,8 @@ pub(crate) struct Engine<O> {
     /// shows first.
     far: HashSet<[u8; 16]>,
     over: Vec<Connection>,
+    /// What the observer was told of the clocks.
+    told_ahead_ns: Option<i64>,
 }
 
 impl<O: Observer> Engine<O> {
@@ -33,11 +35,16 @@ impl<O: Observer> Engine<O> {
             nat,
             far,
             over: Vec::new(),
+            told_ahead_ns: None,
         }
     }
 
     pub(crate) fn packet(&mut self, side: Side, packet: &Packet) {
         let now_ns = self.sides.saw(side, packet.at_ns);
+        let ahead_ns = self.sides.ahead_ns();
+        if self.told_ahead_ns.replace(ahead_ns) != Some(ahead_ns) {
+            self.observer.clocks(ahead_ns);
+        }
         let print = fingerprint(packet);
         let mut translated = None;
         if side == Side::Receiver {
@@ -180,6 +187,14 @@ impl<O: Observer> View<'_, O> {
     }
 
     fn arrives(&mut self, direction: Direction, packet: &Packet, print: u64) {
+        let arrived = Arrived {
+            direction,
+            packet: packet.number,
+            at_ns: packet.at_ns,
+            payload_bytes: packet.payload_len,
+            wire_bytes: packet.frame_len,
+        };
+        self.observer.arrived(self.connection, &arrived);
         if let Some(acked) = self.connection.acked(direction, packet) {
             self.observer.acked(self.connection, &acked);
         }

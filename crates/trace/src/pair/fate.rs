@@ -99,10 +99,7 @@ pub struct Passage {
 impl Passage {
     /// Counts a packet's fate; to be called in the order of sending.
     pub(crate) fn count(&mut self, fate: &Fate) {
-        let data = matches!(
-            fate.class,
-            Class::New | Class::Bundled | Class::Retransmission { .. }
-        );
+        let data = fate.class.carries_data();
         match fate.arrival {
             Arrival::Lost => {
                 self.lost_packets += 1;

@@ -69,6 +69,11 @@ impl Sides {
         here.at_ns <= self.by_clock_of(Side::Sender, there.at_ns)
     }
 
+    /// By how much the receiver's clock is ahead, about.
+    pub(crate) fn ahead_ns(&self) -> i64 {
+        self.offset_ns
+    }
+
     /// About the time by one side's clock when the other's shows `at_ns`.
     pub(crate) fn by_clock_of(&self, side: Side, at_ns: i64) -> i64 {
         match side {
