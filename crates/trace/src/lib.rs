@@ -14,6 +14,7 @@ mod flows_property;
 #[cfg(test)]
 mod flows_tests;
 pub mod input;
+pub mod measure;
 mod packet;
 pub mod pair;
 #[cfg(test)]
@@ -22,11 +23,9 @@ mod ranges;
 #[cfg(test)]
 mod script;
 mod sequence;
-mod tally;
 
 pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, Start};
 pub use event::{Acked, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
 pub use ranges::{Copy, CopyKind, Delivery, Range};
-pub use tally::Tally;

@@ -1,3 +1,7 @@
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
 use super::repeats::Repeats;
 use crate::pair::{Link, Passage};
 use crate::ranges::Tracker;
@@ -32,7 +36,7 @@ pub struct Half {
 
 /// What one direction sent, counted in the trace at its sender. Bytes are bytes of payload
 /// unless the name says otherwise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// All packets, packets that the trace shows twice left out.
     pub packets: u64,
@@ -140,5 +144,36 @@ impl Counts {
             return 0.0;
         }
         self.bundled_bytes as f64 / self.payload_bytes as f64
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.wire_bytes += other.wire_bytes;
+        self.header_bytes += other.header_bytes;
+        self.data_packets += other.data_packets;
+        self.payload_bytes += other.payload_bytes;
+        self.new_packets += other.new_packets;
+        self.bundled_packets += other.bundled_packets;
+        self.retransmitted_packets += other.retransmitted_packets;
+        self.new_bytes += other.new_bytes;
+        self.bundled_bytes += other.bundled_bytes;
+        self.retransmitted_bytes += other.retransmitted_bytes;
+        self.stale_bytes += other.stale_bytes;
+        self.missing_bytes += other.missing_bytes;
+        self.keep_alives += other.keep_alives;
+        self.window_probes += other.window_probes;
+        self.pure_acks += other.pure_acks;
+        self.duplicate_acks += other.duplicate_acks;
+        self.dsacks += other.dsacks;
+        self.syns += other.syns;
+        self.fins += other.fins;
+        self.resets += other.resets;
+        self.offloaded_packets += other.offloaded_packets;
+        self.repeated_packets += other.repeated_packets;
+        self.stray_packets += other.stray_packets;
+        self.stray_acks += other.stray_acks;
+        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
     }
 }

@@ -1,3 +1,5 @@
+use serde::Serialize;
+
 /// How a connection was opened, as the thesis' `count3way` counts it (section 3.4.5): several
 /// attempts with one initial sequence number are one connection that was tried several times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +21,8 @@ pub struct Handshake {
 }
 
 /// What became of an attempt to connect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The trace begins after the handshake.
     NotSeen,

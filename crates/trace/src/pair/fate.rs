@@ -1,3 +1,7 @@
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
 use super::clock::Way;
 use crate::connection::Direction;
 use crate::event::Class;
@@ -59,7 +63,7 @@ impl Fate {
 
 /// How the packets of one direction fared between the two traces, packets that a trace shows
 /// twice left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Passage {
     /// Packets that arrived.
     pub delivered_packets: u64,
@@ -93,6 +97,7 @@ pub struct Passage {
     pub loss_runs: [u64; 16],
     /// The longest run of losses, in packets.
     pub longest_loss_run: u32,
+    #[serde(skip)]
     run: u32,
 }
 
@@ -134,5 +139,28 @@ impl Passage {
             self.longest_loss_run = self.longest_loss_run.max(self.run);
             self.run = 0;
         }
+    }
+}
+
+impl AddAssign for Passage {
+    /// Of runs that are over.
+    fn add_assign(&mut self, other: Self) {
+        self.delivered_packets += other.delivered_packets;
+        self.lost_packets += other.lost_packets;
+        self.lost_data_packets += other.lost_data_packets;
+        self.lost_bytes += other.lost_bytes;
+        self.unknown_packets += other.unknown_packets;
+        self.duplicated_packets += other.duplicated_packets;
+        self.unmatched_packets += other.unmatched_packets;
+        self.delivered_bytes += other.delivered_bytes;
+        self.unseen_bytes += other.unseen_bytes;
+        self.bundle_hits += other.bundle_hits;
+        self.bundle_misses += other.bundle_misses;
+        self.repaired_bytes += other.repaired_bytes;
+        self.needless_bytes += other.needless_bytes;
+        for (own, other) in self.loss_runs.iter_mut().zip(other.loss_runs) {
+            *own += other;
+        }
+        self.longest_loss_run = self.longest_loss_run.max(other.longest_loss_run);
     }
 }

@@ -1,0 +1,91 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::distribution::{Distribution, milliseconds};
+use super::volume::share;
+use crate::Range;
+
+/// Head-of-line blocking: bytes that had arrived and could not be read, because others before
+/// them were missing.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Blocking {
+    /// How long each byte range waited that had to wait.
+    #[serde(rename = "wait_ms", serialize_with = "milliseconds")]
+    pub wait: Distribution,
+    /// Bytes that had to wait.
+    pub blocked_bytes: u64,
+    /// Bytes that became readable.
+    pub readable_bytes: u64,
+    /// The former as a share of the latter.
+    pub blocked_share: Option<f64>,
+    /// How long each byte waited, summed up over all of them, in seconds times bytes.
+    pub byte_seconds: f64,
+    /// The missing bytes that others waited behind, in order; of connections alone, and of each
+    /// direction the first 4,096.
+    pub behind: Vec<Blocker>,
+    #[serde(skip)]
+    open: BTreeMap<i64, Blocker>,
+}
+
+/// A missing byte, and what waited behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Blocker {
+    /// Its position; the first byte of a connection is 1.
+    pub position: i64,
+    /// Byte ranges that found it missing when they arrived.
+    pub ranges: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long the first of them waited until it could be read, in milliseconds.
+    pub longest_ms: f64,
+}
+
+const MOST_BLOCKERS: usize = 4096;
+
+impl Blocking {
+    #[inline]
+    pub(super) fn range(&mut self, range: &Range) {
+        let Some(delivery) = range.delivery else {
+            return;
+        };
+        let Some(blocked_ns) = delivery.blocked_ns() else {
+            return;
+        };
+        self.readable_bytes += range.len();
+        if let Some(position) = delivery.behind {
+            self.blocked(position, range.len(), blocked_ns);
+        }
+    }
+
+    fn blocked(&mut self, position: i64, bytes: u64, blocked_ns: i64) {
+        self.wait.record(blocked_ns);
+        self.blocked_bytes += bytes;
+        self.byte_seconds += bytes as f64 * blocked_ns as f64 / 1e9;
+        if self.open.len() >= MOST_BLOCKERS && !self.open.contains_key(&position) {
+            return;
+        }
+        let blocker = self.open.entry(position).or_insert(Blocker {
+            position,
+            ranges: 0,
+            bytes: 0,
+            longest_ms: 0.0,
+        });
+        blocker.ranges += 1;
+        blocker.bytes += bytes;
+        blocker.longest_ms = blocker.longest_ms.max(blocked_ns as f64 / 1e6);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.wait.add(&other.wait);
+        self.blocked_bytes += other.blocked_bytes;
+        self.readable_bytes += other.readable_bytes;
+        self.byte_seconds += other.byte_seconds;
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.wait.settle();
+        self.blocked_share = share(self.blocked_bytes, self.readable_bytes);
+        self.behind = std::mem::take(&mut self.open).into_values().collect();
+    }
+}

@@ -1,0 +1,356 @@
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+/// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
+/// packets.
+///
+/// Number, smallest, largest, mean and standard deviation are exact. So are quantiles while there
+/// are at most 4,096 values; from then on they are rounded up to three digits, by less than
+/// 0.1 %, in memory that hardly grows any more.
+#[derive(Debug, Clone, Default)]
+pub struct Distribution {
+    values: Values,
+    count: u64,
+    smallest: u64,
+    largest: u64,
+    /// Sums are of differences from the first value, so that little is lost of large values that
+    /// differ little.
+    first: u64,
+    sum: f64,
+    sum_of_squares: f64,
+}
+
+#[derive(Debug, Clone)]
+enum Values {
+    /// In order once they are settled.
+    All(Vec<u64>),
+    Rounded(Box<Histogram<u32>>),
+}
+
+const MOST_EXACT: usize = 4096;
+const DIGITS: u8 = 3;
+
+/// What is told of each distribution when it is serialised.
+const QUANTILES: [(&str, f64); 11] = [
+    ("p1", 0.01),
+    ("p5", 0.05),
+    ("p10", 0.1),
+    ("p25", 0.25),
+    ("p50", 0.5),
+    ("p75", 0.75),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p97", 0.97),
+    ("p99", 0.99),
+    ("p99_9", 0.999),
+];
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::All(Vec::new())
+    }
+}
+
+impl Distribution {
+    /// Adds a value; a negative one counts as 0.
+    #[inline]
+    pub(crate) fn record(&mut self, value: i64) {
+        self.record_many(value, 1);
+    }
+
+    /// Adds a value several times.
+    #[inline]
+    pub(crate) fn record_many(&mut self, value: i64, times: u64) {
+        let value = value.max(0).unsigned_abs();
+        if times > 0 {
+            self.sum_up(value, times);
+            self.keep(value, times);
+        }
+    }
+
+    #[inline]
+    fn sum_up(&mut self, value: u64, times: u64) {
+        if self.count == 0 {
+            (self.first, self.smallest, self.largest) = (value, value, value);
+        }
+        self.count += times;
+        self.smallest = self.smallest.min(value);
+        self.largest = self.largest.max(value);
+        let difference = value as f64 - self.first as f64;
+        self.sum += difference * times as f64;
+        self.sum_of_squares += difference * difference * times as f64;
+    }
+
+    #[inline]
+    fn keep(&mut self, value: u64, times: u64) {
+        match &mut self.values {
+            Values::All(all) if all.len() as u64 + times <= MOST_EXACT as u64 => {
+                all.extend(std::iter::repeat_n(value, times as usize));
+            }
+            Values::All(_) => {
+                self.round();
+                self.keep(value, times);
+            }
+            Values::Rounded(histogram) => {
+                let times = u32::try_from(times).unwrap_or(u32::MAX);
+                // It grows with the largest value and takes any.
+                let _ = histogram.record_n(value, times);
+            }
+        }
+    }
+
+    #[cold]
+    fn round(&mut self) {
+        if let Values::All(all) = &self.values
+            && let Ok(mut histogram) = Histogram::new(DIGITS)
+        {
+            for &value in all {
+                let _ = histogram.record(value);
+            }
+            self.values = Values::Rounded(Box::new(histogram));
+        }
+    }
+
+    /// Adds all values of another.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = other.clone();
+            return;
+        }
+        let shift = other.first as f64 - self.first as f64;
+        let count = other.count as f64;
+        self.sum_of_squares +=
+            other.sum_of_squares + 2.0 * shift * other.sum + count * shift * shift;
+        self.sum += other.sum + count * shift;
+        self.count += other.count;
+        self.smallest = self.smallest.min(other.smallest);
+        self.largest = self.largest.max(other.largest);
+        match &other.values {
+            Values::All(all) => all.iter().for_each(|&value| self.keep(value, 1)),
+            Values::Rounded(rounded) => {
+                self.round();
+                for step in rounded.iter_recorded() {
+                    self.keep(step.value_iterated_to(), step.count_at_value().into());
+                }
+            }
+        }
+    }
+
+    /// Puts the values in order, which reading them needs.
+    pub(crate) fn settle(&mut self) {
+        if let Values::All(all) = &mut self.values {
+            all.sort_unstable();
+        }
+    }
+
+    /// The number of values.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether quantiles are exact.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        matches!(self.values, Values::All(_))
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.smallest)
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.largest)
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.first as f64 + self.sum / self.count as f64)
+    }
+
+    /// The standard deviation of a sample; none of a single value.
+    #[must_use]
+    pub fn sd(&self) -> Option<f64> {
+        let count = self.count as f64;
+        let spread = self.sum_of_squares - self.sum * self.sum / count;
+        (self.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
+    }
+
+    /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
+    /// never interpolated). `q` is limited to 0 to 1.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        if self.count == 0 || q.is_nan() {
+            return None;
+        }
+        Some(match &self.values {
+            Values::All(all) => {
+                // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
+                let rank = q * all.len() as f64 * (1.0 - 4.0 * f64::EPSILON);
+                let index = (rank.ceil() as usize).saturating_sub(1);
+                *all.get(index.min(all.len() - 1))?
+            }
+            Values::Rounded(histogram) => histogram
+                .value_at_quantile(q.clamp(0.0, 1.0))
+                .clamp(self.smallest, self.largest),
+        })
+    }
+
+    /// Each value in order, with how often it came.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(u64, u64)> {
+        match &self.values {
+            Values::All(all) => {
+                let equals = all.chunk_by(|one, other| one == other);
+                equals
+                    .filter_map(|equal| Some((*equal.first()?, equal.len() as u64)))
+                    .collect()
+            }
+            Values::Rounded(histogram) => {
+                let steps = histogram.iter_recorded();
+                let limits = self.smallest..=self.largest;
+                steps
+                    .map(|step| {
+                        let value = step.value_iterated_to();
+                        let value = value.clamp(*limits.start(), *limits.end());
+                        (value, step.count_at_value().into())
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// For `serialize_with`: a summary of times, in milliseconds.
+pub(super) fn milliseconds<S: Serializer>(
+    distribution: &Distribution,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Summary(distribution, 1e6).serialize(serializer)
+}
+
+/// For `serialize_with`: a summary in the values' own unit.
+pub(super) fn as_it_is<S: Serializer>(
+    distribution: &Distribution,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Summary(distribution, 1.0).serialize(serializer)
+}
+
+/// And how much of the values' unit one of the output's is.
+struct Summary<'a>(&'a Distribution, f64);
+
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(distribution, unit) = *self;
+        let whole = |value: Option<u64>| value.map(|value| value as f64 / unit);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("count", &distribution.len())?;
+        map.serialize_entry("exact", &distribution.is_exact())?;
+        map.serialize_entry("min", &whole(distribution.min()))?;
+        map.serialize_entry("mean", &distribution.mean().map(|mean| mean / unit))?;
+        map.serialize_entry("sd", &distribution.sd().map(|sd| sd / unit))?;
+        for (name, q) in QUANTILES {
+            map.serialize_entry(name, &whole(distribution.quantile(q)))?;
+        }
+        map.serialize_entry("max", &whole(distribution.max()))?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(values: impl IntoIterator<Item = i64>) -> Distribution {
+        let mut distribution = Distribution::default();
+        for value in values {
+            distribution.record(value);
+        }
+        distribution.settle();
+        distribution
+    }
+
+    #[test]
+    fn quantiles_of_few_values_are_nearest_rank() {
+        let all = of((1..=100).rev());
+        for rank in 1..=100 {
+            assert_eq!(all.quantile(rank as f64 / 100.0), Some(rank));
+        }
+        assert_eq!(
+            (all.quantile(-1.0), all.quantile(9.0)),
+            (Some(1), Some(100))
+        );
+        assert_eq!(
+            (all.mean(), all.min(), all.max()),
+            (Some(50.5), Some(1), Some(100))
+        );
+        assert!((all.sd().unwrap() - 29.011).abs() < 0.001);
+        assert!(all.is_exact());
+    }
+
+    #[test]
+    fn quantiles_of_many_values_are_right_to_three_digits() {
+        let all = of((1..=100_000).map(|value| value * 10_007));
+        assert!(!all.is_exact());
+        for percent in [1.0, 10.0, 50.0, 97.0, 99.0] {
+            let exact = percent * 1000.0 * 10_007.0;
+            let found = all.quantile(percent / 100.0).unwrap() as f64;
+            assert!(
+                (0.0..0.001).contains(&(found / exact - 1.0)),
+                "{found} for {exact}"
+            );
+        }
+        assert_eq!(all.max(), Some(100_000 * 10_007));
+        assert_eq!(
+            all.steps().iter().map(|(_, times)| times).sum::<u64>(),
+            100_000
+        );
+        assert!((all.mean().unwrap() / (50_000.5 * 10_007.0) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn distributions_add_up_as_if_they_had_been_one() {
+        for many in [30, 3000, 9000] {
+            let (mut low, high) = (of(0..many), of(many..2 * many));
+            low.add(&high);
+            low.settle();
+            let all = of(0..2 * many);
+            assert_eq!(low.steps(), all.steps());
+            assert!((low.mean().unwrap() - all.mean().unwrap()).abs() < 1e-6);
+            assert!((low.sd().unwrap() - all.sd().unwrap()).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn no_values_have_no_mean_and_no_quantile() {
+        let none = of([]);
+        assert_eq!(
+            (none.quantile(0.5), none.mean(), none.sd()),
+            (None, None, None)
+        );
+        assert!(none.steps().is_empty());
+    }
+
+    #[test]
+    fn a_small_spread_of_large_values_is_not_lost() {
+        let day_ns = 86_400_000_000_000;
+        let all = of([day_ns, day_ns + 1000, day_ns + 2000]);
+        assert!((all.sd().unwrap() - 1000.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,127 @@
+use serde::Serialize;
+
+use super::volume::{NTH, nth_place, share};
+use crate::pair::{Arrival, Fate, Passage};
+use crate::{Class, Copy, CopyKind, Range};
+
+/// What was lost on the way from one trace to the other (thesis, section 3.4.3), and what brought
+/// it after all. Only what is known to be lost or delivered counts; bytes are of payload.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Loss {
+    /// All packets, those without payload as well, and runs of losses among them.
+    #[serde(flatten)]
+    pub passage: Passage,
+    /// Packets with payload that are new, bundled or retransmitted and whose fate is known.
+    pub data_packets: u64,
+    /// Lost ones as a share of these.
+    pub lost_data_packets_share: Option<f64>,
+    /// Their payload.
+    pub data_bytes: u64,
+    /// Lost bytes as a share of it, each time that they were lost.
+    pub lost_bytes_share: Option<f64>,
+    /// Bytes that were lost the first time they were sent.
+    pub lost_new_bytes: u64,
+    /// Bytes that were lost when they were sent again, bundled or retransmitted, each time.
+    pub lost_old_bytes: u64,
+    /// Packets with nothing but new bytes that were lost.
+    pub lost_new_packets: u64,
+    /// Packets with new and bundled bytes that were lost.
+    pub lost_bundled_packets: u64,
+    /// Retransmissions that were lost.
+    pub lost_retransmitted_packets: u64,
+    /// Of these, first, second, ... retransmissions; the last counts all later ones.
+    pub lost_nth_retransmissions: [u64; NTH],
+    /// Byte ranges that were sent and arrived, each once.
+    pub delivered_ranges: u64,
+    /// Of these, those that another copy than the first one brought: lost the first time, or
+    /// overtaken.
+    pub lost_ranges: u64,
+    /// Lost ranges as a share of delivered ones.
+    pub lost_ranges_share: Option<f64>,
+    /// Lost ranges that a bundle brought.
+    pub ranges_repaired_by_bundle: u64,
+    /// Lost ranges that a retransmission brought.
+    pub ranges_repaired_by_retransmission: u64,
+    /// Bundles that brought a byte which was missing, as a share of those that arrived.
+    pub bundle_hit_share: Option<f64>,
+}
+
+impl Loss {
+    /// Counts a packet; [`Passage`] counts for itself.
+    #[inline]
+    pub(super) fn fate(&mut self, fate: &Fate) {
+        if fate.arrival == Arrival::Unknown || !fate.class.carries_data() {
+            return;
+        }
+        let bytes = fate.begin.abs_diff(fate.end);
+        self.data_packets += 1;
+        self.data_bytes += bytes;
+        if fate.arrival != Arrival::Lost {
+            return;
+        }
+        self.lost_old_bytes += fate.old_bytes;
+        self.lost_new_bytes += bytes.saturating_sub(fate.old_bytes);
+        match fate.class {
+            Class::New => self.lost_new_packets += 1,
+            Class::Bundled => self.lost_bundled_packets += 1,
+            Class::Retransmission { nth } => {
+                self.lost_retransmitted_packets += 1;
+                if let Some(place) = nth_place(nth) {
+                    self.lost_nth_retransmissions[place] += 1;
+                }
+            }
+            Class::KeepAlive | Class::WindowProbe | Class::Control => {}
+        }
+    }
+
+    /// Counts a range.
+    #[inline]
+    pub(super) fn range(&mut self, range: &Range) {
+        let Some(copy) = range.delivery.and_then(|delivery| delivery.copy) else {
+            return;
+        };
+        self.delivered_ranges += 1;
+        if copy == 0 {
+            return;
+        }
+        self.lost_ranges += 1;
+        match range.copies.get(copy as usize) {
+            Some(Copy {
+                kind: CopyKind::Bundled,
+                ..
+            }) => self.ranges_repaired_by_bundle += 1,
+            _ => self.ranges_repaired_by_retransmission += 1,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.passage += other.passage;
+        self.data_packets += other.data_packets;
+        self.data_bytes += other.data_bytes;
+        self.lost_new_bytes += other.lost_new_bytes;
+        self.lost_old_bytes += other.lost_old_bytes;
+        self.lost_new_packets += other.lost_new_packets;
+        self.lost_bundled_packets += other.lost_bundled_packets;
+        self.lost_retransmitted_packets += other.lost_retransmitted_packets;
+        for (own, other) in self
+            .lost_nth_retransmissions
+            .iter_mut()
+            .zip(other.lost_nth_retransmissions)
+        {
+            *own += other;
+        }
+        self.delivered_ranges += other.delivered_ranges;
+        self.lost_ranges += other.lost_ranges;
+        self.ranges_repaired_by_bundle += other.ranges_repaired_by_bundle;
+        self.ranges_repaired_by_retransmission += other.ranges_repaired_by_retransmission;
+    }
+
+    pub(super) fn settle(&mut self) {
+        let passage = &self.passage;
+        let bundles = passage.bundle_hits + passage.bundle_misses;
+        self.lost_data_packets_share = share(passage.lost_data_packets, self.data_packets);
+        self.lost_bytes_share = share(passage.lost_bytes, self.data_bytes);
+        self.lost_ranges_share = share(self.lost_ranges, self.delivered_ranges);
+        self.bundle_hit_share = share(passage.bundle_hits, bundles);
+    }
+}

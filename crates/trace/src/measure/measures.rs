@@ -1,0 +1,176 @@
+use serde::Serialize;
+
+use super::blocking::Blocking;
+use super::delay::{Clocks, Delay};
+use super::latency::Latency;
+use super::loss::Loss;
+use super::slices::Slices;
+use super::spacing::Spacing;
+use super::volume::{Volume, nth_place};
+use crate::pair::{Fate, Way};
+use crate::{Acked, Arrived, Class, Connection, Direction, Range, Sent};
+
+/// All that is measured of one direction, of one connection or of several together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measures {
+    /// What was sent.
+    pub sent: Volume,
+    /// What of it was lost; only with a trace at the receiver.
+    pub loss: Option<Loss>,
+    /// Times at the sender.
+    #[serde(flatten)]
+    pub latency: Latency,
+    /// Times from the sender to the receiver; empty without a trace there.
+    #[serde(flatten)]
+    pub delay: Delay,
+    /// Packets one after the other.
+    #[serde(flatten)]
+    pub spacing: Spacing,
+    /// What waited for missing bytes; only with a trace at the receiver.
+    pub head_of_line: Option<Blocking>,
+    /// Everything over time.
+    pub slices: Slices,
+    /// The size of all packets that arrived, with all headers; of those sent where there is no
+    /// trace at the receiver.
+    #[serde(skip)]
+    pub(super) carried_wire_bytes: u64,
+}
+
+impl Measures {
+    pub(super) fn new(slice_ns: i64) -> Self {
+        Self {
+            sent: Volume::default(),
+            loss: None,
+            latency: Latency::default(),
+            delay: Delay::default(),
+            spacing: Spacing::default(),
+            head_of_line: None,
+            slices: Slices::new(slice_ns),
+            carried_wire_bytes: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn sent(&mut self, sent: &Sent, since_ns: i64) {
+        let data = sent.class.carries_data();
+        if let Some(slice) = self.slices.at(since_ns) {
+            slice.sent_wire_bytes += u64::from(sent.wire_bytes);
+            if data {
+                slice.data_packets += 1;
+                slice.in_flight_sum += u64::from(sent.in_flight);
+                slice.most_in_flight = slice.most_in_flight.max(sent.in_flight);
+                let again = matches!(sent.class, Class::Retransmission { .. });
+                slice.retransmitted_packets += u32::from(again);
+            }
+        }
+        if !data {
+            return;
+        }
+        self.spacing.sent(sent);
+        if let Class::Retransmission { nth } = sent.class
+            && let Some(place) = nth_place(nth)
+        {
+            self.sent.nth_retransmissions[place] += 1;
+        }
+    }
+
+    #[inline]
+    pub(super) fn acked(&mut self, acked: &Acked, since_ns: i64) {
+        if acked.bytes > 0
+            && let Some(slice) = self.slices.at(since_ns)
+        {
+            slice.acked_bytes += acked.bytes;
+        }
+        self.latency.acked(acked);
+    }
+
+    #[inline]
+    pub(super) fn arrived(&mut self, arrived: &Arrived, since_ns: i64) {
+        let wire_bytes = u64::from(arrived.wire_bytes);
+        self.carried_wire_bytes += wire_bytes;
+        if let Some(slice) = self.slices.at(since_ns) {
+            slice.received_wire_bytes += wire_bytes;
+        }
+        if arrived.payload_bytes > 0 {
+            self.spacing.arrived(arrived);
+        }
+    }
+
+    #[inline]
+    pub(super) fn fate(&mut self, fate: &Fate, sent_since_ns: i64) {
+        if !fate.class.carries_data() {
+            return;
+        }
+        self.loss.get_or_insert_default().fate(fate);
+        self.delay.fate(fate);
+        if fate.arrival == crate::pair::Arrival::Lost
+            && let Some(slice) = self.slices.at(sent_since_ns)
+        {
+            slice.lost_data_packets += 1;
+        }
+    }
+
+    /// `readable_since_ns`: when its receiver could read it.
+    #[inline]
+    pub(super) fn range(&mut self, range: &Range, readable_since_ns: Option<i64>) {
+        self.latency.range(range);
+        if range.delivery.is_none() {
+            return;
+        }
+        self.loss.get_or_insert_default().range(range);
+        self.delay.range(range);
+        self.head_of_line.get_or_insert_default().range(range);
+        if let Some(since_ns) = readable_since_ns
+            && let Some(slice) = self.slices.at(since_ns)
+        {
+            slice.readable_bytes += range.len();
+        }
+    }
+
+    /// Takes over what the connection counted itself.
+    pub(super) fn finished(&mut self, connection: &Connection, direction: Direction) {
+        let half = connection.half(direction);
+        self.sent.counts = half.counts;
+        self.sent.duplicate_acks_received =
+            connection.half(direction.reverse()).counts.duplicate_acks;
+        match half.passage() {
+            Some(passage) => {
+                self.loss.get_or_insert_default().passage = *passage;
+                self.head_of_line.get_or_insert_default();
+            }
+            None => self.carried_wire_bytes = half.counts.wire_bytes,
+        }
+    }
+
+    pub(super) fn compare(&mut self, way: Way, clocks: &Clocks) {
+        self.delay.compare(way, clocks);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.sent.add(&other.sent);
+        if let Some(loss) = &other.loss {
+            self.loss.get_or_insert_default().add(loss);
+        }
+        self.latency.add(&other.latency);
+        self.delay.add(&other.delay);
+        self.spacing.add(&other.spacing);
+        if let Some(blocking) = &other.head_of_line {
+            self.head_of_line.get_or_insert_default().add(blocking);
+        }
+        self.slices.add(&other.slices);
+        self.carried_wire_bytes += other.carried_wire_bytes;
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.sent.settle();
+        if let Some(loss) = &mut self.loss {
+            loss.settle();
+        }
+        self.latency.settle();
+        self.delay.settle();
+        self.spacing.settle();
+        if let Some(blocking) = &mut self.head_of_line {
+            blocking.settle();
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What is measured of connections: latency, loss, redundancy, throughput and goodput, fairness.
+//!
+//! A [`Meter`] observes the analysis of one trace or of two, and gives [`Results`]: of each
+//! connection, of each [`Group`] and of all. Counts come from the connections; what is measured
+//! packet by packet is folded as it comes, in memory that does not grow with the trace once
+//! [`Distribution`]s are full, save for one record per slice of time.
+
+mod blocking;
+mod delay;
+mod distribution;
+mod fairness;
+mod group;
+mod latency;
+mod loss;
+mod measures;
+mod meter;
+mod results;
+mod sampled;
+mod slices;
+mod spacing;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use blocking::{Blocker, Blocking};
+pub use delay::Delay;
+pub use distribution::Distribution;
+pub use fairness::{Fairness, jain_index};
+pub use group::{Group, GroupError};
+pub use latency::Latency;
+pub use loss::Loss;
+pub use measures::Measures;
+pub use meter::{Meter, Options};
+pub use results::{Clocks, Fitted, Handshakes, Results, Single, Together};
+pub use slices::{Rates, Slice, Slices};
+pub use spacing::Spacing;
+pub use volume::Volume;

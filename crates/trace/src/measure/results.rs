@@ -1,0 +1,186 @@
+use serde::{Serialize, Serializer};
+
+use super::fairness::Fairness;
+use super::measures::Measures;
+use crate::pair::{Clock, Line};
+use crate::{Endpoint, Outcome};
+
+/// All that was measured. Serialised, names give units.
+#[derive(Debug, Clone, Serialize)]
+pub struct Results {
+    /// When the first packet was captured, in nanoseconds since 1970.
+    pub begin_ns: i64,
+    /// From the first packet to the last, in seconds.
+    pub duration_s: f64,
+    /// The width of slices, in seconds.
+    pub slice_s: f64,
+    /// How the clocks of two traces relate; none of one trace.
+    pub clock: Option<Clocks>,
+    /// All connections together.
+    pub all: Together,
+    /// Those of each group together.
+    pub groups: Vec<Together>,
+    /// Each connection, in the order of their first packets.
+    pub connections: Vec<Single>,
+}
+
+/// Connections together.
+#[derive(Debug, Clone, Serialize)]
+pub struct Together {
+    /// The group's name; none of all connections.
+    pub name: Option<String>,
+    /// How many there were and what became of them.
+    pub handshakes: Handshakes,
+    /// How evenly they shared, by their throughput over the whole trace.
+    pub fairness: Fairness,
+    /// Their main directions: of each connection the one in which more new bytes went.
+    pub main: Measures,
+    /// Their other directions.
+    pub back: Measures,
+}
+
+/// One connection.
+#[derive(Debug, Clone, Serialize)]
+pub struct Single {
+    /// 1 for the first in the trace.
+    pub number: u64,
+    /// Who sent more new bytes.
+    #[serde(serialize_with = "as_text")]
+    pub sender: Endpoint,
+    /// The other end.
+    #[serde(serialize_with = "as_text")]
+    pub receiver: Endpoint,
+    /// Whether the sender opened the connection; where the trace does not show that, whether it
+    /// sent the first packet.
+    pub opened_by_sender: bool,
+    /// The groups that it belongs to.
+    pub groups: Vec<String>,
+    /// Its first packet, in seconds since the trace's first.
+    pub begin_s: f64,
+    /// From its first packet to its last, in seconds.
+    pub duration_s: f64,
+    /// What became of the attempt to connect.
+    pub outcome: Outcome,
+    /// How often it was tried: SYNs of its originator.
+    pub syns: u32,
+    /// From its first SYN to the end of the handshake, in milliseconds.
+    pub handshake_ms: Option<f64>,
+    /// What it sent and received over the whole trace, with all headers, in its main direction:
+    /// at the receiver if there is a trace.
+    pub throughput_bit_per_s: f64,
+    /// What it was due; as the caller gave it.
+    pub optimum_bit_per_s: Option<f64>,
+    /// The direction in which more new bytes went.
+    pub main: Measures,
+    /// The other one.
+    pub back: Measures,
+}
+
+/// How many connections there were and what became of them (thesis, table 4.1 and section 3.4.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Handshakes {
+    /// All of them.
+    pub connections: u64,
+    /// Those whose handshake the trace shows, completed or not.
+    pub tried: u64,
+    /// Those whose handshake was completed.
+    pub completed: u64,
+    /// Those that RST refused.
+    pub refused: u64,
+    /// Those whose handshake nobody answered or completed.
+    pub unanswered: u64,
+    /// Those that RST ended after the handshake.
+    pub reset: u64,
+    /// Those that needed more than one SYN.
+    pub tried_again: u64,
+    /// SYNs of their originators.
+    pub syns: u64,
+    /// Those that lasted less than half of the trace: "dropped".
+    pub dropped: u64,
+    /// Those in which no payload went: "no data".
+    pub without_data: u64,
+    /// Those whose handshake was tried and not completed: "never established".
+    pub never_established: u64,
+    /// Those to which any of the last three applies.
+    pub problematic: u64,
+}
+
+/// How the clocks of two traces relate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Clocks {
+    /// Whether the caller said that both traces were taken by one clock; if not, the smallest
+    /// delay is taken to be the same both ways.
+    pub same: bool,
+    /// By how much the receiver's clock was ahead of the sender's at the trace's begin.
+    pub ahead_ms: Option<f64>,
+    /// By how much it runs faster, in parts per million.
+    pub drift_ppm: Option<f64>,
+    /// The smallest delay there and back.
+    pub round_trip_ms: Option<f64>,
+    /// The smallest raw delays there by the lower hull.
+    pub hull_there: Option<Fitted>,
+    /// And back.
+    pub hull_back: Option<Fitted>,
+    /// The smallest raw delays there by regression.
+    pub regression_there: Option<Fitted>,
+    /// And back.
+    pub regression_back: Option<Fitted>,
+}
+
+/// The smallest raw delay as it changes over time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Fitted {
+    /// At the trace's begin.
+    pub raw_delay_ms: f64,
+    /// By how much it grows, in parts per million.
+    pub slope_ppm: f64,
+}
+
+impl Clocks {
+    pub(super) fn of(clock: &Clock, same: bool, begin_ns: i64) -> Self {
+        let fitted = |line: Option<Line>| {
+            line.map(|line| Fitted {
+                raw_delay_ms: line.at(begin_ns) / 1e6,
+                slope_ppm: line.slope * 1e6,
+            })
+        };
+        Self {
+            same,
+            ahead_ms: clock.offset_ns(begin_ns).map(|ns| ns / 1e6),
+            drift_ppm: clock.drift_ppm(),
+            round_trip_ms: clock.round_trip_ns(begin_ns).map(|ns| ns / 1e6),
+            hull_there: fitted(clock.there.hull),
+            hull_back: fitted(clock.back.hull),
+            regression_there: fitted(clock.there.regression),
+            regression_back: fitted(clock.back.regression),
+        }
+    }
+}
+
+impl Handshakes {
+    pub(super) fn add(&mut self, connection: &Single, trace_s: f64) {
+        let outcome = connection.outcome;
+        let completed = matches!(outcome, Outcome::Completed | Outcome::Reset);
+        let tried = outcome != Outcome::NotSeen;
+        let dropped = connection.duration_s < trace_s / 2.0;
+        let has_data = [&connection.main, &connection.back]
+            .iter()
+            .any(|measures| measures.sent.counts.data_packets > 0);
+        self.connections += 1;
+        self.tried += u64::from(tried);
+        self.completed += u64::from(completed);
+        self.refused += u64::from(outcome == Outcome::Refused);
+        self.unanswered += u64::from(outcome == Outcome::Unanswered);
+        self.reset += u64::from(outcome == Outcome::Reset);
+        self.tried_again += u64::from(connection.syns > 1);
+        self.syns += u64::from(connection.syns);
+        self.dropped += u64::from(dropped);
+        self.without_data += u64::from(!has_data);
+        self.never_established += u64::from(tried && !completed);
+        self.problematic += u64::from(dropped || !has_data || tried && !completed);
+    }
+}
+
+fn as_text<S: Serializer>(endpoint: &Endpoint, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(endpoint)
+}

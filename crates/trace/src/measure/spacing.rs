@@ -1,0 +1,70 @@
+use serde::Serialize;
+
+use super::distribution::{Distribution, as_it_is, milliseconds};
+use crate::{Arrived, Sent};
+
+/// How packets with payload follow each other, retransmissions included, and how large they are;
+/// probes are left out.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Spacing {
+    /// Inter-transmission time (ITT): between two packets as they are sent.
+    #[serde(rename = "itt_ms", serialize_with = "milliseconds")]
+    pub itt: Distribution,
+    /// Inter-arrival time (IAT): between two packets as they arrive.
+    #[serde(rename = "iat_ms", serialize_with = "milliseconds")]
+    pub iat: Distribution,
+    /// Payload of each.
+    #[serde(rename = "payload_bytes", serialize_with = "as_it_is")]
+    pub payload: Distribution,
+    /// Size of each on the wire with all headers.
+    #[serde(rename = "packet_bytes", serialize_with = "as_it_is")]
+    pub packet: Distribution,
+    /// Packets in flight as each finds them when it is sent, itself not counted.
+    #[serde(rename = "in_flight_packets", serialize_with = "as_it_is")]
+    pub in_flight: Distribution,
+    #[serde(skip)]
+    last_sent_ns: Option<i64>,
+    #[serde(skip)]
+    last_arrived_ns: Option<i64>,
+}
+
+impl Spacing {
+    /// Enters a packet with payload.
+    #[inline]
+    pub(super) fn sent(&mut self, sent: &Sent) {
+        if let Some(last_ns) = self.last_sent_ns.replace(sent.at_ns) {
+            self.itt.record(sent.at_ns.saturating_sub(last_ns));
+        }
+        self.payload.record(sent.end - sent.begin);
+        self.packet.record(sent.wire_bytes.into());
+        self.in_flight.record(sent.in_flight.into());
+    }
+
+    /// Enters a packet with payload.
+    #[inline]
+    pub(super) fn arrived(&mut self, arrived: &Arrived) {
+        if let Some(last_ns) = self.last_arrived_ns.replace(arrived.at_ns) {
+            self.iat.record(arrived.at_ns.saturating_sub(last_ns));
+        }
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.itt.add(&other.itt);
+        self.iat.add(&other.iat);
+        self.payload.add(&other.payload);
+        self.packet.add(&other.packet);
+        self.in_flight.add(&other.in_flight);
+    }
+
+    pub(super) fn settle(&mut self) {
+        for distribution in [
+            &mut self.itt,
+            &mut self.iat,
+            &mut self.payload,
+            &mut self.packet,
+            &mut self.in_flight,
+        ] {
+            distribution.settle();
+        }
+    }
+}
