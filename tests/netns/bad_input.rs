@@ -86,9 +86,15 @@ fn run_wants_a_command() {
 #[test]
 fn values_of_traffic_and_lab_that_cannot_be_are_refused() {
     let to = ["traffic", "send", "--to", "127.0.0.1:9"];
-    let size = refused(&[&to[..], &["--size", "3"]].concat());
-    assert!(size.contains("24"), "the least size is named: {size}");
-    assert!(refused(&[&to[..], &["--itt", "0"]].concat()).contains("1 us"));
+    let size = refused(&[&to[..], &["--size", "0.5"]].concat());
+    assert!(
+        size.contains("give 1 to"),
+        "the least size is named: {size}"
+    );
+    assert!(refused(&[&to[..], &["--itt", "0"]].concat()).contains("above 0"));
+    assert!(refused(&[&to[..], &["--itt", "0.0005"]].concat()).contains("1 us"));
+    let think = refused(&[&to[..], &["--think", "5"]].concat());
+    assert!(think.contains("--kind request-response"), "{think}");
     refused(&[&to[..], &["--streams", "0"]].concat());
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");

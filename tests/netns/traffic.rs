@@ -29,7 +29,7 @@ fn receiver(options: &[&str]) -> (Child, String) {
 #[test]
 fn what_is_sent_is_received_verified_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let records = folder.path().join("records.csv");
+    let records = folder.path().join("records");
     let (child, address) = receiver(&[
         "--streams",
         "5",
@@ -65,9 +65,11 @@ fn what_is_sent_is_received_verified_and_recorded() {
         (400..=600).contains(&messages),
         "5 streams, 1 s, each 10 ms: {messages}"
     );
-    let csv = std::fs::read_to_string(&records).unwrap();
+    let csv = pillion(&["traffic", "records", records.to_str().unwrap()]);
+    assert!(csv.status.success(), "{}", stderr(&csv));
+    let csv = stdout(&csv);
     assert_eq!(csv.lines().count() as u64, 1 + messages);
-    assert!(csv.starts_with("stream,sequence,sent_ns,latency_us\n"));
+    assert!(csv.starts_with("measured,stream,sequence,size,sent_ns,latency_us\ndelivery,0,0,64,"));
 }
 
 #[test]

@@ -51,5 +51,8 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
             cause.downcast_ref(),
             Some(SendError::Config(_) | SendError::Congestion { .. })
         )
-        || matches!(cause.downcast_ref(), Some(ReceiveError::NoStreams))
+        || matches!(
+            cause.downcast_ref(),
+            Some(ReceiveError::NoStreams | ReceiveError::Manner(_))
+        )
 }

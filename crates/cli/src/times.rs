@@ -2,11 +2,26 @@
 
 use std::time::Duration;
 
+use pillion_traffic::RampUp;
+
 /// The mean inter-transmission time and its standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Itt {
     pub mean: Duration,
     pub sd: Duration,
+}
+
+impl Itt {
+    /// The same as the time between the starts of two streams.
+    pub fn ramp_up(self) -> RampUp {
+        match self.sd.is_zero() {
+            true => RampUp::Fixed(self.mean),
+            false => RampUp::Normal {
+                mean: self.mean,
+                sd: self.sd,
+            },
+        }
+    }
 }
 
 /// `30` or `30:3`, in milliseconds.

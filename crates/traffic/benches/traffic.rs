@@ -38,7 +38,7 @@ fn main() {
         drain_timeout: Duration::from_secs(60),
     })
     .expect("the configuration is valid");
-    let planned = sender.planned() as f64;
+    let planned = sender.planned().unwrap_or(0) as f64;
 
     let started = Instant::now();
     let receiving = thread::spawn(|| {

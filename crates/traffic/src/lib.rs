@@ -1,27 +1,35 @@
-//! Thin-stream traffic: generators and the receiver that verifies every byte.
+//! Traffic: generators of thin and other streams, and the receiver that verifies every byte.
 //!
-//! A [`Sender`] keeps many TCP connections on one thread and hands each a small message once an
-//! inter-transmission time (ITT). A [`Receiver`] checks the content of every message and measures
-//! its delivery latency: from the moment the application handed the message over at the sender to
-//! the moment a read returned its last byte. Both ends read `CLOCK_MONOTONIC`, so they must run on
-//! one host; network namespaces are fine, time namespaces are not.
+//! A [`Sender`] keeps many TCP connections on a few threads and hands each a message whenever it is
+//! due, or TCP takes more, or an answer has come: [`Kind`]. A [`Receiver`] checks every byte and
+//! measures each message's delivery latency: from the moment the application handed it over at the
+//! sender to the moment a read returned its last byte. Both ends read `CLOCK_MONOTONIC`, so they
+//! must run on one host; network namespaces are fine, time namespaces are not. What comes back is
+//! verified just so, and gives round-trip latency by the sender's clock alone.
 //!
-//! The format on the wire is described in [`wire`].
+//! The format on the wire is described in [`wire`], the file of records in [`records`].
 
 mod clock;
+mod distribution;
 mod durations;
+mod plan;
+mod poller;
 mod quantiles;
 mod receive;
-mod schedule;
+pub mod records;
+mod replay;
 mod send;
 mod tcp_info;
 pub mod wire;
 
+pub use distribution::{Distribution, DistributionError, Table, TableError};
+pub use plan::{ConfigError, Group, Kind, RampUp, SendConfig, SocketOptions, Traffic};
 pub use quantiles::Quantiles;
 pub use receive::{
-    Fault, FaultKind, ReceiveConfig, ReceiveError, ReceiveReport, Received, Receiver, Record,
-    StreamReceived, write_csv,
+    Answering, Fault, FaultKind, Reading, ReceiveConfig, ReceiveError, ReceiveReport, Received,
+    Receiver, StreamReceived,
 };
-pub use schedule::Schedule;
-pub use send::{ConfigError, SendConfig, SendError, SendLateness, SendReport, Sender, StreamSent};
+pub use records::Record;
+pub use replay::{WRITES_HEADING, Write, WritesError, read_writes};
+pub use send::{GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent};
 pub use tcp_info::TcpInfo;

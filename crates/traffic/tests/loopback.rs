@@ -20,7 +20,7 @@ fn all_messages_of_all_streams_arrive_verified() {
         ..thin(address)
     };
     let sender = Sender::new(config).unwrap();
-    let (planned, progress) = (sender.planned(), sender.progress());
+    let (planned, progress) = (sender.planned().unwrap(), sender.progress());
     let sent = sender.run(&NEVER).unwrap();
     let received = received.join().unwrap();
 
@@ -30,13 +30,13 @@ fn all_messages_of_all_streams_arrive_verified() {
     let report = &received.report;
     assert_eq!((report.corrupt, report.incomplete), (0, 0));
     assert_eq!((report.connections, report.messages), (20, planned));
-    assert_eq!(
-        (report.bytes, sent.bytes),
-        (sent.bytes, planned * 120 + 20 * 36)
-    );
+    assert_eq!(report.bytes, sent.bytes);
+    // What pillion itself needs travels in the messages, but for the end of each stream.
+    let ends = sent.bytes - planned * 120;
+    assert!((20 * 3..20 * 8).contains(&ends), "{ends} bytes for 20 ends");
     for (stream, (sent, received)) in (0..).zip(sent.streams.iter().zip(&report.streams)) {
         assert_eq!((sent.stream, received.stream), (stream, Some(stream)));
-        assert_eq!(sent.messages, u64::from(received.messages));
+        assert_eq!(sent.messages, received.messages);
         assert!(sent.tcp.segs_out > Some(0));
         assert!(sent.tcp.cwnd.is_some() && sent.tcp.rtt_us.is_some());
     }
@@ -130,7 +130,7 @@ fn a_stopped_receiver_reports_what_it_has() {
 }
 
 #[test]
-fn a_stopped_sender_ends_with_whole_messages() {
+fn a_stopped_sender_ends_each_stream_in_good_order() {
     let (address, received) = receive(4);
     let stop = AtomicBool::new(false);
     let started = Instant::now();
@@ -139,7 +139,7 @@ fn a_stopped_sender_ends_with_whole_messages() {
         ..thin(address)
     })
     .unwrap();
-    let (planned, progress) = (sender.planned(), sender.progress());
+    let (planned, progress) = (sender.planned().unwrap(), sender.progress());
     let sent = thread::scope(|scope| {
         let sent = scope.spawn(|| sender.run(&stop).unwrap());
         while progress.load(Ordering::Relaxed) < 20 {
@@ -153,11 +153,14 @@ fn a_stopped_sender_ends_with_whole_messages() {
     assert_eq!(sent.failed, 0);
     assert!(sent.messages < planned);
     assert_eq!(report.messages, sent.messages);
-    assert_eq!((report.corrupt, report.incomplete), (0, 4));
+    assert_eq!(
+        (report.corrupt, report.incomplete, report.broken),
+        (0, 0, 0)
+    );
 }
 
 #[test]
-fn the_preface_travels_with_the_first_message() {
+fn the_first_write_is_the_first_message_and_no_more() {
     let listener = TcpListener::bind(any_port()).unwrap();
     let address = listener.local_addr().unwrap();
     let reader = thread::spawn(move || {
@@ -166,10 +169,14 @@ fn the_preface_travels_with_the_first_message() {
         socket.read_to_end(&mut Vec::new()).unwrap();
         first
     });
+    // The second is due so late that it cannot come with the first.
     let sent = send(SendConfig {
         streams: 1,
+        itt: Duration::from_secs(3600),
         ..thin(address)
     });
     assert_eq!(sent.failed, 0);
-    assert!(reader.join().unwrap() >= 36 + 120);
+    let first = reader.join().unwrap();
+    // The end may have come with it.
+    assert!((120..130).contains(&first), "{first}");
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_report::Distribution;
-use pillion_traffic::Schedule;
+use pillion_traffic::{SendConfig, Sender};
 
 use crate::args::Args;
 
@@ -28,10 +28,10 @@ pub fn send(args: &Args, to: SocketAddr) -> io::Result<(Vec<TcpStream>, f64)> {
     let mut streams: Vec<TcpStream> = (0..args.streams).map(connect).collect::<io::Result<_>>()?;
     let begun = Instant::now();
     let mut late = Vec::new();
-    for (due, stream) in schedule(args) {
+    for (due, stream) in schedule(args, to)? {
         thread::sleep(due.saturating_sub(begun.elapsed()));
         late.push((begun.elapsed() - due).as_secs_f64() * 1e6);
-        exchange(&mut streams[stream])?;
+        exchange(&mut streams[stream as usize])?;
     }
     thread::sleep(DRAIN);
     let late = Distribution::new(late).quantile(0.99);
@@ -39,17 +39,22 @@ pub fn send(args: &Args, to: SocketAddr) -> io::Result<(Vec<TcpStream>, f64)> {
 }
 
 /// When each message is due, and on which stream, in order.
-fn schedule(args: &Args) -> Vec<(Duration, usize)> {
+fn schedule(args: &Args, to: SocketAddr) -> io::Result<Vec<(Duration, u32)>> {
     let itt = Duration::from_secs_f64(args.itt / 1e3);
-    let end = Duration::from_secs_f64(args.seconds);
-    let of_stream = |stream: u32| {
-        let begin = itt * stream / args.streams;
-        Schedule::new(args.seed, stream, (itt, itt / 10), (begin, end))
-            .map(move |due| (Duration::from_nanos(due), stream as usize))
-    };
-    let mut all: Vec<_> = (0..args.streams).flat_map(of_stream).collect();
-    all.sort_unstable();
-    all
+    let sender = Sender::new(SendConfig {
+        to,
+        streams: args.streams as usize,
+        itt,
+        itt_sd: itt / 10,
+        size: MESSAGE.len(),
+        duration: Duration::from_secs_f64(args.seconds),
+        ramp_up: None,
+        congestion: None,
+        seed: args.seed,
+        connect_timeout: DRAIN,
+        drain_timeout: DRAIN,
+    });
+    Ok(sender.map_err(io::Error::other)?.due())
 }
 
 /// Takes what was answered, and sends a message; one that finds no room is left out.

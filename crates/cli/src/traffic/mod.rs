@@ -1,12 +1,17 @@
+mod kind;
 mod receive;
+mod records;
 mod send;
+mod sending;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+use pillion_report::number;
+use pillion_traffic::Quantiles;
 
-/// Generate thin streams, or receive them, verify every byte and measure their latency
+/// Generate thin and other streams, or receive them, verify every byte and measure their latency
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -17,6 +22,7 @@ pub struct Args {
 enum Command {
     Send(send::Args),
     Receive(receive::Args),
+    Records(records::Args),
 }
 
 impl Args {
@@ -24,6 +30,21 @@ impl Args {
         match self.command {
             Command::Send(args) => args.execute(),
             Command::Receive(args) => args.execute(),
+            Command::Records(args) => args.execute(),
         }
     }
+}
+
+/// The quantiles of a latency in milliseconds, on one line.
+fn latency(latency: &Quantiles) -> String {
+    let ms = |us: f64| number::millis(us / 1e3);
+    format!(
+        "p50 {}, p90 {}, p97 {}, p99 {}, p99.9 {}, max {}",
+        ms(latency.p50),
+        ms(latency.p90),
+        ms(latency.p97),
+        ms(latency.p99),
+        ms(latency.p99_9),
+        ms(latency.max),
+    )
 }

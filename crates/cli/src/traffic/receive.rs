@@ -1,16 +1,19 @@
-use std::fs::File;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_report::number;
-use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver, write_csv};
+use pillion_traffic::records::write_records;
+use pillion_traffic::{Answering, Reading, ReceiveConfig, ReceiveReport, Receiver};
 
+use super::records;
 use crate::progress::Progress;
 use crate::stop;
+use crate::times::parse_ms;
 
-/// Receive thin streams, verify every byte, and measure each message's delivery latency
+/// Receive streams, verify every byte, and measure each message's delivery latency
 ///
 /// The latency is that from the sender's write to this receiver's read, by one clock: both
 /// must run on the same host (in whatever network namespaces). Exit status 1 if anything
@@ -25,7 +28,27 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     streams: Option<usize>,
 
-    /// Write a record of every message to FILE, as CSV
+    /// Read so many milliseconds after something has come [default: at once]
+    #[arg(long, value_name = "MS", value_parser = parse_ms, conflicts_with = "read_rate")]
+    read_delay: Option<Duration>,
+
+    /// Read at most so many bytes a second of each connection
+    #[arg(long, value_name = "BYTES/S")]
+    read_rate: Option<u64>,
+
+    /// Send back every byte
+    #[arg(long, conflicts_with = "answer_every")]
+    echo: bool,
+
+    /// Answer each N-th message; streams that ask for answers themselves get those
+    #[arg(long, value_name = "N")]
+    answer_every: Option<u32>,
+
+    /// Payload of such an answer in bytes [default: that of the message]
+    #[arg(long, value_name = "BYTES", requires = "answer_every")]
+    answer_size: Option<u32>,
+
+    /// Write a record of every message to FILE (`pillion traffic records` shows it)
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 
@@ -37,25 +60,20 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let stop = stop::on_signal()?;
-        let csv = match &self.records {
-            Some(path) => Some(
-                File::create(path)
-                    .with_context(|| format!("write --records {}", path.display()))?,
-            ),
-            None => None,
-        };
+        let file = records::create(self.records.as_deref())?;
         let receiver = Receiver::bind(ReceiveConfig {
             listen: self.listen,
             streams: self.streams,
-            records: csv.is_some(),
-        })?;
+            records: file.is_some(),
+        })?
+        .with_manner(self.reading(), self.answering())?;
         eprintln!("pillion: listening on {}", receiver.local_addr());
         let progress = Progress::watch("received", None, receiver.progress());
         let received = receiver.run(&stop);
         progress.finish();
         let received = received?;
-        if let Some(csv) = csv {
-            write_csv(&received.records, csv).context("write --records")?;
+        if let Some(file) = file {
+            write_records(&received.records, file).context("write --records")?;
         }
         let report = &received.report;
         if self.json {
@@ -63,12 +81,31 @@ impl Args {
         } else {
             print(report);
         }
-        let intact = report.corrupt == 0 && report.incomplete == 0;
+        let intact = (report.corrupt, report.incomplete, report.broken) == (0, 0, 0);
         Ok(if intact {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
         })
+    }
+
+    fn reading(&self) -> Reading {
+        match (self.read_delay, self.read_rate) {
+            (Some(delay), _) => Reading::Late(delay),
+            (None, Some(rate)) => Reading::Rate(rate),
+            (None, None) => Reading::AtOnce,
+        }
+    }
+
+    fn answering(&self) -> Answering {
+        match (self.echo, self.answer_every) {
+            (true, _) => Answering::Echo,
+            (false, None) => Answering::AsAsked,
+            (false, Some(messages)) => Answering::Every {
+                messages,
+                size: self.answer_size,
+            },
+        }
     }
 }
 
@@ -80,16 +117,15 @@ fn print(report: &ReceiveReport) {
         report.connections,
     );
     if let Some(latency) = &report.latency_us {
-        let ms = |us: f64| number::millis(us / 1e3);
-        println!(
-            "delivery latency in ms: p50 {}, p90 {}, p97 {}, p99 {}, p99.9 {}, max {}",
-            ms(latency.p50),
-            ms(latency.p90),
-            ms(latency.p97),
-            ms(latency.p99),
-            ms(latency.p99_9),
-            ms(latency.max),
-        );
+        println!("delivery latency in ms: {}", super::latency(latency));
+    }
+    let faults = [
+        (report.corrupt, "carried a wrong byte"),
+        (report.incomplete, "ended too early"),
+        (report.broken, "broke"),
+    ];
+    for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
+        println!("{} connections {what}", number::count(count as u64));
     }
     for stream in report
         .streams

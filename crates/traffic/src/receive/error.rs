@@ -1,12 +1,17 @@
 use std::io;
 use std::net::SocketAddr;
 
+use crate::poller::SystemError;
+
 /// Why receiving could not start or go on. What is wrong with one connection is in the report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// `streams` is 0.
     #[error("0 streams to wait for: give at least 1, or none to receive until stopped")]
     NoStreams,
+    /// Nothing would ever be read, or answered.
+    #[error("{0}")]
+    Manner(&'static str),
     /// The address cannot be listened on.
     #[error("listening on {address}: {source}; is another process listening there?")]
     Listen {
@@ -33,8 +38,8 @@ pub enum ReceiveError {
     },
 }
 
-impl ReceiveError {
-    pub(super) fn system(call: &'static str) -> impl Fn(nix::Error) -> Self {
-        move |source| Self::System { call, source }
+impl From<SystemError> for ReceiveError {
+    fn from(SystemError { call, source }: SystemError) -> Self {
+        Self::System { call, source }
     }
 }

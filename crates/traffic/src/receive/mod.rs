@@ -1,32 +1,34 @@
 //! The receiver.
 
+mod answers;
 mod config;
 mod connection;
 mod error;
-mod record;
 mod report;
-mod verifier;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{Backlog, listen};
 
-pub use config::ReceiveConfig;
+pub use config::{Answering, Reading, ReceiveConfig};
 pub use error::ReceiveError;
-pub use record::{Record, write_csv};
 pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
 
 use crate::Quantiles;
+use crate::clock::now_ns;
+use crate::poller::Poller;
 use crate::quantiles::histogram;
+use crate::wire::MAX_SIZE;
 use connection::{Connection, Shared};
 
-const LISTENER: u64 = u64::MAX;
-const STOP_CHECK_MS: u8 = 100;
+const LISTENER: usize = usize::MAX - 1;
+const STOP_CHECK_NS: u64 = 100_000_000;
 const READ_LEN: usize = 256 << 10;
 
 /// Receives and verifies streams, on the thread that calls [`Receiver::run`].
@@ -34,8 +36,11 @@ pub struct Receiver {
     config: ReceiveConfig,
     listener: TcpListener,
     address: SocketAddr,
-    epoll: Epoll,
+    poller: Poller,
     connections: Vec<Connection>,
+    /// When a connection that waits to be read may be, the earliest on top.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    closed: usize,
     shared: Shared,
     progress: Arc<AtomicU64>,
 }
@@ -59,25 +64,56 @@ impl Receiver {
         listen(&listener, Backlog::MAXALLOWABLE).map_err(|error| failed(error.into()))?;
         listener.set_nonblocking(true).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)
-            .map_err(ReceiveError::system("epoll_create1"))?;
-        epoll
-            .add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))
-            .map_err(ReceiveError::system("epoll_ctl"))?;
+        let poller = Poller::new()?;
+        poller.add(&listener, LISTENER, EpollFlags::EPOLLIN)?;
         let shared = Shared {
             buffer: vec![0; READ_LEN],
             latency_ns: histogram(),
             keep_records: config.records,
+            reading: Reading::AtOnce,
+            answering: Answering::AsAsked,
         };
         Ok(Self {
             config,
             listener,
             address,
-            epoll,
+            poller,
             connections: Vec::new(),
+            due: BinaryHeap::new(),
+            closed: 0,
             shared,
             progress: Arc::default(),
         })
+    }
+
+    /// Reads, and answers, in this manner.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Manner`] if it can never read or answer.
+    pub fn with_manner(
+        mut self,
+        reading: Reading,
+        answering: Answering,
+    ) -> Result<Self, ReceiveError> {
+        let wrong = match (reading, answering) {
+            (Reading::Rate(0), _) => "reading 0 bytes a second: give at least 1",
+            (_, Answering::Every { messages: 0, .. }) => {
+                "an answer to each 0 messages: give at least 1"
+            }
+            (
+                _,
+                Answering::Every {
+                    size: Some(size), ..
+                },
+            ) if !(1..=MAX_SIZE).contains(&size) => "size of an answer: give 1 to 1048576 B",
+            _ => "",
+        };
+        if !wrong.is_empty() {
+            return Err(ReceiveError::Manner(wrong));
+        }
+        self.shared.reading = reading;
+        self.shared.answering = answering;
+        Ok(self)
     }
 
     /// The address listened on, with the port that the kernel chose for port 0.
@@ -97,19 +133,25 @@ impl Receiver {
     /// When the host refuses to accept a connection or to wait. A wrong or broken connection does
     /// not end the others; its fault is in the report.
     pub fn run(mut self, stop: &AtomicBool) -> Result<Received, ReceiveError> {
-        let mut events = vec![EpollEvent::empty(); 256];
-        let mut closed = 0;
-        while !stop.load(Ordering::Relaxed) && self.config.streams.is_none_or(|all| closed < all) {
-            let timeout = EpollTimeout::from(STOP_CHECK_MS);
-            let ready = match self.epoll.wait(&mut events, timeout) {
-                Err(Errno::EINTR) => 0,
-                result => result.map_err(ReceiveError::system("epoll_wait"))?,
-            };
-            for event in &events[..ready] {
-                match event.data() {
+        let mut events = Vec::new();
+        let streams = self.config.streams;
+        let is_done = |closed| streams.is_some_and(|all| closed >= all);
+        while !stop.load(Ordering::Relaxed) && !is_done(self.closed) {
+            let soon = now_ns() + STOP_CHECK_NS;
+            let due = self.due.peek().map_or(soon, |Reverse((due, _))| *due);
+            events.extend(self.poller.wait_until(due.min(soon))?);
+            for (index, flags) in events.drain(..) {
+                match index {
                     LISTENER => self.accept()?,
-                    index => closed += usize::from(self.read(index as usize)),
+                    _ => self.work(index, Some(flags))?,
                 }
+            }
+            while let Some(&Reverse((due, index))) = self.due.peek() {
+                if due > now_ns() {
+                    break;
+                }
+                self.due.pop();
+                self.work(index, None)?;
             }
         }
         Ok(self.finish())
@@ -128,22 +170,41 @@ impl Receiver {
             },
         };
         socket.set_nonblocking(true).map_err(failed)?;
-        let index = self.connections.len() as u64;
-        self.epoll
-            .add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, index))
-            .map_err(ReceiveError::system("epoll_ctl"))?;
-        self.connections.push(Connection::new(socket, peer));
+        let index = self.connections.len();
+        let connection = Connection::new(socket, peer, self.shared.answering);
+        if let Some(socket) = connection.socket() {
+            self.poller.add(socket, index, connection.watched)?;
+        }
+        self.connections.push(connection);
         Ok(())
     }
 
-    /// Reads from a connection; true when that closed it.
-    fn read(&mut self, index: usize) -> bool {
+    /// Deals with a connection: with these events, or because it is due.
+    fn work(&mut self, index: usize, events: Option<EpollFlags>) -> Result<(), ReceiveError> {
         let connection = &mut self.connections[index];
+        if connection.socket().is_none() {
+            return Ok(());
+        }
         let before = connection.messages();
-        connection.read(&mut self.shared);
+        match events {
+            Some(events) => {
+                let due = connection.changed(events, &mut self.shared);
+                self.due.extend(due.map(|due| Reverse((due, index))));
+            }
+            None => connection.due(&mut self.shared),
+        }
         let new = connection.messages() - before;
-        self.progress.fetch_add(new.into(), Ordering::Relaxed);
-        !connection.is_open()
+        self.progress.fetch_add(new, Ordering::Relaxed);
+        let interest = connection.interest();
+        match connection.socket() {
+            None => self.closed += 1,
+            Some(_) if interest == connection.watched => {}
+            Some(socket) => {
+                self.poller.change(socket, index, interest)?;
+                connection.watched = interest;
+            }
+        }
+        Ok(())
     }
 
     fn finish(self) -> Received {

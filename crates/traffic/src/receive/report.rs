@@ -3,8 +3,7 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-use super::Record;
-use crate::Quantiles;
+use crate::{Quantiles, Record};
 
 /// All that a receiver leaves.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +25,11 @@ pub struct ReceiveReport {
     pub bytes: u64,
     /// Connections that carried a wrong byte. The first one ends the connection.
     pub corrupt: usize,
-    /// Connections that ended, or were still open at the stop, before all their messages had come.
+    /// Connections that the sender closed, or that were still open at the stop, before the end of
+    /// their messages had come.
     pub incomplete: usize,
+    /// Connections that broke: reset, or timed out.
+    pub broken: usize,
     /// Delivery latency of the verified messages in microseconds; `None` without any.
     pub latency_us: Option<Quantiles>,
     /// Each connection, in the order of streams, those without a valid preface first.
@@ -42,9 +44,7 @@ pub struct StreamReceived {
     /// The sender's address.
     pub peer: SocketAddr,
     /// Messages verified.
-    pub messages: u32,
-    /// Messages announced; `None` without a valid preface.
-    pub expected: Option<u32>,
+    pub messages: u64,
     /// Bytes read.
     pub bytes: u64,
     /// What is wrong with the connection; `None` when all messages came and nothing else.
@@ -54,7 +54,7 @@ pub struct StreamReceived {
 /// What is wrong with a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Wrong bytes or missing ones.
+    /// Wrong bytes, missing ones, or a connection that broke.
     pub kind: FaultKind,
     /// Bytes from the start of the connection to the wrong or the first missing byte.
     pub offset: u64,
@@ -62,14 +62,16 @@ pub struct Fault {
     pub what: String,
 }
 
-/// The two ways in which a connection can be at fault.
+/// The ways in which a connection can be at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// A byte is not what it must be.
     Corrupt,
-    /// The connection ended too early.
+    /// The connection ended in order, but too early.
     Incomplete,
+    /// The connection was reset or timed out.
+    Broken,
 }
 
 impl ReceiveReport {
@@ -83,10 +85,11 @@ impl ReceiveReport {
         };
         Self {
             connections: streams.len(),
-            messages: streams.iter().map(|s| u64::from(s.messages)).sum(),
+            messages: streams.iter().map(|s| s.messages).sum(),
             bytes: streams.iter().map(|s| s.bytes).sum(),
             corrupt: at_fault(FaultKind::Corrupt),
             incomplete: at_fault(FaultKind::Incomplete),
+            broken: at_fault(FaultKind::Broken),
             latency_us,
             streams,
         }

@@ -2,47 +2,54 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
 };
 
-use super::poller::Poller;
-use super::{SendConfig, SendError};
+use super::SendError;
 use crate::clock::{now_ns, ns};
+use crate::plan::{SocketOptions, Traffic};
+use crate::poller::{Poller, system};
 
 /// How long a wait may last before the stop flag is looked at again.
 pub(super) const STOP_CHECK_NS: u64 = 100_000_000;
 
-/// Establishes all connections and returns them in the order of the streams, each known to
-/// `poller` under its stream's number.
+/// Every change of a socket, reported once.
+pub(super) fn all_changes() -> EpollFlags {
+    EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET
+}
+
+/// Establishes all connections and returns them in the order of the streams.
 pub(super) fn connect_all(
-    config: &SendConfig,
-    poller: &mut Poller,
+    traffic: &Traffic,
     stop: &AtomicBool,
 ) -> Result<Vec<TcpStream>, SendError> {
-    let deadline = now_ns().saturating_add(ns(config.connect_timeout));
-    let streams = config.streams;
+    let to = traffic.to;
+    let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
+    let streams = traffic.streams();
     let failed = |connected, source| SendError::Connect {
-        to: config.to,
+        to,
         connected,
         streams,
         source,
     };
-    let mut sockets = Vec::with_capacity(streams);
-    for index in 0..streams {
-        let socket = start(config)?.map_err(|source| {
-            let connected = sockets
-                .iter()
-                .filter(|s: &&TcpStream| s.peer_addr().is_ok());
-            failed(connected.count(), source)
-        })?;
-        poller.add(&socket, index)?;
-        sockets.push(socket);
+    let mut poller = Poller::new()?;
+    let mut sockets: Vec<TcpStream> = Vec::with_capacity(streams);
+    for group in &traffic.groups {
+        for _ in 0..group.streams {
+            let socket = start(to, &group.socket)?.map_err(|source| {
+                let connected = sockets.iter().filter(|s| s.peer_addr().is_ok());
+                failed(connected.count(), source)
+            })?;
+            poller.add(&socket, sockets.len(), all_changes())?;
+            sockets.push(socket);
+        }
     }
     let mut established = vec![false; streams];
     let mut connected = 0;
@@ -53,13 +60,13 @@ pub(super) fn connect_all(
         }
         if now >= deadline {
             return Err(SendError::ConnectTimeout {
-                to: config.to,
+                to,
                 connected,
                 streams,
-                timeout: config.connect_timeout,
+                timeout: traffic.connect_timeout,
             });
         }
-        for index in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
+        for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
             if let Some(source) = sockets[index].take_error().unwrap_or_else(Some) {
                 return Err(failed(connected, source));
             }
@@ -71,23 +78,42 @@ pub(super) fn connect_all(
 }
 
 /// A socket whose connection is under way. The inner error is the connection's.
-fn start(config: &SendConfig) -> Result<io::Result<TcpStream>, SendError> {
-    let family = match config.to.is_ipv4() {
+fn start(to: SocketAddr, options: &SocketOptions) -> Result<io::Result<TcpStream>, SendError> {
+    let family = match to.is_ipv4() {
         true => AddressFamily::Inet,
         false => AddressFamily::Inet6,
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let socket =
-        socket(family, SockType::Stream, flags, None).map_err(SendError::system("socket"))?;
-    setsockopt(&socket, sockopt::TcpNoDelay, &true).map_err(SendError::system("TCP_NODELAY"))?;
-    if let Some(name) = &config.congestion {
+    let socket = socket(family, SockType::Stream, flags, None).map_err(system("socket"))?;
+    let no_delay = !options.nagle;
+    setsockopt(&socket, sockopt::TcpNoDelay, &no_delay).map_err(system("TCP_NODELAY"))?;
+    if options.linear_timeouts {
+        set_linear_timeouts(&socket)?;
+    }
+    if let Some(name) = &options.congestion {
         set_congestion(&socket, name)?;
     }
-    let address = SockaddrStorage::from(config.to);
+    let address = SockaddrStorage::from(to);
     Ok(match connect(socket.as_fd().as_raw_fd(), &address) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
         Err(error) => Err(error.into()),
     })
+}
+
+fn set_linear_timeouts(socket: &OwnedFd) -> Result<(), SendError> {
+    let on: libc::c_int = 1;
+    // SAFETY: the kernel reads an int from where `on` lies.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_THIN_LINEAR_TIMEOUTS,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    Errno::result(result).map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
+    Ok(())
 }
 
 fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {

@@ -2,7 +2,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::ConfigError;
+use crate::plan::ConfigError;
 
 /// Why sending could not start or go on. What befalls a single stream later is in the report.
 #[derive(Debug, thiserror::Error)]
@@ -67,12 +67,6 @@ pub enum SendError {
         /// The kernel's answer.
         source: nix::Error,
     },
-}
-
-impl SendError {
-    pub(super) fn system(call: &'static str) -> impl Fn(nix::Error) -> Self {
-        move |source| Self::System { call, source }
-    }
 }
 
 fn remedy(error: &nix::Error) -> &'static str {

@@ -1,104 +1,141 @@
-//! The run of all streams on one thread: messages as they fall due, then the end.
+//! The run of one thread's streams: messages as they fall due, then the end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
-use super::SendError;
 use super::connect::STOP_CHECK_NS;
-use super::poller::Poller;
+use super::source::Next;
 use super::stream::Stream;
+use super::work::Work;
 use crate::clock::{now_ns, ns};
-use crate::quantiles::histogram;
+use crate::poller::{Poller, SystemError};
 
 /// Messages handed over between two looks at the sockets when the sender is behind its schedule.
 const BATCH: usize = 256;
 
-/// The next message of each stream, the earliest on top: when it is due in nanoseconds since the
-/// barrier opened, and its stream.
-type Due = BinaryHeap<Reverse<(u64, usize)>>;
-
-/// All streams at work.
+/// All streams of a thread at work.
 pub(super) struct Pace<'a> {
-    pub(super) streams: &'a mut [Stream],
-    pub(super) poller: &'a mut Poller,
-    pub(super) scratch: Vec<u8>,
+    pub(super) streams: Vec<Stream<'a>>,
+    pub(super) poller: Poller,
+    pub(super) work: Work,
+    /// When the barrier opened.
+    pub(super) start_ns: u64,
     pub(super) progress: &'a AtomicU64,
+    /// The next message of each stream, the earliest on top: when it is due in nanoseconds since
+    /// the barrier opened, and its stream.
+    due: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-impl Pace<'_> {
-    /// Opens the barrier and hands over every message when it is due, until `duration` is over, or
-    /// `stop` is set, or no stream is left. Returns the distribution of lateness in nanoseconds.
-    pub(super) fn send(
-        &mut self,
-        duration: Duration,
-        stop: &AtomicBool,
-    ) -> Result<Histogram<u64>, SendError> {
-        let mut late_ns = histogram();
-        let start = now_ns();
-        let end = start.saturating_add(ns(duration));
-        let mut due: Due = (0..self.streams.len())
-            .filter_map(|index| Some(Reverse((self.streams[index].schedule.next()?, index))))
-            .collect();
-        while !stop.load(Ordering::Relaxed) && self.streams.iter().any(Stream::is_open) {
-            self.hand_over(&mut due, start, &mut late_ns);
-            let now = now_ns();
-            let wake = match due.peek() {
-                Some(&Reverse((offset, _))) => start + offset,
-                None if now >= end => break,
-                None => end,
-            };
-            self.poll(wake.min(now + STOP_CHECK_NS))?;
+impl<'a> Pace<'a> {
+    pub(super) fn new(
+        streams: Vec<Stream<'a>>,
+        poller: Poller,
+        work: Work,
+        start_ns: u64,
+        progress: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            due: BinaryHeap::with_capacity(streams.len()),
+            streams,
+            poller,
+            work,
+            start_ns,
+            progress,
         }
-        Ok(late_ns)
+    }
+
+    /// Hands over every message when it is due, until `duration` is over, or `stop` is set, or
+    /// nothing is left to do. Then waits for what is still on its way and for the receiver's
+    /// closes, `drain_timeout` in all.
+    pub(super) fn run(
+        &mut self,
+        duration: Option<Duration>,
+        drain_timeout: Duration,
+        stop: &AtomicBool,
+    ) -> Result<(), SystemError> {
+        let end = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(ns(d)));
+        let mut deadline = u64::MAX;
+        for index in 0..self.streams.len() {
+            self.schedule(index);
+        }
+        loop {
+            self.hand_over();
+            let now = now_ns();
+            let stopped = stop.load(Ordering::Relaxed);
+            if stopped {
+                self.due.clear();
+            }
+            if stopped || now >= end {
+                // A message that was due before the end is late, and still sent.
+                let over = |stream: &&mut Stream| stopped || !stream.scheduled;
+                let streams = self.streams.iter_mut().filter(over);
+                streams.for_each(|stream| stream.finish(&mut self.work));
+            }
+            if deadline == u64::MAX && !self.streams.iter().any(Stream::is_active) {
+                deadline = now.saturating_add(ns(drain_timeout));
+            }
+            if now >= deadline || !self.streams.iter().any(Stream::is_open) {
+                return Ok(());
+            }
+            let next = self.due.peek().map_or(end, |&Reverse((offset, _))| {
+                self.start_ns.saturating_add(offset)
+            });
+            let end_to_come = if now < end { end } else { u64::MAX };
+            self.poll(next.min(end_to_come).min(deadline).min(now + STOP_CHECK_NS))?;
+        }
     }
 
     /// Hands over the messages that are due by now, in order, but no more than [`BATCH`].
-    fn hand_over(&mut self, due: &mut Due, start: u64, late_ns: &mut Histogram<u64>) {
+    fn hand_over(&mut self) {
         for _ in 0..BATCH {
-            let Some(mut first) = due.peek_mut() else {
+            let Some(&Reverse((offset, index))) = self.due.peek() else {
                 return;
             };
-            let Reverse((offset, index)) = *first;
             let now = now_ns();
-            let Some(late) = now.checked_sub(start + offset) else {
+            let Some(late) = now.checked_sub(self.start_ns.saturating_add(offset)) else {
                 return;
             };
+            self.due.pop();
             let stream = &mut self.streams[index];
-            if stream.is_open() {
-                late_ns.saturating_record(late);
-                stream.hand_over(now, &mut self.scratch);
+            stream.scheduled = false;
+            if stream.is_active() {
+                if stream.source.can_be_late() {
+                    self.work.measured.late_ns.saturating_record(late);
+                }
+                stream.hand_over(now, &mut self.work);
                 self.progress.fetch_add(1, Ordering::Relaxed);
-            }
-            match stream.schedule.next().filter(|_| stream.is_open()) {
-                Some(offset) => *first = Reverse((offset, index)),
-                None => drop(PeekMut::pop(first)),
+                self.schedule(index);
             }
         }
     }
 
-    /// Half-closes every stream once all it has is with the kernel, and waits for the receiver's
-    /// closes, `timeout` in all.
-    pub(super) fn drain(&mut self, timeout: Duration) -> Result<(), SendError> {
-        let deadline = now_ns().saturating_add(ns(timeout));
-        self.streams
-            .iter_mut()
-            .filter(|stream| stream.is_open())
-            .for_each(Stream::finish);
-        while self.streams.iter().any(Stream::is_open) && now_ns() < deadline {
-            self.poll(deadline)?;
+    /// Puts a stream's next message among those due, if it is known when.
+    fn schedule(&mut self, index: usize) {
+        let stream = &mut self.streams[index];
+        if stream.scheduled || !stream.is_active() {
+            return;
         }
-        Ok(())
+        let now = now_ns().saturating_sub(self.start_ns);
+        match stream.source.next(now, stream.is_idle()) {
+            Next::At(offset) => {
+                stream.scheduled = true;
+                self.due.push(Reverse((offset, index)));
+            }
+            Next::Waiting => {}
+            Next::Over => stream.finish(&mut self.work),
+        }
     }
 
-    fn poll(&mut self, deadline_ns: u64) -> Result<(), SendError> {
-        for index in self.poller.wait_until(deadline_ns)? {
-            self.streams[index].ready(&mut self.scratch);
+    fn poll(&mut self, deadline_ns: u64) -> Result<(), SystemError> {
+        let mut ready = std::mem::take(&mut self.work.ready);
+        ready.extend(self.poller.wait_until(deadline_ns)?.map(|(index, _)| index));
+        for index in ready.drain(..) {
+            self.streams[index].ready(&mut self.work, self.start_ns);
+            self.schedule(index);
         }
+        self.work.ready = ready;
         Ok(())
     }
 }

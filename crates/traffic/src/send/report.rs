@@ -1,7 +1,9 @@
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::work::Measurements;
+use crate::Quantiles;
 use crate::clock::us;
+use crate::plan::Traffic;
 use crate::tcp_info::TcpInfo;
 
 /// What was sent.
@@ -9,12 +11,18 @@ use crate::tcp_info::TcpInfo;
 pub struct SendReport {
     /// Messages that the kernel took whole.
     pub messages: u64,
-    /// Bytes that the kernel took, prefaces included.
+    /// Bytes that the kernel took, the few that end each stream included.
     pub bytes: u64,
-    /// Messages that met a full socket buffer and had to wait in the application.
+    /// Messages that met a full socket buffer and had to wait in the application; those of greedy
+    /// streams, which always do, are not counted.
     pub blocked_writes: u64,
-    /// How late messages were handed over.
+    /// How late messages were handed over; greedy streams never are.
     pub send_error_us: SendLateness,
+    /// Answers that came, verified.
+    pub answers: u64,
+    /// From a message's handing over to its answer's last byte read, in microseconds; `None`
+    /// without any answer.
+    pub round_trip_us: Option<Quantiles>,
     /// Segments sent again, all streams together; `None` when the kernel does not say.
     pub retransmissions: Option<u64>,
     /// Payload bytes sent again, all streams together; `None` when the kernel does not say.
@@ -23,8 +31,31 @@ pub struct SendReport {
     pub segs_out: Option<u64>,
     /// Streams that did not end with the receiver's close after all was sent.
     pub failed: usize,
+    /// Each group, in order.
+    pub groups: Vec<GroupSent>,
     /// Each stream, in order.
     pub streams: Vec<StreamSent>,
+}
+
+/// What the streams of one group sent together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupSent {
+    /// Its name.
+    pub name: String,
+    /// What its streams do.
+    pub kind: &'static str,
+    /// Number of streams.
+    pub streams: usize,
+    /// Messages that the kernel took whole.
+    pub messages: u64,
+    /// Bytes that the kernel took.
+    pub bytes: u64,
+    /// Answers that came, verified.
+    pub answers: u64,
+    /// Segments sent again; `None` when the kernel does not say.
+    pub retransmissions: Option<u64>,
+    /// Streams that did not end with the receiver's close after all was sent.
+    pub failed: usize,
 }
 
 /// The actual hand-over time of a message minus the time it was due, in microseconds.
@@ -43,12 +74,16 @@ pub struct SendLateness {
 pub struct StreamSent {
     /// The stream's number, from 0.
     pub stream: u32,
+    /// Its group's number, from 0.
+    pub group: usize,
     /// Messages that the kernel took whole.
     pub messages: u64,
-    /// Bytes that the kernel took, the preface included.
+    /// Bytes that the kernel took, the few that end the stream included.
     pub bytes: u64,
     /// Messages that met a full socket buffer and had to wait in the application.
     pub blocked_writes: u64,
+    /// Answers that came, verified.
+    pub answers: u64,
     /// What TCP counted, read when the connection had ended and before the socket was closed.
     #[serde(flatten)]
     pub tcp: TcpInfo,
@@ -57,12 +92,14 @@ pub struct StreamSent {
 }
 
 impl StreamSent {
-    pub(super) fn new(stream: u32) -> Self {
+    pub(super) fn new(stream: u32, group: usize) -> Self {
         Self {
             stream,
+            group,
             messages: 0,
             bytes: 0,
             blocked_writes: 0,
+            answers: 0,
             tcp: TcpInfo::default(),
             error: None,
         }
@@ -70,9 +107,29 @@ impl StreamSent {
 }
 
 impl SendReport {
-    pub(super) fn new(streams: Vec<StreamSent>, late_ns: &Histogram<u64>) -> Self {
-        let late_us = |share| us(late_ns.value_at_quantile(share));
+    pub(super) fn new(
+        traffic: &Traffic,
+        streams: Vec<StreamSent>,
+        measured: &Measurements,
+    ) -> Self {
+        let late_us = |share| us(measured.late_ns.value_at_quantile(share));
         let tcp = |field: fn(&TcpInfo) -> Option<u64>| streams.iter().map(|s| field(&s.tcp)).sum();
+        let groups = traffic.groups.iter().enumerate().map(|(index, group)| {
+            let all: Vec<_> = streams.iter().filter(|s| s.group == index).collect();
+            GroupSent {
+                name: group.name.clone(),
+                kind: group.kind.name(),
+                streams: all.len(),
+                messages: all.iter().map(|s| s.messages).sum(),
+                bytes: all.iter().map(|s| s.bytes).sum(),
+                answers: all.iter().map(|s| s.answers).sum(),
+                retransmissions: all
+                    .iter()
+                    .map(|s| s.tcp.retransmissions.map(u64::from))
+                    .sum(),
+                failed: all.iter().filter(|s| s.error.is_some()).count(),
+            }
+        });
         Self {
             messages: streams.iter().map(|s| s.messages).sum(),
             bytes: streams.iter().map(|s| s.bytes).sum(),
@@ -82,10 +139,13 @@ impl SendReport {
                 p99: late_us(0.99),
                 max: late_us(1.0),
             },
+            answers: streams.iter().map(|s| s.answers).sum(),
+            round_trip_us: Quantiles::of_histogram(&measured.round_trip_ns),
             retransmissions: tcp(|tcp| tcp.retransmissions.map(u64::from)),
             bytes_retrans: tcp(|tcp| tcp.bytes_retrans),
             segs_out: tcp(|tcp| tcp.segs_out.map(u64::from)),
             failed: streams.iter().filter(|s| s.error.is_some()).count(),
+            groups: groups.collect(),
             streams,
         }
     }

@@ -1,43 +1,68 @@
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, send};
+
+use super::answers::Answers;
 use super::report::StreamSent;
-use crate::schedule::Schedule;
+use super::source::Source;
+use super::work::Work;
 use crate::tcp_info::TcpInfo;
-use crate::wire::{Message, Preface};
+use crate::wire::{Encoder, Preface};
 
 /// A write offers whole messages, and no more once they are this long together.
 const WRITE_LEN: usize = 64 << 10;
 
 /// One connection at work.
-pub(super) struct Stream {
-    pub(super) schedule: Schedule,
+pub(super) struct Stream<'a> {
+    pub(super) source: Source<'a>,
+    /// Whether its next message stands among those due.
+    pub(super) scheduled: bool,
     socket: TcpStream,
-    preface: Preface,
-    /// Send times of the messages that the kernel has not wholly taken. Their bytes follow from
-    /// sequence and send time and are made again for each write.
-    queue: VecDeque<u64>,
-    /// Bytes of the first message in the queue (and of the preface before it) already taken.
+    encoder: Encoder,
+    /// Messages that the kernel has not wholly taken: when handed over, and the size.
+    queue: VecDeque<(u64, u32)>,
+    /// The first of them whose bytes are made already.
+    encoded: usize,
+    /// Bytes made that the kernel did not take, from `rest_from` on.
+    rest: Vec<u8>,
+    rest_from: usize,
+    /// Bytes of the first message in the queue already taken.
     taken: usize,
     last_message_seen: bool,
+    end_encoded: bool,
     half_closed: bool,
+    answers: Answers,
     report: StreamSent,
     /// False once the connection has ended, well or not.
     open: bool,
 }
 
-impl Stream {
-    pub(super) fn new(socket: TcpStream, preface: Preface, schedule: Schedule) -> Self {
+impl<'a> Stream<'a> {
+    pub(super) fn new(
+        socket: TcpStream,
+        preface: Preface,
+        group: usize,
+        source: Source<'a>,
+    ) -> Self {
         Self {
-            schedule,
+            source,
+            scheduled: false,
             socket,
             queue: VecDeque::new(),
+            encoded: 0,
+            rest: Vec::new(),
+            rest_from: 0,
             taken: 0,
             last_message_seen: false,
+            end_encoded: false,
             half_closed: false,
-            report: StreamSent::new(preface.stream),
-            preface,
+            answers: Answers::new(&preface),
+            report: StreamSent::new(preface.stream, group),
+            encoder: Encoder::new(preface),
             open: true,
         }
     }
@@ -46,29 +71,43 @@ impl Stream {
         self.open
     }
 
+    /// Whether more messages may come.
+    pub(super) fn is_active(&self) -> bool {
+        self.open && !self.last_message_seen
+    }
+
+    /// Whether the kernel has taken all there was.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// The application hands over the next message at `now_ns`.
-    pub(super) fn hand_over(&mut self, now_ns: u64, scratch: &mut Vec<u8>) {
-        self.queue.push_back(now_ns);
+    pub(super) fn hand_over(&mut self, now_ns: u64, work: &mut Work) {
+        let size = self.source.take();
+        self.queue.push_back((now_ns, size));
         // Behind other messages nothing can be written before the socket says so.
         if self.queue.len() == 1 {
-            self.write(scratch);
+            self.write(work);
         }
-        self.report.blocked_writes += u64::from(!self.queue.is_empty());
+        let blocked = !self.queue.is_empty() && self.source.can_be_late();
+        self.report.blocked_writes += u64::from(blocked);
     }
 
     /// No more messages will come: half-closes as soon as the kernel has taken all.
-    pub(super) fn finish(&mut self) {
-        self.last_message_seen = true;
-        self.half_close();
-        self.read();
+    pub(super) fn finish(&mut self, work: &mut Work) {
+        if self.is_active() {
+            self.last_message_seen = true;
+            self.write(work);
+            self.half_close();
+        }
     }
 
     /// The socket has changed.
-    pub(super) fn ready(&mut self, scratch: &mut Vec<u8>) {
+    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64) {
         if self.open {
-            self.write(scratch);
+            self.write(work);
             self.half_close();
-            self.read();
+            self.read(work, barrier_ns);
         }
     }
 
@@ -83,29 +122,67 @@ impl Stream {
         self.report
     }
 
-    fn write(&mut self, scratch: &mut Vec<u8>) {
-        while self.open && !self.queue.is_empty() {
-            self.fill(scratch);
-            match self.socket.write(&scratch[self.taken..]) {
-                Ok(len) => self.account(len),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.fail(format!("write: {error}")),
+    fn write(&mut self, work: &mut Work) {
+        while self.open {
+            let rest = self.rest_from < self.rest.len();
+            if !rest {
+                self.rest.clear();
+                self.rest_from = 0;
+                work.out.clear();
+                self.encode(&mut work.out);
+            }
+            let bytes = if rest {
+                &self.rest[self.rest_from..]
+            } else {
+                &work.out[..]
+            };
+            if bytes.is_empty() {
+                return;
+            }
+            // The end goes into the segment that closes, which follows at once.
+            let more = match self.end_encoded {
+                true => MsgFlags::from_bits_retain(libc::MSG_MORE),
+                false => MsgFlags::empty(),
+            };
+            let result = send(
+                self.socket.as_raw_fd(),
+                bytes,
+                MsgFlags::MSG_NOSIGNAL | more,
+            );
+            let len = match result {
+                Ok(len) => len,
+                Err(Errno::EAGAIN) => 0,
+                Err(Errno::EINTR) => continue,
+                Err(error) => return self.fail(format!("write: {error}")),
+            };
+            let blocked = len < bytes.len();
+            match rest {
+                true => self.rest_from += len,
+                false => self.rest.extend_from_slice(&work.out[len..]),
+            }
+            self.account(len);
+            if blocked && result.is_err() {
+                return;
             }
         }
     }
 
-    /// Makes the bytes of the first messages in the queue, those already taken included.
-    fn fill(&self, scratch: &mut Vec<u8>) {
-        scratch.clear();
-        if self.report.messages == 0 {
-            scratch.extend_from_slice(&self.preface.to_bytes());
-        }
-        for (sequence, &sent_ns) in (self.report.messages as u32..).zip(&self.queue) {
-            Message { sequence, sent_ns }.append(&self.preface, scratch);
-            if scratch.len() >= WRITE_LEN {
-                break;
+    /// Makes the bytes of the next messages in the queue, or of the end.
+    fn encode(&mut self, to: &mut Vec<u8>) {
+        let at_once = self.source.wants_answers().is_some();
+        for (sent_ns, size) in self.queue.iter_mut().skip(self.encoded) {
+            if at_once {
+                *size = self.encoder.whole_size(*size, *sent_ns);
             }
+            self.encoder.message(*size, *sent_ns, to);
+            self.encoded += 1;
+            if to.len() >= WRITE_LEN {
+                return;
+            }
+        }
+        if self.last_message_seen && !self.end_encoded {
+            self.encoder.end(to);
+            self.end_encoded = true;
         }
     }
 
@@ -113,23 +190,21 @@ impl Stream {
     fn account(&mut self, len: usize) {
         self.report.bytes += len as u64;
         self.taken += len;
-        while !self.queue.is_empty() && self.taken >= self.first_len() {
-            self.taken -= self.first_len();
+        while let Some(&(_, size)) = self
+            .queue
+            .front()
+            .filter(|(_, size)| self.taken >= *size as usize)
+        {
+            self.taken -= size as usize;
             self.queue.pop_front();
+            self.encoded -= 1;
             self.report.messages += 1;
         }
     }
 
-    fn first_len(&self) -> usize {
-        let preface = match self.report.messages {
-            0 => Preface::LEN,
-            _ => 0,
-        };
-        preface + self.preface.size as usize
-    }
-
     fn half_close(&mut self) {
-        if !self.open || !self.last_message_seen || self.half_closed || !self.queue.is_empty() {
+        let all_taken = self.end_encoded && self.rest_from == self.rest.len();
+        if !self.open || self.half_closed || !all_taken {
             return;
         }
         match self.socket.shutdown(Shutdown::Write) {
@@ -138,17 +213,30 @@ impl Stream {
         }
     }
 
-    /// The receiver sends nothing; what can be read is its close.
-    fn read(&mut self) {
-        if !self.open {
-            return;
-        }
-        match self.socket.read(&mut [0]) {
-            Ok(0) if self.half_closed => self.end(),
-            Ok(0) => self.fail("the receiver closed before the end".to_owned()),
-            Ok(_) => self.fail("the peer sent data, so it is no pillion receiver".to_owned()),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => self.fail(format!("waiting for the receiver's close: {error}")),
+    /// Reads answers, if the receiver sends any, and its close.
+    fn read(&mut self, work: &mut Work, barrier_ns: u64) {
+        while self.open {
+            match self.socket.read(&mut work.input) {
+                Ok(0) if !self.half_closed => {
+                    self.fail("the receiver closed before the end".to_owned());
+                }
+                Ok(0) => match self.answers.missing() {
+                    None => self.end(),
+                    Some(missing) => self.fail(format!("the answers end {missing}")),
+                },
+                Ok(len) => {
+                    let bytes = &work.input[..len];
+                    let taken = self.answers.take(bytes, &mut work.measured, |now_ns| {
+                        self.source.answered(now_ns.saturating_sub(barrier_ns));
+                    });
+                    if let Err(wrong) = taken {
+                        self.fail(wrong);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => self.fail(format!("waiting for the receiver's close: {error}")),
+            }
         }
     }
 
@@ -159,6 +247,7 @@ impl Stream {
 
     fn end(&mut self) {
         self.open = false;
+        self.report.answers = self.answers.messages();
         self.report.tcp = TcpInfo::read(&self.socket).unwrap_or_default();
     }
 }

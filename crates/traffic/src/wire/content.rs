@@ -1,4 +1,6 @@
-//! Checkable pseudo-random content: SplitMix64, one 64-bit mix for each 8 bytes.
+//! Checkable pseudo-random content: SplitMix64, one 64-bit mix for each 8 bytes of a stream.
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finaliser of SplitMix64: every bit of the result depends on every bit of `x`.
 pub(crate) fn mix(x: u64) -> u64 {
@@ -7,68 +9,81 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The start of one message's content.
-pub(super) fn key(seed: u64, stream: u32, sequence: u32) -> u64 {
-    mix(seed ^ mix(u64::from(stream) << 32 | u64::from(sequence)))
+/// The eight bytes of the stream that begin at `8 * index`.
+fn word(key: u64, index: u64) -> [u8; 8] {
+    mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1)))).to_le_bytes()
 }
 
-fn words(key: u64) -> impl Iterator<Item = [u8; 8]> {
-    const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-    (1u64..).map(move |i| mix(key.wrapping_add(GOLDEN.wrapping_mul(i))).to_le_bytes())
-}
-
-/// Writes the content that belongs to `key` over `to`.
-pub(super) fn fill(key: u64, to: &mut [u8]) {
-    for (chunk, word) in to.chunks_mut(8).zip(words(key)) {
-        chunk.copy_from_slice(&word[..chunk.len()]);
+/// Appends the `len` bytes of the stream that begin at `offset`.
+pub(super) fn append(key: u64, offset: u64, len: usize, to: &mut Vec<u8>) {
+    let end = to.len() + len;
+    to.reserve(len + 8);
+    let skip = (offset % 8) as usize;
+    let mut index = offset / 8;
+    to.extend_from_slice(&word(key, index)[skip..]);
+    while to.len() < end {
+        index += 1;
+        to.extend_from_slice(&word(key, index));
     }
+    to.truncate(end);
 }
 
-/// The first byte of `content` that does not belong to `key`: its index, and what it should be.
-pub(super) fn first_difference(key: u64, content: &[u8]) -> Option<(usize, u8)> {
+/// The first of `bytes`, which begin at `offset`, that is not the stream's: its index, and what it
+/// should be.
+pub(super) fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<(usize, u8)> {
+    let skip = (offset % 8) as usize;
+    let (head, rest) = bytes.split_at(bytes.len().min(8 - skip));
+    let first = word(key, offset / 8);
+    let at = |(found, expected): (&u8, &u8)| found != expected;
+    if head != &first[skip..skip + head.len()] {
+        let index = head.iter().zip(&first[skip..]).position(at)?;
+        return Some((index, first[skip + index]));
+    }
+    let words = (offset / 8 + 1..).map(|index| word(key, index));
     let wrong = |(chunk, word): &(&[u8], [u8; 8])| *chunk != &word[..chunk.len()];
-    let (index, (chunk, word)) = content
+    let (number, (chunk, word)) = rest
         .chunks(8)
-        .zip(words(key))
+        .zip(words)
         .enumerate()
-        .find(|(_, pair)| wrong(pair))?;
-    let byte = (0..chunk.len()).find(|&i| chunk[i] != word[i])?;
-    Some((index * 8 + byte, word[byte]))
+        .find(|(_, p)| wrong(p))?;
+    let byte = chunk.iter().zip(&word).position(at)?;
+    Some((head.len() + number * 8 + byte, word[byte]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn content(key: u64, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        append(key, offset, len, &mut bytes);
+        assert_eq!(bytes.len(), len);
+        bytes
+    }
+
     #[test]
-    fn content_differs_between_seeds_streams_and_sequences() {
-        let bytes = |seed, stream, sequence| {
-            let mut bytes = [0; 96];
-            fill(key(seed, stream, sequence), &mut bytes);
-            bytes
-        };
-        assert_eq!(bytes(1, 2, 3), bytes(1, 2, 3));
-        for other in [
-            bytes(2, 2, 3),
-            bytes(1, 3, 3),
-            bytes(1, 2, 4),
-            bytes(1, 3, 2),
-        ] {
-            assert_ne!(bytes(1, 2, 3), other);
+    fn content_is_the_same_in_whatever_pieces_it_is_made() {
+        let whole = content(7, 0, 100);
+        for offset in 0..30 {
+            for len in 0..40 {
+                let piece = content(7, offset, len);
+                assert_eq!(piece, whole[offset as usize..][..len], "{offset} {len}");
+                assert_eq!(first_difference(7, offset, &piece), None);
+            }
         }
+        assert_ne!(content(8, 0, 100), whole);
     }
 
     #[test]
     fn every_single_wrong_byte_is_located() {
-        let key = key(7, 0, 0);
-        let mut bytes = [0; 21];
-        fill(key, &mut bytes);
-        assert_eq!(first_difference(key, &bytes), None);
-        for i in 0..bytes.len() {
-            let right = bytes[i];
-            bytes[i] ^= 0x10;
-            assert_eq!(first_difference(key, &bytes), Some((i, right)));
-            bytes[i] = right;
+        for offset in 0..9 {
+            let mut bytes = content(7, offset, 29);
+            for i in 0..bytes.len() {
+                let right = bytes[i];
+                bytes[i] ^= 0x10;
+                assert_eq!(first_difference(7, offset, &bytes), Some((i, right)));
+                bytes[i] = right;
+            }
         }
     }
 }

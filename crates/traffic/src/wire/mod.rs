@@ -1,43 +1,53 @@
 //! The format on the wire, all numbers little-endian.
 //!
-//! A connection carries one preface and then the messages it announces, nothing between them and
-//! nothing after them; then the sender half-closes, and the receiver closes.
+//! A message is as many bytes as the application wrote, from 1 to [`MAX_SIZE`], and pillion adds
+//! none to it: what the receiver must know travels inside. The bytes of a connection are, in this
+//! order, a preface, and then notes and content in turn:
 //!
-//! Preface, [`Preface::LEN`] = 36 bytes, sent in one write with the first message:
+//! * each message puts a note at the end of a queue, which the preface began;
+//! * the message's bytes are as much of the queue as it has room for, and then, if the queue is
+//!   empty, content up to its size;
+//! * the end puts a last note there, and the whole queue is sent.
+//!
+//! So a reader that has read a note knows where that message ends: up to there comes content, and
+//! if that is behind it already, the next note. A message too small for its own note becomes known
+//! with a later one, or with the end; when its last byte came is known all the same.
+//!
+//! Preface, [`Preface::LEN`] = 44 bytes:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
-//! | 0 | 8 | magic, `pillion` and a line feed |
-//! | 8 | 4 | version, 1 |
+//! | 0 | 8 | magic, `pillion` and the version, 2 |
+//! | 8 | 4 | role: 0 the end that connected, 1 the one that answers |
 //! | 12 | 4 | stream, the connection's number at its sender, from 0 |
 //! | 16 | 8 | seed of all content of this sender |
-//! | 24 | 4 | number of messages that follow |
-//! | 28 | 4 | size of every message in bytes, header included |
-//! | 32 | 4 | check over the 32 bytes before |
+//! | 24 | 8 | `CLOCK_MONOTONIC` in us, from which the notes' times count |
+//! | 32 | 4 | answer wanted to each so many messages; 0 leaves that to the receiver |
+//! | 36 | 4 | bytes of an answer; 0 for as many as the message has |
+//! | 40 | 4 | check over the 40 bytes before |
 //!
-//! Message, [`Message::HEADER_LEN`] = 24 bytes and the content:
+//! Note, 3 bytes and more (5 for 120 B each 100 ms):
 //!
-//! | offset | bytes | field |
-//! |---|---|---|
-//! | 0 | 4 | stream |
-//! | 4 | 4 | sequence, from 0 |
-//! | 8 | 8 | send time: `CLOCK_MONOTONIC` in ns when the application handed the message over |
-//! | 16 | 4 | size in bytes, header included |
-//! | 20 | 4 | check over seed, stream, sequence, send time and size |
-//! | 24 | rest | content, pseudo-random from seed, stream and sequence |
+//! | field | bytes |
+//! |---|---|
+//! | size of the message; 0 for the end | 1 to 3, seven bits in each, the lowest first, the top bit set in all but the last |
+//! | microseconds since the message before (the first: since the preface's time) was handed over; in the end's note the number of messages | likewise, 1 to 10 |
+//! | check over both, the key and the message's number | 1, CRC-8 |
 //!
-//! The receiver can predict every byte but the send time, and the check covers that one. Bytes
-//! that are missing, repeated, exchanged or shifted are therefore found at the first message that
-//! they touch.
+//! Content is pseudo-random and follows from seed, stream, role and the byte's offset in the
+//! connection. A byte that is wrong, missing, repeated or shifted is therefore found where it is.
 
 pub(crate) mod content;
-mod message;
+mod decoder;
+mod encoder;
+mod note;
 mod preface;
 
-pub use message::Message;
-pub use preface::Preface;
+pub use decoder::{Decoder, Message, WrongByte};
+pub use encoder::Encoder;
+pub use preface::{Preface, Role};
 
-/// The largest message that either end accepts: 1 MiB, header included.
+/// The largest message that either end accepts: 1 MiB.
 pub const MAX_SIZE: u32 = 1 << 20;
 
 /// A field or a byte of content that is not what the format and the preface promise.
@@ -46,7 +56,7 @@ pub const MAX_SIZE: u32 = 1 << 20;
 pub struct Mismatch {
     /// The field's name, or `content`.
     pub what: &'static str,
-    /// Bytes from the start of the preface or message to the field or byte.
+    /// Bytes from the start of the preface, note or piece of content to the field or byte.
     pub offset: usize,
     /// The value received.
     pub found: u64,

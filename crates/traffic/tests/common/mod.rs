@@ -7,8 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pillion_traffic::wire::{Message, Preface};
-use pillion_traffic::{ReceiveConfig, Received, Receiver, SendConfig, SendReport, Sender};
+use pillion_traffic::wire::{Encoder, Preface, Role};
+use pillion_traffic::{
+    Answering, Group, Kind, Reading, ReceiveConfig, Received, Receiver, SendConfig, SendReport,
+    Sender, Traffic,
+};
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -21,14 +24,42 @@ pub fn any_port() -> SocketAddr {
 
 /// A receiver of `streams` connections, with records, on a thread of its own.
 pub fn receive(streams: usize) -> (SocketAddr, JoinHandle<Received>) {
-    let receiver = Receiver::bind(ReceiveConfig {
+    receive_so(streams, Reading::AtOnce, Answering::AsAsked)
+}
+
+fn receiver(streams: usize) -> Receiver {
+    Receiver::bind(ReceiveConfig {
         listen: any_port(),
         streams: Some(streams),
         records: true,
     })
-    .unwrap();
+    .unwrap()
+}
+
+/// The same, reading and answering in this manner.
+pub fn receive_so(
+    streams: usize,
+    reading: Reading,
+    answering: Answering,
+) -> (SocketAddr, JoinHandle<Received>) {
+    let receiver = receiver(streams).with_manner(reading, answering).unwrap();
     let address = receiver.local_addr();
     (address, thread::spawn(|| receiver.run(&NEVER).unwrap()))
+}
+
+/// So many streams of one kind for 200 ms.
+pub fn traffic(to: SocketAddr, streams: usize, kind: Kind) -> Traffic {
+    let group = Group {
+        streams,
+        ..Group::new("group", kind)
+    };
+    Traffic {
+        duration: Some(200 * MS),
+        seed: 7,
+        connect_timeout: Duration::from_secs(20),
+        drain_timeout: Duration::from_secs(20),
+        ..Traffic::new(to, group)
+    }
 }
 
 /// 4 streams, 120 B each 5 ms for 200 ms.
@@ -48,7 +79,7 @@ pub fn thin(to: SocketAddr) -> SendConfig {
     }
 }
 
-pub fn send(config: SendConfig) -> SendReport {
+pub fn send(config: impl Into<Traffic>) -> SendReport {
     Sender::new(config).unwrap().run(&NEVER).unwrap()
 }
 
@@ -77,18 +108,22 @@ pub fn pass(from: &mut TcpStream, to: &mut TcpStream) {
     let _ = std::io::copy(from, to);
 }
 
-/// The bytes of a whole connection of `messages` messages, stream 5.
-pub fn connection(messages: u32) -> Vec<u8> {
-    let preface = Preface {
+/// Bytes of stream 5: so many messages of 120 B, and the end if that is wanted.
+pub fn connection(messages: u64, end: bool) -> Vec<u8> {
+    let mut encoder = Encoder::new(Preface {
+        role: Role::Sender,
         stream: 5,
         seed: 99,
-        messages,
-        size: 120,
-    };
-    let mut bytes = preface.to_bytes().to_vec();
+        base_us: 1_000,
+        answer_every: 0,
+        answer_size: 0,
+    });
+    let mut bytes = Vec::new();
     for sequence in 0..messages {
-        let sent_ns = 1_000 + u64::from(sequence);
-        Message { sequence, sent_ns }.append(&preface, &mut bytes);
+        encoder.message(120, 1_000_000 * (sequence + 1), &mut bytes);
+    }
+    if end {
+        encoder.end(&mut bytes);
     }
     bytes
 }

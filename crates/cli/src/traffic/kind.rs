@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use pillion_traffic::{Distribution, Kind};
+
+use crate::exit::BadInput;
+
+/// What each stream does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KindName {
+    /// A message each inter-transmission time, whatever TCP does
+    Thin,
+    /// A message of always the same size on a fixed beat
+    Isochronous,
+    /// A message of every stream at each tick, as a game server sends
+    Burst,
+    /// As much as TCP takes
+    Greedy,
+    /// A message, its answer, a time to think, and the next
+    RequestResponse,
+}
+
+/// The options that say what a stream does; those not given have defaults.
+#[derive(Debug, clap::Args)]
+pub struct KindArgs {
+    /// What each stream does
+    #[arg(long, value_enum, default_value = "thin")]
+    kind: KindName,
+
+    /// Milliseconds between two messages (kinds thin, isochronous and burst): MEAN, MEAN:SD
+    /// (normal), exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE
+    /// [default: 100:10, and 100 where it must be fixed]
+    #[arg(long, value_name = "MS", value_parser = Distribution::parse)]
+    itt: Option<Distribution>,
+
+    /// Payload of a message in bytes, in the same ways [default: 120, greedy 65536]
+    #[arg(long, value_name = "BYTES", value_parser = Distribution::parse)]
+    size: Option<Distribution>,
+
+    /// Milliseconds from an answer to the next message (kind request-response), in the same
+    /// ways [default: 100]
+    #[arg(long, value_name = "MS", value_parser = Distribution::parse)]
+    think: Option<Distribution>,
+
+    /// Payload of an answer in bytes (kind request-response) [default: 120]
+    #[arg(long, value_name = "BYTES")]
+    answer: Option<u32>,
+}
+
+impl KindArgs {
+    /// The kind that they make.
+    ///
+    /// # Errors
+    /// [`BadInput`] where an option says something that the kind has not, or that must be fixed.
+    pub fn kind(&self) -> Result<Kind, BadInput> {
+        use KindName::{Burst, Greedy, Isochronous, RequestResponse, Thin};
+        self.refuse("--itt", self.itt.is_some(), &[Thin, Isochronous, Burst])?;
+        self.refuse("--think", self.think.is_some(), &[RequestResponse])?;
+        self.refuse("--answer", self.answer.is_some(), &[RequestResponse])?;
+        let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
+        Ok(match self.kind {
+            Thin => Kind::Thin {
+                itt: self.itt.clone().unwrap_or(Distribution::Normal {
+                    mean: 100.0,
+                    sd: 10.0,
+                }),
+                size,
+            },
+            Isochronous => Kind::Isochronous {
+                itt: self.beat()?,
+                size: bytes("--size", Some(&size), 120)?,
+            },
+            Burst => Kind::Burst {
+                tick: self.beat()?,
+                size,
+            },
+            Greedy => Kind::Greedy {
+                write: bytes("--size", self.size.as_ref(), 65_536)?,
+            },
+            RequestResponse => Kind::RequestResponse {
+                think: self.think.clone().unwrap_or(Distribution::constant(100.0)),
+                size,
+                answer: self.answer.unwrap_or(120),
+            },
+        })
+    }
+
+    fn beat(&self) -> Result<Duration, BadInput> {
+        let ms = fixed("--itt", self.itt.as_ref(), 100.0)?;
+        Duration::try_from_secs_f64(ms / 1e3)
+            .map_err(|error| BadInput(format!("--itt {ms}: {error}")))
+    }
+
+    fn refuse(&self, option: &str, given: bool, kinds: &[KindName]) -> Result<(), BadInput> {
+        if !given || kinds.contains(&self.kind) {
+            return Ok(());
+        }
+        let name = |kind: &KindName| {
+            let value = kind.to_possible_value();
+            value.map_or(String::new(), |value| value.get_name().to_owned())
+        };
+        let kinds: Vec<_> = kinds.iter().map(name).collect();
+        Err(BadInput(format!(
+            "{option} goes with --kind {} and not with {}; leave it out",
+            kinds.join(" or "),
+            name(&self.kind),
+        )))
+    }
+}
+
+fn fixed(option: &str, given: Option<&Distribution>, default: f64) -> Result<f64, BadInput> {
+    match given {
+        None => Ok(default),
+        Some(Distribution::Constant { mean }) => Ok(*mean),
+        Some(_) => Err(BadInput(format!(
+            "{option}: this kind has a fixed one; give a single number"
+        ))),
+    }
+}
+
+fn bytes(option: &str, given: Option<&Distribution>, default: u32) -> Result<u32, BadInput> {
+    let bytes = fixed(option, given, default.into())?;
+    match (0.0..=f64::from(u32::MAX)).contains(&bytes) && bytes.fract() == 0.0 {
+        true => Ok(bytes as u32),
+        false => Err(BadInput(format!(
+            "{option} {bytes}: give a whole number of bytes"
+        ))),
+    }
+}

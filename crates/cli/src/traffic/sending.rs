@@ -1,0 +1,127 @@
+//! The run of a sender, whatever it sends, and what is told of it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pillion_report::number;
+use pillion_traffic::{SendReport, Sender, Traffic};
+
+use super::records;
+use crate::progress::Progress;
+use crate::stop;
+use crate::times::parse_s;
+
+/// Where neither a duration nor a number of messages is given.
+pub const DURATION: Duration = Duration::from_secs(10);
+
+#[derive(Debug, clap::Args)]
+pub struct SendingArgs {
+    /// Threads among which the streams are dealt out
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// Seconds that all connections together may take to establish
+    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
+    connect_timeout: Duration,
+
+    /// Seconds that what is still on its way may take after the last message
+    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
+    drain_timeout: Duration,
+
+    /// Write a record of every answer to FILE (`pillion traffic records` shows it)
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SendingArgs {
+    pub fn execute(&self, traffic: Traffic) -> Result<ExitCode> {
+        let stop = stop::on_signal()?;
+        let sender = Sender::new(Traffic {
+            threads: self.threads,
+            connect_timeout: self.connect_timeout,
+            drain_timeout: self.drain_timeout,
+            records: self.records.is_some(),
+            ..traffic
+        })?;
+        let file = records::create(self.records.as_deref())?;
+        let progress = Progress::watch("sending", sender.planned(), sender.progress());
+        let sent = sender.run_recording(&stop);
+        progress.finish();
+        let sent = sent?;
+        if let Some(file) = file {
+            pillion_traffic::records::write_records(&sent.records, file)
+                .context("write --records")?;
+        }
+        let report = &sent.report;
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(report)?);
+        } else {
+            print(report);
+        }
+        Ok(if report.failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn print(report: &SendReport) {
+    println!(
+        "sent {} messages, {} on {} streams",
+        number::count(report.messages),
+        number::bytes(report.bytes as f64),
+        report.streams.len(),
+    );
+    if report.groups.len() > 1 {
+        for group in &report.groups {
+            println!(
+                "  {} ({}): {} messages, {} on {} streams",
+                group.name,
+                group.kind,
+                number::count(group.messages),
+                number::bytes(group.bytes as f64),
+                group.streams,
+            );
+        }
+    }
+    if let Some(retransmissions) = report.retransmissions {
+        println!("retransmissions {}", number::count(retransmissions));
+    }
+    if let Some(round_trip) = &report.round_trip_us {
+        println!(
+            "{} answers, round-trip latency in ms: {}",
+            number::count(report.answers),
+            super::latency(round_trip)
+        );
+    }
+    let late = &report.send_error_us;
+    println!(
+        "handed over late by p50 {:.0}, p99 {:.0}, max {:.0} us",
+        late.p50, late.p99, late.max
+    );
+    if report.blocked_writes > 0 {
+        println!(
+            "{} messages met a full socket buffer",
+            number::count(report.blocked_writes)
+        );
+    }
+    for stream in &report.streams {
+        if let Some(error) = &stream.error {
+            eprintln!("pillion: stream {}: {error}", stream.stream);
+        }
+    }
+    if report.failed > 0 {
+        eprintln!(
+            "pillion: {} of {} streams broke",
+            report.failed,
+            report.streams.len()
+        );
+    }
+}

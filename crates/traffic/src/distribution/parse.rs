@@ -1,0 +1,57 @@
+use std::path::Path;
+
+use super::{Distribution, Table, TableError};
+
+/// Why something is no distribution.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum DistributionError {
+    /// No such name, or a parameter missing, too many, or no number.
+    #[error(
+        "`{0}` is no distribution; give MEAN, MEAN:SD, constant:MEAN, normal:MEAN:SD, \
+         exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE"
+    )]
+    Text(String),
+    /// The mean is not above 0, or not finite.
+    #[error("mean {0}: give one above 0")]
+    Mean(f64),
+    /// The standard deviation is negative or not finite.
+    #[error("standard deviation {0}: give 0 or more")]
+    Deviation(f64),
+    /// The shape leaves no mean.
+    #[error("shape {0}: give one above 1, for up to 1 there is no mean")]
+    Shape(f64),
+    /// The table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
+
+impl Distribution {
+    /// Reads `MEAN`, `MEAN:SD` (normal), `NAME:PARAMETERS`, or `table:FILE`, which reads the file.
+    ///
+    /// # Errors
+    /// When the text is none of these, a parameter cannot be, or the file is no table.
+    pub fn parse(text: &str) -> Result<Self, DistributionError> {
+        let wrong = || DistributionError::Text(text.to_owned());
+        if let Some(file) = text.strip_prefix("table:") {
+            return Ok(Self::Table(Table::read_csv(Path::new(file))?));
+        }
+        let mut parts = text.split(':').peekable();
+        let name = parts
+            .next_if(|part| !part.is_empty() && part.parse::<f64>().is_err())
+            .unwrap_or("");
+        let numbers: Result<Vec<f64>, _> = parts.map(str::parse).collect();
+        let distribution = match (name, &numbers.map_err(|_| wrong())?[..]) {
+            ("" | "constant", &[mean]) => Self::Constant { mean },
+            ("" | "normal", &[mean, sd]) => match sd == 0.0 {
+                true => Self::Constant { mean },
+                false => Self::Normal { mean, sd },
+            },
+            ("exponential", &[mean]) => Self::Exponential { mean },
+            ("pareto", &[mean, shape]) => Self::Pareto { mean, shape },
+            ("lognormal", &[mean, sd]) => Self::LogNormal { mean, sd },
+            _ => return Err(wrong()),
+        };
+        distribution.validate()?;
+        Ok(distribution)
+    }
+}

@@ -1,0 +1,236 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ConfigError, RampUp, SocketOptions};
+use crate::distribution::Distribution;
+use crate::replay::Write;
+use crate::wire::MAX_SIZE;
+
+/// Streams that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// What reports call it.
+    pub name: String,
+    /// Number of TCP connections.
+    pub streams: usize,
+    /// What each of them does.
+    pub kind: Kind,
+    /// Messages of each stream; `None` sends for the whole duration.
+    pub messages: Option<u64>,
+    /// When the group's first stream starts, after the barrier has opened.
+    pub start: Duration,
+    /// When its others do.
+    pub ramp_up: RampUp,
+    /// How its sockets are set.
+    pub socket: SocketOptions,
+}
+
+/// When a stream sends, and how much at a time. Times are in milliseconds, sizes in bytes of
+/// payload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// A message whenever an inter-transmission time is over, whatever TCP does.
+    Thin {
+        /// The time between two messages.
+        itt: Distribution,
+        /// The size of a message.
+        size: Distribution,
+    },
+    /// A message of always the same size on a fixed beat.
+    Isochronous {
+        /// The beat.
+        itt: Duration,
+        /// The size.
+        size: u32,
+    },
+    /// A message of every stream of the group at each tick, as a game server sends.
+    Burst {
+        /// The time between two ticks.
+        tick: Duration,
+        /// The size of a message.
+        size: Distribution,
+    },
+    /// As much as TCP takes.
+    Greedy {
+        /// Bytes of a write.
+        write: u32,
+    },
+    /// A message, its answer, a time to think, and the next one. So that it can be answered, the
+    /// first has at least 50 B, and each other one 7 B or so.
+    RequestResponse {
+        /// The time from an answer's last byte to the next message.
+        think: Distribution,
+        /// The size of a message.
+        size: Distribution,
+        /// The size of an answer.
+        answer: u32,
+    },
+    /// The writes of a list, once.
+    Replay {
+        /// The list.
+        writes: Arc<[Write]>,
+        /// What times are divided by.
+        speed: f64,
+    },
+}
+
+/// More cannot be numbered.
+pub(crate) const MAX_MESSAGES: u64 = 1_000_000_000;
+
+impl Group {
+    /// One stream of this kind, for the whole duration, with Nagle's algorithm off.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            name: name.into(),
+            streams: 1,
+            kind,
+            messages: None,
+            start: Duration::ZERO,
+            ramp_up: RampUp::Spread,
+            socket: SocketOptions::default(),
+        }
+    }
+
+    /// Finds the first value that cannot be.
+    ///
+    /// # Errors
+    /// Which, and what may stand there.
+    pub fn validate(&self, duration: Option<Duration>, seed: u64) -> Result<(), ConfigError> {
+        if !(1..=65_535).contains(&self.streams) {
+            return Err(ConfigError::Streams(self.streams));
+        }
+        self.kind.validate()?;
+        if self.messages == Some(0) {
+            return Err(ConfigError::NoMessages);
+        }
+        self.ramp_up.validate()?;
+        let replay = matches!(self.kind, Kind::Replay { .. });
+        let Some(duration) = duration else {
+            let ends = self.messages.is_some() || replay;
+            return if ends {
+                Ok(())
+            } else {
+                Err(ConfigError::Endless)
+            };
+        };
+        let itt = self.kind.mean_itt();
+        if self.messages.is_none() && !replay && itt.is_some_and(|itt| too_many(duration, itt)) {
+            let itt = itt.unwrap_or_default();
+            return Err(ConfigError::Messages { duration, itt });
+        }
+        let last = self.starts(seed).nth(self.streams - 1).unwrap_or(u64::MAX);
+        if u128::from(last) >= duration.as_nanos() {
+            let since = Duration::from_nanos(last).saturating_sub(self.start);
+            return Err(ConfigError::RampUp {
+                ramp_up: since / (self.streams as u32 - 1).max(1),
+                streams: self.streams,
+                duration,
+            });
+        }
+        Ok(())
+    }
+
+    /// When its streams start, in nanoseconds after the barrier has opened, without end.
+    pub(crate) fn starts(&self, seed: u64) -> impl Iterator<Item = u64> + use<> {
+        let spread = match self.kind {
+            Kind::Burst { .. } => Duration::ZERO,
+            _ => self.kind.mean_itt().unwrap_or_default() / self.streams.max(1) as u32,
+        };
+        let start = crate::clock::ns(self.start);
+        let starts = self.ramp_up.starts(spread, seed);
+        starts.map(move |since| start.saturating_add(since))
+    }
+}
+
+impl Kind {
+    /// Its name in files and reports.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Thin { .. } => "thin",
+            Self::Isochronous { .. } => "isochronous",
+            Self::Burst { .. } => "burst",
+            Self::Greedy { .. } => "greedy",
+            Self::RequestResponse { .. } => "request-response",
+            Self::Replay { .. } => "replay",
+        }
+    }
+
+    /// The time between two messages, where that does not depend on the network.
+    fn mean_itt(&self) -> Option<Duration> {
+        match self {
+            Self::Thin { itt, .. } => Some(ms(itt.mean())),
+            Self::Isochronous { itt, .. } => Some(*itt),
+            Self::Burst { tick, .. } => Some(*tick),
+            Self::Greedy { .. } | Self::RequestResponse { .. } | Self::Replay { .. } => None,
+        }
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        if let Some(itt) = self
+            .mean_itt()
+            .filter(|itt| *itt < Duration::from_micros(1))
+        {
+            return Err(ConfigError::Itt(itt));
+        }
+        match self {
+            Self::Thin { itt, size } => {
+                drawn("inter-transmission time", itt)?;
+                drawn_size(size)
+            }
+            Self::Isochronous { size, .. } => fixed_size(*size),
+            Self::Burst { size, .. } => drawn_size(size),
+            Self::Greedy { write } => fixed_size(*write),
+            Self::RequestResponse {
+                think,
+                size,
+                answer,
+            } => {
+                drawn("time to think", think)?;
+                drawn_size(size)?;
+                fixed_size(*answer)
+            }
+            Self::Replay { writes, speed } => {
+                if writes.is_empty() {
+                    return Err(ConfigError::NoWrites);
+                }
+                if !(*speed > 0.0 && speed.is_finite()) {
+                    return Err(ConfigError::Speed(*speed));
+                }
+                writes.iter().try_for_each(|write| fixed_size(write.size))
+            }
+        }
+    }
+}
+
+/// A number of milliseconds that some distribution gave, whatever it is.
+fn ms(ms: f64) -> Duration {
+    Duration::try_from_secs_f64(ms / 1e3).unwrap_or(if ms > 0.0 {
+        Duration::MAX
+    } else {
+        Duration::ZERO
+    })
+}
+
+fn too_many(duration: Duration, itt: Duration) -> bool {
+    duration.div_duration_f64(itt) > MAX_MESSAGES as f64
+}
+
+fn drawn(what: &'static str, distribution: &Distribution) -> Result<(), ConfigError> {
+    let told = |error| ConfigError::Distribution { what, error };
+    distribution.validate().map_err(told)
+}
+
+fn drawn_size(size: &Distribution) -> Result<(), ConfigError> {
+    let mean = size.mean();
+    if !(1.0..=f64::from(MAX_SIZE)).contains(&mean) {
+        return Err(ConfigError::Size(mean));
+    }
+    drawn("message size", size)
+}
+
+fn fixed_size(size: u32) -> Result<(), ConfigError> {
+    match size {
+        1..=MAX_SIZE => Ok(()),
+        _ => Err(ConfigError::Size(size.into())),
+    }
+}

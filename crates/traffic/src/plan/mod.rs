@@ -1,0 +1,85 @@
+//! What to send: groups of streams that are alike.
+
+mod error;
+mod group;
+mod ramp_up;
+mod socket;
+mod thin;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub use error::ConfigError;
+pub(crate) use group::MAX_MESSAGES;
+pub use group::{Group, Kind};
+pub use ramp_up::RampUp;
+pub use socket::SocketOptions;
+pub use thin::SendConfig;
+
+/// All that one sender sends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Traffic {
+    /// The receiver.
+    pub to: SocketAddr,
+    /// Streams that are alike; their numbers go on from group to group.
+    pub groups: Vec<Group>,
+    /// How long messages fall due after the barrier has opened; `None` until every stream has sent
+    /// all it has to.
+    pub duration: Option<Duration>,
+    /// Seed of times, sizes and content.
+    pub seed: u64,
+    /// Threads among which the streams are dealt out, 1 to 64.
+    pub threads: usize,
+    /// Keep a record of every answer.
+    pub records: bool,
+    /// How long all connections together may take to establish.
+    pub connect_timeout: Duration,
+    /// How long data still queued and the receiver's closing may take after the last message.
+    pub drain_timeout: Duration,
+}
+
+impl Traffic {
+    /// One thread, one group, and the time-outs of [`SendConfig`]'s files.
+    pub fn new(to: SocketAddr, group: Group) -> Self {
+        Self {
+            to,
+            groups: vec![group],
+            duration: None,
+            seed: 0,
+            threads: 1,
+            records: false,
+            connect_timeout: thin::connect_timeout(),
+            drain_timeout: thin::drain_timeout(),
+        }
+    }
+
+    /// Streams of all groups together.
+    pub fn streams(&self) -> usize {
+        self.groups.iter().map(|group| group.streams).sum()
+    }
+
+    /// Finds the first value that cannot be.
+    ///
+    /// # Errors
+    /// Which, and what may stand there.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.to.port() == 0 {
+            return Err(ConfigError::Port(self.to));
+        }
+        let streams = self
+            .groups
+            .iter()
+            .fold(0usize, |sum, g| sum.saturating_add(g.streams));
+        if !(1..=65_535).contains(&streams) {
+            return Err(ConfigError::Streams(streams));
+        }
+        if !(1..=64).contains(&self.threads) {
+            return Err(ConfigError::Threads(self.threads));
+        }
+        if self.duration.is_some_and(|duration| duration.is_zero()) {
+            return Err(ConfigError::Duration);
+        }
+        let validate = |group: &Group| group.validate(self.duration, self.seed);
+        self.groups.iter().try_for_each(validate)
+    }
+}
