@@ -80,3 +80,38 @@ fn a_receiver_that_nobody_listens_at_is_named() {
     assert!(said.contains("127.0.0.1:1"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+#[test]
+fn a_list_of_writes_is_sent_again_at_its_speed() {
+    let folder = tempfile::tempdir().unwrap();
+    let writes = folder.path().join("writes.csv");
+    std::fs::write(&writes, "gap_ms,size\n0,100\n20,1000\n5,3\n").unwrap();
+    let (child, address) = receiver(&["--streams", "2", "--json"]);
+    let file = writes.to_str().unwrap();
+    let options = ["--speed", "2", "--copies", "2", "--to", &address];
+    let sent = pillion(&[&["traffic", "replay", file], &options[..]].concat());
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = child.wait_with_output().unwrap();
+    assert!(received.status.success());
+    let received: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
+    assert_eq!(received["messages"], 6);
+}
+
+#[test]
+fn profiles_are_listed_and_an_unknown_one_is_refused() {
+    let listed = pillion(&["traffic", "profiles", "--json"]);
+    let profiles: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(profiles.as_array().unwrap().len(), 20);
+    let table = stdout(&pillion(&["traffic", "profiles"]));
+    assert_eq!(table.lines().count(), 1 + 20);
+    let unknown = pillion(&[
+        "traffic",
+        "send",
+        "--to",
+        "127.0.0.1:1",
+        "--profile",
+        "nope",
+    ]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("no profile `nope`; there are: anarchy-online, "));
+}

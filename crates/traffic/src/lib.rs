@@ -14,6 +14,7 @@ mod distribution;
 mod durations;
 mod plan;
 mod poller;
+mod profile;
 mod quantiles;
 mod receive;
 pub mod records;
@@ -24,6 +25,7 @@ pub mod wire;
 
 pub use distribution::{Distribution, DistributionError, Table, TableError};
 pub use plan::{ConfigError, Group, Kind, RampUp, SendConfig, SocketOptions, Traffic};
+pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
 pub use quantiles::Quantiles;
 pub use receive::{
     Answering, Fault, FaultKind, Reading, ReceiveConfig, ReceiveError, ReceiveReport, Received,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
-use pillion_traffic::{Distribution, Kind};
+use pillion_traffic::{Distribution, Kind, profiles};
 
 use crate::exit::BadInput;
 
@@ -43,6 +43,11 @@ pub struct KindArgs {
     #[arg(long, value_name = "MS", value_parser = Distribution::parse)]
     think: Option<Distribution>,
 
+    /// What an application sends instead: sizes and times of one that `pillion traffic profiles`
+    /// lists
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "itt", "size", "think", "answer"])]
+    profile: Option<String>,
+
     /// Payload of an answer in bytes (kind request-response) [default: 120]
     #[arg(long, value_name = "BYTES")]
     answer: Option<u32>,
@@ -54,6 +59,9 @@ impl KindArgs {
     /// # Errors
     /// [`BadInput`] where an option says something that the kind has not, or that must be fixed.
     pub fn kind(&self) -> Result<Kind, BadInput> {
+        if let Some(name) = &self.profile {
+            return profile(name);
+        }
         use KindName::{Burst, Greedy, Isochronous, RequestResponse, Thin};
         self.refuse("--itt", self.itt.is_some(), &[Thin, Isochronous, Burst])?;
         self.refuse("--think", self.think.is_some(), &[RequestResponse])?;
@@ -107,6 +115,25 @@ impl KindArgs {
             name(&self.kind),
         )))
     }
+}
+
+fn profile(name: &str) -> Result<Kind, BadInput> {
+    let profiles = profiles();
+    let found = profiles.iter().find(|profile| profile.name == name);
+    let names = || {
+        profiles
+            .iter()
+            .map(|profile| profile.name.as_str())
+            .collect::<Vec<_>>()
+    };
+    let unknown = || {
+        BadInput(format!(
+            "no profile `{name}`; there are: {}",
+            names().join(", ")
+        ))
+    };
+    let kind = found.ok_or_else(unknown)?.kind();
+    kind.map_err(|error| BadInput(format!("profile {name}: {error}")))
 }
 
 fn fixed(option: &str, given: Option<&Distribution>, default: f64) -> Result<f64, BadInput> {

@@ -1,6 +1,8 @@
 mod kind;
+mod profiles;
 mod receive;
 mod records;
+mod replay;
 mod send;
 mod sending;
 
@@ -23,6 +25,8 @@ enum Command {
     Send(send::Args),
     Receive(receive::Args),
     Records(records::Args),
+    Profiles(profiles::Args),
+    Replay(replay::Args),
 }
 
 impl Args {
@@ -31,6 +35,8 @@ impl Args {
             Command::Send(args) => args.execute(),
             Command::Receive(args) => args.execute(),
             Command::Records(args) => args.execute(),
+            Command::Profiles(args) => args.execute(),
+            Command::Replay(args) => args.execute(),
         }
     }
 }

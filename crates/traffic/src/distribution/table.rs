@@ -82,6 +82,32 @@ impl Table {
         })
     }
 
+    /// The same between two steps: the least value and the largest with this share each.
+    pub(crate) fn between(&self, share: f64) -> Self {
+        let shrink = |probability: f64| share + probability * (1.0 - 2.0 * share);
+        let step = |from, to, value| Piece {
+            from: (from, value),
+            to: (to, value),
+            bend: 1.0,
+        };
+        let body = self.pieces.iter().map(|piece| Piece {
+            from: (shrink(piece.from.0), piece.from.1),
+            to: (shrink(piece.to.0), piece.to.1),
+            bend: piece.bend,
+        });
+        let (least, largest) = match &self.pieces[..] {
+            [first, .., last] => (first.from.1, last.to.1),
+            [only] => (only.from.1, only.to.1),
+            [] => (0.0, 0.0),
+        };
+        let pieces = std::iter::once(step(0.0, share, least))
+            .chain(body)
+            .chain(std::iter::once(step(1.0 - share, 1.0, largest)));
+        Self {
+            pieces: pieces.collect(),
+        }
+    }
+
     /// From values that were observed, each as often as it stands there.
     ///
     /// # Errors
