@@ -234,6 +234,27 @@ impl Distribution {
             }
         }
     }
+
+    /// The cumulative distribution: values in order, each with the share of all that do not
+    /// exceed it. Of more than 1,000 different values come those at each thousandth, and in the
+    /// last thousandth at each ten-thousandth.
+    #[must_use]
+    pub fn curve(&self) -> Vec<(u64, f64)> {
+        let steps = self.steps();
+        if steps.len() <= 1000 {
+            let mut below = 0;
+            let points = steps.into_iter().map(|(value, times)| {
+                below += times;
+                (value, below as f64 / self.count as f64)
+            });
+            return points.collect();
+        }
+        let shares = (0..=999).map(|place| f64::from(place) / 1000.0);
+        let shares = shares.chain((9991..=10_000).map(|place| f64::from(place) / 10_000.0));
+        shares
+            .filter_map(|share| Some((self.quantile(share)?, share)))
+            .collect()
+    }
 }
 
 /// For `serialize_with`: a summary of times, in milliseconds.
@@ -322,6 +343,16 @@ mod tests {
             100_000
         );
         assert!((all.mean().unwrap() / (50_000.5 * 10_007.0) - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_curve_of_few_values_has_each_and_one_of_many_has_each_thousandth() {
+        let few = of([10, 30, 10, 20]);
+        assert_eq!(few.curve(), [(10, 0.5), (20, 0.75), (30, 1.0)]);
+        let curve = of(1..=2000).curve();
+        assert_eq!(curve.len(), 1010);
+        assert_eq!((curve[500], curve[1009]), ((1000, 0.5), (2000, 1.0)));
+        assert!(curve.is_sorted());
     }
 
     #[test]

@@ -2,12 +2,13 @@ use serde::Serialize;
 
 use super::blocking::Blocking;
 use super::delay::{Clocks, Delay};
+use super::distribution::Distribution;
 use super::latency::Latency;
 use super::loss::Loss;
 use super::slices::Slices;
 use super::spacing::Spacing;
 use super::volume::{Volume, nth_place};
-use crate::pair::{Fate, Way};
+use crate::pair::{Arrival, Fate, Way};
 use crate::{Acked, Arrived, Class, Connection, Direction, Range, Sent};
 
 /// All that is measured of one direction, of one connection or of several together.
@@ -26,8 +27,8 @@ pub struct Measures {
     /// Packets one after the other.
     #[serde(flatten)]
     pub spacing: Spacing,
-    /// What waited for missing bytes; only with a trace at the receiver.
-    pub head_of_line: Option<Blocking>,
+    /// What waited for missing bytes; empty without a trace at the receiver.
+    pub head_of_line: Blocking,
     /// Everything over time.
     pub slices: Slices,
     /// The size of all packets that arrived, with all headers; of those sent where there is no
@@ -44,10 +45,36 @@ impl Measures {
             latency: Latency::default(),
             delay: Delay::default(),
             spacing: Spacing::default(),
-            head_of_line: None,
+            head_of_line: Blocking::default(),
             slices: Slices::new(slice_ns),
             carried_wire_bytes: 0,
         }
+    }
+
+    /// Each distribution under the name that it is serialised by, and how much of its values' unit
+    /// is one of the unit that the name gives.
+    #[must_use]
+    pub fn distributions(&self) -> [(&'static str, &Distribution, f64); 13] {
+        let (delay, spacing) = (&self.delay, &self.spacing);
+        [
+            ("ack_latency_ms", &self.latency.ack_latency, 1e6),
+            ("transport_latency_ms", &delay.transport, 1e6),
+            ("application_latency_ms", &delay.application, 1e6),
+            ("head_of_line_wait_ms", &self.head_of_line.wait, 1e6),
+            ("rtt_ms", &self.latency.rtt, 1e6),
+            ("one_way_delay_ms", &delay.one_way, 1e6),
+            ("delay_variation_ms", &delay.variation, 1e6),
+            (
+                "delay_variation_by_regression_ms",
+                &delay.variation_by_regression,
+                1e6,
+            ),
+            ("itt_ms", &spacing.itt, 1e6),
+            ("iat_ms", &spacing.iat, 1e6),
+            ("payload_bytes", &spacing.payload, 1.0),
+            ("packet_bytes", &spacing.packet, 1.0),
+            ("in_flight_packets", &spacing.in_flight, 1.0),
+        ]
     }
 
     #[inline]
@@ -103,7 +130,7 @@ impl Measures {
         }
         self.loss.get_or_insert_default().fate(fate);
         self.delay.fate(fate);
-        if fate.arrival == crate::pair::Arrival::Lost
+        if fate.arrival == Arrival::Lost
             && let Some(slice) = self.slices.at(sent_since_ns)
         {
             slice.lost_data_packets += 1;
@@ -119,7 +146,7 @@ impl Measures {
         }
         self.loss.get_or_insert_default().range(range);
         self.delay.range(range);
-        self.head_of_line.get_or_insert_default().range(range);
+        self.head_of_line.range(range);
         if let Some(since_ns) = readable_since_ns
             && let Some(slice) = self.slices.at(since_ns)
         {
@@ -136,7 +163,6 @@ impl Measures {
         match half.passage() {
             Some(passage) => {
                 self.loss.get_or_insert_default().passage = *passage;
-                self.head_of_line.get_or_insert_default();
             }
             None => self.carried_wire_bytes = half.counts.wire_bytes,
         }
@@ -154,9 +180,7 @@ impl Measures {
         self.latency.add(&other.latency);
         self.delay.add(&other.delay);
         self.spacing.add(&other.spacing);
-        if let Some(blocking) = &other.head_of_line {
-            self.head_of_line.get_or_insert_default().add(blocking);
-        }
+        self.head_of_line.add(&other.head_of_line);
         self.slices.add(&other.slices);
         self.carried_wire_bytes += other.carried_wire_bytes;
     }
@@ -169,8 +193,6 @@ impl Measures {
         self.latency.settle();
         self.delay.settle();
         self.spacing.settle();
-        if let Some(blocking) = &mut self.head_of_line {
-            blocking.settle();
-        }
+        self.head_of_line.settle();
     }
 }

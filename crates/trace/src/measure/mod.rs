@@ -15,9 +15,11 @@ mod loss;
 mod measures;
 mod meter;
 mod results;
+mod rows;
 mod sampled;
 mod slices;
 mod spacing;
+mod table;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -34,4 +36,5 @@ pub use meter::{Meter, Options};
 pub use results::{Clocks, Fitted, Handshakes, Results, Single, Together};
 pub use slices::{Rates, Slice, Slices};
 pub use spacing::Spacing;
+pub use table::{TableError, write_tables};
 pub use volume::Volume;

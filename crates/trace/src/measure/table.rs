@@ -1,0 +1,177 @@
+//! Results as tables for other tools: a CSV file for each measure, one header, one observation a
+//! row, units in the names.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use csv::Writer;
+use thiserror::Error;
+
+use super::measures::Measures;
+use super::results::Results;
+use super::rows::{ConnectionRow, LossRow, Named, NthRow, RunRow, SentRow, Whom};
+
+/// A table could not be written.
+#[derive(Debug, Error)]
+#[error("cannot write {path}", path = .path.display())]
+pub struct TableError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+type Table = Writer<File>;
+type Rows = fn(&Results, &mut Table) -> csv::Result<()>;
+
+const TABLES: [(&str, Rows); 8] = [
+    ("connections", connections),
+    ("groups", groups),
+    ("sent", sent),
+    ("loss", loss),
+    ("retransmissions", retransmissions),
+    ("loss_runs", loss_runs),
+    ("slices", slices),
+    ("head_of_line", head_of_line),
+];
+
+/// Writes all tables into a folder, which is made if it is not there; files of the same names are
+/// replaced. Gives the paths of what was written; tables without a row are not.
+///
+/// # Errors
+/// Where the folder or a file cannot be written, with its path.
+pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, TableError> {
+    let failed = |path: &Path, source| TableError {
+        path: path.into(),
+        source,
+    };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let mut written = Vec::new();
+    let mut write = |name: &str, rows: &dyn Fn(&mut Table) -> csv::Result<()>| {
+        let path = folder.join(name).with_extension("csv");
+        let table = Writer::from_path(&path).and_then(|mut table| {
+            rows(&mut table)?;
+            table.flush()?;
+            Ok(())
+        });
+        table.map_err(|error| failed(&path, error.into()))?;
+        if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+            return fs::remove_file(&path).map_err(|error| failed(&path, error));
+        }
+        written.push(path);
+        Ok(())
+    };
+    for (name, rows) in TABLES {
+        write(name, &|table| rows(results, table))?;
+    }
+    for (place, (name, ..)) in results.all.main.distributions().into_iter().enumerate() {
+        write(name, &|table| curves(results, table, place))?;
+    }
+    Ok(written)
+}
+
+/// All measures, with whose they are.
+fn each<'a>(results: &'a Results) -> impl Iterator<Item = (Whom<'a>, &'a Measures)> {
+    let together = std::iter::once(&results.all).chain(&results.groups);
+    let together = together.map(|together| {
+        let whom = match &together.name {
+            None => Whom::all(),
+            Some(name) => Whom::group(name),
+        };
+        (whom, &together.main, &together.back)
+    });
+    let singles = results.connections.iter();
+    let singles =
+        singles.map(|single| (Whom::connection(single.number), &single.main, &single.back));
+    together
+        .chain(singles)
+        .flat_map(|(whom, main, back)| [(whom.towards("main"), main), (whom.towards("back"), back)])
+}
+
+fn connections(results: &Results, table: &mut Table) -> csv::Result<()> {
+    let mut rows = results.connections.iter().map(ConnectionRow::of);
+    rows.try_for_each(|row| table.serialize(row))
+}
+
+fn groups(results: &Results, table: &mut Table) -> csv::Result<()> {
+    let mut all = std::iter::once(&results.all).chain(&results.groups);
+    all.try_for_each(|together| {
+        let name = together.name.as_deref().unwrap_or_default();
+        table.serialize((Named { name }, together.handshakes, together.fairness))
+    })
+}
+
+fn sent(results: &Results, table: &mut Table) -> csv::Result<()> {
+    each(results).try_for_each(|(whom, measures)| {
+        table.serialize((whom, measures.sent.counts, SentRow::of(&measures.sent)))
+    })
+}
+
+fn loss(results: &Results, table: &mut Table) -> csv::Result<()> {
+    each(results).try_for_each(|(whom, measures)| match &measures.loss {
+        Some(loss) => table.serialize((whom, LossRow::of(loss))),
+        None => Ok(()),
+    })
+}
+
+fn retransmissions(results: &Results, table: &mut Table) -> csv::Result<()> {
+    for (whom, measures) in each(results) {
+        let sent = measures.sent.nth_retransmissions;
+        let lost = measures.loss.as_ref();
+        let lost = lost.map(|loss| loss.lost_nth_retransmissions);
+        for (nth, packets) in (1..).zip(sent) {
+            let lost_packets = lost.and_then(|lost| lost.get(nth - 1).copied());
+            let row = NthRow {
+                nth,
+                packets,
+                lost_packets,
+            };
+            table.serialize((&whom, row))?;
+        }
+    }
+    Ok(())
+}
+
+fn loss_runs(results: &Results, table: &mut Table) -> csv::Result<()> {
+    for (whom, measures) in each(results) {
+        let runs = measures.loss.iter().flat_map(|loss| loss.passage.loss_runs);
+        for (run_packets, runs) in (1..).zip(runs) {
+            table.serialize((&whom, RunRow { run_packets, runs }))?;
+        }
+    }
+    Ok(())
+}
+
+fn slices(results: &Results, table: &mut Table) -> csv::Result<()> {
+    for (whom, measures) in each(results) {
+        for rates in measures.slices.rates() {
+            table.serialize((&whom, rates))?;
+        }
+    }
+    Ok(())
+}
+
+fn head_of_line(results: &Results, table: &mut Table) -> csv::Result<()> {
+    for (whom, measures) in each(results) {
+        for blocker in &measures.head_of_line.behind {
+            table.serialize((&whom, blocker))?;
+        }
+    }
+    Ok(())
+}
+
+/// Of the distributions at one place among all.
+fn curves(results: &Results, table: &mut Table, place: usize) -> csv::Result<()> {
+    let mut begun = false;
+    for (whom, measures) in each(results) {
+        let (name, distribution, unit) = measures.distributions()[place];
+        for (value, share) in distribution.curve() {
+            if !begun {
+                table.write_record(["scope", "name", "direction", "share_at_most", name])?;
+                begun = true;
+            }
+            let (share, value) = (share.to_string(), (value as f64 / unit).to_string());
+            table.write_record(whom.columns().into_iter().chain([&share[..], &value]))?;
+        }
+    }
+    Ok(())
+}
