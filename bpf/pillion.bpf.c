@@ -17,6 +17,7 @@
 #include "policy.h"
 #include "reaction.h"
 #include "report.h"
+#include "scope.h"
 #include "switch.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -122,7 +123,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		opening = OPENED_BY_PEER;
 	else if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
 		return 1;
-	if (netns_cookie && bpf_get_netns_cookie(ops) != netns_cookie)
+	if (!in_scope(ops))
 		return 1;
 	sk = ops->sk;
 	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;

@@ -8,9 +8,6 @@
 #include "maps.h"
 #include "wish.h"
 
-/* Set before the programs are loaded. */
-const volatile __u64 netns_cookie = 0; /* 0: any network namespace */
-
 /*
  * Two tables, of which one is in force. User space writes the other one and
  * then says that it is in force, so that nobody ever sees half a policy.

@@ -10,6 +10,7 @@
 #define PILLION_SWITCH_H
 
 #include "policy.h"
+#include "scope.h"
 #include "segment.h"
 #include "thin.h"
 
@@ -66,8 +67,7 @@ static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
 /* One of ours, of a TCP socket in our scope? */
 static __always_inline bool is_switch(struct bpf_sockopt *ctx, __u32 last)
 {
-	return has_our_number(ctx, last) &&
-	       (!netns_cookie || bpf_get_netns_cookie(ctx) == netns_cookie) &&
+	return has_our_number(ctx, last) && in_scope(ctx) &&
 	       bpf_tcp_sock(ctx->sk);
 }
 

@@ -59,7 +59,7 @@ fn send(lane: &Lane, port: u16) -> Child {
 }
 
 /// Sends to both ports at once; the receivers verify every byte.
-fn send_to(lane: &Lane, ports: &[u16]) {
+pub fn send_to(lane: &Lane, ports: &[u16]) {
     let receivers: Vec<_> = ports.iter().map(|port| receive(lane, *port)).collect();
     let senders: Vec<_> = ports.iter().map(|port| send(lane, *port)).collect();
     for mut child in senders.into_iter().chain(receivers) {

@@ -33,6 +33,38 @@ fn an_unknown_device_is_named_beside_those_that_exist() {
 }
 
 #[test]
+fn an_unknown_network_namespace_is_named_beside_those_that_exist() {
+    let attach = |namespace| refused(&["attach", "--all", "--netns", namespace]);
+    let said = attach("no-such-namespace");
+    let (_, there) = said
+        .split_once("no network namespace `no-such-namespace`: give a name under /run/netns (")
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(there.starts_with("there: "), "{said}");
+    // The kernel gives no process a number as high as that.
+    assert!(attach("4194305").contains("no network namespace `4194305`"));
+    assert!(attach("/no/such/file").contains("no network namespace `/no/such/file`"));
+}
+
+#[test]
+fn a_file_that_is_no_network_namespace_is_named() {
+    needs_root!();
+    for file in ["/dev/null", "/proc/self/ns/pid"] {
+        let said = refused(&["attach", "--all", "--netns", file]);
+        let expected = format!("pillion: {file} is no network namespace");
+        assert!(said.starts_with(&expected), "{said}");
+    }
+}
+
+#[test]
+fn a_device_that_no_namespace_has_is_named_beside_those_they_have() {
+    needs_root!();
+    let own = "/proc/self/ns/net";
+    let said = refused(&["attach", "--all", "--netns", own, "--dev", "nosuch0"]);
+    assert!(said.contains("no network device `nosuch0`"), "{said}");
+    assert!(said.contains(&format!("lo in {own}")), "{said}");
+}
+
+#[test]
 fn ports_and_networks_that_do_not_parse_are_named() {
     for (option, value) in [
         ("--port", "0"),
@@ -142,6 +174,17 @@ fn without_privilege_the_line_says_which_is_needed() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn without_the_privilege_to_enter_a_namespace_the_line_says_which_is_needed() {
+    needs_root!();
+    let arguments = ["attach", "--all", "--netns", "/proc/self/ns/net"];
+    let output = unprivileged(&arguments).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("CAP_SYS_ADMIN"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }
 
 #[test]

@@ -92,11 +92,15 @@ pub struct Attach {
 
 impl Attach {
     pub fn begin(hosts: &Hosts, options: &[&str]) -> Self {
+        Self::begin_in(&hosts.near, options)
+    }
+
+    pub fn begin_in(namespace: &Namespace, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stats = folder.path().join("stats.json");
         let stats = stats.to_str().unwrap();
         let arguments = ["attach", "--all", "--thin", "always", "--stats", stats];
-        let mut process = pillion_in(&hosts.near, &[&arguments, options].concat())
+        let mut process = pillion_in(namespace, &[&arguments, options].concat())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -120,12 +124,12 @@ impl Attach {
         line.trim_end().to_owned()
     }
 
-    fn says(&mut self, line: &str) {
+    pub fn says(&mut self, line: &str) {
         assert_eq!(self.said(), format!("pillion: {line}"));
     }
 
     /// Links that it holds.
-    fn links(&self) -> usize {
+    pub fn links(&self) -> usize {
         let objects = bpf_objects(self.process.id());
         let is_link = |object: &&String| object.starts_with("link_id");
         objects.iter().filter(is_link).count()

@@ -7,7 +7,7 @@ use crate::common::*;
 use crate::devices::{Attach, Hosts};
 
 /// The disciplines and filters of a device, as `tc` shows them.
-fn shown(hosts: &Hosts, device: &str) -> String {
+pub fn shown(hosts: &Hosts, device: &str) -> String {
     let show = |what: &str| {
         let arguments = what.split(' ').chain(["dev", device]);
         stdout(&hosts.near.command("tc").args(arguments).output().unwrap())

@@ -11,6 +11,7 @@ mod devices;
 mod features;
 mod hooks;
 mod leftovers;
+mod namespaces;
 mod run;
 mod safety;
 mod stream;

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::link::{self, Target};
 use crate::stand::Stand;
-use crate::{Change, Device, Error, Policy, Programs, Selection, Totals};
+use crate::{Change, Device, Error, Namespace, Policy, Programs, Selection, Totals};
 
 /// Programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub struct Attachment {
     programs: Programs,
     stands: Vec<Stand>,
     /// Devices on which they could not be, so that this is said once.
-    refused: Vec<u32>,
+    refused: Vec<Device>,
     links: Vec<OwnedFd>,
 }
 
@@ -54,64 +54,81 @@ impl Attachment {
         })
     }
 
-    /// Leaves devices that are gone, and takes those of the selection that have come.
+    /// Leaves devices that are gone, and takes those of the selection that have come; the
+    /// same for network namespaces that have names.
     ///
     /// # Errors
     /// [`Error::System`] if the devices cannot be listed.
-    pub fn follow(&mut self, selection: &Selection) -> Result<Vec<Change>, Error> {
-        let present = selection.present(|index| self.is_at(index))?;
-        let is_present = |index| present.iter().any(|device| device.index == index);
-        let mut changes = Vec::new();
-        self.refused.retain(|index| is_present(*index));
+    pub fn follow(&mut self, selection: &mut Selection) -> Result<Vec<Change>, Error> {
+        let (mut changes, devices_changed) = selection.take_note();
+        if !devices_changed {
+            return Ok(changes);
+        }
+        let present = selection.present(|device| self.is_at(device))?;
+        let namespaces = selection.namespaces();
+        self.refused
+            .retain(|device| present.iter().any(|other| other.is(device)));
         for mut stand in std::mem::take(&mut self.stands) {
-            let same = |device: &&Device| device.index == stand.device.index;
-            match present.iter().find(same) {
+            match present.iter().find(|device| device.is(&stand.device)) {
                 Some(device) if stand.holds() => {
                     stand.device = device.clone();
                     self.stands.push(stand);
                 }
                 _ => {
-                    changes.push(Change::Gone(stand.device.name.clone()));
+                    // With a namespace, all of its devices go.
+                    if namespaces.contains(&stand.device.namespace) {
+                        changes.push(Change::Gone(stand.device.to_string()));
+                    }
                     stand.leave();
                 }
             }
         }
         for device in present {
-            if self.is_at(device.index) || self.refused.contains(&device.index) {
+            if self.is_at(&device) || self.refused.iter().any(|other| other.is(&device)) {
                 continue;
             }
             match Stand::take(&self.programs, &device) {
                 Ok(stand) => {
                     self.stands.push(stand);
-                    changes.push(Change::Come(device.name));
+                    changes.push(Change::Come(device.to_string()));
                 }
                 Err(error) => {
-                    self.refused.push(device.index);
+                    self.refused.push(device);
                     changes.push(Change::Refused(error));
                 }
             }
         }
+        let come = self.programs.served.change(&namespaces)?;
+        self.review_in(&come)?;
         Ok(changes)
     }
 
-    fn is_at(&self, index: u32) -> bool {
-        self.stands.iter().any(|stand| stand.device.index == index)
+    fn is_at(&self, device: &Device) -> bool {
+        self.stands.iter().any(|stand| stand.device.is(device))
     }
 
-    /// Applies the rules to the connections of this network namespace that exist already:
-    /// takes in those covered, changes the options of those taken in before, which keep
-    /// their history and counters, and lets go of those no longer covered. Returns how
-    /// many are covered.
+    /// Applies the rules to the connections that exist already in the network namespaces
+    /// of the scope (with [`Scope::Anywhere`](crate::Scope), in this one): takes in those
+    /// covered, changes the options of those taken in before, which keep their history and
+    /// counters, and lets go of those no longer covered. Returns how many are covered.
     ///
     /// # Errors
     /// [`Error::System`] where the kernel has no TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
+        self.review_in(self.programs.served.namespaces())
+    }
+
+    fn review_in(&self, namespaces: &[Namespace]) -> Result<usize, Error> {
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
             link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
-        let mut run = File::from(link::run_iterator(link.as_fd()).map_err(failed)?);
         let mut covered = Vec::new();
-        run.read_to_end(&mut covered).map_err(failed)
+        for namespace in namespaces {
+            let run = namespace.enter(|| link::run_iterator(link.as_fd()))?;
+            let mut run = File::from(run.map_err(failed)?);
+            run.read_to_end(&mut covered).map_err(failed)?;
+        }
+        Ok(covered.len())
     }
 
     /// Puts other rules into force, for new connections at once and for those that exist

@@ -72,6 +72,7 @@ fn shaper(device: &Device, qdiscs: &[Qdisc]) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Namespace;
 
     fn warns(kinds: &[(&str, bool)]) -> bool {
         let device = Device {
@@ -80,6 +81,7 @@ mod tests {
             link_header: Some(LinkHeader::Ethernet),
             up: true,
             loopback: false,
+            namespace: Namespace::default(),
         };
         let qdiscs: Vec<_> = kinds
             .iter()

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::{Device, Error, netlink};
+use crate::{Device, Error, Namespace, NamespaceName, netlink};
 
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
@@ -15,6 +15,13 @@ const LAST: u32 = 0xffff;
 /// Our filters at one device; dropping it removes them.
 #[derive(Debug)]
 pub(crate) struct Clsact {
+    namespace: Namespace,
+    filters: Filters,
+}
+
+/// The same, from inside the device's network namespace.
+#[derive(Debug)]
+struct Filters {
     device: u32,
     /// The discipline was not there before.
     made: bool,
@@ -29,36 +36,65 @@ struct Filter {
 }
 
 impl Clsact {
-    pub(crate) fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> io::Result<Self> {
-        let mut both = hook(device, INGRESS | EGRESS);
-        // SAFETY: a call with a description of its own, which it only reads.
-        let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
-            result if result == -libc::EEXIST => false,
-            result => succeeded(result).map(|()| true)?,
-        };
-        let mut clsact = Self {
-            device,
-            made,
-            filters: Vec::with_capacity(2),
-        };
-        for (point, program) in [(INGRESS, report), (EGRESS, egress)] {
-            let filter = Filter::attach(device, point, program)?;
-            clsact.filters.push(filter);
-        }
-        Ok(clsact)
+    pub(crate) fn attach(
+        device: &Device,
+        report: BorrowedFd,
+        egress: BorrowedFd,
+    ) -> Result<io::Result<Self>, Error> {
+        let attach = || Filters::attach(device.index, report, egress);
+        let attached = device.namespace.enter(attach)?;
+        Ok(attached.map(|filters| Self {
+            namespace: device.namespace.clone(),
+            filters,
+        }))
     }
 
     /// False if somebody, or the device's end, has removed a filter.
     pub(crate) fn holds(&self) -> bool {
-        self.filters
-            .iter()
-            .all(|filter| filter.program(self.device).is_ok())
+        let hold = || self.filters.hold();
+        self.namespace.enter(hold).unwrap_or(false)
     }
 }
 
 impl Drop for Clsact {
     fn drop(&mut self) {
         // What fails here is gone already, with the device.
+        let _ = self.namespace.enter(|| self.filters.remove());
+    }
+}
+
+impl Filters {
+    fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> io::Result<Self> {
+        let mut both = hook(device, INGRESS | EGRESS);
+        // SAFETY: a call with a description of its own, which it only reads.
+        let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
+            result if result == -libc::EEXIST => false,
+            result => succeeded(result).map(|()| true)?,
+        };
+        let mut attached = Self {
+            device,
+            made,
+            filters: Vec::with_capacity(2),
+        };
+        for (point, program) in [(INGRESS, report), (EGRESS, egress)] {
+            match Filter::attach(device, point, program) {
+                Ok(filter) => attached.filters.push(filter),
+                Err(error) => {
+                    attached.remove();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(attached)
+    }
+
+    fn hold(&self) -> bool {
+        self.filters
+            .iter()
+            .all(|filter| filter.program(self.device).is_ok())
+    }
+
+    fn remove(&self) {
         for filter in &self.filters {
             let _ = filter.remove(self.device);
         }
@@ -106,12 +142,24 @@ impl Filter {
     }
 }
 
-/// Removes all filters with one of these programs from the devices of this network
-/// namespace, where the process that attached them could not do so.
+/// Removes all filters with one of these programs from the devices of the network
+/// namespaces named, or, where none is, of this one, where the process that attached them
+/// could not do so.
 ///
 /// # Errors
 /// [`Error::System`] if the devices cannot be listed.
-pub fn remove_filters(programs: &[u32]) -> Result<(), Error> {
+pub fn remove_filters(programs: &[u32], namespaces: &[NamespaceName]) -> Result<(), Error> {
+    if namespaces.is_empty() {
+        return remove_filters_here(programs);
+    }
+    // With one that is gone, its filters are.
+    for namespace in namespaces.iter().filter_map(|name| name.open().ok()) {
+        namespace.enter(|| remove_filters_here(programs))??;
+    }
+    Ok(())
+}
+
+fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
     for device in Device::list()? {
         for point in [INGRESS, EGRESS] {
             for (handle, priority) in filters(device.index, point).unwrap_or_default() {

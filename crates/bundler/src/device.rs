@@ -1,9 +1,11 @@
+use std::fmt;
+
 use netlink_packet_route::link::LinkLayerType;
 use nix::net::if_::if_nametoindex;
 
-use crate::{Error, netlink};
+use crate::{Error, Namespace, netlink};
 
-/// A network device of the current network namespace.
+/// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     /// Its name, as `ip link` shows it.
@@ -16,6 +18,8 @@ pub struct Device {
     pub up: bool,
     /// It is the namespace's loopback device.
     pub loopback: bool,
+    /// Where it is.
+    pub namespace: Namespace,
 }
 
 /// What a device's packets begin with.
@@ -46,27 +50,40 @@ impl LinkHeader {
 }
 
 impl Device {
-    /// Finds devices by name, or, where none is named, all that are up but loopback.
+    /// Finds devices of this network namespace by name, or, where none is named, all that
+    /// are up but loopback.
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for a name that does not exist, [`Error::NoDevice`]
     /// when none is named and none is up, [`Error::UnknownLinkHeader`].
     pub fn select(names: &[String]) -> Result<Vec<Self>, Error> {
-        let known = Self::list()?;
+        Self::select_in(&[Namespace::default()], names)
+    }
+
+    /// The same in several, of which one at least has to have such devices.
+    pub(crate) fn select_in(
+        namespaces: &[Namespace],
+        names: &[String],
+    ) -> Result<Vec<Self>, Error> {
+        let mut known = Vec::new();
+        for namespace in namespaces {
+            known.extend(Self::list_in(namespace)?);
+        }
         if names.is_empty() {
-            let up: Vec<_> = known.into_iter().filter(Self::is_usable).collect();
-            return if up.is_empty() {
+            known.retain(Self::is_usable);
+            return if known.is_empty() {
                 Err(Error::NoDevice)
             } else {
-                Ok(up)
+                Ok(known)
             };
         }
         let mut devices: Vec<Self> = Vec::new();
         for name in names {
-            let device = Self::named(name, &known)?;
-            // Once, though a device may have several names.
-            if devices.iter().all(|other| other.index != device.index) {
-                devices.push(device.clone());
+            for device in Self::named(name, namespaces, &known)? {
+                // Once, though a device may have several names.
+                if devices.iter().all(|other| !other.is(device)) {
+                    devices.push(device.clone());
+                }
             }
         }
         Ok(devices)
@@ -80,6 +97,19 @@ impl Device {
         netlink::list_devices().map_err(|error| Error::system("list the network devices", error))
     }
 
+    pub(crate) fn list_in(namespace: &Namespace) -> Result<Vec<Self>, Error> {
+        let mut devices = namespace.enter(Self::list)??;
+        for device in &mut devices {
+            device.namespace = namespace.clone();
+        }
+        Ok(devices)
+    }
+
+    /// The same one, whatever has become of it.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.index == other.index && self.namespace == other.namespace
+    }
+
     /// Taken if none is named.
     pub(crate) fn is_usable(&self) -> bool {
         self.up && !self.loopback && self.link_header.is_some()
@@ -90,16 +120,36 @@ impl Device {
         if_nametoindex(name).ok()
     }
 
-    fn named<'a>(name: &str, known: &'a [Self]) -> Result<&'a Self, Error> {
-        let index = Self::index(name);
-        let device = known.iter().find(|device| Some(device.index) == index);
-        device.ok_or_else(|| Error::UnknownDevice {
+    fn named<'a>(
+        name: &str,
+        namespaces: &[Namespace],
+        known: &'a [Self],
+    ) -> Result<Vec<&'a Self>, Error> {
+        let mut found = Vec::new();
+        for namespace in namespaces {
+            let index = namespace.enter(|| Self::index(name))?;
+            found.extend(
+                known
+                    .iter()
+                    .filter(|device| Some(device.index) == index && device.namespace == *namespace),
+            );
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let known: Vec<_> = known.iter().map(ToString::to_string).collect();
+        Err(Error::UnknownDevice {
             name: name.to_owned(),
-            known: known
-                .iter()
-                .map(|device| device.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
+            known: known.join(", "),
         })
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self.namespace.name() {
+            None => f.write_str(&self.name),
+            Some(namespace) => write!(f, "{} in {namespace}", self.name),
+        }
     }
 }

@@ -24,6 +24,38 @@ pub enum Error {
         /// The device's name.
         name: String,
     },
+    /// No network namespace is called so.
+    #[error(
+        "no network namespace `{name}`: give a name under /run/netns (there: {known}), the \
+         PID of a process that runs, or a file"
+    )]
+    UnknownNamespace {
+        /// The name asked for.
+        name: String,
+        /// Those under `/run/netns`.
+        known: String,
+    },
+    /// The file is something else.
+    #[error("{name} is no network namespace: give a file such as /proc/PID/ns/net")]
+    NotANamespace {
+        /// The file.
+        name: String,
+    },
+    /// More than the kernel's table holds.
+    #[error("{most} network namespaces can be served at once; start another pillion for more")]
+    TooManyNamespaces {
+        /// How many it holds.
+        most: u32,
+    },
+    /// The kernel refused for want of privilege.
+    #[error(
+        "enter the network namespace {name}: not permitted; run as root, or with the \
+         capabilities CAP_SYS_ADMIN and, for that of a process, CAP_SYS_PTRACE as well"
+    )]
+    MayNotEnter {
+        /// What the user calls it.
+        name: String,
+    },
     /// The kernel refused for want of privilege.
     #[error(
         "{action}: not permitted; run as root, or with the capabilities \

@@ -10,6 +10,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use crate::Namespace;
 use crate::device::{Device, LinkHeader};
 
 /// A queueing discipline of a device.
@@ -112,6 +113,7 @@ fn device(link: &LinkMessage) -> Device {
         link_header: LinkHeader::of(link.header.link_layer_type),
         up: flags.contains(LinkFlags::Up),
         loopback: flags.contains(LinkFlags::Loopback),
+        namespace: Namespace::default(),
     }
 }
 

@@ -4,17 +4,7 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::{Error, Mode, Options, Rule};
-
-/// Which network namespaces' connections are taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Scope {
-    /// Those of the cgroup's sockets, wherever they live.
-    #[default]
-    Anywhere,
-    /// Those of the calling thread's network namespace alone.
-    ThisNamespace,
-}
+use crate::{Error, Mode, Options, Rule, Scope};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
 /// applications.

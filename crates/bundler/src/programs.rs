@@ -7,7 +7,8 @@ use libbpf_rs::{MapHandle, PrintLevel, Program};
 
 use crate::contract::PillionSkelBuilder;
 use crate::policy::Tables;
-use crate::{Error, Hook, LinkHeader, Policy, Scope, netns, switch};
+use crate::scope::Served;
+use crate::{Error, Hook, LinkHeader, Policy, Scope, switch};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub struct Programs {
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
+    pub(crate) served: Served,
     pub(crate) totals: MapHandle,
     pub(crate) hook: Hook,
 }
@@ -31,7 +33,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
-    /// kernel's reason where it refuses, [`Error::TooManyRules`].
+    /// kernel's reason where it refuses, [`Error::TooManyRules`], [`Error::TooManyNamespaces`].
     pub fn load(policy: &Policy) -> Result<Self, Error> {
         let log = LibbpfLog::start();
         let mut storage = MaybeUninit::uninit();
@@ -43,9 +45,7 @@ impl Programs {
             .rodata_data
             .as_mut()
             .expect("the programs have read-only data");
-        if policy.scope == Scope::ThisNamespace {
-            rodata.netns_cookie = netns::cookie()?;
-        }
+        rodata.any_namespace = policy.scope == Scope::Anywhere;
         let has_switch = switch::is_supported();
         open.progs.pillion_setsockopt.set_autoload(has_switch);
         open.progs.pillion_getsockopt.set_autoload(has_switch);
@@ -56,6 +56,7 @@ impl Programs {
             in_force: map(&skel.maps.pillion_in_force)?,
         };
         tables.store(policy)?;
+        let served = Served::new(map(&skel.maps.pillion_namespaces)?, &policy.scope)?;
         let own = |fd: std::os::fd::BorrowedFd| {
             fd.try_clone_to_owned()
                 .map_err(|error| Error::system("keep a program", error))
@@ -80,6 +81,7 @@ impl Programs {
                 .then(|| own(skel.progs.pillion_getsockopt.as_fd()))
                 .transpose()?,
             tables,
+            served,
             totals: map(&skel.maps.pillion_totals)?,
             hook: Hook::of_this_kernel(),
         })

@@ -22,22 +22,23 @@ impl Stand {
     /// Attaches them, behind programs already there.
     pub(crate) fn take(programs: &Programs, device: &Device) -> Result<Self, Error> {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
-            name: device.name.clone(),
+            name: device.to_string(),
         })?;
         let at = programs.at(header);
         let (report, egress) = (at.report.as_fd(), at.egress.as_fd());
         let index = device.index;
-        let attach = || -> io::Result<Hold> {
-            Ok(match programs.hook {
-                Hook::Tcx => Hold::Tcx([
-                    link::attach(report, &Target::Ingress(index))?,
-                    link::attach(egress, &Target::Egress(index))?,
-                ]),
-                Hook::Clsact => Hold::Clsact(Clsact::attach(index, report, egress)?),
-            })
+        let by_links = || -> io::Result<Hold> {
+            Ok(Hold::Tcx([
+                link::attach(report, &Target::Ingress(index))?,
+                link::attach(egress, &Target::Egress(index))?,
+            ]))
+        };
+        let hold = match programs.hook {
+            Hook::Tcx => device.namespace.enter(by_links)?,
+            Hook::Clsact => Clsact::attach(device, report, egress)?.map(Hold::Clsact),
         };
         Ok(Self {
-            hold: attach().map_err(|error| device_error(device, programs.hook, error))?,
+            hold: hold.map_err(|error| device_error(device, programs.hook, error))?,
             device: device.clone(),
         })
     }
@@ -59,7 +60,7 @@ impl Stand {
 }
 
 fn device_error(device: &Device, hook: Hook, error: io::Error) -> Error {
-    let action = format!("attach to {} by {hook}", device.name);
+    let action = format!("attach to {device} by {hook}");
     match (hook, error.raw_os_error()) {
         (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Error::Unsupported {
             action,

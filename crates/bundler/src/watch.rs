@@ -24,16 +24,17 @@ impl Watch {
         unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
     }
 
-    /// Takes note of all changes so far. What they were is not read, for some may be lost
-    /// (ENOBUFS): the devices are to be listed after this.
-    pub(crate) fn take_note(&self) {
+    /// Takes note of all changes so far; false if there were none. What they were is not
+    /// read, for some may be lost (ENOBUFS): the devices are to be listed after this.
+    pub(crate) fn take_note(&self) -> bool {
         let mut byte = Vec::with_capacity(1);
+        let mut any = false;
         loop {
             byte.clear();
             match self.socket.recv(&mut byte, libc::MSG_TRUNC) {
-                Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-                Err(_) => return,
+                Ok(_) => any = true,
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => any = true,
+                Err(_) => return any,
             }
         }
     }

@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, Mode, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
-    remove_filters,
+    Attachment, Device, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection,
+    cgroup2_mount, remove_filters,
 };
 
 use crate::bundling::{BundlingArgs, reasons, summary};
@@ -24,11 +24,11 @@ use crate::janitor;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
-/// Connections of this network namespace are chosen by port (local or remote) and by
-/// peer, or by the rules of a file; those that exist already are taken in. Others are
-/// bundled once their application asks for it with a socket option (docs/sockets.md), so
-/// that without any choice these alone are. Nothing stays behind when pillion ends, however
-/// it ends, but the companions that connections got.
+/// Connections of this network namespace (or others, with --netns) are chosen by port (local
+/// or remote) and by peer, or by the rules of a file; those that exist already are taken in.
+/// Others are bundled once their application asks for it with a socket option
+/// (docs/sockets.md), so that without any choice these alone are. Nothing stays behind when
+/// pillion ends, however it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {
     /// Connections with this local or remote port; repeat for more
@@ -51,6 +51,12 @@ pub struct Args {
     /// again
     #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
     config: Option<PathBuf>,
+
+    /// Connections of this network namespace and no longer of pillion's own: a name under
+    /// /run/netns, the PID of a process that is in it, or a file; repeat for more (its own:
+    /// /proc/self/ns/net)
+    #[arg(long = "netns", value_name = "NAMESPACE")]
+    namespaces: Vec<NamespaceName>,
 
     /// Only say what is wrong with the file, a line for each mistake
     #[arg(long, requires = "config")]
@@ -113,7 +119,7 @@ impl Args {
             println!("no mistake: would bundle {chosen}");
             return Ok(ExitCode::SUCCESS);
         }
-        let selection = Selection::new(self.bundling.devices.clone())?;
+        let mut selection = Selection::new(self.bundling.devices.clone(), &self.namespaces)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
@@ -136,13 +142,17 @@ impl Args {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
 
-        let programs = Programs::load(&policy)?.by(self.bundling.hook());
+        let programs = Programs::load(&Policy {
+            scope: self.scope(&selection),
+            ..policy
+        })?
+        .by(self.bundling.hook());
         let filters = programs.left_behind();
         let _janitor = match &filters[..] {
             [] => None,
             filters => Some(
                 janitor::watch(|| {
-                    let _ = remove_filters(filters);
+                    let _ = remove_filters(filters, &self.namespaces);
                 })
                 .context("start the janitor")?,
             ),
@@ -154,9 +164,11 @@ impl Args {
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(&devices)
         ));
+        // They keep their network namespaces from ending.
+        drop(devices);
 
         loop {
-            until_readable(&signals, &mut attachment, &selection, |change| {
+            until_readable(&signals, &mut attachment, &mut selection, |change| {
                 say(&format!("pillion: {change}"));
             })
             .context("wait for a signal")?;
@@ -239,6 +251,14 @@ impl Args {
         }
     }
 
+    fn scope(&self, selection: &Selection) -> Scope {
+        if self.namespaces.is_empty() {
+            Scope::ThisNamespace
+        } else {
+            Scope::Namespaces(selection.namespaces())
+        }
+    }
+
     fn connections(&self, rules: usize) -> String {
         if let Some(file) = &self.config {
             return format!("by {} of {}", number(rules, "rule"), file.display());
@@ -265,7 +285,7 @@ fn number(count: usize, what: &str) -> String {
 fn names(devices: &[Device]) -> String {
     devices
         .iter()
-        .map(|device| device.name.as_str())
+        .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
 }

@@ -41,7 +41,14 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<BadInput>()
         || matches!(
             cause.downcast_ref(),
-            Some(Bundler::UnknownDevice { .. } | Bundler::NoDevice | Bundler::TooManyRules { .. })
+            Some(
+                Bundler::UnknownDevice { .. }
+                    | Bundler::NoDevice
+                    | Bundler::TooManyRules { .. }
+                    | Bundler::UnknownNamespace { .. }
+                    | Bundler::NotANamespace { .. }
+                    | Bundler::TooManyNamespaces { .. }
+            )
         )
         || matches!(
             cause.downcast_ref(),

@@ -11,7 +11,7 @@ use pillion_bundler::{Attachment, Selection};
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
-    selection: &Selection,
+    selection: &mut Selection,
     mut say: impl FnMut(&str),
 ) -> nix::Result<()> {
     loop {

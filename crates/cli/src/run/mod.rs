@@ -56,7 +56,7 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
         let options = self.bundling.options()?;
-        let selection = Selection::new(self.bundling.devices.clone())?;
+        let mut selection = Selection::new(self.bundling.devices.clone(), &[])?;
         let devices = selection.devices()?;
         self.bundling.prepare_stats()?;
         let rule = Rule {
@@ -81,14 +81,14 @@ impl Args {
         let clean_up = || {
             let _ = cgroup.remove();
             if !filters.is_empty() {
-                let _ = remove_filters(&filters);
+                let _ = remove_filters(&filters, &[]);
             }
         };
         let outcome = janitor::watch(clean_up)
             .context("start the janitor")
             .and_then(|_janitor| {
                 let attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
-                self.run_in(&cgroup, attachment, &selection, user.as_ref())
+                self.run_in(&cgroup, attachment, &mut selection, user.as_ref())
             });
         cgroup.remove()?;
         outcome
@@ -98,7 +98,7 @@ impl Args {
         &self,
         cgroup: &Cgroup,
         mut attachment: Attachment,
-        selection: &Selection,
+        selection: &mut Selection,
         user: Option<&User>,
     ) -> Result<ExitCode> {
         let signals = Signals::block().context("block signals")?;

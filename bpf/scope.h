@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* In which network namespaces connections may be ours. */
+#ifndef PILLION_SCOPE_H
+#define PILLION_SCOPE_H
+
+#define MAX_NAMESPACES 256
+
+/* Set before the programs are loaded. */
+const volatile bool any_namespace = false;
+
+/* Else those with these cookies, of which each is given to a single one. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_NAMESPACES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, __u8);
+} pillion_namespaces SEC(".maps");
+
+/* Of the socket that a program's context tells of. */
+static __always_inline bool in_scope(void *ctx)
+{
+	__u64 cookie;
+
+	if (any_namespace)
+		return true;
+	cookie = bpf_get_netns_cookie(ctx);
+	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
+}
+
+#endif /* PILLION_SCOPE_H */

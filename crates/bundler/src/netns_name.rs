@@ -1,0 +1,90 @@
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Namespace};
+
+/// Where `ip netns` keeps the names that it gives.
+const NAMES: &str = "/run/netns";
+
+/// What a user calls a network namespace: a name under `/run/netns`, the PID of a process
+/// that is in it, or a file that refers to it. Which one that is may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceName {
+    name: String,
+    path: PathBuf,
+    is_process: bool,
+}
+
+impl From<&str> for NamespaceName {
+    /// A number is a PID unless it is a name as well.
+    fn from(name: &str) -> Self {
+        let under_names = Path::new(NAMES).join(name);
+        let is_process = name.parse::<u32>().is_ok() && !under_names.exists();
+        let path = if is_process {
+            PathBuf::from(format!("/proc/{name}/ns/net"))
+        } else if name.contains('/') {
+            PathBuf::from(name)
+        } else {
+            under_names
+        };
+        Self {
+            name: name.to_owned(),
+            path,
+            is_process,
+        }
+    }
+}
+
+impl NamespaceName {
+    /// The one that it stands for now.
+    ///
+    /// # Errors
+    /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::MayNotEnter`];
+    /// [`Error::System`].
+    pub fn open(&self) -> Result<Namespace, Error> {
+        let name = self.name.clone();
+        let file = File::open(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::UnknownNamespace {
+                name,
+                known: known(),
+            },
+            io::ErrorKind::PermissionDenied => Error::MayNotEnter { name },
+            _ => Error::system(format!("open {}", self.path.display()), error),
+        })?;
+        Namespace::of(&self.name, file)
+    }
+
+    /// False if what was opened under this name is no longer called so.
+    pub(crate) fn stands_for(&self, namespace: &Namespace) -> bool {
+        let identity = |file: fs::Metadata| (file.dev(), file.ino());
+        let opened = namespace.file().and_then(|file| file.metadata().ok());
+        let now = fs::metadata(&self.path).ok();
+        now.is_some() && now.map(identity) == opened.map(identity)
+    }
+
+    /// What has this name later is what the user meant; another process is not.
+    pub(crate) fn may_return(&self) -> bool {
+        !self.is_process
+    }
+}
+
+impl fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "network namespace {}", self.name)
+    }
+}
+
+fn known() -> String {
+    let entries = fs::read_dir(NAMES).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    names.join(", ")
+}

@@ -1,0 +1,194 @@
+//! `pillion attach --netns`: other network namespaces, which come and go.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+
+use crate::attach::send_to;
+use crate::common::*;
+use crate::devices::{Attach, Hosts};
+use crate::hooks::shown;
+
+/// A process that does nothing in a namespace.
+struct Resident(Child);
+
+impl Resident {
+    fn of(namespace: &Namespace) -> Self {
+        let mut sleep = namespace.command("sleep");
+        Self(sleep.arg("300").spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A name for the namespace of a process, as `ip netns` gives them.
+struct Name(String);
+
+impl Name {
+    fn give(resident: &Resident) -> Self {
+        let pid = resident.pid();
+        let name = format!("pillion-test-{pid}");
+        Self::attach(&name, &pid);
+        Self(name)
+    }
+
+    fn attach(name: &str, pid: &str) {
+        let mut ip = Command::new("ip");
+        let status = ip.args(["netns", "attach", name, pid]).status();
+        assert!(status.unwrap().success());
+    }
+
+    fn delete(&self) {
+        let mut ip = Command::new("ip");
+        let status = ip.args(["netns", "delete", &self.0]).status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let _ = Command::new("ip")
+            .args(["netns", "delete", &self.0])
+            .status();
+    }
+}
+
+#[test]
+fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
+    needs_root!();
+    let [one, two, own] = ["one", "two", "own"].map(clean_lane);
+    let residents = [&one, &two].map(|lane| Resident::of(&lane.sender.namespace));
+    let name = Name::give(&residents[0]);
+    let options = ["--netns", &name.0, "--netns", &residents[1].pid()];
+    let attach = Attach::begin_in(&own.sender.namespace, &options);
+    thread::scope(|scope| {
+        for lane in [&one, &two, &own] {
+            scope.spawn(move || send_to(lane, &[7001]));
+        }
+    });
+    let stats = attach.end();
+    assert_eq!(stats["connections"], 4);
+    // One lane has 400 segments.
+    assert!(
+        stats["verdicts"]["bundled"].as_u64().unwrap() > 400,
+        "{stats}"
+    );
+}
+
+#[test]
+fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in() {
+    needs_root!();
+    let lane = clean_lane("older");
+    let resident = Resident::of(&lane.sender.namespace);
+    let receiver = &lane.receiver.namespace;
+    let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
+    let listener = listener.unwrap().unwrap();
+    let sender = &lane.sender.namespace;
+    let stream = sender.enter(|| TcpStream::connect("10.77.0.2:7777"));
+    let mut stream = stream.unwrap().unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    stream.set_nodelay(true).unwrap();
+    let elsewhere = namespace_with_loopback();
+    let attach = Attach::begin_in(&elsewhere, &["--netns", &resident.pid()]);
+    for _ in 0..20 {
+        stream.write_all(&[7; 100]).unwrap();
+    }
+    drop(stream);
+    assert_eq!(accepted.read_to_end(&mut Vec::new()).unwrap(), 2000);
+    let stats = attach.end();
+    assert_eq!(stats["connections"], 1);
+    assert!(
+        stats["verdicts"]["bundled"].as_u64().unwrap() > 0,
+        "{stats}"
+    );
+}
+
+#[test]
+fn a_name_stands_for_whatever_namespace_has_it() {
+    needs_root!();
+    let hosts = [Hosts::create(), Hosts::create()];
+    let residents = [&hosts[0], &hosts[1]].map(|hosts| Resident::of(&hosts.near));
+    let name = Name::give(&residents[0]);
+    let elsewhere = namespace_with_loopback();
+    let options = ["--netns", &name.0, "--dev", "a0", "--dev", "v0"];
+    hosts[0].join("v0");
+    let mut attach = Attach::begin_in(&elsewhere, &options);
+    let links = attach.links();
+    name.delete();
+    attach.says(&format!("network namespace {} has gone", name.0));
+    assert_eq!(attach.links(), links - 4);
+    Name::attach(&name.0, &residents[1].pid());
+    attach.says(&format!(
+        "network namespace {} has come: bundling there, too",
+        name.0
+    ));
+    attach.says(&format!("a0 in {} has come: bundling there, too", name.0));
+    hosts[1].join("v0");
+    attach.says(&format!("v0 in {} has come: bundling there, too", name.0));
+    hosts[1].ip("link set v0 up");
+    hosts[1].send_by("v0", 50);
+    let stats = attach.end();
+    assert_eq!(stats["connections"], 1);
+    assert_eq!(stats["new_bytes"], 5000);
+}
+
+#[test]
+fn the_namespace_of_a_process_is_let_go_of_when_that_ends() {
+    needs_root!();
+    let elsewhere = namespace_with_loopback();
+    let namespace = Namespace::create().unwrap();
+    let resident = Resident::of(&namespace);
+    let pid = resident.pid();
+    let ip = |inside: &Namespace, arguments: &str| {
+        let mut ip = inside.command("ip");
+        ip.args(arguments.split(' ')).output().unwrap()
+    };
+    let pair = format!("link add v0 type veth peer name v1 netns {pid}");
+    assert!(ip(&elsewhere, &pair).status.success());
+    assert!(ip(&namespace, "link set v1 up").status.success());
+    drop(namespace);
+    let mut attach = Attach::begin_in(&elsewhere, &["--netns", &pid]);
+    let links = attach.links();
+    drop(resident);
+    attach.says(&format!("network namespace {pid} has gone"));
+    assert_eq!(attach.links(), links - 2);
+    eventually("the namespace ends, and v0 with its peer", || {
+        !stdout(&ip(&elsewhere, "link show")).contains("v0")
+    });
+    attach.end();
+}
+
+#[test]
+fn filters_in_other_namespaces_go_with_pillion_however_it_ends() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let resident = Resident::of(&hosts.near);
+    let elsewhere = namespace_with_loopback();
+    let before = shown(&hosts, "a0");
+    let options = ["--netns", &resident.pid(), "--hook", "clsact"];
+    let attach = Attach::begin_in(&elsewhere, &options);
+    assert!(shown(&hosts, "a0").contains("pillion"));
+    attach.end();
+    assert_eq!(shown(&hosts, "a0"), before);
+    let mut attach = Attach::begin_in(&elsewhere, &options);
+    let pid = Pid::from_raw(attach.process.id().cast_signed());
+    kill(pid, Signal::SIGKILL).unwrap();
+    attach.process.wait().unwrap();
+    eventually("the filters are gone", || {
+        !shown(&hosts, "a0").contains("pillion")
+    });
+}
