@@ -13,6 +13,11 @@ pub fn millis(ms: impl Into<Option<f64>>) -> String {
     finite(ms).map_or_else(missing, |v| by_size(v, &[(10.0, 2), (1000.0, 1)]))
 }
 
+/// A time in seconds to the millisecond, without its unit: `0.042`, `1 204.500`.
+pub fn seconds(s: impl Into<Option<f64>>) -> String {
+    finite(s).map_or_else(missing, |v| fixed(v, 3))
+}
+
 /// A number of things: `950`, `24 000`.
 pub fn count(n: u64) -> String {
     group(&n.to_string())
@@ -152,6 +157,12 @@ mod tests {
     }
 
     #[test]
+    fn seconds_are_told_to_the_millisecond() {
+        let shown = [0.0, 0.0421, 1204.5].map(|v| spaced(seconds(v)));
+        assert_eq!(shown, ["0.000", "0.042", "1 204.500"]);
+    }
+
+    #[test]
     fn sizes_change_unit_before_they_need_four_digits() {
         let shown = [0.0, 950.0, 999.6, 2.4e6, 24.31e6, 243e6, 999.7e6, 4e18];
         let shown = shown.map(|v| spaced(bytes(v)));
@@ -178,8 +189,9 @@ mod tests {
     #[test]
     fn what_is_not_a_number_is_a_dash() {
         for none in [None, Some(f64::NAN), Some(f64::INFINITY)] {
-            let shown = [millis(none), bytes(none), ratio(none), percent(none)];
+            let shown = [millis(none), seconds(none), bytes(none), ratio(none)];
             assert_eq!(shown, [MISSING; 4]);
+            assert_eq!(percent(none), MISSING);
         }
     }
 

@@ -19,11 +19,15 @@ impl Numbering {
         self.initial
     }
 
+    /// The sequence number of a position.
+    pub(crate) fn number(self, position: i64) -> u32 {
+        self.initial.wrapping_add(position as u32)
+    }
+
     /// The position that a sequence number means, of all that it could mean the one that is
     /// closest to `near`.
     pub(crate) fn position(self, near: i64, number: u32) -> i64 {
-        let there = self.initial.wrapping_add(near as u32);
-        let distance = number.wrapping_sub(there) as i32;
+        let distance = number.wrapping_sub(self.number(near)) as i32;
         near.wrapping_add(i64::from(distance))
     }
 }
@@ -37,6 +41,7 @@ mod tests {
         let numbering = Numbering::new(u32::MAX - 1);
         assert_eq!(numbering.position(0, u32::MAX), 1);
         assert_eq!(numbering.position(1, 9), 11);
+        assert_eq!(numbering.number(11), 9);
     }
 
     #[test]

@@ -120,6 +120,13 @@ impl Half {
         self.link.as_deref().map(|link| &link.passage)
     }
 
+    /// The sequence number that stands for a position on the wire; none before any packet of
+    /// this direction is known.
+    #[must_use]
+    pub fn sequence_number(&self, position: i64) -> Option<u32> {
+        Some(self.numbering?.number(position))
+    }
+
     /// Sets where its sequence numbers begin.
     pub(crate) fn number(&mut self, numbering: Numbering) {
         self.numbering = Some(numbering);

@@ -57,6 +57,15 @@ pub enum Problem {
     Read(String),
 }
 
+impl Problem {
+    /// Whether the trace is damaged or incomplete, and not only of a kind that is not read
+    /// whole.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::LinkType(_) | Self::NoTime)
+    }
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: {}", self.offset, self.problem)
