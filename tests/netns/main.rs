@@ -2,6 +2,7 @@
 //!
 //! Every test makes network namespaces of its own, which end with it.
 
+mod analyse;
 mod attach;
 mod bad_input;
 mod common;
@@ -16,4 +17,5 @@ mod run;
 mod safety;
 mod stream;
 mod switch;
+mod trace;
 mod traffic;

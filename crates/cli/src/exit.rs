@@ -1,8 +1,12 @@
-//! Exit codes: 1 when something failed, 2 for bad input; `run` adds the shells' own.
+//! Exit codes: 1 when something failed, 2 for bad input, 3 when the input is damaged and the
+//! result therefore incomplete; `run` adds the shells' own.
 
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
+
+/// The work was done, on what could be read of its input.
+pub const INCOMPLETE: u8 = 3;
 
 /// A mistake in what the user asked for, rather than a failure to do it.
 #[derive(Debug)]
@@ -37,6 +41,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     use pillion_bundler::Error as Bundler;
     use pillion_lab::Error as Lab;
+    use pillion_trace::input::InputError;
     use pillion_traffic::{ReceiveError, SendError};
     cause.is::<BadInput>()
         || matches!(
@@ -62,4 +67,5 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
             cause.downcast_ref(),
             Some(ReceiveError::NoStreams | ReceiveError::Manner(_))
         )
+        || cause.is::<InputError>()
 }

@@ -1,5 +1,6 @@
 //! `pillion`: low latency for TCP thin streams on lossy paths.
 
+mod analyse;
 mod attach;
 mod bundling;
 mod check;
@@ -38,6 +39,7 @@ enum Command {
     Flows(flows::Args),
     Check(check::Args),
     Traffic(traffic::Args),
+    Analyse(analyse::Args),
     Lab(lab::Args),
     Man(man::Args),
 }
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Flows(args) => args.execute(),
         Command::Check(args) => args.execute(),
         Command::Traffic(args) => args.execute(),
+        Command::Analyse(args) => args.execute(),
         Command::Lab(args) => args.execute(),
         Command::Man(args) => args.execute(),
     };

@@ -1,0 +1,101 @@
+use std::str::FromStr;
+
+use pillion_trace::Half;
+
+/// The byte to be explained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    pub connection: u64,
+    /// In the direction in which fewer bytes went.
+    pub back: bool,
+    pub place: Place,
+}
+
+/// Where in the stream it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Counted from 1.
+    Position(i64),
+    /// By its sequence number on the wire.
+    Raw(u32),
+}
+
+impl Place {
+    /// Its position, if it is one of these bytes; of bytes with the same sequence number, this is
+    /// the first that is asked about.
+    pub fn within(self, begin: i64, end: i64, half: &Half) -> Option<i64> {
+        let position = match self {
+            Self::Position(position) => position,
+            Self::Raw(raw) => begin + i64::from(raw.wrapping_sub(half.sequence_number(begin)?)),
+        };
+        (begin..end).contains(&position).then_some(position)
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        parse(text).ok_or_else(|| {
+            format!(
+                "`{text}` names no byte; write the connection's number and the byte's, from 1, \
+                 such as 3:1461, or the sequence number on the wire, such as 3:raw=2837465101"
+            )
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<Target> {
+    let (connection, rest) = text.split_once(':')?;
+    let (back, place) = match rest.strip_prefix("back:") {
+        Some(place) => (true, place),
+        None => (false, rest),
+    };
+    let place = match place.strip_prefix("raw=") {
+        Some(raw) => Place::Raw(raw.parse().ok()?),
+        None => Place::Position(place.parse().ok().filter(|position| *position > 0)?),
+    };
+    Some(Target {
+        connection: connection.parse().ok()?,
+        back,
+        place,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_byte_is_named_by_its_position_or_its_sequence_number() {
+        let target = |back, place| Target {
+            connection: 3,
+            back,
+            place,
+        };
+        for (text, expected) in [
+            ("3:1461", target(false, Place::Position(1461))),
+            ("3:back:1", target(true, Place::Position(1))),
+            ("3:raw=4294967295", target(false, Place::Raw(u32::MAX))),
+            ("3:back:raw=0", target(true, Place::Raw(0))),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_byte_is_refused() {
+        for text in [
+            "",
+            "3",
+            "3:",
+            "3:0",
+            "3:-5",
+            ":7",
+            "3:raw=4294967296",
+            "3:forth:7",
+        ] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+}

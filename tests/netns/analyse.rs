@@ -1,0 +1,207 @@
+//! `pillion analyse`, on traces made by hand.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::common::*;
+use crate::trace::{Conversation, INITIAL};
+
+/// Bytes 101 to 200 are lost and come with the next packet; 301 to 400 are lost and come again,
+/// after those behind them.
+fn conversation() -> Conversation {
+    let mut conversation = Conversation::begin();
+    conversation.data(110, 1, 101).data(130, 101, 201).lost();
+    conversation.data(160, 101, 301).ack(210, 101).ack(260, 301);
+    conversation.data(300, 301, 401).lost();
+    conversation.data(310, 401, 501).ack(410, 301);
+    conversation.data(450, 301, 401).ack(550, 501);
+    conversation
+}
+
+/// The arguments for both traces in a folder.
+fn both(folder: &Path) -> Vec<String> {
+    let [client, server] = conversation().write(folder);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    vec![
+        "analyse".into(),
+        text(&client),
+        "--receiver".into(),
+        text(&server),
+    ]
+}
+
+fn analyse(files: &[String], options: &[&str]) -> std::process::Output {
+    let files = files.iter().map(String::as_str);
+    pillion(&files.chain(options.iter().copied()).collect::<Vec<_>>())
+}
+
+fn json_of(files: &[String], options: &[&str]) -> Value {
+    let output = analyse(files, &[options, &["--json"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn the_list_has_ends_times_and_what_went_each_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let list = json_of(&files, &["--list"]);
+    let [only] = &list.as_array().unwrap()[..] else {
+        panic!("one connection: {list}");
+    };
+    assert_eq!(only["opened_by"], "192.0.2.1:40000");
+    assert_eq!(only["to"], "198.51.100.1:80");
+    assert_eq!(
+        (&only["begin_s"], &only["duration_s"]),
+        (&json!(0.0), &json!(0.55))
+    );
+    assert_eq!(only["handshake"], "completed");
+    let there = json!({
+        "packets": 8, "new_bytes": 500, "bundled_packets": 1, "retransmitted_packets": 1,
+        "lost_packets": 2,
+    });
+    assert_eq!(only["there"], there);
+    let text = stdout(&analyse(&files, &["--list"]));
+    assert!(
+        text.lines().any(|line| line.contains("198.51.100.1:80")),
+        "{text}"
+    );
+}
+
+#[test]
+fn connections_are_chosen_by_address_port_and_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for (options, found) in [
+        (&["--address", "192.0.2.0/24"][..], 1),
+        (&["--address", "192.0.2.9"], 0),
+        (&["--port", "81", "--port", "80"], 1),
+        (&["--port", "81"], 0),
+        (&["--connection", "1"], 1),
+        (&["--connection", "2"], 0),
+    ] {
+        let list = json_of(&files, &[&["--list"], options].concat());
+        assert_eq!(list.as_array().unwrap().len(), found, "{options:?}");
+    }
+}
+
+#[test]
+fn the_story_of_a_lost_range_says_what_brought_it_and_when() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let story = json_of(&files, &["--explain", "1:150"]);
+    assert_eq!((&story["begin"], &story["end"]), (&json!(101), &json!(201)));
+    let events = story["events"].as_array().unwrap();
+    let events: Vec<_> = events
+        .iter()
+        .map(|event| {
+            (
+                event["ms"].as_f64().unwrap(),
+                event["event"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        events,
+        [
+            (0.0, "sent"),
+            (30.0, "sent"),
+            (80.0, "arrived"),
+            (130.0, "acked")
+        ]
+    );
+    assert_eq!(story["events"][0]["fate"], "lost");
+    assert_eq!(story["events"][1]["copy"], "bundled");
+    assert_eq!(story["application_latency_ms"], 80.0);
+    let raw = INITIAL.wrapping_add(150);
+    assert_eq!(
+        json_of(&files, &["--explain", &format!("1:raw={raw}")]),
+        story
+    );
+}
+
+#[test]
+fn the_story_says_who_waited_behind_the_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let front = json_of(&files, &["--explain", "1:301"]);
+    let waited = json!([{"begin": 401, "end": 501, "ms": 140.0}]);
+    assert_eq!(front["waited_behind"], waited);
+    let behind = json_of(&files, &["--explain", "1:401"]);
+    assert_eq!(behind["waited_for"], 301);
+    assert_eq!(behind["events"][0]["packet"], 10, "in the client's trace");
+    assert_eq!(behind["events"][1]["packet"], 8, "in the server's trace");
+    assert_eq!(behind["transport_latency_ms"], 50.0);
+    assert_eq!(behind["application_latency_ms"], 190.0);
+    let text = stdout(&analyse(&files, &["--explain", "1:301"]));
+    assert!(text.contains("bytes 401 to 500: 140.0 ms"), "{text}");
+    // The sender's trace alone shows the same but for the arrivals.
+    let alone = json_of(&files[..2], &["--explain", "1:301"]);
+    assert_eq!(alone["ack_latency_ms"], 250.0);
+    assert_eq!(alone["application_latency_ms"], Value::Null);
+}
+
+#[test]
+fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for (target, said) in [
+        ("1:501", "it shows bytes 1 to 500"),
+        ("1:back:1", "it shows none"),
+        ("2:1", "--list shows 1"),
+        ("one:1", "names no byte"),
+    ] {
+        let output = analyse(&files, &["--explain", target]);
+        assert_eq!(output.status.code(), Some(2), "{target}");
+        assert!(
+            stderr(&output).contains(said),
+            "{target}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pcap");
+    let whole = conversation().at_client();
+    fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let output = pillion(&["analyse", path.to_str().unwrap(), "--list", "--json"]);
+    assert_eq!(output.status.code(), Some(3));
+    let last = whole.len() - 16 - 40;
+    let expected = format!("cut.pcap: at byte {last}: the trace ends within a record");
+    assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list[0]["there"]["packets"], 8);
+    assert_eq!(list[0]["back"]["packets"], 4, "all but the last");
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notes.txt");
+    let file = path.to_str().unwrap();
+    for (content, said) in [
+        (&b""[..], "is empty; check that the capture ran"),
+        (b"Dear diary", "is not a packet trace"),
+    ] {
+        fs::write(&path, content).unwrap();
+        let output = pillion(&["analyse", file, "--list"]);
+        assert_eq!(output.status.code(), Some(2));
+        let expected = format!("pillion: {file}: {said}");
+        assert!(
+            stderr(&output).starts_with(&expected),
+            "{}",
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output).lines().count(), 1);
+    }
+    let missing = pillion(&["analyse", "/nonexistent/a.pcap", "--list"]);
+    assert_eq!(missing.status.code(), Some(2));
+    let twice = pillion(&["analyse", "-", "--receiver", "-", "--list"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(stderr(&twice).contains("name a file"), "{}", stderr(&twice));
+}

@@ -1,0 +1,143 @@
+//! Traces of a conversation at both of its ends, written by hand.
+
+use std::path::{Path, PathBuf};
+
+/// A client and a server, 50 ms apart, whose clocks differ by 7 s.
+#[derive(Default)]
+pub struct Conversation {
+    packets: Vec<Packet>,
+}
+
+struct Packet {
+    /// When the client's trace shows it.
+    at_ms: u64,
+    from_client: bool,
+    bytes: Vec<u8>,
+    lost: bool,
+}
+
+const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 40_000);
+const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 80);
+const ONE_WAY_MS: u64 = 50;
+const AHEAD_MS: u64 = 7000;
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+
+/// The client's initial sequence number.
+pub const INITIAL: u32 = 4_294_967_000;
+const SERVERS_INITIAL: u32 = 500;
+
+impl Conversation {
+    /// With the handshake, at 0 ms.
+    pub fn begin() -> Self {
+        let mut conversation = Self::default();
+        conversation.packet(0, true, SYN, (0, 0), 0);
+        conversation.packet(100, false, SYN | ACK, (0, 0), 1);
+        conversation.packet(100, true, ACK, (1, 1), 1);
+        conversation
+    }
+
+    /// The client sends its bytes from one position up to another.
+    pub fn data(&mut self, at_ms: u64, begin: u32, end: u32) -> &mut Self {
+        self.packet(at_ms, true, ACK, (begin, end), 1)
+    }
+
+    /// It does not arrive.
+    pub fn lost(&mut self) -> &mut Self {
+        self.packets.last_mut().unwrap().lost = true;
+        self
+    }
+
+    /// The client sees an ACK of the server for all before a position.
+    pub fn ack(&mut self, at_ms: u64, position: u32) -> &mut Self {
+        self.packet(at_ms, false, ACK, (1, 1), position)
+    }
+
+    fn packet(
+        &mut self,
+        at_ms: u64,
+        from_client: bool,
+        flags: u8,
+        (begin, end): (u32, u32),
+        ack: u32,
+    ) -> &mut Self {
+        let initials = [INITIAL, SERVERS_INITIAL];
+        let [(from, own), (to, peers)] = if from_client {
+            [(CLIENT, initials[0]), (SERVER, initials[1])]
+        } else {
+            [(SERVER, initials[1]), (CLIENT, initials[0])]
+        };
+        let tcp = [
+            &from.1.to_be_bytes()[..],
+            &to.1.to_be_bytes(),
+            &own.wrapping_add(begin).to_be_bytes(),
+            &peers.wrapping_add(ack).to_be_bytes(),
+            &[5 << 4, flags, 1, 0, 0, 0, 0, 0],
+            &vec![0; (end - begin) as usize],
+        ]
+        .concat();
+        let id = self.packets.len() as u16 + 1;
+        let ip = [
+            &[0x45, 0][..],
+            &(20 + tcp.len() as u16).to_be_bytes(),
+            &id.to_be_bytes(),
+            &[0, 0, 64, 6, 0, 0],
+            &from.0,
+            &to.0,
+        ];
+        self.packets.push(Packet {
+            at_ms,
+            from_client,
+            bytes: [&ip.concat()[..], &tcp].concat(),
+            lost: false,
+        });
+        self
+    }
+
+    /// The trace at the client.
+    pub fn at_client(&self) -> Vec<u8> {
+        let seen = self.packets.iter().map(|packet| (packet.at_ms, packet));
+        pcap(seen.filter(|(_, packet)| packet.from_client || !packet.lost))
+    }
+
+    /// The trace at the server, by its own clock.
+    pub fn at_server(&self) -> Vec<u8> {
+        let there = |packet: &Packet| match packet.from_client {
+            true => packet.at_ms + AHEAD_MS + ONE_WAY_MS,
+            false => packet.at_ms + AHEAD_MS - ONE_WAY_MS,
+        };
+        let mut seen: Vec<_> = self
+            .packets
+            .iter()
+            .filter(|packet| !packet.from_client || !packet.lost)
+            .map(|packet| (there(packet), packet))
+            .collect();
+        seen.sort_by_key(|(at_ms, _)| *at_ms);
+        pcap(seen.into_iter())
+    }
+
+    /// Writes both traces into a folder.
+    pub fn write(&self, folder: &Path) -> [PathBuf; 2] {
+        let files = [
+            (folder.join("client.pcap"), self.at_client()),
+            (folder.join("server.pcap"), self.at_server()),
+        ];
+        files.map(|(path, bytes)| {
+            std::fs::write(&path, bytes).unwrap();
+            path
+        })
+    }
+}
+
+fn pcap<'a>(packets: impl Iterator<Item = (u64, &'a Packet)>) -> Vec<u8> {
+    const RAW_IP: u32 = 101;
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let mut file = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, RAW_IP]);
+    for (at_ms, packet) in packets {
+        let len = packet.bytes.len() as u32;
+        let (s, us) = (at_ms / 1000, at_ms % 1000 * 1000);
+        file.extend(words(&[s as u32, us as u32, len, len]));
+        file.extend(&packet.bytes);
+    }
+    file
+}
