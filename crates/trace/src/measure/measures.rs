@@ -79,20 +79,16 @@ impl Measures {
 
     #[inline]
     pub(super) fn sent(&mut self, sent: &Sent, since_ns: i64) {
-        let data = sent.class.carries_data();
-        if let Some(slice) = self.slices.at(since_ns) {
-            slice.sent_wire_bytes += u64::from(sent.wire_bytes);
-            if data {
-                slice.data_packets += 1;
-                slice.in_flight_sum += u64::from(sent.in_flight);
-                slice.most_in_flight = slice.most_in_flight.max(sent.in_flight);
-                let again = matches!(sent.class, Class::Retransmission { .. });
-                slice.retransmitted_packets += u32::from(again);
-            }
-        }
-        if !data {
+        let slice = self.slices.at(since_ns);
+        slice.sent_wire_bytes += u64::from(sent.wire_bytes);
+        if !sent.class.carries_data() {
             return;
         }
+        slice.data_packets += 1;
+        slice.in_flight_sum += u64::from(sent.in_flight);
+        slice.most_in_flight = slice.most_in_flight.max(sent.in_flight);
+        let again = matches!(sent.class, Class::Retransmission { .. });
+        slice.retransmitted_packets += u32::from(again);
         self.spacing.sent(sent);
         if let Class::Retransmission { nth } = sent.class
             && let Some(place) = nth_place(nth)
@@ -103,10 +99,8 @@ impl Measures {
 
     #[inline]
     pub(super) fn acked(&mut self, acked: &Acked, since_ns: i64) {
-        if acked.bytes > 0
-            && let Some(slice) = self.slices.at(since_ns)
-        {
-            slice.acked_bytes += acked.bytes;
+        if acked.bytes > 0 {
+            self.slices.at(since_ns).acked_bytes += acked.bytes;
         }
         self.latency.acked(acked);
     }
@@ -115,9 +109,7 @@ impl Measures {
     pub(super) fn arrived(&mut self, arrived: &Arrived, since_ns: i64) {
         let wire_bytes = u64::from(arrived.wire_bytes);
         self.carried_wire_bytes += wire_bytes;
-        if let Some(slice) = self.slices.at(since_ns) {
-            slice.received_wire_bytes += wire_bytes;
-        }
+        self.slices.at(since_ns).received_wire_bytes += wire_bytes;
         if arrived.payload_bytes > 0 {
             self.spacing.arrived(arrived);
         }
@@ -130,10 +122,8 @@ impl Measures {
         }
         self.loss.get_or_insert_default().fate(fate);
         self.delay.fate(fate);
-        if fate.arrival == Arrival::Lost
-            && let Some(slice) = self.slices.at(sent_since_ns)
-        {
-            slice.lost_data_packets += 1;
+        if fate.arrival == Arrival::Lost {
+            self.slices.at(sent_since_ns).lost_data_packets += 1;
         }
     }
 
@@ -147,10 +137,8 @@ impl Measures {
         self.loss.get_or_insert_default().range(range);
         self.delay.range(range);
         self.head_of_line.range(range);
-        if let Some(since_ns) = readable_since_ns
-            && let Some(slice) = self.slices.at(since_ns)
-        {
-            slice.readable_bytes += range.len();
+        if let Some(since_ns) = readable_since_ns {
+            self.slices.at(since_ns).readable_bytes += range.len();
         }
     }
 

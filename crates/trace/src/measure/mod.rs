@@ -14,6 +14,8 @@ mod latency;
 mod loss;
 mod measures;
 mod meter;
+#[cfg(test)]
+mod property;
 mod results;
 mod rows;
 mod sampled;

@@ -1,5 +1,3 @@
-use std::collections::VecDeque;
-
 use serde::{Serialize, Serializer};
 
 /// One direction over time, in slices of equal width that begin with the trace: slice `i` takes
@@ -7,10 +5,8 @@ use serde::{Serialize, Serializer};
 #[derive(Debug, Clone)]
 pub struct Slices {
     width_ns: i64,
-    first: i64,
-    slices: VecDeque<Slice>,
-    /// What fell more than [`MOST`] slices away from the first.
-    outside: u64,
+    /// In order, each with its index; only those in which something happened.
+    slices: Vec<(i64, Slice)>,
 }
 
 /// What happened in one slice; bytes are of payload unless the name says otherwise. What only a
@@ -69,49 +65,43 @@ impl Slices {
     pub(super) fn new(width_ns: i64) -> Self {
         Self {
             width_ns: width_ns.max(1),
-            first: 0,
-            slices: VecDeque::new(),
-            outside: 0,
+            slices: Vec::new(),
         }
     }
 
     /// The slice of a time since the trace's first packet, in nanoseconds.
     #[inline]
-    pub(super) fn at(&mut self, since_ns: i64) -> Option<&mut Slice> {
-        self.place(since_ns.clamp(0, i64::MAX / 2) / self.width_ns)
+    pub(super) fn at(&mut self, since_ns: i64) -> &mut Slice {
+        self.place(since_ns.max(0) / self.width_ns)
     }
 
-    fn place(&mut self, index: i64) -> Option<&mut Slice> {
-        if self.slices.is_empty() {
-            self.first = index;
+    #[inline]
+    fn place(&mut self, index: i64) -> &mut Slice {
+        let last = self.slices.len().checked_sub(1);
+        let place = match last.map(|last| (last, self.slices[last].0)) {
+            Some((last, at)) if at == index => last,
+            Some((_, at)) if at > index => self.find(index),
+            _ => {
+                self.slices.push((index, Slice::default()));
+                self.slices.len() - 1
+            }
+        };
+        &mut self.slices[place].1
+    }
+
+    fn find(&mut self, index: i64) -> usize {
+        match self.slices.binary_search_by_key(&index, |slice| slice.0) {
+            Ok(place) => place,
+            Err(place) => {
+                self.slices.insert(place, (index, Slice::default()));
+                place
+            }
         }
-        let last = self.first - 1 + self.slices.len() as i64;
-        if index < self.first {
-            if last - index >= MOST {
-                self.outside += 1;
-                return None;
-            }
-            for _ in index..self.first {
-                self.slices.push_front(Slice::default());
-            }
-            self.first = index;
-        } else if index > last {
-            if index - self.first >= MOST {
-                self.outside += 1;
-                return None;
-            }
-            let length = (index - self.first) as usize + 1;
-            self.slices.resize(length, Slice::default());
-        }
-        self.slices.get_mut((index - self.first) as usize)
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        self.outside += other.outside;
-        for (index, slice) in (other.first..).zip(&other.slices) {
-            if let Some(own) = self.place(index) {
-                own.add(slice);
-            }
+        for (index, slice) in other.iter() {
+            self.place(index).add(slice);
         }
     }
 
@@ -121,33 +111,42 @@ impl Slices {
         self.width_ns as f64 / 1e9
     }
 
-    /// Those from the first to the last in which anything happened, each with its index.
+    /// Those in which anything happened, in order, each with its index.
     pub fn iter(&self) -> impl Iterator<Item = (i64, &Slice)> {
-        (self.first..).zip(&self.slices)
+        self.slices.iter().map(|(index, slice)| (*index, slice))
     }
 
-    /// The same as rates; the last slice may reach beyond the end of the trace.
+    /// The same as rates, with those between the first and the last in which nothing happened,
+    /// unless there are more than 86,400 from the first to the last. The last slice may reach
+    /// beyond the end of the trace.
     pub fn rates(&self) -> impl Iterator<Item = Rates> {
+        let ends = self.slices.first().zip(self.slices.last());
+        let whole = ends.is_some_and(|(first, last)| last.0 - first.0 < MOST);
+        let mut expected = i64::MAX;
+        self.iter().flat_map(move |(index, slice)| {
+            let idle = if whole { expected.min(index) } else { index }..index;
+            expected = index.saturating_add(1);
+            let idle = idle.map(|index| self.rate(index, &Slice::default()));
+            idle.chain(std::iter::once(self.rate(index, slice)))
+        })
+    }
+
+    fn rate(&self, index: i64, slice: &Slice) -> Rates {
         let width_s = self.width_s();
-        self.iter().map(move |(index, slice)| Rates {
+        let per_second = |bytes: u64| bytes as f64 * 8.0 / width_s;
+        Rates {
             begin_s: index as f64 * width_s,
-            sent_throughput_bit_per_s: slice.sent_wire_bytes as f64 * 8.0 / width_s,
-            received_throughput_bit_per_s: slice.received_wire_bytes as f64 * 8.0 / width_s,
-            acked_goodput_bit_per_s: slice.acked_bytes as f64 * 8.0 / width_s,
-            received_goodput_bit_per_s: slice.readable_bytes as f64 * 8.0 / width_s,
+            sent_throughput_bit_per_s: per_second(slice.sent_wire_bytes),
+            received_throughput_bit_per_s: per_second(slice.received_wire_bytes),
+            acked_goodput_bit_per_s: per_second(slice.acked_bytes),
+            received_goodput_bit_per_s: per_second(slice.readable_bytes),
             data_packets: slice.data_packets,
             retransmitted_packets: slice.retransmitted_packets,
             lost_data_packets: slice.lost_data_packets,
             in_flight_packets_mean: (slice.data_packets > 0)
                 .then(|| slice.in_flight_sum as f64 / f64::from(slice.data_packets)),
             in_flight_packets_max: slice.most_in_flight,
-        })
-    }
-
-    /// Packets and ACKs that fell more than 86,400 slices away from the others and are in none.
-    #[must_use]
-    pub fn outside(&self) -> u64 {
-        self.outside
+        }
     }
 }
 
@@ -186,38 +185,56 @@ mod tests {
     fn a_slice_has_its_beginning_and_not_its_end() {
         let mut slices = Slices::new(S);
         for (at_ns, bytes) in [(2 * S - 1, 1), (2 * S, 10), (3 * S - 1, 100), (5 * S, 7)] {
-            slices.at(at_ns).unwrap().acked_bytes += bytes;
+            slices.at(at_ns).acked_bytes += bytes;
         }
-        assert_eq!(acked(&slices), [(1, 1), (2, 110), (3, 0), (4, 0), (5, 7)]);
-        let rates: Vec<Rates> = slices.rates().collect();
-        assert_eq!(rates[1].begin_s, 2.0);
-        assert_eq!(rates[1].acked_goodput_bit_per_s, 880.0);
+        assert_eq!(acked(&slices), [(1, 1), (2, 110), (5, 7)]);
     }
 
     #[test]
-    fn what_comes_before_the_first_slice_makes_it_begin_earlier() {
+    fn rates_tell_of_slices_in_which_nothing_happened_as_well() {
+        let mut slices = Slices::new(S / 2);
+        slices.at(S).acked_bytes = 100;
+        slices.at(3 * S).acked_bytes = 10;
+        let rates = slices.rates();
+        let rates: Vec<_> = rates
+            .map(|rates| (rates.begin_s, rates.acked_goodput_bit_per_s))
+            .collect();
+        assert_eq!(
+            rates,
+            [
+                (1.0, 1600.0),
+                (1.5, 0.0),
+                (2.0, 0.0),
+                (2.5, 0.0),
+                (3.0, 160.0)
+            ]
+        );
+    }
+
+    #[test]
+    fn what_comes_before_the_first_slice_is_put_before_it() {
         let mut slices = Slices::new(S);
-        slices.at(3 * S).unwrap().acked_bytes = 3;
-        slices.at(S).unwrap().acked_bytes = 1;
-        slices.at(-S).unwrap().acked_bytes = 9;
-        assert_eq!(acked(&slices), [(0, 9), (1, 1), (2, 0), (3, 3)]);
+        for (at_ns, bytes) in [(3 * S, 3), (S, 1), (-S, 9), (S, 2)] {
+            slices.at(at_ns).acked_bytes += bytes;
+        }
+        assert_eq!(acked(&slices), [(0, 9), (1, 3), (3, 3)]);
     }
 
     #[test]
     fn a_time_far_off_takes_no_memory() {
-        let mut slices = Slices::new(S);
-        slices.at(0).unwrap().acked_bytes = 1;
-        assert_eq!(slices.at(i64::MAX), None);
-        assert_eq!((acked(&slices), slices.outside()), (vec![(0, 1)], 1));
+        let mut slices = Slices::new(1);
+        slices.at(0).acked_bytes = 1;
+        slices.at(i64::MAX - 1).acked_bytes = 2;
+        assert_eq!(slices.rates().count(), 2);
     }
 
     #[test]
     fn slices_add_up_by_their_time() {
         let (mut one, mut other) = (Slices::new(S), Slices::new(S));
-        one.at(2 * S).unwrap().acked_bytes = 1;
-        other.at(2 * S).unwrap().acked_bytes = 10;
-        other.at(0).unwrap().acked_bytes = 100;
+        one.at(2 * S).acked_bytes = 1;
+        other.at(0).acked_bytes = 100;
+        other.at(2 * S).acked_bytes = 10;
         one.add(&other);
-        assert_eq!(acked(&one), [(0, 100), (1, 0), (2, 11)]);
+        assert_eq!(acked(&one), [(0, 100), (2, 11)]);
     }
 }
