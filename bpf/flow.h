@@ -275,6 +275,7 @@ struct endpoints {
 /* What flows.bpf.c writes of each connection. */
 struct flow_record {
 	struct endpoints ends;
+	__u32 netns; /* inode number of its network namespace; 0: not known */
 	__u32 in_flight; /* packets */
 	__u32 rtt_min_us;
 	__u32 snd_cwnd; /* packets */

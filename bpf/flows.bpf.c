@@ -30,6 +30,8 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!tp)
 		return 0;
 	read_ends(skc, &record.ends);
+	if (bpf_core_field_exists(skc->skc_net.net))
+		record.netns = skc->skc_net.net->ns.inum;
 	record.in_flight = tp->packets_out - (tp->sacked_out + tp->lost_out) +
 			   tp->retrans_out;
 	record.rtt_min_us = tp->rtt_min.s[0].v;

@@ -2,12 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command};
-use std::thread;
+use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
+use serde_json::Value;
 
 use crate::attach::send_to;
 use crate::common::*;
@@ -90,7 +92,7 @@ fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
 }
 
 #[test]
-fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in() {
+fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed() {
     needs_root!();
     let lane = clean_lane("older");
     let resident = Resident::of(&lane.sender.namespace);
@@ -104,6 +106,11 @@ fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in() {
     stream.set_nodelay(true).unwrap();
     let elsewhere = namespace_with_loopback();
     let attach = Attach::begin_in(&elsewhere, &["--netns", &resident.pid()]);
+    let listed = pillion(&["flows", "--json"]);
+    let flows: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    let file = format!("/proc/{}/ns/net", resident.pid());
+    let inode = fs::metadata(file).unwrap().ino();
+    assert!(flows.iter().any(|flow| flow["netns"] == inode), "{flows:?}");
     for _ in 0..20 {
         stream.write_all(&[7; 100]).unwrap();
     }

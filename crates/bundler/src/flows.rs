@@ -20,6 +20,9 @@ pub struct Flow {
     pub local: SocketAddr,
     /// The other end.
     pub peer: SocketAddr,
+    /// Inode number of its network namespace, as `lsns` shows it; `None` where the kernel
+    /// was built without any.
+    pub netns: Option<u32>,
     /// Packets in flight at this moment.
     pub in_flight: u32,
     /// The connection's minimum RTT in microseconds, if it has a sample.
@@ -134,6 +137,7 @@ fn parse(record: &[u8]) -> Flow {
     Flow {
         local: address(raw.ends.local, raw.ends.local_port),
         peer: address(raw.ends.peer, raw.ends.peer_port),
+        netns: Some(raw.netns).filter(|netns| *netns != 0),
         in_flight: raw.in_flight,
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
         snd_cwnd: raw.snd_cwnd,
