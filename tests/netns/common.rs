@@ -43,6 +43,7 @@ pub fn lane(name: &str, loss: f64) -> Lane {
         rate_bps: None,
         queue_packets: 1000,
         loss,
+        disorder: None,
     };
     let path = PathConfig {
         forward: direction(loss),

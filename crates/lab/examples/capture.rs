@@ -61,6 +61,7 @@ fn path() -> PathConfig {
         rate_bps: None,
         queue_packets: 1000,
         loss,
+        disorder: None,
     };
     PathConfig {
         forward: direction(0.05),

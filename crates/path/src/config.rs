@@ -44,6 +44,26 @@ pub struct Direction {
     /// IPv6 packet to a link-local multicast group pass: the kernel sends them at moments of its
     /// own, so they would shift the fates of the packets under study.
     pub loss: f64,
+    /// What disturbs the order; without it, order is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disorder: Option<Disorder>,
+}
+
+/// Packets that arrive late or twice, of those that loss applies to and spares.
+///
+/// A number drawn for each decides whether it is held back, doubled or neither; losses and the
+/// other direction are not affected by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disorder {
+    /// Probability, 0 to 1, that a packet is held back, so that those behind it overtake it.
+    pub reorder: f64,
+    /// Probability, 0 to 1, that a packet arrives twice; with `reorder` at most 1.
+    pub duplicate: f64,
+    /// By how much longer than the delay a packet or the copy of one is held back, 0 to 60 s.
+    /// Serialised as `late_ms`, in milliseconds.
+    #[serde(rename = "late_ms", with = "milliseconds")]
+    pub late: Duration,
 }
 
 impl PathConfig {
@@ -77,6 +97,24 @@ impl Direction {
         if !(0.0..=1.0).contains(&self.loss) {
             return out_of_range("loss", self.loss.to_string(), "0 to 1");
         }
+        let Some(disorder) = self.disorder else {
+            return Ok(());
+        };
+        let Disorder {
+            reorder,
+            duplicate,
+            late,
+        } = disorder;
+        if !(0.0..=1.0).contains(&reorder) {
+            return out_of_range("disorder.reorder", reorder.to_string(), "0 to 1");
+        }
+        if !(0.0..=1.0 - reorder).contains(&duplicate) {
+            let range = "0 to 1, and with reorder at most 1";
+            return out_of_range("disorder.duplicate", duplicate.to_string(), range);
+        }
+        if late > MAX_DELAY {
+            return out_of_range("disorder.late", format!("{late:?}"), "0 to 60 s");
+        }
         Ok(())
     }
 }
@@ -94,6 +132,6 @@ mod milliseconds {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let ms = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(ms / 1e3)
-            .map_err(|_| D::Error::custom(format!("delay_ms is {ms}; it must be 0 to 60000")))
+            .map_err(|_| D::Error::custom(format!("a delay is {ms} ms; it must be 0 to 60000")))
     }
 }

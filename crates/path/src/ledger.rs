@@ -16,7 +16,7 @@ pub struct Ledger {
 
 /// The account of one direction.
 ///
-/// At any moment received = delivered + lost + queue_full + device_refused + inside.
+/// At any moment received + duplicated = delivered + lost + queue_full + device_refused + inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Read from the sending side's device.
@@ -25,8 +25,14 @@ pub struct Counts {
     pub delivered: Volume,
     /// Lost at random; counted when read.
     pub lost: Volume,
+    /// Copies made of packets; counted when those were read.
+    #[serde(default)]
+    pub duplicated: Volume,
+    /// Held back longer than the delay, copies left out; counted when read.
+    #[serde(default)]
+    pub held_back: Volume,
     /// Refused because the queue was full, or because 65,536 frames or 16 MiB were inside, the
-    /// most that a direction holds.
+    /// most that a direction holds, apart from as much again that is held back.
     pub queue_full: Volume,
     /// Refused by the receiving side's device, as when it is down.
     pub device_refused: Volume,

@@ -6,7 +6,7 @@
 //!
 //! 1. **rate**: a FIFO counted in packets, served at a fixed rate;
 //! 2. **loss**: uniform and independent, from a seed;
-//! 3. **delay**: fixed. Order is kept.
+//! 3. **delay**: fixed. Order is kept, unless a [`Disorder`] holds packets back or doubles them.
 //!
 //! What became of every frame, and how exactly the delay was kept, is in the [`Ledger`].
 //!
@@ -20,6 +20,7 @@
 //!     rate_bps: None,
 //!     queue_packets: 1000,
 //!     loss: 0.0,
+//!     disorder: None,
 //! };
 //! let lossy = Direction { loss: 0.05, ..clean.clone() };
 //! let config = PathConfig { forward: lossy, backward: clean, seed: 1 };
@@ -37,6 +38,7 @@
 
 mod carrier;
 mod config;
+mod disorder;
 mod error;
 mod flight;
 mod ledger;
@@ -48,7 +50,7 @@ mod promptness;
 mod punctuality;
 mod tap;
 
-pub use config::{Direction, PathConfig};
+pub use config::{Direction, Disorder, PathConfig};
 pub use error::PathError;
 pub use ledger::{Counts, DelayError, Ledger, Volume};
 pub use path::Path;

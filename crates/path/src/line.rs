@@ -2,15 +2,27 @@
 
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
 use crate::{
-    Counts, Direction, PathConfig, flight::Flight, link::Link, loss::Loss, punctuality::Punctuality,
+    Counts, Direction, PathConfig,
+    disorder::{Turn, Turns},
+    flight::Flight,
+    link::Link,
+    loss::Loss,
+    punctuality::Punctuality,
 };
 
 pub(crate) struct Line {
     link: Link,
     loss: Loss,
+    turns: Turns,
     delay: Duration,
+    /// By how much longer what is held back takes.
+    late: Duration,
     flight: Flight,
+    held_back: Flight,
     counts: Counts,
     punctuality: Punctuality,
 }
@@ -19,16 +31,23 @@ impl Line {
     /// The forward and the backward line of a valid configuration.
     pub fn pair(config: &PathConfig) -> [Self; 2] {
         let (forward, backward) = (&config.forward, &config.backward);
-        let [to, fro] = Loss::pair(config.seed, forward.loss, backward.loss);
-        [Self::new(forward, to), Self::new(backward, fro)]
+        let mut source = Pcg64::seed_from_u64(config.seed);
+        let [to, fro] = Loss::pair(&mut source, forward.loss, backward.loss);
+        [(forward, to), (backward, fro)].map(|(direction, loss)| {
+            let turns = Turns::new(&mut source, direction.disorder);
+            Self::new(direction, loss, turns)
+        })
     }
 
-    fn new(direction: &Direction, loss: Loss) -> Self {
+    fn new(direction: &Direction, loss: Loss, turns: Turns) -> Self {
         Self {
             link: Link::new(direction.rate_bps, direction.queue_packets),
             loss,
+            turns,
             delay: direction.delay,
+            late: direction.disorder.unwrap_or_default().late,
             flight: Flight::new(),
+            held_back: Flight::new(),
             counts: Counts::default(),
             punctuality: Punctuality::new(),
         }
@@ -41,39 +60,59 @@ impl Line {
         // Drawn before the queue decides: a fate then depends on the frame's place in the
         // sequence alone, not on how full the queue was.
         let lost = self.loss.takes(frame);
-        let served = match self.flight.has_room(bytes) {
+        let turn = self.turns.of(frame);
+        let served = match self.flight.has_room(bytes) && self.held_back.has_room(bytes) {
             true => self.link.serve(now, bytes),
             false => None,
         };
         match served {
             None => self.counts.queue_full.add(bytes),
             Some(_) if lost => self.counts.lost.add(bytes),
-            Some(departure) => {
-                self.counts.inside.add(bytes);
-                self.flight.push(departure + self.delay, frame);
-            }
+            Some(departure) => self.carry(departure + self.delay, turn, frame),
+        }
+    }
+
+    fn carry(&mut self, due: Instant, turn: Turn, frame: &[u8]) {
+        let bytes = frame.len();
+        if turn != Turn::HeldBack {
+            self.counts.inside.add(bytes);
+            self.flight.push(due, frame);
+        }
+        if turn != Turn::Kept {
+            self.counts.inside.add(bytes);
+            self.held_back.push(due + self.late, frame);
+        }
+        match turn {
+            Turn::Kept => {}
+            Turn::HeldBack => self.counts.held_back.add(bytes),
+            Turn::Duplicated => self.counts.duplicated.add(bytes),
         }
     }
 
     /// When the next frame is due, if any is inside.
     pub fn due(&self) -> Option<Instant> {
-        self.flight.next().map(|(due, _)| due)
+        let due = |flight: &Flight| flight.next().map(|(due, _)| due);
+        [&self.flight, &self.held_back]
+            .into_iter()
+            .filter_map(due)
+            .min()
     }
 
     /// Hands the next frame, if it is due by `now`, in two parts to `write`, which tells whether the device
     /// took it. Returns whether a frame was due.
     pub fn depart(&mut self, now: Instant, write: impl FnOnce([&[u8]; 2]) -> bool) -> bool {
-        let Some((due, bytes)) = self.flight.next().filter(|(due, _)| *due <= now) else {
+        let flight = sooner(&mut self.flight, &mut self.held_back);
+        let Some((due, bytes)) = flight.next().filter(|(due, _)| *due <= now) else {
             return false;
         };
-        if write(self.flight.front(bytes)) {
+        if write(flight.front(bytes)) {
             self.counts.delivered.add(bytes);
             self.punctuality.record(now - due);
         } else {
             self.counts.device_refused.add(bytes);
         }
         self.counts.inside.remove(bytes);
-        self.flight.pop();
+        flight.pop();
         true
     }
 
@@ -82,6 +121,15 @@ impl Line {
             delay_error: self.punctuality.summary(),
             ..self.counts.clone()
         }
+    }
+}
+
+/// The one whose next frame is due first.
+fn sooner<'a>(one: &'a mut Flight, other: &'a mut Flight) -> &'a mut Flight {
+    match (one.next(), other.next()) {
+        (Some((due, _)), Some((others, _))) if others < due => other,
+        (None, Some(_)) => other,
+        _ => one,
     }
 }
 

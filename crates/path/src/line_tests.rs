@@ -1,13 +1,24 @@
 use super::*;
+use crate::Disorder;
 
 const MS: Duration = Duration::from_millis(1);
 
 fn line(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> Line {
+    disturbed(rate_bps, queue_packets, loss, None)
+}
+
+fn disturbed(
+    rate_bps: Option<u64>,
+    queue_packets: usize,
+    loss: f64,
+    disorder: Option<Disorder>,
+) -> Line {
     let direction = Direction {
         delay: 75 * MS,
         rate_bps,
         queue_packets,
         loss,
+        disorder,
     };
     let [forward, _] = Line::pair(&PathConfig {
         forward: direction.clone(),
@@ -42,8 +53,9 @@ fn balanced(counts: &Counts) -> bool {
         counts.device_refused,
         counts.inside,
     ];
-    counts.received.packets == ends.iter().map(|v| v.packets).sum::<u64>()
-        && counts.received.bytes == ends.iter().map(|v| v.bytes).sum::<u64>()
+    let (received, copies) = (counts.received, counts.duplicated);
+    received.packets + copies.packets == ends.iter().map(|v| v.packets).sum::<u64>()
+        && received.bytes + copies.bytes == ends.iter().map(|v| v.bytes).sum::<u64>()
 }
 
 #[test]
@@ -95,6 +107,57 @@ fn a_full_queue_does_not_shift_the_fates_behind_it() {
     let queued = survivors(Some(1_000_000), MS / 2);
     assert!(queued.len() < free.len());
     assert!(queued.iter().all(|frame| free.contains(frame)));
+}
+
+#[test]
+fn a_packet_held_back_is_overtaken_and_a_copy_comes_as_late() {
+    let now = Instant::now();
+    let disorder = |reorder, duplicate| Disorder {
+        reorder,
+        duplicate,
+        late: 10 * MS,
+    };
+    let mut line = disturbed(None, 1, 0.0, Some(disorder(1.0, 0.0)));
+    line.arrive(now, &frame(1, 100));
+    let arp = vec![0; 60];
+    line.arrive(now + 9 * MS, &arp);
+    assert_eq!(line.due(), Some(now + 84 * MS));
+    let order = departures(&mut line, now + 85 * MS);
+    assert_eq!(order, [arp, frame(1, 100)]);
+    assert_eq!(line.counts().held_back.packets, 1);
+    assert_eq!(line.counts().duplicated.packets, 0);
+
+    let mut line = disturbed(None, 1, 0.0, Some(disorder(0.0, 1.0)));
+    line.arrive(now, &frame(1, 100));
+    assert!(balanced(&line.counts()));
+    assert_eq!(departures(&mut line, now + 84 * MS), [frame(1, 100)]);
+    assert_eq!(departures(&mut line, now + 85 * MS), [frame(1, 100)]);
+    let counts = line.counts();
+    assert!(balanced(&counts));
+    assert_eq!(
+        (counts.duplicated.packets, counts.duplicated.bytes),
+        (1, 100)
+    );
+    assert_eq!((counts.delivered.packets, counts.held_back.packets), (2, 0));
+}
+
+#[test]
+fn disorder_does_not_change_what_is_lost() {
+    let now = Instant::now();
+    let survivors = |disorder| {
+        let mut line = disturbed(None, 1, 0.3, disorder);
+        (0..200).for_each(|n| line.arrive(now, &frame(n, 125)));
+        let mut frames = departures(&mut line, now + 10_000 * MS);
+        frames.sort();
+        frames.dedup();
+        frames
+    };
+    let disorder = Disorder {
+        reorder: 0.2,
+        duplicate: 0.2,
+        late: 5 * MS,
+    };
+    assert_eq!(survivors(Some(disorder)), survivors(None));
 }
 
 #[test]

@@ -15,13 +15,12 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// The losses of the forward and of the backward direction, independent of each other.
-    /// Probabilities are 0 to 1.
-    pub fn pair(seed: u64, forward: f64, backward: f64) -> [Self; 2] {
-        let mut source = Pcg64::seed_from_u64(seed);
+    /// The losses of the forward and of the backward direction, independent of each other, the
+    /// next two from `source`. Probabilities are 0 to 1.
+    pub fn pair(source: &mut Pcg64, forward: f64, backward: f64) -> [Self; 2] {
         [forward, backward].map(|probability| Self {
             probability,
-            generator: Pcg64::from_rng(&mut source),
+            generator: Pcg64::from_rng(source),
         })
     }
 
@@ -31,7 +30,9 @@ impl Loss {
     }
 }
 
-fn applies_to(frame: &[u8]) -> bool {
+/// Whether chance applies to a frame: whether it is an IP packet that does not serve the link
+/// itself.
+pub(crate) fn applies_to(frame: &[u8]) -> bool {
     let Some((header, packet)) = frame.split_at_checked(ETHERNET) else {
         return false;
     };
@@ -67,7 +68,8 @@ mod tests {
 
     fn fates(seed: u64, probability: f64) -> [Vec<bool>; 2] {
         let packet = frame(IPV4, &[0; 40]);
-        Loss::pair(seed, probability, probability)
+        let mut source = Pcg64::seed_from_u64(seed);
+        Loss::pair(&mut source, probability, probability)
             .map(|mut loss| (0..20_000).map(|_| loss.takes(&packet)).collect())
     }
 

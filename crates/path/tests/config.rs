@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_path::{Direction, PathConfig};
+use pillion_path::{Direction, Disorder, PathConfig};
 use serde_json::json;
 
 fn config() -> PathConfig {
@@ -11,6 +11,7 @@ fn config() -> PathConfig {
         rate_bps: Some(1_000_000),
         queue_packets: 30,
         loss: 0.05,
+        disorder: None,
     };
     PathConfig {
         forward: direction.clone(),
@@ -69,6 +70,41 @@ fn a_loss_that_is_no_number_is_refused() {
 }
 
 #[test]
+fn what_disturbs_the_order_is_checked_as_well() {
+    let disturbed = |reorder, duplicate, late| {
+        let disorder = Disorder {
+            reorder,
+            duplicate,
+            late,
+        };
+        move |config: &mut PathConfig| config.backward.disorder = Some(disorder)
+    };
+    let late = Duration::from_millis(5);
+    assert_eq!(
+        complaint(disturbed(-0.5, 0.0, late)),
+        "path: backward.disorder.reorder is -0.5; it must be 0 to 1"
+    );
+    assert_eq!(
+        complaint(disturbed(0.5, 0.75, late)),
+        "path: backward.disorder.duplicate is 0.75; it must be 0 to 1, and with reorder at most 1"
+    );
+    assert!(complaint(disturbed(0.0, f64::NAN, late)).contains("duplicate is NaN"));
+    assert!(complaint(disturbed(0.0, 0.0, Duration::MAX)).contains("backward.disorder.late"));
+    let mut config = config();
+    disturbed(0.5, 0.5, late)(&mut config);
+    config.validate().unwrap();
+    let written = serde_json::to_value(&config).unwrap();
+    assert_eq!(
+        written["backward"]["disorder"],
+        json!({ "reorder": 0.5, "duplicate": 0.5, "late_ms": 5.0 })
+    );
+    assert_eq!(
+        serde_json::from_value::<PathConfig>(written).unwrap(),
+        config
+    );
+}
+
+#[test]
 fn delays_are_written_in_milliseconds() {
     let mut config = config();
     config.backward.rate_bps = None;
@@ -97,7 +133,7 @@ fn a_negative_delay_and_an_unknown_field_are_refused() {
     };
     let negative = direction(r#"{ "delay_ms": -1, "queue_packets": 1, "loss": 0 }"#);
     assert!(
-        negative.contains("delay_ms is -1; it must be 0 to 60000"),
+        negative.contains("a delay is -1 ms; it must be 0 to 60000"),
         "{negative}"
     );
     let unknown = direction(r#"{ "delay_ms": 1, "queue_packets": 1, "loss": 0, "jitter": 1 }"#);

@@ -46,8 +46,12 @@ fn assert_balanced(counts: &Counts) {
     ];
     let packets = ends.iter().map(|volume| volume.packets).sum::<u64>();
     let bytes = ends.iter().map(|volume| volume.bytes).sum::<u64>();
+    let (received, copies) = (counts.received, counts.duplicated);
     assert_eq!(
-        (counts.received.packets, counts.received.bytes),
+        (
+            received.packets + copies.packets,
+            received.bytes + copies.bytes
+        ),
         (packets, bytes)
     );
 }

@@ -92,6 +92,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         rate_bps: None,
         queue_packets: 1000,
         loss: 0.0,
+        disorder: None,
     };
     let path = PathConfig {
         forward: direction(),

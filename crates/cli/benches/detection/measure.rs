@@ -95,6 +95,7 @@ fn path(args: &Args, loss: f64) -> PathConfig {
         rate_bps: None,
         queue_packets: 1000,
         loss,
+        disorder: None,
     };
     PathConfig {
         forward: direction(loss),

@@ -51,6 +51,7 @@ impl GroupConfig {
             rate_bps: self.rate_bps,
             queue_packets: self.queue_packets,
             loss,
+            disorder: None,
         };
         PathConfig {
             forward: direction(self.loss),

@@ -120,5 +120,6 @@ pub fn delay(ms: u64) -> Direction {
         rate_bps: None,
         queue_packets: 1000,
         loss: 0.0,
+        disorder: None,
     }
 }
