@@ -436,6 +436,23 @@ fn nothing_is_lost_while_the_other_trace_is_off() {
 }
 
 #[test]
+fn one_that_took_very_long_leaves_no_doubt_of_what_left_before_others_that_arrived() {
+    let mut script = established();
+    for message in 0..20 {
+        script
+            .at(200 + message * 30)
+            .data(message * 10 + 1, message * 10 + 11);
+    }
+    script.at(900).ack(201).at(950).close(201);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[20]);
+    let slow = there.iter_mut().find(|packet| packet.number == 6);
+    slow.unwrap().at_ns += 700 * MS;
+    there.sort_by_key(|packet| packet.at_ns);
+    let passage = analyse_both(&here, &there).0.only().passages[0];
+    assert_eq!((passage.lost_packets, passage.unknown_packets), (1, 0));
+}
+
+#[test]
 fn drifting_clocks_and_random_losses_are_told_exactly() {
     for (seed, ppm) in [(1, 100.0), (2, -100.0)] {
         let mut random = Pcg64Mcg::seed_from_u64(seed);

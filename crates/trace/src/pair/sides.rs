@@ -24,6 +24,8 @@ pub(crate) struct Sides {
 struct Delays {
     minima: Minima,
     range_ns: Option<(i64, i64)>,
+    /// When the last packet left that arrived.
+    last_ns: Option<i64>,
     lately_ns: Option<i64>,
 }
 
@@ -110,8 +112,11 @@ impl Sides {
         let Some(((first, last), (least, most))) = self.seen[arrival].zip(range_ns) else {
             return (i64::MAX, i64::MIN);
         };
+        // What left before something that arrived would have arrived before the end as well, even
+        // if one packet took, or seems to have taken, very long.
         let end = if self.ended[arrival] {
-            last.saturating_sub(most)
+            let last_ns = self.ways[departure as usize].last_ns;
+            last.saturating_sub(most).max(last_ns.unwrap_or(i64::MIN))
         } else {
             i64::MAX
         };
@@ -128,6 +133,7 @@ impl Sides {
         });
         let (least, most) = way.range_ns.unwrap_or((raw_ns, raw_ns));
         way.range_ns = Some((least.min(raw_ns), most.max(raw_ns)));
+        way.last_ns = way.last_ns.max(Some(sent_ns));
         way.lately_ns = Some(way.lately_ns.map_or(raw_ns, |least| least.min(raw_ns)));
         self.matches += 1;
         if self.matches == RENEWAL {
