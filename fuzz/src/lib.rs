@@ -3,9 +3,13 @@
 //! The trace crate's tests include this file, replay the corpus and mutate it, so that neither
 //! nightly Rust nor cargo-fuzz is needed to see a target fail.
 
+mod flows;
+
 use std::io::Cursor;
 
 use pillion_trace::input::{Counts, Input};
+
+pub use flows::flows;
 
 /// More packets than these cannot be in so few bytes, decompressed or not.
 const MOST_PACKETS: usize = 1 << 20;

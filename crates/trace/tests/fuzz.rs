@@ -9,6 +9,8 @@ use rand::{RngExt, SeedableRng, seq::IndexedRandom};
 use rand_pcg::Pcg64;
 
 const MUTANTS: usize = 30_000;
+/// Each starts the threads that read two traces.
+const MUTANTS_OF_FLOWS: usize = 3_000;
 /// Numbers at which lengths and counters tend to go wrong.
 const EDGES: [u32; 9] = [
     0,
@@ -24,21 +26,26 @@ const EDGES: [u32; 9] = [
 
 #[test]
 fn no_mutant_of_a_file_breaks_the_container_target() {
-    fuzz("container", targets::container);
+    fuzz("container", MUTANTS, targets::container);
 }
 
 #[test]
 fn no_mutant_of_a_frame_breaks_the_headers_target() {
-    fuzz("headers", targets::headers);
+    fuzz("headers", MUTANTS, targets::headers);
 }
 
-fn fuzz(target: &str, run: fn(&[u8])) {
+#[test]
+fn no_mutant_of_a_conversation_breaks_the_flows_target() {
+    fuzz("flows", MUTANTS_OF_FLOWS, targets::flows);
+}
+
+fn fuzz(target: &str, mutants: usize, run: fn(&[u8])) {
     let seeds = corpus(target);
     for seed in &seeds {
         run(seed);
     }
     let mut random = Pcg64::seed_from_u64(1);
-    for _ in 0..MUTANTS {
+    for _ in 0..mutants {
         let mut mutant = seeds.choose(&mut random).expect("a seed").clone();
         for _ in 0..random.random_range(1..6) {
             mutate(&mut mutant, &seeds, &mut random);
