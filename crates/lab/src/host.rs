@@ -1,3 +1,5 @@
+use std::fs;
+use std::io;
 use std::net::Ipv4Addr;
 use std::process::Stdio;
 
@@ -18,6 +20,16 @@ pub struct Host {
 
 /// The device of every host.
 pub(crate) const DEVICE: &str = "tap0";
+
+/// Keeps the kernel from asking for routers and naming its groups, so that a path carries what is
+/// studied and nothing else.
+fn speak_ipv4_alone() -> io::Result<()> {
+    match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
 
 /// The hosts of a link have the addresses 10.77.0.1 and so on.
 fn address(number: u8) -> Ipv4Addr {
@@ -40,7 +52,11 @@ impl Host {
             source,
         })?;
         let tap = namespace
-            .enter(|| Tap::open(DEVICE))
+            .enter(|| {
+                speak_ipv4_alone()?;
+                Ok::<_, io::Error>(Tap::open(DEVICE))
+            })
+            .and_then(|tap| tap)
             .map_err(|source| Error::Namespace {
                 name: name.to_owned(),
                 source,
