@@ -2,6 +2,7 @@
 //!
 //! Every test makes network namespaces of its own, which end with it.
 
+mod agreement;
 mod analyse;
 mod attach;
 mod bad_input;

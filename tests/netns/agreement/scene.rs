@@ -1,0 +1,200 @@
+//! Real traffic over a path that loses and disturbs, captured at both ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+
+use pillion_lab::{Host, Lane, Seen, Watch, Way};
+use pillion_path::{Counts, Ledger, PathConfig, Volume};
+use pillion_trace::input;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::*;
+
+/// What is sent.
+pub struct Traffic {
+    /// Options of `pillion run`; none for plain TCP.
+    pub bundling: Option<&'static [&'static str]>,
+    /// Options of `pillion traffic send`.
+    pub streams: &'static [&'static str],
+    /// How many there are.
+    pub count: &'static str,
+}
+
+/// All that was noted of it.
+pub struct Scene {
+    /// What the path did, from before the first stream until after the last.
+    pub ledger: Ledger,
+    /// The trace at the sender, and the one at the receiver.
+    pub traces: [PathBuf; 2],
+    /// What the receiver recorded of its messages, without a header.
+    pub records: String,
+    /// Its report.
+    pub received: Value,
+    /// What the bundler says that it did.
+    pub account: Option<Value>,
+    /// The segments with data that left the sender, and those that came to the receiver.
+    pub seen: [Vec<Seen>; 2],
+    _folder: TempDir,
+}
+
+/// Nobody listens there. A connection refused says that the path has carried packets both ways,
+/// before the streams on the first port and after them on the second.
+pub const KNOCKS: [u16; 2] = [9, 10];
+const PORT: u16 = 7777;
+
+/// Runs it.
+pub fn play(name: &str, path: &PathConfig, traffic: &Traffic) -> Scene {
+    let lane = Lane::create(name, path).expect("the testbed");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| folder.path().join(name);
+    let traces = [file("here"), file("there")];
+    let hosts = [&lane.sender, &lane.receiver];
+    let captures = [0, 1].map(|end| capture(hosts[end], &traces[end]));
+    knock(&lane, KNOCKS[0]);
+    let before = settled(&lane);
+    let watches = [(0, Way::Out), (1, Way::In)]
+        .map(|(end, way)| Watch::start(hosts[end], way).expect("a watch"));
+    let (records, received, account) = stream(&lane, traffic, folder.path());
+    let ledger = difference(&settled(&lane), &before);
+    knock(&lane, KNOCKS[1]);
+    for (capture, trace) in captures.into_iter().zip(&traces) {
+        end(capture, trace);
+    }
+    Scene {
+        ledger,
+        records,
+        received,
+        account,
+        seen: watches.map(|watch| watch.finish().expect("all was seen")),
+        traces,
+        _folder: folder,
+    }
+}
+
+fn capture(host: &Host, trace: &Path) -> Child {
+    let mut command = host.namespace.command("tcpdump");
+    command
+        .args("-i tap0 -Z root -B 65536 -s 128 -U --immediate-mode".split(' '))
+        .args(["--time-stamp-precision=nano", "-w"])
+        .arg(trace)
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("tcpdump; `make setup` installs it");
+    let said = BufReader::new(child.stderr.as_mut().expect("its errors"));
+    let listening = |line: &String| line.contains("listening on");
+    assert!(
+        said.lines()
+            .map_while(Result::ok)
+            .any(|line| listening(&line)),
+        "tcpdump does not listen"
+    );
+    child
+}
+
+/// Ends a capture when it has the last knock.
+fn end(mut capture: Child, trace: &Path) {
+    eventually("the capture is complete", || {
+        let Ok(packets) = input::open(trace) else {
+            return false;
+        };
+        let refusal =
+            |packet: pillion_trace::Packet| packet.flags.rst && packet.from.port == KNOCKS[1];
+        packets.into_iter().any(refusal)
+    });
+    let pid = nix::unistd::Pid::from_raw(capture.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::SIGINT).expect("tcpdump runs");
+    assert!(capture.wait().expect("tcpdump").success());
+}
+
+fn knock(lane: &Lane, port: u16) {
+    let to = SocketAddr::from((lane.receiver.address, port));
+    let refused = lane.sender.namespace.enter(move || TcpStream::connect(to));
+    let error = refused.expect("enter").expect_err("nobody listens");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+/// The ledger when all connections have ended and nothing is under way.
+fn settled(lane: &Lane) -> Ledger {
+    eventually("all connections have ended", || {
+        [&lane.sender, &lane.receiver].iter().all(|host| {
+            let table = || fs::read_to_string("/proc/thread-self/net/tcp");
+            let table = host.namespace.enter(table).expect("enter");
+            table.expect("the table").lines().skip(1).all(over)
+        })
+    });
+    let empty = |counts: &Counts| counts.inside.packets == 0;
+    eventually("the path is empty", || {
+        let ledger = lane.path.ledger();
+        empty(&ledger.forward) && empty(&ledger.backward)
+    });
+    lane.path.ledger()
+}
+
+/// Whether a line of the kernel's table is of a connection that sends no more by itself.
+fn over(line: &str) -> bool {
+    const TIME_WAIT: &str = "06";
+    line.split_whitespace().nth(3) == Some(TIME_WAIT)
+}
+
+/// Sends and receives; the records, the receiver's report and the bundler's account.
+fn stream(lane: &Lane, traffic: &Traffic, folder: &Path) -> (String, Value, Option<Value>) {
+    let [records, account] = ["records", "account"].map(|name| folder.join(name));
+    let to = SocketAddr::from((lane.receiver.address, PORT)).to_string();
+    let receive = ["traffic", "receive", "--json", "--streams", traffic.count];
+    let receiver = pillion_in(&lane.receiver.namespace, &receive)
+        .args(["--listen", &to, "--records"])
+        .arg(&records)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a receiver");
+    await_listening(&lane.receiver.namespace, PORT);
+    let send = ["traffic", "send", "--to", &to, "--streams", traffic.count];
+    let sent = match traffic.bundling {
+        None => pillion_in(&lane.sender.namespace, &send),
+        Some(options) => {
+            let mut run = pillion_in(&lane.sender.namespace, &["run", "--stats"]);
+            run.arg(&account).args(options).args(["--", PILLION]);
+            run.args(send);
+            run
+        }
+    }
+    .args(traffic.streams)
+    .output()
+    .expect("a sender");
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = receiver.wait_with_output().expect("the receiver");
+    let received = serde_json::from_slice(&received.stdout).expect("a report");
+    let records = pillion(&["traffic", "records", records.to_str().expect("its name")]);
+    let (_, records) = stdout(&records)
+        .split_once('\n')
+        .map(|(header, rest)| (header.to_owned(), rest.to_owned()))
+        .expect("records");
+    let account = traffic.bundling.map(|_| read_json(&account));
+    (records, received, account)
+}
+
+fn difference(after: &Ledger, before: &Ledger) -> Ledger {
+    let volume = |after: Volume, before: Volume| Volume {
+        packets: after.packets - before.packets,
+        bytes: after.bytes - before.bytes,
+    };
+    let counts = |after: &Counts, before: &Counts| Counts {
+        received: volume(after.received, before.received),
+        delivered: volume(after.delivered, before.delivered),
+        lost: volume(after.lost, before.lost),
+        duplicated: volume(after.duplicated, before.duplicated),
+        held_back: volume(after.held_back, before.held_back),
+        queue_full: volume(after.queue_full, before.queue_full),
+        device_refused: volume(after.device_refused, before.device_refused),
+        ..Counts::default()
+    };
+    Ledger {
+        forward: counts(&after.forward, &before.forward),
+        backward: counts(&after.backward, &before.backward),
+        device_gone: after.device_gone.clone(),
+    }
+}
