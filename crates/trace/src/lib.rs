@@ -3,7 +3,7 @@
 //! [`input`] reads them. [`Analysis`] takes the [`Packet`]s of one trace and tells an
 //! [`Observer`] what they mean: each packet sent, each ACK, each [`Range`] of bytes with all its
 //! copies, each [`Connection`]. [`pair::analyse`] does so with two traces, and tells what became
-//! of each packet between them.
+//! of each packet between them. [`measure::Meter`] is the observer that measures all of it.
 
 mod connection;
 mod event;

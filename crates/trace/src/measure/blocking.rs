@@ -53,7 +53,10 @@ impl Blocking {
             return;
         };
         self.readable_bytes += range.len();
-        if let Some(position) = delivery.behind {
+        // What comes in one packet with the missing byte does not wait.
+        if blocked_ns > 0
+            && let Some(position) = delivery.behind
+        {
             self.blocked(position, range.len(), blocked_ns);
         }
     }

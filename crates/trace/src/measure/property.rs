@@ -60,7 +60,7 @@ fn holds_together(measures: &Measures) {
 
 #[test]
 fn whatever_two_traces_hold_the_measures_of_all_are_those_of_each_together() {
-    for seed in 0..200 {
+    for seed in 0..100 {
         let results = of_any_two_traces(seed);
         let (mut main, mut back) = (Counts::default(), Counts::default());
         for connection in &results.connections {

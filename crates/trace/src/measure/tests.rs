@@ -246,6 +246,25 @@ fn bytes_that_wait_are_told_with_what_they_wait_behind() {
 }
 
 #[test]
+fn bytes_that_come_together_with_the_missing_one_do_not_wait() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(230).data(101, 201);
+    script
+        .at(500)
+        .data(1, 201)
+        .at(650)
+        .ack(201)
+        .at(700)
+        .close(201);
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4, 5]);
+    let results = measure_both(&here, &there, Options::default());
+    let main = &results.connections[0].main;
+    assert_eq!(ms(&main.delay.application), [(345, 1), (375, 1)]);
+    assert!(main.head_of_line.wait.is_empty());
+    assert!(main.head_of_line.behind.is_empty());
+}
+
+#[test]
 fn slices_hold_throughput_goodput_loss_and_packets_in_flight() {
     let mut script = established();
     script.at(990).data(1, 101).at(1000).data(101, 201);
