@@ -28,8 +28,9 @@ pub struct Fit {
     /// convex hull at the mean time (S. B. Moon, P. Skelly, D. Towsley, INFOCOM 1999). No delay
     /// variation is negative by it.
     pub hull: Option<Line>,
-    /// Least squares on the smallest delays of 64 equal parts of the trace. A queue that never
-    /// empties during a part shows up in it.
+    /// Through the smallest delays of 64 equal parts of the trace: the median of the slopes
+    /// between any two (Theil and Sen), so that a few parts in which the queue never emptied, or
+    /// in which copies were mistaken for each other, do not turn it.
     pub regression: Option<Line>,
 }
 
@@ -182,19 +183,26 @@ fn regression(points: &[Point]) -> Option<Line> {
             parts[part] = Some((x, y));
         }
     }
-    let smallest = || parts.iter().flatten();
-    let count = smallest().count() as f64;
-    let mean_x = smallest().map(|(x, _)| x).sum::<f64>() / count;
-    let mean_y = smallest().map(|(_, y)| y).sum::<f64>() / count;
-    let spread = smallest().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>();
-    let common = smallest()
-        .map(|(x, y)| (x - mean_x) * (y - mean_y))
-        .sum::<f64>();
+    let smallest: Vec<(f64, f64)> = parts.into_iter().flatten().collect();
+    let mut slopes = Vec::with_capacity(PARTS * (PARTS - 1) / 2);
+    for (place, left) in smallest.iter().enumerate() {
+        let later = smallest.iter().skip(place + 1);
+        let apart = later.filter(|right| right.0 > left.0);
+        slopes.extend(apart.map(|right| (right.1 - left.1) / (right.0 - left.0)));
+    }
+    let slope = median(slopes).unwrap_or_default();
+    let levels = smallest.iter().map(|(x, y)| y - slope * x).collect();
     Some(Line {
-        at_ns: first.at_ns.saturating_add(mean_x as i64),
-        delay_ns: first.delay_ns as f64 + mean_y,
-        slope: if spread > 0.0 { common / spread } else { 0.0 },
+        at_ns: first.at_ns,
+        delay_ns: first.delay_ns as f64 + median(levels)?,
+        slope,
     })
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
+    Some((values.get(lower)? + values.get(upper)?) / 2.0)
 }
 
 #[cfg(test)]
@@ -263,5 +271,26 @@ mod tests {
         assert!((hull.slope * 1e6 - 50.0).abs() < 0.5, "{hull:?}");
         let variation = Fit::of(&minima).variation_ns(0, 115_000_000).unwrap();
         assert!((variation - 40e6).abs() < 0.1e6, "{variation}");
+    }
+    #[test]
+    fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
+        let mut minima = Minima::default();
+        minima.add(Point {
+            at_ns: 0,
+            delay_ns: 1_075_000_000,
+        });
+        for packet in 100..30_000_i64 {
+            let at_ns = packet * SECOND / 10;
+            minima.add(Point {
+                at_ns,
+                delay_ns: 75_000_000 + packet % 7 * 1_000_000 + at_ns / 20_000,
+            });
+        }
+        let regression = Fit::of(&minima).regression.unwrap();
+        assert!(
+            (regression.slope * 1e6 - 50.0).abs() < 0.5,
+            "{regression:?}"
+        );
+        assert!((regression.at(0) - 75e6).abs() < 0.1e6, "{regression:?}");
     }
 }
