@@ -19,6 +19,7 @@ mod packet;
 pub mod pair;
 #[cfg(test)]
 mod pair_tests;
+mod period;
 mod ranges;
 #[cfg(test)]
 mod script;
@@ -28,4 +29,5 @@ pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, St
 pub use event::{Acked, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
+pub use period::{Period, When};
 pub use ranges::{Copy, CopyKind, Delivery, Range};

@@ -11,6 +11,7 @@ use super::source::{Source, read};
 use crate::connection::Side;
 use crate::event::Observer;
 use crate::packet::{Endpoint, Packet};
+use crate::period::Period;
 
 /// How two traces are brought together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Options {
     /// Addresses that are changed on the way: as the receiver's trace shows it, as the sender's
     /// trace shows it. Ports stay. Others are found if the packets are otherwise the same.
     pub addresses: Vec<(IpAddr, IpAddr)>,
+    /// The part of both traces that is analysed, by the clock of the sender's.
+    pub period: Period,
 }
 
 /// What was found of two traces as a whole.
@@ -37,6 +40,7 @@ impl Default for Options {
         Self {
             max_transit_ns: 10_000_000_000,
             addresses: Vec::new(),
+            period: Period::default(),
         }
     }
 }
@@ -71,6 +75,8 @@ fn merge<O: Observer>(
     options: &Options,
     observer: O,
 ) -> (O, Finding) {
+    let begin_ns = sender.beginning().first().map_or(0, |first| first.at_ns);
+    let takes = |at_ns| options.period.takes(begin_ns, at_ns);
     let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
     for (there, here) in lead.ends {
@@ -85,19 +91,25 @@ fn merge<O: Observer>(
         receiver.fill();
         match (sender.first(), receiver.first()) {
             (Some(here), Some(there)) if engine.sides.is_earlier(here, there) => {
-                engine.packet(Side::Sender, here);
+                if takes(here.at_ns) {
+                    engine.packet(Side::Sender, here);
+                }
                 sender.advance();
             }
             (here, Some(there)) => {
                 if here.is_none() {
                     engine.sides.end(Side::Sender);
                 }
-                engine.packet(Side::Receiver, there);
+                if takes(engine.sides.by_clock_of(Side::Sender, there.at_ns)) {
+                    engine.packet(Side::Receiver, there);
+                }
                 receiver.advance();
             }
             (Some(here), None) => {
                 engine.sides.end(Side::Receiver);
-                engine.packet(Side::Sender, here);
+                if takes(here.at_ns) {
+                    engine.packet(Side::Sender, here);
+                }
                 sender.advance();
             }
             (None, None) => break,
