@@ -25,12 +25,23 @@ pub fn count(n: u64) -> String {
 
 /// A size in bytes, in decimal units: `950 B`, `2.4 MB`, `24.3 MB`, `243 MB`.
 pub fn bytes(bytes: impl Into<Option<f64>>) -> String {
-    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let Some(mut value) = finite(bytes) else {
+    scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// A rate in bit/s, in decimal units: `950 bit/s`, `9.6 kbit/s`, `243 Mbit/s`.
+pub fn rate(bit_per_s: impl Into<Option<f64>>) -> String {
+    scaled(
+        bit_per_s,
+        &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+    )
+}
+
+fn scaled(value: impl Into<Option<f64>>, units: &[&str]) -> String {
+    let Some(mut value) = finite(value) else {
         return missing();
     };
     let mut unit = 0;
-    while value.abs() >= 999.5 && unit + 1 < UNITS.len() {
+    while value.abs() >= 999.5 && unit + 1 < units.len() {
         value /= 1000.0;
         unit += 1;
     }
@@ -38,7 +49,7 @@ pub fn bytes(bytes: impl Into<Option<f64>>) -> String {
         0 => fixed(value, 0),
         _ => by_size(value, &[(100.0, 1)]),
     };
-    format!("{digits}{NO_BREAK_SPACE}{}", UNITS[unit])
+    format!("{digits}{NO_BREAK_SPACE}{}", units[unit])
 }
 
 /// A ratio: `0.53x`, `1.04x`, `4.9x`, `12x`.
@@ -172,6 +183,12 @@ mod tests {
                 "0 B", "950 B", "1.0 kB", "2.4 MB", "24.3 MB", "243 MB", "1.0 GB", "4 000 PB"
             ]
         );
+    }
+
+    #[test]
+    fn rates_are_in_bits() {
+        let shown = [950.0, 9600.0, 243e6].map(|v| spaced(rate(v)));
+        assert_eq!(shown, ["950 bit/s", "9.6 kbit/s", "243 Mbit/s"]);
     }
 
     #[test]
