@@ -144,6 +144,179 @@ fn the_story_says_who_waited_behind_the_range() {
 }
 
 #[test]
+fn the_results_have_what_was_sent_lost_and_repaired_and_how_long_it_took() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let results = json_of(&files, &[]);
+    let main = &results["all"]["main"];
+    let sent = |name: &str| main["sent"][name].as_f64().unwrap();
+    assert_eq!((sent("data_packets"), sent("new_bytes")), (6.0, 500.0));
+    assert_eq!(
+        (sent("bundled_packets"), sent("retransmitted_packets")),
+        (1.0, 1.0)
+    );
+    assert_eq!(sent("redundant_share"), 200.0 / 700.0);
+    let loss = |name: &str| main["loss"][name].as_u64().unwrap();
+    assert_eq!((loss("lost_data_packets"), loss("bundle_hits")), (2, 1));
+    assert_eq!(loss("ranges_repaired_by_bundle"), 1);
+    assert_eq!(loss("ranges_repaired_by_retransmission"), 1);
+    let ms = |measure: &str, what: &str| main[measure][what].as_f64().unwrap().round();
+    assert_eq!(ms("ack_latency_ms", "count"), 5.0);
+    assert_eq!(
+        (ms("ack_latency_ms", "min"), ms("ack_latency_ms", "max")),
+        (100.0, 250.0)
+    );
+    assert_eq!(ms("application_latency_ms", "max"), 200.0);
+    assert_eq!(
+        results["clock"]["round_trip_ms"].as_f64().unwrap().round(),
+        100.0
+    );
+    assert_eq!(
+        results["clock"]["ahead_ms"].as_f64().unwrap().round(),
+        7000.0
+    );
+    let alone = json_of(&files[..2], &[]);
+    assert_eq!(
+        (&alone["clock"], &alone["all"]["main"]["loss"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(
+        alone["all"]["main"]["ack_latency_ms"],
+        main["ack_latency_ms"]
+    );
+}
+
+#[test]
+fn the_summary_has_the_percentiles_asked_for_and_a_column_for_each_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let groups = ["--group", "web=to::80", "--group", "other=:81"];
+    let options = [
+        &groups[..],
+        &["--percentiles", "40,99.5", "--optimum", "web=10k"],
+    ]
+    .concat();
+    let text = stdout(&analyse(&files, &options)).replace('\u{a0}', " ");
+    let line = |begin: &str| {
+        let found = text.lines().find(|line| line.trim().starts_with(begin));
+        found
+            .unwrap_or_else(|| panic!("{begin}: {text}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(line("all  "), ["all", "web", "other"]);
+    assert_eq!(line("number"), ["number", "min", "p40", "p99.5", "max"]);
+    assert_eq!(
+        line("ACK latency")[3..],
+        ["5", "100.0", "100.0", "250.0", "250.0"]
+    );
+    assert_eq!(
+        line("packets with payload"),
+        ["packets", "with", "payload", "6", "6", "0"]
+    );
+}
+
+#[test]
+fn tables_and_report_are_written_beside_the_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let (tables, report) = (
+        folder.path().join("tables"),
+        folder.path().join("report.html"),
+    );
+    let paths = [&tables, &report].map(|path| path.to_str().unwrap());
+    let output = analyse(
+        &files,
+        &["--csv", paths[0], "--report", paths[1], "--slice", "0.1"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    let table = |name: &str| fs::read_to_string(tables.join(name)).expect(name);
+    let latency = table("ack_latency_ms.csv");
+    assert!(
+        latency.starts_with("scope,name,direction,share_at_most,ack_latency_ms\n"),
+        "{latency}"
+    );
+    assert!(latency.contains("all,,main,1,250\n"), "{latency}");
+    let connections = table("connections.csv");
+    assert!(
+        connections
+            .lines()
+            .nth(1)
+            .unwrap()
+            .contains("192.0.2.1:40000"),
+        "{connections}"
+    );
+    assert!(table("slices.csv").starts_with("scope,name,direction,begin_s,"));
+    let html = fs::read_to_string(&report).unwrap();
+    for shown in [
+        "client.pcap and server.pcap",
+        "ACK latency",
+        "Throughput and goodput",
+        "<svg",
+    ] {
+        assert!(html.contains(shown), "{shown}");
+    }
+    assert!(html.trim_end().ends_with("</html>"));
+    assert!(stdout(&output).contains("report: "));
+}
+
+#[test]
+fn a_part_is_chosen_by_seconds_or_by_date_by_the_senders_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for (from, to) in [
+        ("0.29", "0.42"),
+        ("1970-01-01T00:00:00.29Z", "1970-01-01T00:00:00.42Z"),
+    ] {
+        for files in [&files[..], &files[..2]] {
+            let list = json_of(files, &["--list", "--from", from, "--to", to]);
+            assert_eq!(list[0]["there"]["packets"], 2, "{from}: {list}");
+            assert_eq!(list[0]["back"]["packets"], 1, "{from}: {list}");
+            assert_eq!(list[0]["begin_s"], 0.3);
+        }
+    }
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for (options, said) in [
+        (&["--percentiles", "50,101"][..], "from 0 to 100"),
+        (&["--slice", "0"], "at least"),
+        (&["--from", "noon"], "2026-11-21T22:49:11Z"),
+        (&["--group", "web"], "NAME=CONDITION"),
+        (
+            &["--group", "a=:1", "--group", "a=:2"],
+            "two groups are called `a`",
+        ),
+        (&["--optimum", "web=10k"], "no --group is called `web`"),
+        (&["--optimum", "fast"], "no rate in bit/s"),
+        (&["--nat", "one"], "203.0.113.9=10.0.0.7"),
+        (&["--list", "--explain", "1:1"], "cannot be used with"),
+    ] {
+        let output = analyse(&files, options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(
+            stderr(&output).contains(said),
+            "{options:?}: {}",
+            stderr(&output)
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(PILLION);
+    let status = command.args(&files).arg("--json").stdout(writer).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
 fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
     let folder = tempfile::tempdir().unwrap();
     let files = both(folder.path());

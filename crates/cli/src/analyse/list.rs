@@ -7,7 +7,9 @@ use pillion_trace::{Connection, Direction, Observer, Outcome};
 use serde::Serialize;
 
 use super::choice::{Choice, Chosen};
-use super::traces::Traces;
+use super::print::{print, print_json};
+use super::summary::outcome;
+use super::traces::{Trace, Traces};
 
 /// A connection as `--list` shows it; there is from who opened it, back is the other way.
 #[derive(Serialize)]
@@ -17,7 +19,7 @@ struct Listed {
     to: SocketAddr,
     begin_s: f64,
     duration_s: f64,
-    handshake: &'static str,
+    handshake: Outcome,
     there: Way,
     back: Way,
 }
@@ -46,7 +48,7 @@ impl Observer for List {
             to: connection.responder.into(),
             begin_s: 0.0,
             duration_s: seconds(connection.duration_ns()),
-            handshake: word(connection.outcome()),
+            handshake: connection.outcome(),
             there: Way::of(connection, Direction::Forward),
             back: Way::of(connection, Direction::Backward),
         };
@@ -67,13 +69,13 @@ impl Way {
     }
 }
 
-pub fn print(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
+pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
     let observed = traces.observe(Chosen {
         choice,
         observer: List::default(),
     });
     let exit_code = observed.exit_code();
-    let begin_ns = observed.begin_ns.first().copied().unwrap_or_default();
+    let begin_ns = observed.traces.first().map_or(0, Trace::begin_ns);
     let since = |at_ns: i64| at_ns.saturating_sub(begin_ns) as f64 / 1e9;
     let connections = observed.observer.observer.0.into_iter();
     let mut connections: Vec<Listed> = connections
@@ -84,11 +86,11 @@ pub fn print(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
         .collect();
     connections.sort_by_key(|listed| listed.connection);
     if json {
-        println!("{}", serde_json::to_string_pretty(&connections)?);
+        print_json(&connections)?;
     } else if connections.is_empty() {
-        println!("no TCP connection in the trace, or none that was chosen");
+        print("no TCP connection in the trace, or none of those chosen\n")?;
     } else {
-        print!("{}", table(&connections).to_text(false));
+        print(&table(&connections).to_text(false))?;
     }
     Ok(exit_code)
 }
@@ -122,7 +124,7 @@ fn table(connections: &[Listed]) -> Table {
             listed.to.to_string(),
             number::seconds(listed.begin_s),
             number::seconds(listed.duration_s),
-            listed.handshake.replace('_', " "),
+            outcome(listed.handshake).to_owned(),
             both(|way| way.packets),
             both(|way| way.new_bytes),
             both(|way| way.bundled_packets),
@@ -131,14 +133,4 @@ fn table(connections: &[Listed]) -> Table {
         ]);
     }
     table
-}
-
-fn word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::NotSeen => "not_seen",
-        Outcome::Unanswered => "unanswered",
-        Outcome::Refused => "refused",
-        Outcome::Completed => "completed",
-        Outcome::Reset => "reset",
-    }
 }

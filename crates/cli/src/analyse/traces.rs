@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_trace::input::{self, Input};
 use pillion_trace::pair::{self, Finding, Options};
-use pillion_trace::{Analysis, Observer};
+use pillion_trace::{Analysis, Observer, Packet, Period};
 
 use crate::exit::{self, BadInput};
 use crate::progress::Progress;
@@ -34,9 +34,13 @@ pub struct Traces {
     options: Options,
 }
 
-struct Trace {
-    name: String,
-    input: Input,
+/// A trace, and what it gave.
+pub struct Trace {
+    /// What the file is called.
+    pub name: String,
+    pub input: Input,
+    /// When its first TCP packet was captured, in nanoseconds since 1970.
+    begin_ns: Option<i64>,
 }
 
 /// What reading them gave.
@@ -44,15 +48,13 @@ pub struct Observed<O> {
     pub observer: O,
     /// Of two traces.
     pub finding: Option<Finding>,
-    /// What the files are called, sender first.
-    pub names: Vec<String>,
-    /// When the first packet of each was captured, in nanoseconds since 1970.
-    pub begin_ns: Vec<i64>,
+    /// Sender first.
+    pub traces: Vec<Trace>,
     damaged: bool,
 }
 
 impl Files {
-    pub fn open(self) -> Result<Traces> {
+    pub fn open(self, period: Period) -> Result<Traces> {
         let receiver = self.receiver.as_deref();
         if is_standard_input(&self.sender) && receiver.is_some_and(is_standard_input) {
             let mistake = "both traces cannot come from standard input; name a file for one";
@@ -63,6 +65,7 @@ impl Files {
             receiver: receiver.map(Trace::open).transpose()?,
             options: Options {
                 addresses: self.nat,
+                period,
                 ..Options::default()
             },
         })
@@ -77,11 +80,22 @@ impl Trace {
         } else {
             path.display().to_string()
         };
-        Ok(Self { name, input })
+        Ok(Self {
+            name,
+            input,
+            begin_ns: None,
+        })
     }
 
-    fn begin_ns(&self) -> i64 {
-        self.input.span_ns().map_or(0, |(begin, _)| begin)
+    /// When its first TCP packet was captured, in nanoseconds since 1970.
+    pub fn begin_ns(&self) -> i64 {
+        self.begin_ns.unwrap_or_default()
+    }
+
+    /// What the file is called, without its folder.
+    pub fn file_name(&self) -> &str {
+        let file = Path::new(&self.name).file_name();
+        file.and_then(|file| file.to_str()).unwrap_or(&self.name)
     }
 
     /// Says where it is damaged; whether it is.
@@ -94,6 +108,16 @@ impl Trace {
     }
 }
 
+impl Iterator for Trace {
+    type Item = Packet;
+
+    fn next(&mut self) -> Option<Packet> {
+        let packet = self.input.next()?;
+        self.begin_ns.get_or_insert(packet.at_ns);
+        Some(packet)
+    }
+}
+
 impl Traces {
     /// Reads them to their ends, shows how far that has come, and says on standard error where
     /// they are damaged.
@@ -101,27 +125,33 @@ impl Traces {
         let progress = self.progress();
         let (observer, finding) = match &mut self.receiver {
             Some(receiver) => {
-                let (sender, receiver) = (&mut self.sender.input, &mut receiver.input);
+                let sender = &mut self.sender;
                 let (observer, finding) = pair::analyse(sender, receiver, &self.options, observer);
                 (observer, Some(finding))
             }
             None => {
                 let mut analysis = Analysis::new(observer);
-                for packet in &mut self.sender.input {
-                    analysis.packet(&packet);
+                let period = self.options.period;
+                while let Some(packet) = self.sender.next() {
+                    if period.takes(self.sender.begin_ns(), packet.at_ns) {
+                        analysis.packet(&packet);
+                    }
                 }
                 (analysis.finish(), None)
             }
         };
         progress.finish();
-        let traces = [Some(&self.sender), self.receiver.as_ref()];
-        let traces = || traces.into_iter().flatten();
+        let traces: Vec<Trace> = [Some(self.sender), self.receiver]
+            .into_iter()
+            .flatten()
+            .collect();
         Observed {
             observer,
             finding,
-            names: traces().map(|trace| trace.name.clone()).collect(),
-            begin_ns: traces().map(Trace::begin_ns).collect(),
-            damaged: traces().map(Trace::complain).fold(false, |a, b| a | b),
+            damaged: traces
+                .iter()
+                .fold(false, |damaged, trace| trace.complain() | damaged),
+            traces,
         }
     }
 

@@ -9,21 +9,23 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::traces::Traces;
+use super::print::{print, print_json};
+use super::traces::{Trace, Traces};
 use crate::exit::BadInput;
 use story::Witness;
 pub use target::Target;
 
-pub fn print(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {
+pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {
     let observed = traces.observe(Witness::new(target));
     let exit_code = observed.exit_code();
     let clock = observed.finding.as_ref().map(|finding| finding.clock);
-    let story = observed.observer.story(clock.as_ref(), &observed.begin_ns);
+    let begin_ns: Vec<i64> = observed.traces.iter().map(Trace::begin_ns).collect();
+    let story = observed.observer.story(clock.as_ref(), &begin_ns);
     let story = story.map_err(BadInput)?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&story)?);
+        print_json(&story)?;
     } else {
-        print!("{}", tell::text(&story, &observed.names));
+        print(&tell::text(&story, &observed.traces))?;
     }
     Ok(exit_code)
 }

@@ -1,18 +1,18 @@
 use std::fmt::Write;
-use std::path::Path;
 
 use pillion_report::{Column, Table, number};
 
 use super::event::{Arrived, Copied, Event, Seen, What};
 use super::story::{Story, Waited};
+use crate::analyse::traces::Trace;
 
 /// Ranges behind that are shown one by one.
 const MOST_WAITED: usize = 10;
 
-/// The story for people; `names` are those of the traces.
-pub fn text(story: &Story, names: &[String]) -> String {
+/// The story for people.
+pub fn text(story: &Story, traces: &[Trace]) -> String {
     let mut text = heading(story);
-    text += &table(story, names).to_text(false);
+    text += &table(story, traces).to_text(false);
     text += &outcome(story);
     if !story.waited_behind.is_empty() {
         text += &waited(&story.waited_behind);
@@ -36,9 +36,9 @@ fn heading(story: &Story) -> String {
     text + "\n"
 }
 
-fn table(story: &Story, names: &[String]) -> Table {
-    let both = names.len() > 1;
-    let name = |index: usize| names.get(index).map_or("", |name| file_name(name));
+fn table(story: &Story, traces: &[Trace]) -> Table {
+    let both = traces.len() > 1;
+    let name = |index: usize| traces.get(index).map_or("", Trace::file_name);
     let (sender, receiver) = if story.from_first { (0, 1) } else { (1, 0) };
     let mut columns = vec![Column::right("ms")];
     if both {
@@ -69,11 +69,6 @@ fn table(story: &Story, names: &[String]) -> Table {
         table.row(cells);
     }
     table
-}
-
-fn file_name(name: &str) -> &str {
-    let file = Path::new(name).file_name();
-    file.and_then(|file| file.to_str()).unwrap_or(name)
 }
 
 fn sentence(event: &Event, story: &Story) -> String {

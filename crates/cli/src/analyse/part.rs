@@ -1,0 +1,72 @@
+use std::time::UNIX_EPOCH;
+
+use pillion_trace::{Period, When};
+
+/// Which part of the traces is looked at.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = "Which part")]
+pub struct Part {
+    /// What was captured then or later: seconds since the trace's first TCP packet, or a date
+    ///
+    /// Dates are as in 2026-11-21T22:49:11.5Z, in UTC. Of two traces, both times are by the clock
+    /// of the sender's. Connections that began before are analysed from there on, and those that
+    /// are not in this part are not counted: numbers are those of --list with the same part.
+    #[arg(long, value_name = "TIME", value_parser = parse_when, allow_hyphen_values = true)]
+    from: Option<When>,
+
+    /// What was captured before; as --from
+    #[arg(long, value_name = "TIME", value_parser = parse_when, allow_hyphen_values = true)]
+    to: Option<When>,
+}
+
+impl Part {
+    pub fn period(self) -> Period {
+        Period {
+            from: self.from,
+            until: self.to,
+        }
+    }
+}
+
+fn parse_when(text: &str) -> Result<When, String> {
+    let ns = |seconds: f64| (seconds * 1e9).round() as i64;
+    if let Some(seconds) = text
+        .parse()
+        .ok()
+        .filter(|s: &f64| s.is_finite() && *s >= 0.0)
+    {
+        return Ok(When::After(ns(seconds)));
+    }
+    let date = humantime::parse_rfc3339_weak(text).ok();
+    let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+    let at = since.and_then(|since| i64::try_from(since.as_nanos()).ok());
+    at.map(When::At).ok_or_else(|| {
+        "expected seconds, as in 12.5, or a date, as in 2026-11-21T22:49:11Z".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_dates() {
+        for (text, expected) in [
+            ("12.5", When::After(12_500_000_000)),
+            ("1970-01-01T00:01:00.25Z", When::At(60_250_000_000)),
+            ("1970-01-02 00:00:00", When::At(86_400_000_000_000)),
+        ] {
+            assert_eq!(parse_when(text), Ok(expected), "{text}");
+        }
+        for mistake in [
+            "",
+            "-1",
+            "NaN",
+            "noon",
+            "2026-11-21",
+            "1969-12-31T00:00:00Z",
+        ] {
+            assert!(parse_when(mistake).is_err(), "{mistake}");
+        }
+    }
+}

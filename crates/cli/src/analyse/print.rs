@@ -1,0 +1,22 @@
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context, Result};
+
+/// Prints to standard output. A reader that wants no more of it, such as `head`, is no failure.
+pub fn print(text: &str) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for JSON.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    print(&(serde_json::to_string_pretty(value)? + "\n"))
+}

@@ -1,0 +1,67 @@
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use pillion_trace::measure::{Meter, Options, write_tables};
+
+use super::choice::{Choice, Chosen};
+use super::print::{print, print_json};
+use super::report;
+use super::summary::Summary;
+use super::traces::Traces;
+
+/// What is to be measured, and where it is to go.
+pub struct Wanted {
+    pub options: Options,
+    pub percentiles: Vec<f64>,
+    pub choice: Choice,
+    pub json: bool,
+    pub csv: Option<PathBuf>,
+    pub report: Option<PathBuf>,
+}
+
+impl Wanted {
+    pub fn measure(self, traces: Traces) -> Result<ExitCode> {
+        // What cannot be written is said before a long trace is read.
+        if let Some(file) = &self.report {
+            fs::write(file, "").with_context(|| format!("write --report {}", file.display()))?;
+        }
+        if let Some(folder) = &self.csv {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("write --csv {}", folder.display()))?;
+        }
+        let observed = traces.observe(Chosen {
+            choice: self.choice,
+            observer: Meter::new(self.options),
+        });
+        let exit_code = observed.exit_code();
+        let meter = observed.observer.observer;
+        let results = match &observed.finding {
+            Some(finding) => meter.finish_pair(&finding.clock),
+            None => meter.finish(),
+        };
+        let summary = Summary {
+            results: &results,
+            percentiles: &self.percentiles,
+            traces: &observed.traces,
+        };
+        let mut said = String::new();
+        if let Some(folder) = &self.csv {
+            let written = write_tables(&results, folder)?;
+            said += &format!("tables: {} files in {}\n", written.len(), folder.display());
+        }
+        if let Some(file) = self.report {
+            fs::write(&file, report::page(&summary).to_html())
+                .with_context(|| format!("write --report {}", file.display()))?;
+            let file = file.canonicalize().unwrap_or(file);
+            said += &format!("report: {}\n", file.display());
+        }
+        if self.json {
+            print_json(&results)?;
+        } else {
+            print(&(summary.text() + &said))?;
+        }
+        Ok(exit_code)
+    }
+}
