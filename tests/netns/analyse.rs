@@ -217,6 +217,18 @@ fn the_summary_has_the_percentiles_asked_for_and_a_column_for_each_group() {
 }
 
 #[test]
+fn a_trace_taken_at_the_receiver_is_known_as_such_where_it_stands_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    let server = [files[0].clone(), files[3].clone()];
+    let taken_there = "seems to have been taken at the receiver";
+    for (files, expected) in [(&server[..], true), (&files[..2], false), (&files, false)] {
+        let text = stdout(&analyse(files, &[]));
+        assert_eq!(text.contains(taken_there), expected, "{text}");
+    }
+}
+
+#[test]
 fn tables_and_report_are_written_beside_the_summary() {
     let folder = tempfile::tempdir().unwrap();
     let files = both(folder.path());
