@@ -25,6 +25,9 @@ pub struct Choice {
 
 impl Choice {
     fn takes(&self, connection: &Connection) -> bool {
+        if self.address.is_empty() && self.port.is_empty() && self.connection.is_empty() {
+            return true;
+        }
         let fits = |end: Endpoint| {
             let end = SocketAddr::from(end);
             let network = |network: &IpNet| network.contains(&end.ip());
