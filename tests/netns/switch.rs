@@ -136,6 +136,44 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
 }
 
 #[test]
+fn the_traffics_streams_ask_for_bundling_and_decline_it() {
+    needs_root!();
+    let lane = clean_lane("streams");
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats");
+    let bundled = |how: &[&str], switch: &[&str]| {
+        let listen = [
+            "traffic",
+            "receive",
+            "--listen",
+            "10.77.0.2:7002",
+            "--streams",
+            "1",
+        ];
+        let mut receiver = pillion_in(&lane.receiver.namespace, &listen)
+            .spawn()
+            .unwrap();
+        await_listening(&lane.receiver.namespace, 7002);
+        let run = ["run", "--stats", stats.to_str().unwrap()];
+        let send = ["--", PILLION, "traffic", "send", "--to", "10.77.0.2:7002"];
+        let what = ["--itt", "15", "--messages", "50"];
+        let arguments = [&run[..], how, &send, &what, switch].concat();
+        let sent = pillion_in(&lane.sender.namespace, &arguments).output();
+        assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
+        assert!(receiver.wait().unwrap().success());
+        let bundled = &read_json(&stats)["verdicts"]["bundled"];
+        bundled.as_u64().unwrap_or(0)
+    };
+    let asked = bundled(
+        &["--on-request"],
+        &["--pillion", "on", "--max-packets", "1"],
+    );
+    assert!(asked > 20, "{asked} of 50");
+    assert!(bundled(&[], &[]) > 20, "by the rules");
+    assert_eq!(bundled(&[], &["--pillion", "off"]), 0);
+}
+
+#[test]
 fn the_header_says_the_same_to_c_and_to_rust() {
     let source = r#"
         #include <pillion.h>

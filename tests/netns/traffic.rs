@@ -115,3 +115,101 @@ fn profiles_are_listed_and_an_unknown_one_is_refused() {
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("no profile `nope`; there are: anarchy-online, "));
 }
+
+#[test]
+fn groups_of_a_file_are_sent_side_by_side_and_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mix.toml");
+    let text = "\
+duration = 1
+[[group]]
+name = \"early\"
+streams = 2
+itt = 50
+[[group]]
+name = \"late\"
+kind = \"isochronous\"
+start = 0.5
+itt = 50
+";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let checked = pillion(&["traffic", "send", "--config", file, "--check-config"]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    assert_eq!(
+        stdout(&checked),
+        "no mistake: would send 3 streams in 2 groups\n"
+    );
+    let (child, address) = receiver(&["--streams", "3"]);
+    let sent = pillion(&[
+        "traffic", "send", "--to", &address, "--config", file, "--json",
+    ]);
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    assert!(child.wait_with_output().unwrap().status.success());
+    let sent: serde_json::Value = serde_json::from_slice(&sent.stdout).unwrap();
+    let group = |number: usize| {
+        let group = &sent["groups"][number];
+        (group["name"].as_str(), group["messages"].as_u64())
+    };
+    assert_eq!(group(0), (Some("early"), Some(2 * 20)));
+    assert_eq!(group(1), (Some("late"), Some(10)));
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_told_and_nothing_is_sent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mix.toml");
+    std::fs::write(&file, "[[group]]\nitt = 0\nduration = 0\n").unwrap();
+    let name = file.to_str().unwrap();
+    let output = pillion(&["traffic", "send", "--to", "127.0.0.1:1", "--config", name]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2, "{said}");
+    assert!(lines[0].starts_with(&format!("{name}:2:7: ")), "{said}");
+    assert!(lines[1].starts_with(&format!("{name}:3:12: ")), "{said}");
+}
+
+#[test]
+fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
+    let (mut child, address) = receiver(&[]);
+    let sender = Command::new(PILLION)
+        .args(["traffic", "send", "--to", &address, "--streams", "3"])
+        .args(["--itt", "20", "--duration", "60"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let port = address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap();
+    eventually("all streams are connected", || established_to(port) == 3);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let sent = sender.wait_with_output().unwrap();
+    let said = stderr(&sent);
+    assert_eq!(sent.status.code(), Some(1), "{said}");
+    assert!(said.ends_with("pillion: 3 of 3 streams broke\n"), "{said}");
+    assert!(said.contains("the receiver"), "{said}");
+    assert!(stdout(&sent).contains(" on 3 streams"));
+}
+
+/// Connections to a port of this host that are established at their beginner's end.
+fn established_to(port: u16) -> usize {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let socket = format!(":{port:04X} {ESTABLISHED} ");
+    table.matches(&socket).count()
+}
+
+#[test]
+fn the_switch_is_an_error_where_no_pillion_is_at_work() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let arguments = ["traffic", "send", "--to", "127.0.0.1:1", "--pillion", "on"];
+    let output = pillion_in(&namespace, &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    let expected = "pillion: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("start `pillion attach`"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

@@ -16,6 +16,7 @@ mod progress;
 mod run;
 mod stop;
 mod times;
+mod toml_file;
 mod traffic;
 
 use std::process::ExitCode;

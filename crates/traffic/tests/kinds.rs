@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{MS, receive, receive_so, send, traffic};
 use pillion_traffic::{
-    Answering, Distribution, Group, Kind, Reading, Record, SocketOptions, Traffic,
+    Answering, Distribution, Group, Kind, Reading, Record, Sender, SocketOptions, Traffic,
 };
 
 fn drawn(text: &str) -> Distribution {
@@ -198,6 +198,7 @@ fn groups_of_all_kinds_go_side_by_side_on_some_threads() {
         nagle: true,
         linear_timeouts: true,
         congestion: Some("reno".to_owned()),
+        ..SocketOptions::default()
     };
     let group = |kind: Kind| Group {
         streams: 3,
@@ -226,6 +227,75 @@ fn groups_of_all_kinds_go_side_by_side_on_some_threads() {
         sent.groups.iter().map(|g| g.messages).sum::<u64>()
     );
     assert_eq!(sent.streams[4].group, 1);
+}
+
+#[test]
+fn groups_start_and_end_at_their_own_times() {
+    let (address, received) = receive(3);
+    let kind = || Kind::Isochronous {
+        itt: 10 * MS,
+        size: 120,
+    };
+    let groups = [(0, None), (100, None), (50, Some(50 * MS))].map(|(start, duration)| Group {
+        start: start * MS,
+        duration,
+        ..Group::new(start.to_string(), kind())
+    });
+    let traffic = Traffic {
+        groups: groups.into(),
+        ..traffic(address, 1, kind())
+    };
+    let due = Sender::new(traffic.clone()).unwrap().due();
+    let times = |stream| {
+        due.iter()
+            .filter(move |(_, of)| *of == stream)
+            .map(|(at, _)| *at)
+    };
+    let span = |stream| (times(stream).min().unwrap(), times(stream).max().unwrap());
+    let spans = [0, 1, 2].map(span);
+    assert_eq!(
+        spans,
+        [(0, 190), (100, 190), (50, 90)].map(|(a, b)| (a * MS, b * MS))
+    );
+    let sent = send(traffic);
+    assert_eq!((sent.failed, sent.messages), (0, 20 + 10 + 5));
+    assert_eq!(received.join().unwrap().report.messages, sent.messages);
+}
+
+#[test]
+fn groups_that_all_have_a_duration_need_no_other_end() {
+    let (address, received) = receive(2);
+    let group = |kind: Kind, ms: u32| Group {
+        duration: Some(ms * MS),
+        ..Group::new(kind.name(), kind)
+    };
+    let sent = send(Traffic {
+        groups: vec![
+            group(Kind::Greedy { write: 10_000 }, 50),
+            group(
+                Kind::Isochronous {
+                    itt: 10 * MS,
+                    size: 120,
+                },
+                100,
+            ),
+        ],
+        duration: None,
+        ..traffic(address, 1, Kind::Greedy { write: 1 })
+    });
+    assert_eq!((sent.failed, sent.groups[1].messages), (0, 10));
+    assert_eq!(received.join().unwrap().report.messages, sent.messages);
+}
+
+#[test]
+fn a_group_that_would_start_after_the_end_is_refused() {
+    let mut late = traffic("127.0.0.1:9".parse().unwrap(), 1, Kind::Greedy { write: 1 });
+    late.groups[0].start = 200 * MS;
+    let error = Sender::new(late).err().unwrap().to_string();
+    assert!(
+        error.starts_with("start 200ms: the end is at 200ms; "),
+        "{error}"
+    );
 }
 
 #[test]

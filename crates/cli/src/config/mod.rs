@@ -1,11 +1,9 @@
 //! The file of rules that `attach --config` reads; docs/policy.md describes it.
 
-mod mistake;
+mod condition;
 mod options;
 mod rule;
-mod value;
 
-use std::fs;
 use std::path::Path;
 
 use pillion_bundler::{Error, Mode, Policy, Scope};
@@ -13,8 +11,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::exit::BadInput;
-use mistake::{Mistake, locate};
-use options::Given;
+use crate::toml_file::{self, Mistake};
 
 /// Reads the policy for this network namespace, with the rules in their order.
 ///
@@ -22,53 +19,13 @@ use options::Given;
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
 /// that says why the file cannot be read.
 pub fn load(path: &Path, allow_unsafe: bool) -> Result<Policy, BadInput> {
-    let name = path.display();
-    let bytes = fs::read(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
-    let (text, mut mistakes) = match String::from_utf8(bytes) {
-        Ok(text) => (text, Vec::new()),
-        Err(error) => {
-            let end = error.utf8_error().valid_up_to();
-            let text = String::from_utf8_lossy(&error.as_bytes()[..end]).into_owned();
-            let mistake = Mistake::new(end..end, "not UTF-8; save the file as UTF-8");
-            (text, vec![mistake])
-        }
-    };
-    let policy = if mistakes.is_empty() {
-        parse(&text, allow_unsafe, &mut mistakes)
-    } else {
-        Policy::default()
-    };
-    if mistakes.is_empty() {
-        return Ok(policy);
-    }
-    mistakes.sort_by_key(|mistake| mistake.span.start);
-    // One in [defaults] shows in each rule that takes it from there.
-    mistakes.dedup_by(|a, b| a.span == b.span && a.text == b.text);
-    let lines = mistakes.iter().map(|mistake| {
-        let (line, column) = locate(&text, mistake.span.start);
-        format!("{name}:{line}:{column}: {}", mistake.text)
-    });
-    Err(BadInput(lines.collect::<Vec<_>>().join("\n")))
-}
-
-fn parse(text: &str, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
-    let (document, syntax) = DeTable::parse_recoverable(text);
-    let policy = read(document.get_ref(), allow_unsafe, mistakes);
-    let line = |mistake: &Mistake| locate(text, mistake.span.start).0;
-    let mut broken: Vec<Mistake> = syntax.iter().map(Mistake::syntax).collect();
-    broken.sort_by_key(|mistake| mistake.span.start);
-    broken.dedup_by_key(|mistake| line(mistake));
-    if let Some(first) = broken.first().map(line) {
-        // What is read behind a line that is no TOML is a guess, and so is what is wrong
-        // with it; a value without a place in the file is made up.
-        mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
-        mistakes.extend(broken);
-    }
-    policy
+    toml_file::load(path, "docs/policy.md", |document, mistakes| {
+        read(document, allow_unsafe, mistakes)
+    })
 }
 
 fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
-    let mut defaults = Given::new(allow_unsafe);
+    let mut defaults = options::none(allow_unsafe);
     let mut allow = (true, 0..0);
     let mut tables: &[Spanned<DeValue>] = &[];
     for (key, value) in document {
@@ -112,9 +69,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         rules.push(rule);
     }
     let otherwise = match allow {
-        (true, place) => defaults
-            .options(place)
-            .map(|(options, _)| Mode::Allow(options)),
+        (true, place) => options::all(&defaults, place).map(|(options, _)| Mode::Allow(options)),
         (false, _) => Ok(Mode::LeaveAlone),
     };
     Policy {

@@ -4,9 +4,10 @@ use pillion_bundler::{Companion, Direction, Mode, Options, Rule};
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::mistake::Mistake;
+use super::condition;
 use super::options::{self, Given};
-use super::value::{self, Read, Value};
+use crate::toml_file::Mistake;
+use crate::toml_file::value::{self, Read, Value, keep};
 
 /// The keys besides those of options.
 pub const OWN_KEYS: [&str; 8] = [
@@ -34,12 +35,12 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
     let mut how = Vec::new();
     for (key, value) in keys {
         match key.get_ref().as_ref() {
-            "ports" => rule.ports = value::list(value, value::ports, mistakes),
-            "local-ports" => rule.local_ports = value::list(value, value::ports, mistakes),
-            "remote-ports" => rule.remote_ports = value::list(value, value::ports, mistakes),
-            "peers" => rule.peers = value::list(value, value::peer, mistakes),
-            "cgroup" => rule.cgroup = keep(value::cgroup(value), mistakes),
-            "uid" => rule.uid = keep(value::uid(value), mistakes),
+            "ports" => rule.ports = value::list(value, condition::ports, mistakes),
+            "local-ports" => rule.local_ports = value::list(value, condition::ports, mistakes),
+            "remote-ports" => rule.remote_ports = value::list(value, condition::ports, mistakes),
+            "peers" => rule.peers = value::list(value, condition::peer, mistakes),
+            "cgroup" => rule.cgroup = keep(condition::cgroup(value), mistakes),
+            "uid" => rule.uid = keep(condition::uid(value), mistakes),
             "direction" => rule.direction = keep(value::word(value, &DIRECTIONS), mistakes),
             "mode" => mode = keep(value::word(value, &MODES), mistakes).unwrap_or(mode),
             name if given.set(name, value, mistakes) => how.push(key),
@@ -71,7 +72,7 @@ pub fn read(table: &Value, defaults: &Given, mistakes: &mut Vec<Mistake>) -> Opt
         }
     }
     let place = table.span();
-    if let Some((options, set)) = keep(given.options(place.clone()), mistakes) {
+    if let Some((options, set)) = keep(options::all(&given, place.clone()), mistakes) {
         rule.mode = match mode {
             Word::Allow => Mode::Allow(options),
             _ => Mode::Bundle(options),
@@ -113,7 +114,3 @@ const MODES: [(&str, Word); 4] = [
     ("companions", Word::Companions),
     ("leave-alone", Word::LeaveAlone),
 ];
-
-fn keep<T>(result: Read<T>, mistakes: &mut Vec<Mistake>) -> Option<T> {
-    result.map_err(|mistake| mistakes.push(mistake)).ok()
-}

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use pillion_traffic::{Distribution, Kind, profiles};
 
-use crate::exit::BadInput;
+use super::group::Wrong;
 
 /// What each stream does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,7 +26,7 @@ pub enum KindName {
 pub struct KindArgs {
     /// What each stream does
     #[arg(long, value_enum, default_value = "thin")]
-    kind: KindName,
+    pub kind: KindName,
 
     /// Milliseconds between two messages (kinds thin, isochronous and burst): MEAN, MEAN:SD
     /// (normal), exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE
@@ -46,7 +46,7 @@ pub struct KindArgs {
     /// What an application sends instead: sizes and times of one that `pillion traffic profiles`
     /// lists
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "itt", "size", "think", "answer"])]
-    profile: Option<String>,
+    pub profile: Option<String>,
 
     /// Payload of an answer in bytes (kind request-response) [default: 120]
     #[arg(long, value_name = "BYTES")]
@@ -57,15 +57,34 @@ impl KindArgs {
     /// The kind that they make.
     ///
     /// # Errors
-    /// [`BadInput`] where an option says something that the kind has not, or that must be fixed.
-    pub fn kind(&self) -> Result<Kind, BadInput> {
+    /// Each option that says something which the kind has not, or which must be fixed.
+    pub fn kind(&self) -> Result<Kind, Vec<Wrong>> {
         if let Some(name) = &self.profile {
-            return profile(name);
+            return profile(name).map_err(|wrong| vec![wrong]);
         }
+        let given = [
+            ("itt", self.itt.is_some()),
+            ("think", self.think.is_some()),
+            ("answer", self.answer.is_some()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given);
+        let mut wrong: Vec<_> = given
+            .filter(|(option, _)| !uses(self.kind, option))
+            .map(|(option, _)| self.surplus(option))
+            .collect();
+        let made = self.made();
+        match made {
+            Ok(kind) if wrong.is_empty() => Ok(kind),
+            Ok(_) => Err(wrong),
+            Err(more) => {
+                wrong.extend(Some(more).filter(|more| uses(self.kind, more.option)));
+                Err(wrong)
+            }
+        }
+    }
+
+    fn made(&self) -> Result<Kind, Wrong> {
         use KindName::{Burst, Greedy, Isochronous, RequestResponse, Thin};
-        self.refuse("--itt", self.itt.is_some(), &[Thin, Isochronous, Burst])?;
-        self.refuse("--think", self.think.is_some(), &[RequestResponse])?;
-        self.refuse("--answer", self.answer.is_some(), &[RequestResponse])?;
         let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
         Ok(match self.kind {
             Thin => Kind::Thin {
@@ -77,14 +96,14 @@ impl KindArgs {
             },
             Isochronous => Kind::Isochronous {
                 itt: self.beat()?,
-                size: bytes("--size", Some(&size), 120)?,
+                size: bytes("size", Some(&size), 120)?,
             },
             Burst => Kind::Burst {
                 tick: self.beat()?,
                 size,
             },
             Greedy => Kind::Greedy {
-                write: bytes("--size", self.size.as_ref(), 65_536)?,
+                write: bytes("size", self.size.as_ref(), 65_536)?,
             },
             RequestResponse => Kind::RequestResponse {
                 think: self.think.clone().unwrap_or(Distribution::constant(100.0)),
@@ -94,30 +113,43 @@ impl KindArgs {
         })
     }
 
-    fn beat(&self) -> Result<Duration, BadInput> {
-        let ms = fixed("--itt", self.itt.as_ref(), 100.0)?;
+    fn beat(&self) -> Result<Duration, Wrong> {
+        let ms = fixed("itt", self.itt.as_ref(), 100.0)?;
         Duration::try_from_secs_f64(ms / 1e3)
-            .map_err(|error| BadInput(format!("--itt {ms}: {error}")))
+            .map_err(|error| Wrong::new("itt", format!("`itt` {ms}: {error}")))
     }
 
-    fn refuse(&self, option: &str, given: bool, kinds: &[KindName]) -> Result<(), BadInput> {
-        if !given || kinds.contains(&self.kind) {
-            return Ok(());
-        }
-        let name = |kind: &KindName| {
-            let value = kind.to_possible_value();
-            value.map_or(String::new(), |value| value.get_name().to_owned())
-        };
-        let kinds: Vec<_> = kinds.iter().map(name).collect();
-        Err(BadInput(format!(
-            "{option} goes with --kind {} and not with {}; leave it out",
+    fn surplus(&self, option: &'static str) -> Wrong {
+        let kinds = KindName::value_variants().iter();
+        let kinds = kinds.filter(|kind| uses(**kind, option));
+        let kinds: Vec<_> = kinds.map(|kind| kind.name()).collect();
+        let text = format!(
+            "`{option}` goes with `kind` {} and not with {}; leave it out",
             kinds.join(" or "),
-            name(&self.kind),
-        )))
+            self.kind.name(),
+        );
+        Wrong::new(option, text)
     }
 }
 
-fn profile(name: &str) -> Result<Kind, BadInput> {
+impl KindName {
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or(String::new(), |value| value.get_name().to_owned())
+    }
+}
+
+/// Whether an option says something of a kind.
+pub fn uses(kind: KindName, option: &str) -> bool {
+    use KindName::{Burst, Isochronous, RequestResponse, Thin};
+    match option {
+        "itt" => matches!(kind, Thin | Isochronous | Burst),
+        "think" | "answer" => kind == RequestResponse,
+        _ => true,
+    }
+}
+
+fn profile(name: &str) -> Result<Kind, Wrong> {
     let profiles = profiles();
     let found = profiles.iter().find(|profile| profile.name == name);
     let names = || {
@@ -127,31 +159,34 @@ fn profile(name: &str) -> Result<Kind, BadInput> {
             .collect::<Vec<_>>()
     };
     let unknown = || {
-        BadInput(format!(
-            "no profile `{name}`; there are: {}",
-            names().join(", ")
-        ))
+        let names = names().join(", ");
+        Wrong::new(
+            "profile",
+            format!("no profile `{name}`; there are: {names}"),
+        )
     };
     let kind = found.ok_or_else(unknown)?.kind();
-    kind.map_err(|error| BadInput(format!("profile {name}: {error}")))
+    kind.map_err(|error| Wrong::new("profile", format!("profile {name}: {error}")))
 }
 
-fn fixed(option: &str, given: Option<&Distribution>, default: f64) -> Result<f64, BadInput> {
+fn fixed(option: &'static str, given: Option<&Distribution>, default: f64) -> Result<f64, Wrong> {
     match given {
         None => Ok(default),
         Some(Distribution::Constant { mean }) => Ok(*mean),
-        Some(_) => Err(BadInput(format!(
-            "{option}: this kind has a fixed one; give a single number"
-        ))),
+        Some(_) => {
+            let text = format!("`{option}`: this kind has a fixed one; give a single number");
+            Err(Wrong::new(option, text))
+        }
     }
 }
 
-fn bytes(option: &str, given: Option<&Distribution>, default: u32) -> Result<u32, BadInput> {
+fn bytes(option: &'static str, given: Option<&Distribution>, default: u32) -> Result<u32, Wrong> {
     let bytes = fixed(option, given, default.into())?;
     match (0.0..=f64::from(u32::MAX)).contains(&bytes) && bytes.fract() == 0.0 {
         true => Ok(bytes as u32),
-        false => Err(BadInput(format!(
-            "{option} {bytes}: give a whole number of bytes"
-        ))),
+        false => {
+            let text = format!("`{option}` {bytes}: give a whole number of bytes");
+            Err(Wrong::new(option, text))
+        }
     }
 }

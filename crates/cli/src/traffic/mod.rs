@@ -1,4 +1,6 @@
+mod group;
 mod kind;
+mod mix;
 mod profiles;
 mod receive;
 mod records;

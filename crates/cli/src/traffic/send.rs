@@ -1,13 +1,16 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pillion_traffic::{Group, RampUp, SocketOptions, Traffic};
+use pillion_traffic::Traffic;
 
-use super::kind::KindArgs;
+use super::group::GroupArgs;
+use super::mix::{self, Mix};
 use super::sending;
-use crate::times::{Itt, parse_itt, parse_s};
+use crate::exit::BadInput;
+use crate::times::parse_s;
 
 /// Send streams to `pillion traffic receive`
 ///
@@ -16,41 +19,27 @@ use crate::times::{Itt, parse_itt, parse_s};
 #[derive(clap::Args)]
 pub struct Args {
     /// The receiver
-    #[arg(long, value_name = "ADDR:PORT")]
-    to: SocketAddr,
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        required_unless_present = "check_config"
+    )]
+    to: Option<SocketAddr>,
 
-    /// TCP connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    streams: usize,
+    /// Groups of streams that FILE describes, side by side
+    #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
+    config: Option<PathBuf>,
+
+    /// Only say what is wrong with the file, a line for each mistake
+    #[arg(long, requires = "config")]
+    check_config: bool,
 
     #[command(flatten)]
-    kind: KindArgs,
+    group: GroupArgs,
 
     /// Seconds of sending [default: 10, or until all messages are sent]
     #[arg(long, value_name = "S", value_parser = parse_s)]
     duration: Option<Duration>,
-
-    /// Messages of each stream [default: as many as fall due]
-    #[arg(long, value_name = "N")]
-    messages: Option<u64>,
-
-    /// Milliseconds between the starts of two streams, and their standard deviation
-    /// [default: the inter-transmission time divided by the number of streams; kinds burst and
-    /// greedy all start at once]
-    #[arg(long, value_name = "MS[:SD]", value_parser = parse_itt)]
-    ramp_up: Option<Itt>,
-
-    /// Leave Nagle's algorithm on
-    #[arg(long)]
-    nagle: bool,
-
-    /// Linear time-outs for thin streams (TCP_THIN_LINEAR_TIMEOUTS)
-    #[arg(long)]
-    linear_timeouts: bool,
-
-    /// Congestion control of the connections [default: the host's]
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<String>,
 
     /// Seed of times, sizes and content
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -60,26 +49,60 @@ pub struct Args {
     sending: sending::SendingArgs,
 }
 
+/// What the file says, if there is one.
+pub const IN_THE_FILE: [&str; 16] = [
+    "streams",
+    "kind",
+    "profile",
+    "itt",
+    "size",
+    "think",
+    "answer",
+    "messages",
+    "ramp_up",
+    "nagle",
+    "linear_timeouts",
+    "congestion",
+    "pillion",
+    "max_packets",
+    "duration",
+    "seed",
+];
+
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let kind = self.kind.kind()?;
-        let group = Group {
-            streams: self.streams,
-            messages: self.messages,
-            ramp_up: self.ramp_up.map_or(RampUp::Spread, Itt::ramp_up),
-            socket: SocketOptions {
-                nagle: self.nagle,
-                linear_timeouts: self.linear_timeouts,
-                congestion: self.congestion,
+        let mix = match &self.config {
+            None => self.mix()?,
+            Some(file) => match mix::load(file) {
+                Ok(mix) => mix,
+                Err(mistakes) => {
+                    eprintln!("{mistakes}");
+                    return Ok(ExitCode::from(2));
+                }
             },
-            ..Group::new(kind.name(), kind)
         };
-        let default = self.messages.is_none().then_some(sending::DURATION);
-        let traffic = Traffic {
+        let streams: usize = mix.groups.iter().map(|group| group.streams).sum();
+        let Some(to) = self.to.filter(|_| !self.check_config) else {
+            println!(
+                "no mistake: would send {streams} streams in {} groups",
+                mix.groups.len()
+            );
+            return Ok(ExitCode::SUCCESS);
+        };
+        self.sending.execute(Traffic {
+            duration: mix.duration,
+            seed: mix.seed,
+            ..Traffic::of(to, mix.groups)
+        })
+    }
+
+    fn mix(&self) -> Result<Mix, BadInput> {
+        let group = self.group.group()?;
+        let default = group.messages.is_none().then_some(sending::DURATION);
+        Ok(Mix {
             duration: self.duration.or(default),
             seed: self.seed,
-            ..Traffic::new(self.to, group)
-        };
-        self.sending.execute(traffic)
+            groups: vec![group],
+        })
     }
 }

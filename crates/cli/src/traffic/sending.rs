@@ -1,5 +1,6 @@
 //! The run of a sender, whatever it sends, and what is told of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -112,16 +113,52 @@ fn print(report: &SendReport) {
             number::count(report.blocked_writes)
         );
     }
+    let mut broken = BTreeMap::<&str, Vec<u32>>::new();
     for stream in &report.streams {
         if let Some(error) = &stream.error {
-            eprintln!("pillion: stream {}: {error}", stream.stream);
+            broken.entry(error).or_default().push(stream.stream);
         }
+    }
+    for (error, streams) in broken {
+        eprintln!("pillion: {}: {error}", named(&streams));
     }
     if report.failed > 0 {
         eprintln!(
             "pillion: {} of {} streams broke",
             report.failed,
             report.streams.len()
+        );
+    }
+}
+
+/// Streams by their numbers, the first few of many.
+fn named(streams: &[u32]) -> String {
+    const FEW: usize = 5;
+    let numbers = |streams: &[u32]| {
+        let numbers: Vec<_> = streams.iter().map(ToString::to_string).collect();
+        numbers.join(", ")
+    };
+    match streams {
+        [only] => format!("stream {only}"),
+        streams if streams.len() <= FEW => format!("streams {}", numbers(streams)),
+        streams => {
+            let (few, more) = streams.split_at(FEW);
+            format!("streams {} and {} more", numbers(few), more.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_that_broke_alike_are_told_in_one_line() {
+        assert_eq!(named(&[7]), "stream 7");
+        assert_eq!(named(&[0, 2]), "streams 0, 2");
+        assert_eq!(
+            named(&(0..1000).collect::<Vec<_>>()),
+            "streams 0, 1, 2, 3, 4 and 995 more"
         );
     }
 }

@@ -56,6 +56,14 @@ pub enum ConfigError {
     /// The mean or deviation of the ramp-up cannot be.
     #[error("ramp-up {0} ms: give 0 or more, and at most a day")]
     RampUpTime(f64),
+    /// A group would start after the end.
+    #[error("start {start:?}: the end is at {duration:?}; start earlier or lengthen the duration")]
+    Start {
+        /// The group's start.
+        start: Duration,
+        /// The duration asked for.
+        duration: Duration,
+    },
     /// Some streams would start after the end.
     #[error(
         "ramp-up {ramp_up:?}: the last of {streams} streams would start after the end at \

@@ -19,6 +19,8 @@ pub struct Group {
     pub messages: Option<u64>,
     /// When the group's first stream starts, after the barrier has opened.
     pub start: Duration,
+    /// How long its messages fall due after that, at most; `None` sets no limit of its own.
+    pub duration: Option<Duration>,
     /// When its others do.
     pub ramp_up: RampUp,
     /// How its sockets are set.
@@ -86,6 +88,7 @@ impl Group {
             kind,
             messages: None,
             start: Duration::ZERO,
+            duration: None,
             ramp_up: RampUp::Spread,
             socket: SocketOptions::default(),
         }
@@ -104,8 +107,15 @@ impl Group {
             return Err(ConfigError::NoMessages);
         }
         self.ramp_up.validate()?;
+        if self.duration.is_some_and(|duration| duration.is_zero()) {
+            return Err(ConfigError::Duration);
+        }
+        if let Some(duration) = duration.filter(|duration| self.start >= *duration) {
+            let start = self.start;
+            return Err(ConfigError::Start { start, duration });
+        }
         let replay = matches!(self.kind, Kind::Replay { .. });
-        let Some(duration) = duration else {
+        let Some(duration) = self.end(duration) else {
             let ends = self.messages.is_some() || replay;
             return if ends {
                 Ok(())
@@ -128,6 +138,13 @@ impl Group {
             });
         }
         Ok(())
+    }
+
+    /// From when on none of its messages falls due, if there is such a time, where `duration` is
+    /// that of all groups.
+    pub(crate) fn end(&self, duration: Option<Duration>) -> Option<Duration> {
+        let own = self.duration.map(|own| self.start.saturating_add(own));
+        own.into_iter().chain(duration).min()
     }
 
     /// When its streams start, in nanoseconds after the barrier has opened, without end.

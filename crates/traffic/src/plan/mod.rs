@@ -39,11 +39,16 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// One thread, one group, and the time-outs of [`SendConfig`]'s files.
+    /// One group, and else as [`Traffic::of`].
     pub fn new(to: SocketAddr, group: Group) -> Self {
+        Self::of(to, vec![group])
+    }
+
+    /// One thread, these groups, and the time-outs of [`SendConfig`]'s files.
+    pub fn of(to: SocketAddr, groups: Vec<Group>) -> Self {
         Self {
             to,
-            groups: vec![group],
+            groups,
             duration: None,
             seed: 0,
             threads: 1,
@@ -56,6 +61,12 @@ impl Traffic {
     /// Streams of all groups together.
     pub fn streams(&self) -> usize {
         self.groups.iter().map(|group| group.streams).sum()
+    }
+
+    /// From when on no message falls due, after the barrier has opened, if there is such a time.
+    pub(crate) fn end(&self) -> Option<Duration> {
+        let later = |end: Duration, group: &Group| Some(end.max(group.end(self.duration)?));
+        self.groups.iter().try_fold(Duration::ZERO, later)
     }
 
     /// Finds the first value that cannot be.

@@ -12,7 +12,7 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
 };
 
-use super::SendError;
+use super::{SendError, switch};
 use crate::clock::{now_ns, ns};
 use crate::plan::{SocketOptions, Traffic};
 use crate::poller::{Poller, system};
@@ -88,11 +88,13 @@ fn start(to: SocketAddr, options: &SocketOptions) -> Result<io::Result<TcpStream
     let no_delay = !options.nagle;
     setsockopt(&socket, sockopt::TcpNoDelay, &no_delay).map_err(system("TCP_NODELAY"))?;
     if options.linear_timeouts {
-        set_linear_timeouts(&socket)?;
+        set_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
+            .map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
     }
     if let Some(name) = &options.congestion {
         set_congestion(&socket, name)?;
     }
+    switch::set(&socket, options)?;
     let address = SockaddrStorage::from(to);
     Ok(match connect(socket.as_fd().as_raw_fd(), &address) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
@@ -100,20 +102,23 @@ fn start(to: SocketAddr, options: &SocketOptions) -> Result<io::Result<TcpStream
     })
 }
 
-fn set_linear_timeouts(socket: &OwnedFd) -> Result<(), SendError> {
-    let on: libc::c_int = 1;
-    // SAFETY: the kernel reads an int from where `on` lies.
+/// Sets an option of TCP that takes an int.
+pub(super) fn set_int(
+    socket: &OwnedFd,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> Result<(), Errno> {
+    // SAFETY: the kernel reads an int from where `value` lies.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::IPPROTO_TCP,
-            libc::TCP_THIN_LINEAR_TIMEOUTS,
-            (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
-    Errno::result(result).map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
-    Ok(())
+    Errno::result(result).map(drop)
 }
 
 fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {
@@ -123,4 +128,50 @@ fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {
             source,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    fn get_int(socket: &impl AsRawFd, option: libc::c_int) -> libc::c_int {
+        let mut value: libc::c_int = 0;
+        let mut len = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes to `value`, and their number to `len`.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                option,
+                (&raw mut value).cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!(result, 0);
+        value
+    }
+
+    #[test]
+    fn a_socket_has_the_options_that_were_asked_for_before_it_connects() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        for on in [false, true] {
+            let options = SocketOptions {
+                nagle: on,
+                linear_timeouts: on,
+                congestion: Some("reno".to_owned()),
+                ..SocketOptions::default()
+            };
+            let socket = start(to, &options).unwrap().unwrap();
+            assert_eq!(getsockopt(&socket, sockopt::TcpNoDelay), Ok(!on));
+            let linear = get_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS);
+            assert_eq!(linear, on.into());
+            let congestion = getsockopt(&socket, sockopt::TcpCongestion).unwrap();
+            assert_eq!(congestion, "reno");
+        }
+    }
 }

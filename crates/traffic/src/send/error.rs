@@ -21,6 +21,14 @@ pub enum SendError {
         /// The kernel's answer.
         source: nix::Error,
     },
+    /// pillion does not do what its socket option asks.
+    #[error("pillion's socket option {option}: {source}{}", switch_remedy(source))]
+    Switch {
+        /// The option's name in `pillion.h`.
+        option: &'static str,
+        /// The answer.
+        source: nix::Error,
+    },
     /// A connection failed.
     #[error(
         "connecting to {to}: {source} ({connected} of {streams} streams connected); \
@@ -67,6 +75,17 @@ pub enum SendError {
         /// The kernel's answer.
         source: nix::Error,
     },
+}
+
+fn switch_remedy(error: &nix::Error) -> &'static str {
+    match error {
+        nix::Error::ENOPROTOOPT => {
+            "; no pillion is at work here: start `pillion attach`, or send beneath `pillion run`"
+        }
+        nix::Error::EPERM => "; the rules of the pillion at work here leave all connections alone",
+        nix::Error::EINVAL => "; give at most 2147483647",
+        _ => "",
+    }
 }
 
 fn remedy(error: &nix::Error) -> &'static str {

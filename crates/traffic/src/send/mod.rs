@@ -7,6 +7,7 @@ mod pace;
 mod report;
 mod source;
 mod stream;
+mod switch;
 mod work;
 
 use std::net::TcpStream;
@@ -138,13 +139,13 @@ impl Sender {
     /// What the streams do, in their order, each with its group's number.
     fn sources(&self) -> impl Iterator<Item = (usize, Source<'_>)> {
         let Traffic { seed, duration, .. } = self.traffic;
-        let end = duration.map_or(u64::MAX, ns);
         let groups = self.traffic.groups.iter().enumerate();
         let starts = groups.flat_map(move |(index, group)| {
             let starts = group.starts(seed).take(group.streams);
             starts.map(move |start| (index, group, start))
         });
         starts.zip(0..).map(move |((index, group, start), stream)| {
+            let end = group.end(duration).map_or(u64::MAX, ns);
             (index, Source::new(group, seed, stream, (start, end)))
         })
     }
@@ -173,7 +174,7 @@ impl Sender {
         }
         let work = Work::new(self.traffic.records);
         let mut pace = Pace::new(streams, poller, work, start_ns, &self.progress);
-        pace.run(self.traffic.duration, self.traffic.drain_timeout, stop)?;
+        pace.run(self.traffic.end(), self.traffic.drain_timeout, stop)?;
         let reports = pace.streams.into_iter().map(Stream::into_report).collect();
         Ok((reports, pace.work.measured))
     }

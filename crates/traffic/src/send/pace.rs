@@ -46,16 +46,16 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Hands over every message when it is due, until `duration` is over, or `stop` is set, or
+    /// Hands over every message when it is due, until `end` after the barrier has opened, or `stop` is set, or
     /// nothing is left to do. Then waits for what is still on its way and for the receiver's
     /// closes, `drain_timeout` in all.
     pub(super) fn run(
         &mut self,
-        duration: Option<Duration>,
+        end: Option<Duration>,
         drain_timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<(), SystemError> {
-        let end = duration.map_or(u64::MAX, |d| self.start_ns.saturating_add(ns(d)));
+        let end = end.map_or(u64::MAX, |end| self.start_ns.saturating_add(ns(end)));
         let mut deadline = u64::MAX;
         for index in 0..self.streams.len() {
             self.schedule(index);

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
@@ -153,7 +154,7 @@ impl<'a> Stream<'a> {
                 Ok(len) => len,
                 Err(Errno::EAGAIN) => 0,
                 Err(Errno::EINTR) => continue,
-                Err(error) => return self.fail(format!("write: {error}")),
+                Err(error) => return self.broke(error),
             };
             let blocked = len < bytes.len();
             match rest {
@@ -209,7 +210,7 @@ impl<'a> Stream<'a> {
         }
         match self.socket.shutdown(Shutdown::Write) {
             Ok(()) => self.half_closed = true,
-            Err(error) => self.fail(format!("half-close: {error}")),
+            Err(error) => self.broke(error),
         }
     }
 
@@ -235,9 +236,13 @@ impl<'a> Stream<'a> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => self.fail(format!("waiting for the receiver's close: {error}")),
+                Err(error) => self.broke(error),
             }
         }
+    }
+
+    fn broke(&mut self, error: impl Display) {
+        self.fail(format!("the connection to the receiver broke: {error}"));
     }
 
     fn fail(&mut self, error: String) {

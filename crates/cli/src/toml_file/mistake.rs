@@ -15,12 +15,12 @@ impl Mistake {
         Self { span, text }
     }
 
-    /// What the parser found to be no TOML.
-    pub fn syntax(error: &toml::de::Error) -> Self {
+    /// What the parser found to be no TOML; `manual` has an example.
+    pub fn syntax(error: &toml::de::Error, manual: &str) -> Self {
         let what = error.message().replace('\n', ", ");
         Self::new(
             error.span().unwrap_or(0..0),
-            format!("no TOML: {what}; docs/policy.md has an example of every key"),
+            format!("no TOML: {what}; {manual} has an example of every key"),
         )
     }
 }
