@@ -21,6 +21,7 @@ const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 80);
 const ONE_WAY_MS: u64 = 50;
 const AHEAD_MS: u64 = 7000;
 const SYN: u8 = 2;
+const PUSH: u8 = 8;
 const ACK: u8 = 16;
 
 /// The client's initial sequence number.
@@ -40,6 +41,13 @@ impl Conversation {
     /// The client sends its bytes from one position up to another.
     pub fn data(&mut self, at_ms: u64, begin: u32, end: u32) -> &mut Self {
         self.packet(at_ms, true, ACK, (begin, end), 1)
+    }
+
+    /// With it ends what the client wrote.
+    pub fn pushed(&mut self) -> &mut Self {
+        const FLAGS: usize = 20 + 13;
+        self.packets.last_mut().unwrap().bytes[FLAGS] |= PUSH;
+        self
     }
 
     /// It does not arrive.

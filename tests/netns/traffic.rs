@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::common::*;
+use crate::trace::Conversation;
 
 /// A receiver, and the address that it says it listens on.
 fn receiver(options: &[&str]) -> (Child, String) {
@@ -95,6 +96,57 @@ fn a_list_of_writes_is_sent_again_at_its_speed() {
     assert!(received.status.success());
     let received: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
     assert_eq!(received["messages"], 6);
+}
+
+#[test]
+fn the_writes_of_a_traced_connection_are_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut conversation = Conversation::begin();
+    conversation.data(110, 1, 101).pushed();
+    // A bundle, and a write of two segments.
+    conversation.data(130, 1, 201).pushed().ack(230, 201);
+    conversation
+        .data(240, 201, 1601)
+        .data(240, 1601, 2001)
+        .pushed();
+    let [file, _] = conversation.write(folder.path());
+    let file = file.to_str().unwrap();
+    let records = folder.path().join("records");
+    let records = records.to_str().unwrap();
+    let (child, address) = receiver(&["--streams", "1", "--records", records]);
+    let replay = ["traffic", "replay", file, "--to", &address];
+    let sent = pillion(&replay);
+    let said = stderr(&sent);
+    assert!(sent.status.success(), "{said}");
+    let expected = "pillion: 3 writes of connection 1: 192.0.2.1:40000 -> 198.51.100.1:80, ";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(child.wait_with_output().unwrap().status.success());
+    let csv = stdout(&pillion(&["traffic", "records", records]));
+    let sizes: Vec<_> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(3))
+        .collect();
+    assert_eq!(sizes, [Some("100"), Some("100"), Some("1800")]);
+
+    let other = pillion(&[&replay[..], &["--connection", "2"]].concat());
+    assert_eq!(other.status.code(), Some(2));
+    let expected = format!(
+        "pillion: {file}: no connection 2 with data; choose one with --connection N, of\n1: 192.0"
+    );
+    assert!(stderr(&other).starts_with(&expected), "{}", stderr(&other));
+    let list = folder.path().join("writes.csv");
+    std::fs::write(&list, "gap_ms,size\n0,100\n").unwrap();
+    let list = [
+        "traffic",
+        "replay",
+        list.to_str().unwrap(),
+        "--connection",
+        "1",
+    ];
+    let refused = pillion(&[&list[..], &["--to", &address]].concat());
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("leave out --connection"));
 }
 
 #[test]

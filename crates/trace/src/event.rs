@@ -59,6 +59,8 @@ pub struct Sent {
     pub at_ns: i64,
     /// What it was for.
     pub class: Class,
+    /// Its PSH flag: the sender had no more to send at that time.
+    pub push: bool,
     /// Position of its first byte of payload.
     pub begin: i64,
     /// Position behind its payload.

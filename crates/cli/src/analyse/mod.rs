@@ -21,6 +21,7 @@ use explain::Target;
 use measured::Measured;
 use part::Part;
 use traces::Files;
+pub use traces::Traces;
 
 /// Analyse packet traces: latency, loss, redundancy, throughput, of one end or of both
 ///

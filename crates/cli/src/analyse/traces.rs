@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_trace::input::{self, Input};
+use pillion_trace::input::{self, Input, InputError};
 use pillion_trace::pair::{self, Finding, Options};
 use pillion_trace::{Analysis, Observer, Packet, Period};
 
@@ -73,7 +73,7 @@ impl Files {
 }
 
 impl Trace {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path) -> Result<Self, InputError> {
         let input = input::open(path)?;
         let name = if is_standard_input(path) {
             "standard input".to_owned()
@@ -119,6 +119,15 @@ impl Iterator for Trace {
 }
 
 impl Traces {
+    /// One trace alone.
+    pub fn one(path: &Path) -> Result<Self, InputError> {
+        Ok(Self {
+            sender: Trace::open(path)?,
+            receiver: None,
+            options: Options::default(),
+        })
+    }
+
     /// Reads them to their ends, shows how far that has come, and says on standard error where
     /// they are damaged.
     pub fn observe<O: Observer>(mut self, observer: O) -> Observed<O> {

@@ -7,6 +7,7 @@ mod records;
 mod replay;
 mod send;
 mod sending;
+mod writes;
 
 use std::process::ExitCode;
 

@@ -3,18 +3,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_traffic::{Group, Kind, RampUp, Traffic, read_writes};
+use pillion_trace::input::{InputError, Unreadable};
+use pillion_traffic::{Group, Kind, RampUp, Traffic, Write, read_writes};
 
 use super::sending::SendingArgs;
+use super::writes::written;
+use crate::analyse::Traces;
 use crate::exit::BadInput;
 use crate::times::{Itt, parse_itt};
 
 /// Send the writes of an application again, to `pillion traffic receive`
+///
+/// They are those of one connection of a packet trace, as far as it shows them, or of a list.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The writes as CSV: the heading gap_ms,size, then a write a line, the milliseconds since
-    /// the one before and the bytes
+    /// A packet trace (pcap or pcapng, plain or compressed), or a list of writes as CSV: the
+    /// heading gap_ms,size, then a write a line, the milliseconds since the one before and the
+    /// bytes
     file: PathBuf,
+
+    /// The connection of the trace, by its number in `pillion analyse FILE --list` [default:
+    /// the only one with data]
+    #[arg(long, value_name = "N")]
+    connection: Option<u64>,
 
     /// The receiver
     #[arg(long, value_name = "ADDR:PORT")]
@@ -39,9 +50,8 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let writes = read_writes(&self.file).map_err(|error| BadInput(error.to_string()))?;
         let kind = Kind::Replay {
-            writes: writes.into(),
+            writes: self.writes()?.into(),
             speed: self.speed,
         };
         let group = Group {
@@ -50,5 +60,28 @@ impl Args {
             ..Group::new(self.file.display().to_string(), kind)
         };
         self.sending.execute(Traffic::new(self.to, group))
+    }
+    fn writes(&self) -> Result<Vec<Write>> {
+        let file = self.file.display().to_string();
+        match Traces::one(&self.file) {
+            Ok(traces) => {
+                let written = written(traces, &file, self.connection)?;
+                eprintln!("pillion: {written}");
+                Ok(written.writes)
+            }
+            Err(InputError {
+                cause: Unreadable::NotATrace(_),
+                ..
+            }) => {
+                if self.connection.is_some() {
+                    let why =
+                        "not a packet trace, so it has no connections; leave out --connection";
+                    return Err(BadInput(format!("{file}: {why}")).into());
+                }
+                let writes = read_writes(&self.file);
+                Ok(writes.map_err(|error| BadInput(error.to_string()))?)
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 }

@@ -95,6 +95,7 @@ impl Connection {
             packet: packet.number,
             at_ns: packet.at_ns,
             class: Class::Control,
+            push: packet.flags.psh,
             begin: 0,
             end: 0,
             new_bytes: 0,
