@@ -8,6 +8,7 @@ use pillion_path::{Counts, Direction, Disorder, PathConfig};
 
 use super::account::{Account, Sums};
 use super::scene::{Scene, Traffic, play};
+use super::tshark;
 use crate::common::*;
 
 const THIN: Traffic = Traffic {
@@ -67,6 +68,9 @@ fn compare(name: &str, path: PathConfig, traffic: &Traffic) {
         );
     }
     assert_latencies(&scene, &account);
+    if path.forward.disorder.is_none() {
+        tshark::compare(&scene.traces[0]);
+    }
     if traffic.bundling.is_some() {
         assert_bundles(&scene, &account.ways[0]);
     }

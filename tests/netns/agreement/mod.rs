@@ -3,3 +3,4 @@
 mod account;
 mod ledger;
 mod scene;
+mod tshark;

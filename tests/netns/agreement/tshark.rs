@@ -1,0 +1,167 @@
+//! Against tshark, packet for packet, where both define the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::Command;
+
+use pillion_trace::{Acked, Analysis, Class, Connection, Direction, Observer, Sent};
+
+use super::account::{is_stream, open};
+use super::scene::KNOCKS;
+use crate::common::*;
+
+/// What either says of one packet.
+#[derive(Debug, Default, PartialEq)]
+struct Remark {
+    /// It brings bytes again.
+    again: bool,
+    duplicate_ack: bool,
+    /// It changes the window and nothing else, SACK left aside.
+    updates_window: bool,
+    /// It leaves nothing outstanding.
+    is_idle: bool,
+    /// It acknowledges more than payload.
+    acks_fin: bool,
+    /// It acknowledges something first, if only SYN or FIN.
+    answers: bool,
+    rtt_ns: Option<i64>,
+}
+
+type Remarks = BTreeMap<u64, Remark>;
+
+/// Compares what both say of the trace at the sender, if tshark is installed.
+pub fn compare(trace: &Path) {
+    let Some(theirs) = tshark(trace) else {
+        println!("left out without tshark: the comparison with it");
+        return;
+    };
+    let mut analysis = Analysis::new(Ours::default());
+    open(trace).for_each(|packet| analysis.packet(&packet));
+    let ours = analysis.finish().remarks;
+    let none = Remark::default();
+    for number in ours.keys().chain(theirs.keys()) {
+        let our = ours.get(number).unwrap_or(&none);
+        let their = theirs.get(number).unwrap_or(&none);
+        assert_eq!(our.again, their.again, "packet {number}");
+        match (our.duplicate_ack, their.duplicate_ack) {
+            (true, false) => assert!(their.updates_window, "packet {number}"),
+            (false, true) => assert!(our.is_idle, "packet {number}"),
+            _ => {}
+        }
+        match (our.rtt_ns, their.rtt_ns) {
+            // It measures from the FIN, we from the data before that.
+            (Some(rtt_ns), Some(their)) if our.acks_fin => assert!(their <= rtt_ns),
+            (Some(rtt_ns), their) => assert_eq!(their, Some(rtt_ns), "packet {number}"),
+            // Of what was sent again or bundled, and of SYN and FIN.
+            (None, Some(_)) => assert!(our.answers, "packet {number}"),
+            (None, None) => {}
+        }
+    }
+    let marked = |remarks: &Remarks| remarks.values().any(|remark| remark.again);
+    assert!(marked(&ours), "something was sent again");
+}
+
+#[derive(Default)]
+struct Ours {
+    remarks: Remarks,
+    /// Of each connection, the position behind what was sent.
+    ends: HashMap<u64, i64>,
+    /// And the one that the last ACK acknowledged.
+    acked: HashMap<u64, i64>,
+}
+
+impl Observer for Ours {
+    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+        if is_stream(connection) {
+            if sent.direction == Direction::Forward {
+                let end = self.ends.entry(connection.number).or_default();
+                *end = sent.end.max(*end);
+            }
+            let remark = self.remarks.entry(sent.packet).or_default();
+            remark.again = matches!(sent.class, Class::Bundled | Class::Retransmission { .. });
+        }
+    }
+
+    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+        if is_stream(connection) && acked.direction == Direction::Forward {
+            let remark = self.remarks.entry(acked.packet).or_default();
+            remark.duplicate_ack = acked.duplicate;
+            let end = self.ends.get(&connection.number).copied().unwrap_or(0);
+            remark.is_idle = end <= acked.position;
+            remark.acks_fin = end < acked.position;
+            let last = self.acked.insert(connection.number, acked.position);
+            remark.answers = last.is_none_or(|last| last < acked.position);
+            remark.rtt_ns = acked.rtt_ns;
+        }
+    }
+}
+
+/// The fields that are asked for: of the packet, then of its analysis.
+const FIELDS: [&str; 9] = [
+    "frame.number",
+    "tcp.srcport",
+    "tcp.dstport",
+    "tcp.len",
+    "tcp.analysis.retransmission",
+    "tcp.analysis.out_of_order",
+    "tcp.analysis.duplicate_ack",
+    "tcp.analysis.window_update",
+    "tcp.analysis.ack_rtt",
+];
+
+/// `None` if it is not installed.
+fn tshark(trace: &Path) -> Option<Remarks> {
+    let mut command = Command::new("tshark");
+    command
+        .args([
+            "-T",
+            "fields",
+            "-E",
+            "separator=,",
+            "-E",
+            "occurrence=f",
+            "-r",
+        ])
+        .arg(trace);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().ok()?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    Some(stdout(&output).lines().filter_map(remark).collect())
+}
+
+fn remark(line: &str) -> Option<(u64, Remark)> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [
+        number,
+        from,
+        to,
+        len,
+        retransmission,
+        out_of_order,
+        duplicate,
+        update,
+        rtt,
+    ] = fields[..]
+    else {
+        panic!("{line}");
+    };
+    let is_knock = |port: &str| KNOCKS.iter().any(|knock| knock.to_string() == port);
+    if is_knock(from) || is_knock(to) {
+        return None;
+    }
+    let marked = !retransmission.is_empty() || !out_of_order.is_empty();
+    let seconds: Option<f64> = rtt.parse().ok();
+    let from_receiver = from == "7777";
+    let remark = Remark {
+        again: marked && len != "0",
+        duplicate_ack: from_receiver && !duplicate.is_empty(),
+        updates_window: !update.is_empty(),
+        rtt_ns: seconds
+            .filter(|_| from_receiver)
+            .map(|seconds| (seconds * 1e9).round() as i64),
+        ..Remark::default()
+    };
+    Some((number.parse().expect("a number"), remark))
+}
