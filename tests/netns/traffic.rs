@@ -147,6 +147,10 @@ fn the_writes_of_a_traced_connection_are_sent_again() {
     let refused = pillion(&[&list[..], &["--to", &address]].concat());
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("leave out --connection"));
+    let neither = pillion(&["traffic", "replay", PILLION, "--to", &address]);
+    assert_eq!(neither.status.code(), Some(2));
+    let said = stderr(&neither);
+    assert!(said.contains("neither a packet trace"), "{said}");
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_trace::input::{InputError, Unreadable};
-use pillion_traffic::{Group, Kind, RampUp, Traffic, Write, read_writes};
+use pillion_traffic::{
+    Group, Kind, RampUp, Traffic, WRITES_HEADING, Write, WritesError, read_writes,
+};
 
 use super::sending::SendingArgs;
 use super::writes::written;
@@ -78,8 +80,14 @@ impl Args {
                         "not a packet trace, so it has no connections; leave out --connection";
                     return Err(BadInput(format!("{file}: {why}")).into());
                 }
-                let writes = read_writes(&self.file);
-                Ok(writes.map_err(|error| BadInput(error.to_string()))?)
+                let writes = read_writes(&self.file).map_err(|error| match error {
+                    WritesError::Line { line: 2.., .. } => BadInput(error.to_string()),
+                    _ => BadInput(format!(
+                        "{file}: neither a packet trace, pcap or pcapng, nor a list of writes, \
+                         whose first line is {WRITES_HEADING}"
+                    )),
+                });
+                Ok(writes?)
             }
             Err(error) => Err(error.into()),
         }
