@@ -102,9 +102,9 @@ int pillion_react(struct __sk_buff *skb)
 	if (!flow)
 		return KEEP;
 	if (flow->sack == SACK_UNKNOWN)
-		find_out_sack(flow, sk);
+		flow = look_again(sk, flow);
 	tp = bpf_tcp_sock(sk);
-	return tp ? react(flow, tp) : KEEP;
+	return flow && tp ? react(flow, tp) : KEEP;
 }
 
 /* A connection is begun, or established in either direction. */
@@ -112,9 +112,11 @@ SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
 	enum opening opening = OPENED_BEFORE;
+	struct companions companions = {};
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
+	struct flow *flow;
 	struct wish *wish;
 
 	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
@@ -135,10 +137,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
-	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
-		judge(sk, ops, tp, NULL, wish, opening);
-	else if (wish)
+	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
+		flow = judge(sk, tp, NULL, wish, opening, &companions);
+		apply_companions(ops, &companions, flow);
+	} else if (wish) {
 		wish->grant.opening = 0;
+	}
 	return 1;
 }
 
@@ -151,6 +155,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	enum opening opening = OPENED_BEFORE;
+	struct companions companions = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
 	struct wish *wish;
@@ -169,7 +174,9 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 		opening = wish->grant.opening;
 	else if (flow)
 		opening = flow->opening;
-	if (judge(skc, skc, tp, flow, wish, opening))
+	flow = judge(skc, tp, flow, wish, opening, &companions);
+	apply_companions(skc, &companions, flow);
+	if (flow || companions.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
 }

@@ -72,8 +72,8 @@ static __always_inline const struct rules *rules_in_force(void)
 
 /*
  * What the rules say of the connection, and which companions it gets, bundled
- * or not; returns 0. A global function: the
- * verifier looks at its loops apart from all that a caller may know.
+ * or not; returns 0. A global function: the verifier looks at its loops apart
+ * from all that a caller may know.
  */
 __noinline int find_grant(const struct connection *connection,
 			  struct grant *grant, struct companions *companions)
@@ -97,13 +97,16 @@ __noinline int find_grant(const struct connection *connection,
 	return -1;
 }
 
-/* The same of a connection of which it is known that no rule matches. */
+/*
+ * The same of a connection of which nothing is remembered: as far as is known,
+ * no rule matches. Where rules ask who opened it, that would be remembered.
+ */
 __noinline int grant_unmatched(struct grant *grant)
 {
 	const struct rules *all = rules_in_force();
 	__u32 last;
 
-	if (!all || !grant)
+	if (!all || !grant || all->asks_opening)
 		return -1;
 	last = all->count - 1;
 	if (last >= MAX_RULES)
@@ -122,20 +125,19 @@ static __always_inline bool refuses_all(void)
 	return !all || all->refuse_all;
 }
 
+/* Could it not be found out again? */
+static __always_inline bool is_to_be_remembered(const struct grant *grant)
+{
+	const struct rules *all = rules_in_force();
+
+	return grant->mode != BUNDLE &&
+	       (grant->rule || (all && all->asks_opening));
+}
+
 static __always_inline enum sack read_sack(struct tcp_sock *tp)
 {
 	return BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) ? SACK_OFFERED
 							  : SACK_MISSING;
-}
-
-/* What a socket option cannot see, the next packet can. */
-static __always_inline void find_out_sack(struct flow *flow,
-					  struct bpf_sock *sk)
-{
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-
-	if (tp)
-		flow->sack = read_sack(tp);
 }
 
 /* The connection is ours from now on, if there is memory. */
@@ -221,30 +223,46 @@ static __always_inline struct flow *settle(void *sk, struct flow *flow,
 }
 
 /*
- * The same of a connection that the rules are to judge. Where one of them
- * leaves it to the application, or forbids it, that is remembered. The other
- * socket is what apply_companions() wants. Returns whether anything is done for
- * it.
+ * The same of a connection that the rules are to judge, with the companions
+ * that it gets. Where one of them leaves it to the application, or forbids it,
+ * that is remembered.
  */
-static __always_inline bool judge(void *sk, void *socket, struct tcp_sock *tp,
-				  struct flow *flow, struct wish *wish,
-				  enum opening opening)
+static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
+					  struct flow *flow, struct wish *wish,
+					  enum opening opening,
+					  struct companions *companions)
 {
 	struct connection connection = {};
-	struct companions companions = {};
 	struct grant grant = {};
 
 	describe(tp, opening, &connection);
-	if (find_grant(&connection, &grant, &companions))
-		return false;
-	if (!wish && grant.rule && grant.mode != BUNDLE)
+	if (find_grant(&connection, &grant, companions))
+		return NULL;
+	if (!wish && is_to_be_remembered(&grant))
 		wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
 					  BPF_SK_STORAGE_GET_F_CREATE);
 	if (wish)
 		wish->grant = grant;
-	flow = settle(sk, flow, wish, &grant, tp->snd_nxt, read_sack(tp));
-	apply_companions(socket, &companions, flow);
-	return flow || companions.set;
+	return settle(sk, flow, wish, &grant, tp->snd_nxt, read_sack(tp));
+}
+
+/*
+ * What a socket option cannot see of the connection that it takes in, the next
+ * packet can: whether the peer offers SACK; and what the rules say, which may
+ * not have been remembered for want of memory.
+ */
+static __always_inline struct flow *look_again(struct bpf_sock *sk,
+					       struct flow *flow)
+{
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct companions companions = {};
+	struct wish *wish;
+
+	if (!tp)
+		return NULL;
+	flow->sack = read_sack(tp);
+	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	return judge(sk, tp, flow, wish, flow->opening, &companions);
 }
 
 #endif /* PILLION_POLICY_H */

@@ -57,6 +57,7 @@ struct rule {
 struct rules {
 	__u32 count;
 	__u32 refuse_all; /* every one leaves alone */
+	__u32 asks_opening; /* one at least does not hold for every opening */
 	struct rule rules[MAX_RULES];
 };
 

@@ -83,22 +83,21 @@ static __always_inline int leave_option(struct bpf_sockopt *ctx)
 	return 1;
 }
 
-/* What the rules grant the socket's connection. */
-static __always_inline int find_grant_of(const struct flow *flow,
-					 const struct wish *wish,
-					 struct grant *grant)
+/* What the rules grant the socket's connection; all zero before: nothing. */
+static __always_inline void find_grant_of(const struct flow *flow,
+					  const struct wish *wish,
+					  struct grant *grant)
 {
 	if (wish && wish->grant.opening) {
 		*grant = wish->grant;
-		return 0;
+	} else if (flow) {
+		grant->mode = BUNDLE;
+		grant->rule = flow->rule;
+		grant->opening = flow->opening;
+		grant->options = flow->options;
+	} else {
+		grant_unmatched(grant);
 	}
-	if (!flow)
-		return grant_unmatched(grant);
-	grant->mode = BUNDLE;
-	grant->rule = flow->rule;
-	grant->opening = flow->opening;
-	grant->options = flow->options;
-	return 0;
 }
 
 static __always_inline int check_value(__u32 option, __s32 value)
@@ -149,8 +148,8 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 		return -EPERM;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
-	if (connected && find_grant_of(flow, wish, &grant))
-		return -EPERM;
+	if (connected)
+		find_grant_of(flow, wish, &grant);
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
 	if (!wish)
@@ -253,7 +252,8 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 	if (flow)
 		read_counters(flow, stats);
 	stats->in_flight = packets_in_flight(tp);
-	if (find_grant_of(flow, wish, &grant) || grant.mode == LEAVE_ALONE) {
+	find_grant_of(flow, wish, &grant);
+	if (grant.mode == LEAVE_ALONE) {
 		stats->standing = PILLION_REFUSED;
 		stats->rule = grant.rule;
 		return 0;

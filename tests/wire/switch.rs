@@ -13,7 +13,7 @@ use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{
     Direction, Level, Mode, Options, Reaction, Rule, Verdict, WantedBy, list_flows,
 };
-use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, unlimited};
+use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, isolated, sysctl, unlimited};
 
 fn under(bundler: Bundler) -> Setup {
     Setup {
@@ -152,6 +152,65 @@ fn what_the_rules_refuse_is_not_permitted() {
             assert_eq!(wire.totals().connections, 0);
         });
     }
+}
+
+/// The connection finds no kernel memory for what is to be remembered of it.
+fn without_memory(bundler: Bundler, opening: Opening, test: impl FnOnce(&mut Wire) + Send) {
+    isolated(|| {
+        sysctl("net.core.optmem_max", "1");
+        let setup = Setup {
+            opening,
+            ..under(bundler)
+        };
+        let mut wire = Wire::open(setup);
+        assert_eq!(stats(&wire).segments, 0);
+        sysctl("net.core.optmem_max", "131072");
+        test(&mut wire);
+    });
+}
+
+#[test]
+fn want_of_memory_frees_no_connection_of_its_rule() {
+    let cautious = Options {
+        wait_for_loss: true,
+        ..unlimited()
+    };
+    for mode in [Mode::LeaveAlone, Mode::Bundle(cautious)] {
+        let bundler = Bundler {
+            rules: vec![rule(mode)],
+            otherwise: Mode::Allow(unlimited()),
+        };
+        without_memory(bundler, Opening::Active, |wire| {
+            set(wire, BUNDLE, 1);
+            wire.sends("1:101 101:201");
+            assert_eq!(stats(wire).rule, 1);
+            let again = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(again.is_ok(), mode != Mode::LeaveAlone);
+        });
+    }
+}
+
+#[test]
+fn in_want_of_memory_nothing_is_granted_where_rules_ask_who_opened_it() {
+    let bundler = |direction| Bundler {
+        rules: vec![Rule {
+            direction: Some(direction),
+            ..rule(Mode::LeaveAlone)
+        }],
+        otherwise: Mode::Allow(unlimited()),
+    };
+    for opening in [Opening::Active, Opening::Passive] {
+        without_memory(bundler(Direction::Accept), opening, |wire| {
+            let on = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(errno(on), libc::EPERM);
+            set(wire, BUNDLE, 0);
+            wire.sends("1:101 101:201");
+        });
+    }
+    under(bundler(Direction::Accept)).run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+    });
 }
 
 #[test]

@@ -45,6 +45,8 @@ impl Policy {
         let modes = self.rules.iter().map(|rule| rule.mode);
         let refuses = |mode| matches!(mode, Mode::LeaveAlone | Mode::Companions);
         table.refuse_all = modes.chain([self.otherwise]).all(refuses).into();
+        let mut directions = self.rules.iter().map(|rule| rule.direction);
+        table.asks_opening = directions.any(|direction| direction.is_some()).into();
         let others = Rule {
             mode: self.otherwise,
             ..Rule::default()
