@@ -80,6 +80,21 @@ fn filters_of_others_that_come_later_keep_the_clsact() {
 }
 
 #[test]
+fn a_filter_in_the_place_of_one_that_was_taken_away_stays() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let first = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    tc(&hosts, "qdisc delete dev a0 clsact");
+    let second = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let during = shown(&hosts, "a0");
+    assert!(during.contains("pillion_egress:["), "{during}");
+    first.end();
+    assert_eq!(shown(&hosts, "a0"), during);
+    second.end();
+    assert!(!shown(&hosts, "a0").contains("clsact"));
+}
+
+#[test]
 fn a_killed_pillion_leaves_no_filter() {
     needs_root!();
     let hosts = Hosts::create();

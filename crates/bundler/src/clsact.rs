@@ -33,6 +33,8 @@ struct Filter {
     point: libbpf_sys::bpf_tc_attach_point,
     handle: u32,
     priority: u32,
+    /// The id of its program.
+    program: u32,
 }
 
 impl Clsact {
@@ -89,13 +91,11 @@ impl Filters {
     }
 
     fn hold(&self) -> bool {
-        self.filters
-            .iter()
-            .all(|filter| filter.program(self.device).is_ok())
+        self.filters.iter().all(|filter| filter.holds(self.device))
     }
 
     fn remove(&self) {
-        for filter in &self.filters {
+        for filter in self.filters.iter().filter(|it| it.holds(self.device)) {
             let _ = filter.remove(self.device);
         }
         if self.made && is_unused(self.device) {
@@ -120,17 +120,31 @@ impl Filter {
             point,
             handle: options.handle,
             priority: options.priority,
+            program: options.prog_id,
         })
     }
 
-    /// The id of its program.
-    fn program(self, device: u32) -> io::Result<u32> {
-        let mut options = options(self.handle, self.priority);
+    /// The one with this handle and priority.
+    fn at(
+        device: u32,
+        point: libbpf_sys::bpf_tc_attach_point,
+        (handle, priority): (u32, u32),
+    ) -> io::Result<Self> {
+        let mut options = options(handle, priority);
         // SAFETY: both live across the call.
-        succeeded(unsafe {
-            libbpf_sys::bpf_tc_query(&hook(device, self.point), &raw mut options)
-        })?;
-        Ok(options.prog_id)
+        succeeded(unsafe { libbpf_sys::bpf_tc_query(&hook(device, point), &raw mut options) })?;
+        Ok(Self {
+            point,
+            handle,
+            priority,
+            program: options.prog_id,
+        })
+    }
+
+    /// False if it is gone; another one may have its handle.
+    fn holds(self, device: u32) -> bool {
+        Self::at(device, self.point, (self.handle, self.priority))
+            .is_ok_and(|found| found.program == self.program)
     }
 
     fn remove(self, device: u32) -> io::Result<()> {
@@ -162,15 +176,9 @@ pub fn remove_filters(programs: &[u32], namespaces: &[NamespaceName]) -> Result<
 fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
     for device in Device::list()? {
         for point in [INGRESS, EGRESS] {
-            for (handle, priority) in filters(device.index, point).unwrap_or_default() {
-                let filter = Filter {
-                    point,
-                    handle,
-                    priority,
-                };
-                if filter
-                    .program(device.index)
-                    .is_ok_and(|program| programs.contains(&program))
+            for place in filters(device.index, point).unwrap_or_default() {
+                if let Ok(filter) = Filter::at(device.index, point, place)
+                    && programs.contains(&filter.program)
                 {
                     let _ = filter.remove(device.index);
                 }
