@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Reads what an arriving segment acknowledges, and what it reports as
- * duplicate. */
+/*
+ * Reads what an arriving segment acknowledges, and what it reports as
+ * duplicate.
+ */
 #ifndef PILLION_ACK_H
 #define PILLION_ACK_H
 

@@ -250,7 +250,8 @@ struct flow {
 	__u32 again_start;
 	__u32 again_end;
 
-	/* Reports of duplicates that were taken out of ACKs still on their way
+	/*
+	 * Reports of duplicates that were taken out of ACKs still on their way
 	 * to the socket: a device may deliver several at once.
 	 */
 	struct report reports[REPORTS];

@@ -63,7 +63,8 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb,
 	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 }
 
-/* Leaves NOPs in place of the first block, or of the option if it has no other.
+/*
+ * Leaves NOPs in place of the first block, or of the option if it has no other.
  */
 static __always_inline int
 erase(struct __sk_buff *skb, const struct segment *seg, const struct ack *ack)

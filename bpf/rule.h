@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The policy's form in the kernel, and the contract with user space about it.
+/*
+ * The policy's form in the kernel, and the contract with user space about it.
  */
 #ifndef PILLION_RULE_H
 #define PILLION_RULE_H

@@ -26,8 +26,7 @@ struct packet {
 	__u32 start; /* of its payload */
 	__u32 seq; /* of its new data */
 	__u32 sent_us; /* when it left */
-	__u32 covered; /* segments up to its end that were not acknowledged yet
-			*/
+	__u32 covered; /* segments up to its end, so far unacknowledged */
 };
 
 struct loss {

@@ -46,7 +46,8 @@ struct segment {
 	bool in_tunnel; /* inside another packet */
 };
 
-/* What may carry a segment; its packet belongs to the segment's socket still.
+/*
+ * What may carry a segment; its packet belongs to the segment's socket still.
  */
 static __always_inline bool is_tunnel(__u8 proto)
 {

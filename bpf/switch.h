@@ -180,8 +180,7 @@ static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
 	if ((answered || ctx->optlen >= (__s32)sizeof(*value)) &&
 	    (void *)(value + 1) <= ctx->optval_end)
 		error = set_switch(ctx->sk, ctx->optname, *value);
-	/* Where one pillion runs inside another, the inner one's word counts.
-	 */
+	/* Of two pillions, one inside the other, the inner one answers. */
 	if (answered)
 		return 1;
 	if (error) {

@@ -9,8 +9,8 @@
  * They are answered for the sockets that a running pillion stands over, by eBPF
  * programs at their cgroup, and need no privilege. Without it the kernel
  * answers ENOPROTOOPT, as for every option that it does not know, and the
- * socket works as ever: a program may ignore that. docs/sockets.md is the
- *guide.
+ * socket works as ever: a program may ignore that. The guide is
+ * docs/sockets.md.
  *
  * This header needs no other; IPPROTO_TCP is in <netinet/in.h>.
  */
@@ -50,7 +50,8 @@
  */
 #define PILLION_MAX_PACKETS PILLION_OPTION(2)
 
-/* int: payload of a segment with its bundle at most, in bytes; else as above.
+/*
+ * int: payload of a segment with its bundle at most, in bytes; else as above.
  */
 #define PILLION_MAX_BYTES PILLION_OPTION(3)
 
@@ -121,8 +122,7 @@ struct pillion_stats {
 	unsigned long long hidden_losses; /* segments lost, and repaired */
 	unsigned long long repaired_bytes; /* their payload */
 	unsigned long long reactions; /* window reductions for them */
-	unsigned long long
-		saved_us; /* at least; docs/bundling.md, "Time saved" */
+	unsigned long long saved_us; /* at least (docs/bundling.md) */
 	unsigned int standing; /* enum pillion_standing */
 	unsigned int last; /* enum pillion_last */
 	unsigned int rule; /* that decided, the first is 1; 0: none matches */

@@ -1,5 +1,5 @@
-//! The keys that say how to bundle, and beside what: those options of the command line, under the same
-//! names and with the same values.
+//! The keys that say how to bundle, and beside what: those options of the command line, under
+//! the same names and with the same values.
 
 use std::ops::Range;
 
