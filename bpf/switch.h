@@ -24,7 +24,10 @@
 #define SHOWN_BYTES 4096 /* of a longer value, programs see no more */
 #define ALL_MODES   (PILLION_ADAPTIVE | PILLION_WAIT_FOR_LOSS | PILLION_REACT_CWR)
 
-#define SENDING (1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_CLOSE_WAIT)
+/* In SYN_RECV, those that began with data (RFC 7413) are accepted. */
+#define SENDING                                                                \
+	(1 << BPF_TCP_ESTABLISHED | 1 << BPF_TCP_CLOSE_WAIT |                  \
+	 1 << BPF_TCP_SYN_RECV)
 #define CONNECTED                                                              \
 	(SENDING | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 |           \
 	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)

@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockaddrStorage, sendto};
 
 use crate::script::content;
-use crate::{Wire, socket};
+use crate::wire::accept;
+use crate::{Wire, socket, sysctl};
 
 impl Wire {
     /// Ends the connection and opens another one with the same socket, to a port of the
@@ -32,5 +33,21 @@ impl Wire {
         assert_eq!(carried, content(1, 1 + sent), "the data of the SYN");
         self.written = sent;
         sent
+    }
+
+    /// Ends the connection and takes in one that the peer begins from another port, with
+    /// data. The last ACK of the handshake is left to the script.
+    pub fn reaccept_with_data(&mut self, port: u16, bytes: u32) {
+        const TAKEN_WITHOUT_COOKIE_OR_SOCKET_OPTION: &str = "1539";
+        self.script.note(&format!("fast_open<{port}+{bytes}"));
+        sysctl(
+            "net.ipv4.tcp_fastopen",
+            TAKEN_WITHOUT_COOKIE_OR_SOCKET_OPTION,
+        );
+        socket::disconnect(&self.stream);
+        self.peer.port = port;
+        let data = content(1, 1 + bytes);
+        self.stream = accept(&self.setup, &mut self.peer, |peer| peer.begin(&data));
+        self.written = 0;
     }
 }

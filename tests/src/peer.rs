@@ -67,7 +67,7 @@ impl Peer {
     pub fn accept(&mut self, rtt: Duration) {
         self.await_syn();
         thread::sleep(rtt);
-        self.send_syn(Some(1), &[]);
+        self.send_syn(Some(1), &[], &[]);
         let ack = loop {
             let segment = self.read(PATIENCE).expect("an ACK of the SYN-ACK");
             // A busy machine may have made it so late that the kernel asked again.
@@ -86,23 +86,30 @@ impl Peer {
         let cookie = [KIND, 10, 1, 2, 3, 4, 5, 6, 7, 8];
         let syn = self.await_syn();
         let length = if taken { syn.payload.len() as u32 } else { 0 };
-        self.send_syn(Some(1 + length), &cookie);
+        self.send_syn(Some(1 + length), &cookie, &[]);
         syn.payload
     }
 
     /// Opens a connection; the last ACK of the handshake goes out `rtt` after the SYN-ACK
     /// is in.
     pub fn connect(&mut self, rtt: Duration) {
-        self.kernel_port = LISTENING_PORT;
-        self.send_syn(None, &[]);
-        let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
-        assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
-        self.met(&syn_ack);
+        self.begin(&[]);
         thread::sleep(rtt);
         while let Some(repeated) = self.read(Duration::ZERO) {
             assert!(repeated.header.syn, "{repeated:?}");
         }
         self.acknowledge(1, &[]);
+    }
+
+    /// Begins to open a connection by a SYN with data, which has to be taken in; the last
+    /// ACK of the handshake is left to the script.
+    pub fn begin(&mut self, data: &[u8]) {
+        self.kernel_port = LISTENING_PORT;
+        self.send_syn(None, &[], data);
+        let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
+        assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
+        assert_eq!(syn_ack.header.acknowledgment_number, self.next);
+        self.met(&syn_ack);
     }
 
     /// The next segment of this connection, or `None` when none comes in time.
@@ -208,8 +215,8 @@ impl Peer {
         self.echo = first.timestamp().unwrap_or(0);
     }
 
-    /// A SYN that may acknowledge, with one more option.
-    fn send_syn(&mut self, acknowledged: Option<u32>, more: &[u8]) {
+    /// A SYN that may acknowledge, with one more option, and with data.
+    fn send_syn(&mut self, acknowledged: Option<u32>, more: &[u8], data: &[u8]) {
         let mut header = self.header(acknowledged.unwrap_or(1));
         header.syn = true;
         header.ack = acknowledged.is_some();
@@ -227,8 +234,8 @@ impl Peer {
         header.set_options(&options).expect("the options fit");
         let options = [header.options.as_slice(), more].concat();
         header.set_options_raw(&options).expect("the options fit");
-        self.write(header, &[]);
-        self.next = self.next.wrapping_add(1);
+        self.write(header, data);
+        self.next = self.next.wrapping_add(1 + data.len() as u32);
     }
 
     fn header(&self, acknowledged: u32) -> TcpHeader {

@@ -57,7 +57,7 @@ impl Wire {
                 &mut peer,
                 socket::new(setup.ip.in_socket(setup.ip.peer())).into(),
             ),
-            Opening::Passive => accept(&setup, &mut peer),
+            Opening::Passive => accept(&setup, &mut peer, |peer| peer.connect(setup.rtt)),
         };
         Self {
             script: Script::new(format!("{setup:?}")),
@@ -240,11 +240,11 @@ fn set_options(setup: &Setup, socket: &impl AsRawFd) {
     }
 }
 
-fn accept(setup: &Setup, peer: &mut Peer) -> TcpStream {
+pub(crate) fn accept(setup: &Setup, peer: &mut Peer, open: impl FnOnce(&mut Peer)) -> TcpStream {
     let address = setup.ip.in_socket(setup.ip.local());
     let listener: TcpListener = socket::listener(SocketAddr::new(address, LISTENING_PORT));
     set_options(setup, &listener);
-    peer.connect(setup.rtt);
+    open(peer);
     let mut accepted = None;
     let came = socket::until(|| {
         accepted = listener.accept().ok();

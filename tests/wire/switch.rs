@@ -102,6 +102,19 @@ fn a_wish_before_connect_or_on_a_listener_holds_from_the_first_byte() {
 }
 
 #[test]
+fn a_connection_that_begins_with_data_is_switched_before_its_handshake_ends() {
+    allowed().run(|wire| {
+        wire.reaccept_with_data(7778, 10);
+        set(wire, BUNDLE, 1);
+        assert_eq!(get(wire, BUNDLE), 1);
+        wire.sends("1:101 1:201");
+        set(wire, BUNDLE, 0);
+        wire.sends("201:301");
+        assert_eq!(stats(wire).bundled, 1);
+    });
+}
+
+#[test]
 fn an_application_may_decline_what_the_rules_want() {
     for opening in [Opening::Active, Opening::Passive] {
         let setup = Setup {
