@@ -161,6 +161,22 @@ fn only_what_was_sent_once_gives_a_round_trip_time() {
 }
 
 #[test]
+fn an_ack_to_where_only_the_first_packet_ended_tells_the_round_trip_time_despite_bundles() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(40).data(1, 201);
+    script.at(60).ack(101).at(90).ack(201);
+    script.at(100).data(201, 301).at(130).data(201, 401);
+    script.at(150).data(201, 301).at(160).ack(301);
+    let record = script.analyse();
+    let samples: Vec<_> = record
+        .acked
+        .iter()
+        .filter_map(|acked| acked.rtt_ns)
+        .collect();
+    assert_eq!(samples, [50 * MS, 50 * MS]);
+}
+
+#[test]
 fn packets_in_flight_are_those_with_new_bytes() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201).data(1, 101);

@@ -9,8 +9,8 @@ pub(crate) struct Advance {
     pub(crate) bytes: i64,
     /// Of these, bytes that the trace does not show as sent.
     pub(crate) unseen: i64,
-    /// When the last packet that it acknowledged was sent, if all of it was sent once
-    /// (P. Karn, C. Partridge, 1987).
+    /// When the last packet that it acknowledged was sent, if no other packet can have made the
+    /// peer send it (P. Karn, C. Partridge, 1987).
     pub(crate) sample_from_ns: Option<i64>,
 }
 
@@ -45,9 +45,9 @@ impl Tracker {
             covered += range.end - range.begin.max(self.acked);
             range.acked_ns = Some(at_ns);
             self.in_flight = self.in_flight.saturating_sub(u32::from(range.ends_packet));
-            advance.sample_from_ns = match (&range.copies[..], range.sacked_ns) {
-                ([only], None) => Some(only.at_ns),
-                _ => None,
+            advance.sample_from_ns = match range.sacked_ns {
+                None => range.sent_to_its_end_ns(),
+                Some(_) => None,
             };
             index += 1;
         }

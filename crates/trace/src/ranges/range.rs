@@ -101,6 +101,19 @@ impl Range {
         self.copies.iter().filter(|copy| copy.kind == kind).count()
     }
 
+    /// When the only packet was sent that ends where the range does. A bundle goes on beyond what
+    /// rides along, and an ACK of it as well.
+    pub(crate) fn sent_to_its_end_ns(&self) -> Option<i64> {
+        match &self.copies[..] {
+            [only] => Some(only.at_ns),
+            [first, others @ ..] if self.ends_packet && first.kind == CopyKind::New => others
+                .iter()
+                .all(|copy| copy.kind == CopyKind::Bundled)
+                .then_some(first.at_ns),
+            _ => None,
+        }
+    }
+
     /// Cuts it at a position inside it; itself is left with the first part.
     pub(crate) fn split_off(&mut self, at: i64) -> Self {
         let mut rest = self.clone();
