@@ -5,9 +5,9 @@ use super::fate::{Arrival, Fate};
 use super::link::{Identity, Waiting};
 use super::nat::Nat;
 use super::sides::Sides;
+use super::source::Printed;
 use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
 use crate::event::{Arrived, Class, Observer};
-use crate::fingerprint::fingerprint;
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Range;
 
@@ -39,13 +39,13 @@ impl<O: Observer> Engine<O> {
         }
     }
 
-    pub(crate) fn packet(&mut self, side: Side, packet: &Packet) {
+    pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
+        let &Printed { ref packet, print } = printed;
         let now_ns = self.sides.saw(side, packet.at_ns);
         let ahead_ns = self.sides.ahead_ns();
         if self.told_ahead_ns.replace(ahead_ns) != Some(ahead_ns) {
             self.observer.clocks(ahead_ns);
         }
-        let print = fingerprint(packet);
         let mut translated = None;
         if side == Side::Receiver {
             translated = self.nat.translate(packet);

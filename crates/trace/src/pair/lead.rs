@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use crate::fingerprint::fingerprint;
+use super::source::Printed;
 use crate::packet::{Endpoint, Packet};
 
 /// So many packets of each trace are looked at.
@@ -33,7 +33,7 @@ struct Way {
 }
 
 impl Lead {
-    pub(crate) fn of(sender: &[Packet], receiver: &[Packet]) -> Self {
+    pub(crate) fn of(sender: &[Printed], receiver: &[Printed]) -> Self {
         let mut lead = Self::default();
         let ways = ways(sender, receiver);
         // What later shows at the receiver than its reverse does, by one clock, goes there; the
@@ -61,19 +61,19 @@ impl Lead {
 }
 
 /// Each direction that both traces show, by its ends at the sender's.
-fn ways(sender: &[Packet], receiver: &[Packet]) -> HashMap<Ends, Way, RandomState> {
+fn ways(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Way, RandomState> {
     let mut known: HashMap<u64, Option<&Packet>, RandomState> = HashMap::default();
-    for packet in sender {
+    for Printed { packet, print } in sender {
         known
-            .entry(fingerprint(packet))
+            .entry(*print)
             .and_modify(|known| *known = None)
             .or_insert(Some(packet));
     }
     let mut ways: HashMap<Ends, Way, RandomState> = HashMap::default();
-    for packet in receiver {
+    for Printed { packet, print } in receiver {
         // A fingerprint that was sent twice says nothing, and one that arrives twice no more
         // than once.
-        let Some(Some(same)) = known.insert(fingerprint(packet), None) else {
+        let Some(Some(same)) = known.insert(*print, None) else {
             continue;
         };
         let later_ns = packet.at_ns.saturating_sub(same.at_ns);

@@ -75,7 +75,10 @@ fn merge<O: Observer>(
     options: &Options,
     observer: O,
 ) -> (O, Finding) {
-    let begin_ns = sender.beginning().first().map_or(0, |first| first.at_ns);
+    let begin_ns = sender
+        .beginning()
+        .first()
+        .map_or(0, |first| first.packet.at_ns);
     let takes = |at_ns| options.period.takes(begin_ns, at_ns);
     let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
@@ -90,8 +93,8 @@ fn merge<O: Observer>(
         sender.fill();
         receiver.fill();
         match (sender.first(), receiver.first()) {
-            (Some(here), Some(there)) if engine.sides.is_earlier(here, there) => {
-                if takes(here.at_ns) {
+            (Some(here), Some(there)) if engine.sides.is_earlier(&here.packet, &there.packet) => {
+                if takes(here.packet.at_ns) {
                     engine.packet(Side::Sender, here);
                 }
                 sender.advance();
@@ -100,14 +103,14 @@ fn merge<O: Observer>(
                 if here.is_none() {
                     engine.sides.end(Side::Sender);
                 }
-                if takes(engine.sides.by_clock_of(Side::Sender, there.at_ns)) {
+                if takes(engine.sides.by_clock_of(Side::Sender, there.packet.at_ns)) {
                     engine.packet(Side::Receiver, there);
                 }
                 receiver.advance();
             }
             (Some(here), None) => {
                 engine.sides.end(Side::Receiver);
-                if takes(here.at_ns) {
+                if takes(here.packet.at_ns) {
                     engine.packet(Side::Sender, here);
                 }
                 sender.advance();

@@ -1,12 +1,21 @@
 use std::sync::mpsc::{Receiver, SyncSender};
 
+use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
+
+/// A packet and its fingerprint, which the reader takes: there are two readers, and one that
+/// brings together what they read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Printed {
+    pub(crate) packet: Packet,
+    pub(crate) print: u64,
+}
 
 /// The packets of one trace as its reader hands them over, many at a time.
 #[derive(Debug)]
 pub(crate) struct Source {
-    from: Receiver<Vec<Packet>>,
-    batch: Vec<Packet>,
+    from: Receiver<Vec<Printed>>,
+    batch: Vec<Printed>,
     place: usize,
 }
 
@@ -16,7 +25,7 @@ const BATCH: usize = 512;
 
 impl Source {
     /// Waits for so many packets, or for the end of the trace.
-    pub(crate) fn new(from: Receiver<Vec<Packet>>, packets: usize) -> Self {
+    pub(crate) fn new(from: Receiver<Vec<Printed>>, packets: usize) -> Self {
         let mut batch = Vec::new();
         while batch.len() < packets
             && let Ok(more) = from.recv()
@@ -31,7 +40,7 @@ impl Source {
     }
 
     /// The packets that were waited for.
-    pub(crate) fn beginning(&self) -> &[Packet] {
+    pub(crate) fn beginning(&self) -> &[Printed] {
         &self.batch
     }
 
@@ -45,7 +54,7 @@ impl Source {
         }
     }
 
-    pub(crate) fn first(&self) -> Option<&Packet> {
+    pub(crate) fn first(&self) -> Option<&Printed> {
         self.batch.get(self.place)
     }
 
@@ -55,10 +64,14 @@ impl Source {
 }
 
 /// Hands all packets over, until nobody takes them.
-pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Packet>>) {
+pub(crate) fn read(packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Printed>>) {
+    let mut printed = packets.map(|packet| Printed {
+        print: fingerprint(&packet),
+        packet,
+    });
     loop {
         let mut batch = Vec::with_capacity(BATCH);
-        batch.extend(packets.by_ref().take(BATCH));
+        batch.extend(printed.by_ref().take(BATCH));
         if batch.is_empty() || to.send(batch).is_err() {
             return;
         }
