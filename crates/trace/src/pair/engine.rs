@@ -296,13 +296,16 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.sides.given_up_ns(side)
         };
-        let covered_ns = self.sides.covered_ns(side);
-        let limit = self.segment_limit(direction);
-        while let Some(fate) =
-            self.connection
-                .link_mut(direction)
-                .next_fate(given_up_ns, covered_ns, limit)
-        {
+        while let Some(mut fate) = self.connection.link_mut(direction).next_fate(given_up_ns) {
+            if fate.arrival == Arrival::Unknown {
+                let covered_ns = self.sides.covered_ns(side);
+                let limit = self.segment_limit(direction);
+                let link = self.connection.link_mut(direction);
+                if link.lost(&fate, covered_ns, limit) {
+                    fate.arrival = Arrival::Lost;
+                }
+            }
+            self.connection.link_mut(direction).passage.count(&fate);
             self.observer.fate(self.connection, &fate);
         }
     }

@@ -8,7 +8,7 @@ use super::fate::{Arrival, Fate, Passage};
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) passage: Passage,
-    sent: VecDeque<Departure>,
+    sent: VecDeque<Fate>,
     /// Their fingerprints, 0 for those that have a fate: apart, to be searched fast.
     prints: VecDeque<u64>,
     /// The departure after the one that matched last: packets mostly keep their order.
@@ -21,12 +21,6 @@ pub(crate) struct Link {
     matches: usize,
     /// Whether a packet arrived that was cut or joined on the way.
     pub(crate) regrouped: bool,
-}
-
-#[derive(Debug)]
-struct Departure {
-    fate: Fate,
-    settled: bool,
 }
 
 #[derive(Debug)]
@@ -61,10 +55,7 @@ pub(crate) enum Identity {
 
 impl Link {
     pub(crate) fn depart(&mut self, print: u64, fate: Fate) {
-        self.sent.push_back(Departure {
-            fate,
-            settled: false,
-        });
+        self.sent.push_back(fate);
         self.prints.push_back(print);
         self.unsearched.0 = self.unsearched.0.saturating_add(1);
     }
@@ -104,14 +95,13 @@ impl Link {
     }
 
     pub(crate) fn fate(&self, index: usize) -> Option<&Fate> {
-        self.sent.get(index).map(|departure| &departure.fate)
+        self.sent.get(index)
     }
 
     /// Says that a departure arrived.
     pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
-        if let Some(departure) = self.sent.get_mut(index) {
-            departure.fate.arrival = arrival;
-            departure.settled = true;
+        if let Some(fate) = self.sent.get_mut(index) {
+            fate.arrival = arrival;
             self.expected = self.expected.max(index + 1);
         }
         if let Some(print) = self.prints.get_mut(index) {
@@ -121,35 +111,24 @@ impl Link {
         }
     }
 
-    /// The next packet in the order of sending, counted, if its fate is known; one that was sent
-    /// before `given_up_ns` and did not arrive is lost, if it was sent when the other trace was
-    /// on and travelled as it is: segments above the limit do not.
-    pub(crate) fn next_fate(
-        &mut self,
-        given_up_ns: i64,
-        covered: (i64, i64),
-        segment_limit: u32,
-    ) -> Option<Fate> {
+    /// The next packet in the order of sending, if it arrived, or was sent before `given_up_ns`.
+    #[inline]
+    pub(crate) fn next_fate(&mut self, given_up_ns: i64) -> Option<Fate> {
         let first = self.sent.front()?;
-        if !first.settled && first.fate.sent_ns >= given_up_ns {
+        if first.arrival == Arrival::Unknown && first.sent_ns >= given_up_ns {
             return None;
         }
-        let mut departure = self.sent.pop_front()?;
         self.prints.pop_front();
         self.expected = self.expected.saturating_sub(1);
-        let fate = &mut departure.fate;
-        if !departure.settled {
-            let known = (covered.0..=covered.1).contains(&fate.sent_ns);
-            let len = fate.begin.abs_diff(fate.end);
-            let whole = len == 0 || !self.regrouped && len <= u64::from(segment_limit);
-            fate.arrival = if known && whole {
-                Arrival::Lost
-            } else {
-                Arrival::Unknown
-            };
-        }
-        self.passage.count(fate);
-        Some(*fate)
+        self.sent.pop_front()
+    }
+
+    /// Whether a packet that did not arrive was lost: it was if the other trace was on when it was
+    /// sent, and if it travelled as it is, which segments above the limit do not.
+    pub(crate) fn lost(&self, fate: &Fate, covered: (i64, i64), segment_limit: u32) -> bool {
+        let known = (covered.0..=covered.1).contains(&fate.sent_ns);
+        let len = fate.begin.abs_diff(fate.end);
+        known && (len == 0 || !self.regrouped && len <= u64::from(segment_limit))
     }
 }
 
