@@ -66,6 +66,9 @@ impl Tracker {
         at_ns: i64,
     ) -> Sacked {
         let mut sacked = Sacked::default();
+        if blocks.is_empty() {
+            return sacked;
+        }
         let mut seen = [(0, 0); 4];
         for (place, &(left, right)) in blocks.iter().enumerate() {
             let inside_second = blocks
@@ -89,9 +92,7 @@ impl Tracker {
                 .max();
             sacked.bytes += self.mark(known.unwrap_or(left).max(ack), right, at_ns);
         }
-        if !blocks.is_empty() {
-            self.blocks = seen;
-        }
+        self.blocks = seen;
         sacked
     }
 

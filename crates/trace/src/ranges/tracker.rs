@@ -212,8 +212,18 @@ impl Tracker {
             (Some(first), _) if first.end > at => 0,
             (_, Some(last)) if last.end <= at => self.ranges.len(),
             (_, Some(last)) if last.begin <= at => self.ranges.len() - 1,
-            _ => self.ranges.partition_point(|range| range.end <= at),
+            (first, _) => first
+                .and_then(|first| self.guess(first, at))
+                .unwrap_or_else(|| self.ranges.partition_point(|range| range.end <= at)),
         }
+    }
+
+    /// The range that holds `at`, if all before it are about as long as the first one, as the
+    /// segments of a greedy stream are.
+    fn guess(&self, first: &Range, at: i64) -> Option<usize> {
+        let index = usize::try_from((at - first.begin) / (first.end - first.begin).max(1)).ok()?;
+        let guessed = self.ranges.get(index)?;
+        (guessed.begin <= at && at < guessed.end).then_some(index)
     }
 
     /// Cuts the range at `index`, which holds `at`, so that one begins at `at` and ends at or
