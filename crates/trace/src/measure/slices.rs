@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use serde::{Serialize, Serializer};
 
 /// One direction over time, in slices of equal width that begin with the trace: slice `i` takes
@@ -7,6 +9,8 @@ pub struct Slices {
     width_ns: i64,
     /// In order, each with its index; only those in which something happened.
     slices: Vec<(i64, Slice)>,
+    /// The times of the slice that was asked for last, and its place: most follow in the same.
+    last: (Range<i64>, usize),
 }
 
 /// What happened in one slice; bytes are of payload unless the name says otherwise. What only a
@@ -66,27 +70,33 @@ impl Slices {
         Self {
             width_ns: width_ns.max(1),
             slices: Vec::new(),
+            last: (0..0, 0),
         }
     }
 
     /// The slice of a time since the trace's first packet, in nanoseconds.
     #[inline]
     pub(super) fn at(&mut self, since_ns: i64) -> &mut Slice {
-        self.place(since_ns.max(0) / self.width_ns)
+        let since_ns = since_ns.max(0);
+        if !self.last.0.contains(&since_ns) {
+            let index = since_ns / self.width_ns;
+            let begin_ns = index * self.width_ns;
+            let times = begin_ns..begin_ns.saturating_add(self.width_ns);
+            self.last = (times, self.place(index));
+        }
+        &mut self.slices[self.last.1].1
     }
 
-    #[inline]
-    fn place(&mut self, index: i64) -> &mut Slice {
+    fn place(&mut self, index: i64) -> usize {
         let last = self.slices.len().checked_sub(1);
-        let place = match last.map(|last| (last, self.slices[last].0)) {
+        match last.map(|last| (last, self.slices[last].0)) {
             Some((last, at)) if at == index => last,
             Some((_, at)) if at > index => self.find(index),
             _ => {
                 self.slices.push((index, Slice::default()));
                 self.slices.len() - 1
             }
-        };
-        &mut self.slices[place].1
+        }
     }
 
     fn find(&mut self, index: i64) -> usize {
@@ -101,8 +111,11 @@ impl Slices {
 
     pub(super) fn add(&mut self, other: &Self) {
         for (index, slice) in other.iter() {
-            self.place(index).add(slice);
+            let place = self.place(index);
+            self.slices[place].1.add(slice);
         }
+        // One that was inserted has moved those behind it.
+        self.last = (0..0, 0);
     }
 
     /// The width of each, in seconds.
