@@ -1,4 +1,5 @@
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// One TCP segment as a trace shows it.
@@ -39,7 +40,7 @@ pub struct Packet {
 }
 
 /// Address and port, IPv4 as `::ffff:a.b.c.d`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Endpoint {
     /// In network order.
     pub address: [u8; 16],
@@ -90,6 +91,15 @@ impl SackBlocks {
     #[must_use]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.count)]
+    }
+}
+
+impl Hash for Endpoint {
+    /// As two numbers, which takes less time than byte after byte.
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u128(u128::from_ne_bytes(self.address));
+        state.write_u16(self.port);
     }
 }
 

@@ -195,7 +195,8 @@ impl Table {
 }
 
 fn tuple(one: Endpoint, other: Endpoint) -> (Endpoint, Endpoint) {
-    if one <= other {
+    // Ports mostly differ, and are compared faster than addresses.
+    if (one.port, one.address) <= (other.port, other.address) {
         (one, other)
     } else {
         (other, one)
