@@ -1,11 +1,12 @@
 //! `pillion run`: the command hardly notices, and its connections are bundled.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 
 use crate::common::*;
@@ -91,7 +92,16 @@ fn signals_reach_the_command() {
         let script = format!(
             "trap 'kill $sleeping; exit 7' {name}; echo ready; sleep 60 & sleeping=$!; wait"
         );
-        let mut child = run(&script).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = run(&script);
+        // A shell cannot trap what was ignored when it began, as SIGINT is in the background.
+        // SAFETY: between fork and exec only a system call is made.
+        unsafe {
+            command.pre_exec(move || {
+                nix::sys::signal::signal(signal, SigHandler::SigDfl)?;
+                Ok(())
+            });
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
         thread::sleep(Duration::from_millis(100));
