@@ -12,6 +12,7 @@
 mod clock;
 mod distribution;
 mod durations;
+mod list;
 mod plan;
 mod poller;
 mod profile;
@@ -24,6 +25,7 @@ mod tcp_info;
 pub mod wire;
 
 pub use distribution::{Distribution, DistributionError, Table, TableError};
+pub use list::ListError;
 pub use plan::{ConfigError, Group, Kind, RampUp, SendConfig, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
 pub use quantiles::Quantiles;
@@ -32,6 +34,6 @@ pub use receive::{
     Receiver, StreamReceived,
 };
 pub use records::Record;
-pub use replay::{WRITES_HEADING, Write, WritesError, read_writes};
+pub use replay::{WRITES_HEADING, Write, read_writes};
 pub use send::{GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent};
 pub use tcp_info::TcpInfo;

@@ -1,9 +1,9 @@
 //! The writes of an application, to send them again.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::list::{List, ListError};
 use crate::wire::MAX_SIZE;
 
 /// One write of an application.
@@ -15,29 +15,6 @@ pub struct Write {
     pub size: u32,
 }
 
-/// Why a list of writes cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum WritesError {
-    /// The file cannot be.
-    #[error("{file}: {error}")]
-    File {
-        /// Its name.
-        file: String,
-        /// The system's answer.
-        error: String,
-    },
-    /// A line is wrong.
-    #[error("{file}:{line}: {what}")]
-    Line {
-        /// The file's name.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong, and the remedy.
-        what: String,
-    },
-}
-
 /// The heading of a list of writes as CSV.
 pub const WRITES_HEADING: &str = "gap_ms,size";
 
@@ -46,24 +23,12 @@ pub const WRITES_HEADING: &str = "gap_ms,size";
 ///
 /// # Errors
 /// With the line that is wrong, or the system's reason why the file cannot be read.
-pub fn read_writes(file: &Path) -> Result<Vec<Write>, WritesError> {
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|error| WritesError::File {
-        file: name.clone(),
-        error: error.to_string(),
-    })?;
-    let wrong = |line, what: String| WritesError::Line {
-        file: name.clone(),
-        line,
-        what,
-    };
-    let mut lines = (1..).zip(text.lines());
-    if lines.next().map(|(_, heading)| heading.trim()) != Some(WRITES_HEADING) {
-        let what = format!("expected the heading `{WRITES_HEADING}`");
-        return Err(wrong(1, what));
+pub fn read_writes(file: &Path) -> Result<Vec<Write>, ListError> {
+    let list = List::read(file)?;
+    if list.heading() != Some(WRITES_HEADING) {
+        return Err(list.wrong(1, format!("expected the heading `{WRITES_HEADING}`")));
     }
-    let lines = lines.filter(|(_, line)| !line.trim().is_empty());
-    lines
+    list.entries()
         .map(|(number, line)| {
             let (gap, size) = line.split_once(',').unwrap_or((line, ""));
             let gap = gap
@@ -78,13 +43,10 @@ pub fn read_writes(file: &Path) -> Result<Vec<Write>, WritesError> {
                 .filter(|size| (1..=MAX_SIZE).contains(size));
             match (gap, size) {
                 (Some(gap), Some(size)) => Ok(Write { gap, size }),
-                (None, _) => Err(wrong(
-                    number,
-                    "the gap must be a time in milliseconds".into(),
-                )),
+                (None, _) => Err(list.wrong(number, "the gap must be a time in milliseconds")),
                 (_, None) => {
                     let what = format!("the size must be a number of bytes from 1 to {MAX_SIZE}");
-                    Err(wrong(number, what))
+                    Err(list.wrong(number, what))
                 }
             }
         })
@@ -93,6 +55,8 @@ pub fn read_writes(file: &Path) -> Result<Vec<Write>, WritesError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

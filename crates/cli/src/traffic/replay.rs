@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_trace::input::{InputError, Unreadable};
 use pillion_traffic::{
-    Group, Kind, RampUp, Traffic, WRITES_HEADING, Write, WritesError, read_writes,
+    Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
 };
 
 use super::sending::SendingArgs;
@@ -81,7 +81,7 @@ impl Args {
                     return Err(BadInput(format!("{file}: {why}")).into());
                 }
                 let writes = read_writes(&self.file).map_err(|error| match error {
-                    WritesError::Line { line: 2.., .. } => BadInput(error.to_string()),
+                    ListError::Line { line: 2.., .. } => BadInput(error.to_string()),
                     _ => BadInput(format!(
                         "{file}: neither a packet trace, pcap or pcapng, nor a list of writes, \
                          whose first line is {WRITES_HEADING}"

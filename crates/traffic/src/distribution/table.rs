@@ -1,8 +1,9 @@
-use std::fs;
 use std::path::Path;
 
 use rand::RngExt;
 use rand_pcg::Pcg64;
+
+use crate::list::{List, ListError};
 
 /// A distribution given by points of its quantile function.
 ///
@@ -25,31 +26,20 @@ struct Piece {
 /// Why a table cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TableError {
-    /// The file cannot be read.
-    #[error("{file}: {error}")]
-    File {
-        /// Its name.
-        file: String,
-        /// The system's answer.
-        error: String,
-    },
-    /// A line is wrong.
-    #[error("{file}:{line}: {what}")]
-    Line {
-        /// The file's name.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong, and the remedy.
-        what: String,
-    },
-    /// The points are.
+    /// The file cannot be read, or one of its lines.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// The points are wrong.
     #[error("{0}")]
     Points(&'static str),
 }
 
 const POINTS: &str = "a table's quantiles must begin with 0, end with 1 and climb, \
                       and its values must be 0 or more, at most 1e9, and never fall";
+
+const HEADINGS: &str = "expected the heading `value` or `quantile,value`";
+const FIELDS: &str = "expected as many fields as the heading has";
+const NUMBERS: &str = "expected numbers, with a point as in 0.5";
 
 impl Table {
     /// From points (probability, value) joined by straight lines.
@@ -136,33 +126,22 @@ impl Table {
     /// # Errors
     /// With the line that is wrong, or as the others.
     pub fn read_csv(file: &Path) -> Result<Self, TableError> {
-        let name = file.display().to_string();
-        let text = fs::read_to_string(file).map_err(|error| TableError::File {
-            file: name.clone(),
-            error: error.to_string(),
-        })?;
-        let mut lines = (1..).zip(text.lines());
-        let wrong = |line, what: &str| TableError::Line {
-            file: name.clone(),
-            line,
-            what: what.to_owned(),
-        };
-        let heading = lines.next().map(|(_, heading)| heading.trim());
-        let quantiles = match heading {
+        let list = List::read(file)?;
+        let quantiles = match list.heading() {
             Some("quantile,value") => true,
             Some("value") => false,
-            _ => return Err(wrong(1, "expected the heading `value` or `quantile,value`")),
+            _ => return Err(list.wrong(1, HEADINGS).into()),
         };
         let mut points = Vec::new();
-        for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        for (number, line) in list.entries() {
             let (quantile, value) = match line.split_once(',') {
                 Some((quantile, value)) if quantiles => (quantile, value),
                 None if !quantiles => ("0", line),
-                _ => return Err(wrong(number, "expected as many fields as the heading has")),
+                _ => return Err(list.wrong(number, FIELDS).into()),
             };
             match (quantile.trim().parse(), value.trim().parse()) {
                 (Ok(quantile), Ok(value)) => points.push((quantile, value)),
-                _ => return Err(wrong(number, "expected numbers, with a point as in 0.5")),
+                _ => return Err(list.wrong(number, NUMBERS).into()),
             }
         }
         match quantiles {
