@@ -1,19 +1,10 @@
 //! The numbers of one loss rate.
 
-use pillion_lab::GroupResult;
+use pillion_lab::{GroupResult, QUANTILES};
 use pillion_report::{Column, Table, number};
 
 use crate::Outcome;
 use crate::shared::{Lateness, counted, redundant_share};
-
-const QUANTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p97", 0.97),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("max", 1.0),
-];
 
 const OTHERS: [&str; 6] = [
     "retransmissions",

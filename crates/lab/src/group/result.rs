@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// The quantiles of delivery latency that are shown.
-pub(crate) const QUANTILES: [(&str, f64); 6] = [
+pub const QUANTILES: [(&str, f64); 6] = [
     ("p50", 0.5),
     ("p90", 0.9),
     ("p97", 0.97),
