@@ -120,6 +120,24 @@ impl Setup {
         isolated(|| test(&mut Wire::open(self)));
     }
 
+    /// Runs a test with each kind of socket: of either family, of both, and an accepted one.
+    pub fn run_on_each_socket(self, test: impl Fn(&mut Wire) + Sync) {
+        for (ip, opening) in [
+            (Ip::V4, Opening::Active),
+            (Ip::V6, Opening::Active),
+            (Ip::Mapped, Opening::Active),
+            (Ip::V4, Opening::Passive),
+        ] {
+            let setup = self.clone();
+            let variant = Self {
+                ip,
+                opening,
+                ..setup
+            };
+            variant.run(&test);
+        }
+    }
+
     /// Runs a test over IPv4 and IPv6, each without and with timestamps.
     pub fn run_everywhere(self, test: impl Fn(&mut Wire) + Sync) {
         for ip in [Ip::V4, Ip::V6] {

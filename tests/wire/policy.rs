@@ -93,33 +93,24 @@ fn port_and_prefix_must_both_match() {
 
 #[test]
 fn an_older_connection_is_bundled_from_its_adoption_on() {
-    for (ip, opening) in [
-        (Ip::V4, Opening::Active),
-        (Ip::V6, Opening::Active),
-        (Ip::Mapped, Opening::Active),
-        (Ip::V4, Opening::Passive),
-    ] {
-        let setup = Setup {
-            ip,
-            opening,
-            bundlers: vec![],
-            ..Setup::default()
-        };
-        let bundler = policy(&[7777], &["10.0.0.0/24", "fd00::/64"])
-            .bundlers
-            .remove(0);
-        setup.run(|wire| {
-            wire.sends("1:101 101:201");
-            wire.attach(&bundler);
-            wire.sends("201:301");
-            wire.adopt();
-            wire.sends("301:401 301:501");
-            wire.assert_verdicts(&[(Bundled, 1), (NoHistory, 1)]);
-            wire.ack(501);
-            wire.sends("501:601 501:701");
-            assert_eq!(wire.totals().connections, 1);
-        });
-    }
+    let bundler = policy(&[7777], &["10.0.0.0/24", "fd00::/64"])
+        .bundlers
+        .remove(0);
+    let setup = Setup {
+        bundlers: vec![],
+        ..Setup::default()
+    };
+    setup.run_on_each_socket(|wire| {
+        wire.sends("1:101 101:201");
+        wire.attach(&bundler);
+        wire.sends("201:301");
+        wire.adopt();
+        wire.sends("301:401 301:501");
+        wire.assert_verdicts(&[(Bundled, 1), (NoHistory, 1)]);
+        wire.ack(501);
+        wire.sends("501:601 501:701");
+        assert_eq!(wire.totals().connections, 1);
+    });
 }
 
 #[test]

@@ -53,32 +53,20 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 
 #[test]
 fn bundling_begins_and_ends_when_the_application_says_so() {
-    for (ip, opening) in [
-        (Ip::V4, Opening::Active),
-        (Ip::V6, Opening::Active),
-        (Ip::Mapped, Opening::Active),
-        (Ip::V4, Opening::Passive),
-    ] {
-        let setup = Setup {
-            ip,
-            opening,
-            ..allowed()
-        };
-        setup.run(|wire| {
-            wire.sends("1:101 101:201");
-            assert_eq!(get(wire, BUNDLE), 0);
-            set(wire, BUNDLE, 1);
-            assert_eq!(get(wire, BUNDLE), 1);
-            wire.sends("201:301 201:401 201:501");
-            set(wire, BUNDLE, 0);
-            assert_eq!(get(wire, BUNDLE), 0);
-            wire.sends("501:601 601:701");
-            set(wire, BUNDLE, 1);
-            wire.sends("701:801 701:901");
-            wire.assert_verdicts(&[(Bundled, 3), (NoHistory, 2)]);
-            assert_eq!(wire.totals().connections, 1);
-        });
-    }
+    allowed().run_on_each_socket(|wire| {
+        wire.sends("1:101 101:201");
+        assert_eq!(get(wire, BUNDLE), 0);
+        set(wire, BUNDLE, 1);
+        assert_eq!(get(wire, BUNDLE), 1);
+        wire.sends("201:301 201:401 201:501");
+        set(wire, BUNDLE, 0);
+        assert_eq!(get(wire, BUNDLE), 0);
+        wire.sends("501:601 601:701");
+        set(wire, BUNDLE, 1);
+        wire.sends("701:801 701:901");
+        wire.assert_verdicts(&[(Bundled, 3), (NoHistory, 2)]);
+        assert_eq!(wire.totals().connections, 1);
+    });
 }
 
 #[test]

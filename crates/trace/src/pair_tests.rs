@@ -7,20 +7,15 @@ use crate::Class;
 use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
 use crate::pair::{self, Arrival, Options};
-use crate::script::{MS, Record, Script, analyse_both, carry, endpoint};
+use crate::script::{
+    MS, Record, Script, analyse_both, carry, endpoint, established, one_message,
+    repaired_by_a_bundle,
+};
 
 const ONE_WAY: i64 = 75 * MS;
 const AHEAD: i64 = 3_600_000 * MS;
 
 /// Packets 1 to 3 are the handshake, complete at 150 ms.
-fn established() -> Script {
-    let mut script = Script::new();
-    script.syn();
-    script.at(150).syn_ack();
-    script.packet(Forward, 1, 0);
-    script
-}
-
 fn arrivals(record: &Record) -> Vec<bool> {
     let data = record
         .fates
@@ -62,16 +57,7 @@ fn what_arrives_is_delivered_in_order_without_waiting() {
 
 #[test]
 fn a_bundle_that_brings_a_lost_byte_is_a_hit() {
-    let mut script = established();
-    script.at(200).data(1, 101).at(230).data(1, 201);
-    script
-        .at(260)
-        .data(101, 301)
-        .at(380)
-        .ack(201)
-        .at(410)
-        .ack(301);
-    script.at(500).close(301);
+    let script = repaired_by_a_bundle();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
     let (record, _) = analyse_both(&here, &there);
     let ahead = AHEAD / MS;
@@ -168,14 +154,7 @@ fn equal_packets_are_matched_one_for_one() {
 
 #[test]
 fn a_duplicate_made_by_the_network_is_counted_apart() {
-    let mut script = established();
-    script
-        .at(200)
-        .data(1, 101)
-        .at(350)
-        .ack(101)
-        .at(400)
-        .close(101);
+    let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     let mut duplicate = *there.iter().find(|packet| packet.payload_len > 0).unwrap();
     duplicate.at_ns += 20 * MS;
@@ -193,14 +172,7 @@ fn a_duplicate_made_by_the_network_is_counted_apart() {
 
 #[test]
 fn a_duplicate_made_by_the_capture_is_left_out() {
-    let mut script = established();
-    script
-        .at(200)
-        .data(1, 101)
-        .at(350)
-        .ack(101)
-        .at(400)
-        .close(101);
+    let script = one_message();
     let (here, there) = carry(&script, ONE_WAY, 0, &[]);
     let twice = |packets: &[Packet]| -> Vec<Packet> {
         let again = packets.iter().map(|packet| Packet {
@@ -221,14 +193,7 @@ fn a_duplicate_made_by_the_capture_is_left_out() {
 
 #[test]
 fn addresses_that_are_changed_on_the_way_are_found() {
-    let mut script = established();
-    script
-        .at(200)
-        .data(1, 101)
-        .at(350)
-        .ack(101)
-        .at(400)
-        .close(101);
+    let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
     let outside = endpoint("203.0.113.7:61000");
     for packet in &mut there {
@@ -302,14 +267,7 @@ fn addresses_that_are_changed_are_found_in_later_connections_too() {
 
 #[test]
 fn addresses_that_are_changed_on_the_way_may_be_given() {
-    let mut script = established();
-    script
-        .at(200)
-        .data(1, 101)
-        .at(350)
-        .ack(101)
-        .at(400)
-        .close(101);
+    let script = one_message();
     let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
     let outside: IpAddr = "203.0.113.7".parse().unwrap();
     let changed = endpoint("203.0.113.7:40000");

@@ -144,6 +144,33 @@ impl Script {
     }
 }
 
+/// A connection whose SYN is answered after 150 ms.
+pub(crate) fn established() -> Script {
+    let mut script = Script::new();
+    script.syn();
+    script.at(150).syn_ack();
+    script.packet(Forward, 1, 0);
+    script
+}
+
+/// 100 bytes, acknowledged after 150 ms; then the end.
+pub(crate) fn one_message() -> Script {
+    let mut script = established();
+    script.at(200).data(1, 101).at(350).ack(101);
+    script.at(400).close(101);
+    script
+}
+
+/// Three messages, of which the second and the third bring the one before along. The first is
+/// to be lost: packet 4.
+pub(crate) fn repaired_by_a_bundle() -> Script {
+    let mut script = established();
+    script.at(200).data(1, 101).at(230).data(1, 201);
+    script.at(260).data(101, 301).at(380).ack(201);
+    script.at(410).ack(301).at(500).close(301);
+    script
+}
+
 /// What the traces at both ends show of a conversation whose packets have the times of the one
 /// at the client. The server's clock is ahead by `offset_ns`; packets that `lost` names by number
 /// do not arrive.

@@ -1,7 +1,7 @@
 use super::{Group, Meter, Options, Results};
-use crate::Direction::{Backward, Forward};
+use crate::Direction::Backward;
 use crate::packet::Packet;
-use crate::script::{MS, Script, carry, endpoint};
+use crate::script::{MS, Script, carry, endpoint, established, repaired_by_a_bundle};
 use crate::{Analysis, Outcome, pair};
 
 const ONE_WAY: i64 = 75 * MS;
@@ -22,14 +22,6 @@ fn measure_both(here: &[Packet], there: &[Packet], options: Options) -> Results 
 }
 
 /// Packets 1 to 3 are the handshake, complete at 150 ms.
-fn established() -> Script {
-    let mut script = Script::new();
-    script.syn();
-    script.at(150).syn_ack();
-    script.packet(Forward, 1, 0);
-    script
-}
-
 fn ms(distribution: &super::Distribution) -> Vec<(u64, u64)> {
     let steps = distribution.steps().into_iter();
     steps
@@ -141,16 +133,7 @@ fn the_nth_retransmission_that_is_lost_is_counted_as_that() {
 
 #[test]
 fn bundles_that_repair_are_hits() {
-    let mut script = established();
-    script.at(200).data(1, 101).at(230).data(1, 201);
-    script
-        .at(260)
-        .data(101, 301)
-        .at(380)
-        .ack(201)
-        .at(410)
-        .ack(301);
-    script.at(500).close(301);
+    let script = repaired_by_a_bundle();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
     let results = measure_both(&here, &there, Options::default());
     let loss = results.all.main.loss.as_ref().unwrap();
