@@ -6,6 +6,7 @@
 
 mod demo;
 mod error;
+pub mod experiment;
 mod group;
 mod host;
 mod lane;

@@ -1,0 +1,173 @@
+/// A mechanism of TCP that an experiment switches, and that the kernel has a parameter for.
+///
+/// docs/mechanisms.md tells of each what it does, where it comes from, and which kernels have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mechanism {
+    /// Time-outs of thin streams that do not back off (LCN 2008, section III; Linux 2.6.34).
+    LinearTimeouts,
+    /// Tail loss probe (Linux 3.10).
+    Tlp,
+    /// Recovery by the time of sending (RFC 8985; Linux 4.4).
+    Rack,
+    /// Detection of spurious time-outs (RFC 5682).
+    Frto,
+    /// Small segments joined when sent again.
+    RetransmissionCollapsing,
+    /// Fast retransmit with fewer duplicate ACKs (RFC 5827); in the lab kernel.
+    EarlyRetransmit,
+    /// Fast retransmit of thin streams at the first duplicate ACK (LCN 2008, section III); in the
+    /// lab kernel.
+    ModifiedFastRetransmit,
+    /// Time-outs counted from the earliest segment's sending (RFC 7765); in the lab kernel.
+    RtoRestart,
+    /// Smaller segments while the window is small (thesis, section 2.6.1); in the lab kernel.
+    SmartFraming,
+    /// A window that grows although the application does not fill it, as before Linux 3.16
+    /// (LCN 2015, section IV.B); in the lab kernel.
+    UnusedWindowGrowth,
+}
+
+/// What a mechanism is set to: a word of experiment files, and the parameter's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// `on`, `off`, or a variant's name.
+    pub word: &'static str,
+    /// What the kernel's parameter is set to.
+    pub value: &'static str,
+}
+
+/// One row of the table of mechanisms.
+struct Row {
+    mechanism: Mechanism,
+    name: &'static str,
+    sysctl: &'static str,
+    settings: &'static [Setting],
+    stock: bool,
+}
+
+const fn set(word: &'static str, value: &'static str) -> Setting {
+    Setting { word, value }
+}
+
+const SWITCH: &[Setting] = &[set("off", "0"), set("on", "1")];
+
+const ROWS: [Row; 10] = [
+    Row {
+        mechanism: Mechanism::LinearTimeouts,
+        name: "linear-timeouts",
+        sysctl: "net.ipv4.tcp_thin_linear_timeouts",
+        settings: SWITCH,
+        stock: true,
+    },
+    Row {
+        mechanism: Mechanism::Tlp,
+        name: "tlp",
+        sysctl: "net.ipv4.tcp_early_retrans",
+        settings: &[set("off", "0"), set("on", "3")],
+        stock: true,
+    },
+    Row {
+        mechanism: Mechanism::Rack,
+        name: "rack",
+        sysctl: "net.ipv4.tcp_recovery",
+        settings: SWITCH,
+        stock: true,
+    },
+    Row {
+        mechanism: Mechanism::Frto,
+        name: "f-rto",
+        sysctl: "net.ipv4.tcp_frto",
+        settings: &[set("off", "0"), set("on", "2")],
+        stock: true,
+    },
+    Row {
+        mechanism: Mechanism::RetransmissionCollapsing,
+        name: "retransmission-collapsing",
+        sysctl: "net.ipv4.tcp_retrans_collapse",
+        settings: SWITCH,
+        stock: true,
+    },
+    Row {
+        mechanism: Mechanism::EarlyRetransmit,
+        name: "early-retransmit",
+        sysctl: "net.ipv4.tcp_early_retransmit",
+        settings: &[set("off", "0"), set("on", "1"), set("delayed", "2")],
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::ModifiedFastRetransmit,
+        name: "modified-fast-retransmit",
+        sysctl: "net.ipv4.tcp_thin_dupack",
+        settings: SWITCH,
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::RtoRestart,
+        name: "rto-restart",
+        sysctl: "net.ipv4.tcp_rto_restart",
+        settings: SWITCH,
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::SmartFraming,
+        name: "smart-framing",
+        sysctl: "net.ipv4.tcp_smart_framing",
+        settings: SWITCH,
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::UnusedWindowGrowth,
+        name: "unused-window-growth",
+        sysctl: "net.ipv4.tcp_unused_window_growth",
+        settings: SWITCH,
+        stock: false,
+    },
+];
+
+impl Mechanism {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ROWS.iter().map(|row| row.mechanism)
+    }
+
+    /// Its name in experiment files.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The kernel's parameter, of a network namespace.
+    #[must_use]
+    pub fn sysctl(self) -> &'static str {
+        self.row().sysctl
+    }
+
+    /// What it may be set to.
+    #[must_use]
+    pub fn settings(self) -> &'static [Setting] {
+        self.row().settings
+    }
+
+    /// Whether stock kernels have it; else the lab kernel alone does.
+    #[must_use]
+    pub fn is_stock(self) -> bool {
+        self.row().stock
+    }
+
+    fn row(self) -> &'static Row {
+        // In the order of their declaration, as a test sees to.
+        &ROWS[self as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mechanism_has_its_own_row() {
+        for (place, row) in ROWS.iter().enumerate() {
+            assert_eq!(row.mechanism as usize, place, "{}", row.name);
+        }
+    }
+}
