@@ -35,5 +35,7 @@ pub use receive::{
 };
 pub use records::Record;
 pub use replay::{WRITES_HEADING, Write, read_writes};
-pub use send::{GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent};
+pub use send::{
+    Connected, GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent,
+};
 pub use tcp_info::TcpInfo;

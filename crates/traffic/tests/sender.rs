@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use common::{MS, NEVER, any_port, send, thin};
+use common::{MS, NEVER, any_port, receive, send, thin};
 use nix::sys::socket::{Backlog, listen};
-use pillion_traffic::{SendConfig, SendError, Sender};
+use pillion_traffic::{SendConfig, SendError, Sender, Traffic};
 
 /// A listener whose queue holds two connections: the kernel ignores further ones until the first
 /// are accepted.
@@ -93,6 +93,74 @@ fn a_refused_connection_names_the_address() {
 }
 
 #[test]
+fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
+    let (address, listener) = narrow_listener();
+    let sender = Sender::new(Traffic {
+        connect_timeout: 300 * MS,
+        drain_timeout: 100 * MS,
+        partly: true,
+        ..Traffic::from(SendConfig {
+            streams: 10,
+            ..thin(address)
+        })
+    });
+    let sent = sender.unwrap().run(&NEVER).unwrap();
+    drop(listener);
+    let group = &sent.groups[0];
+    assert!((1..10).contains(&group.connected), "{}", group.connected);
+    let silent: Vec<_> = sent.streams.iter().filter(|s| !s.connected).collect();
+    assert_eq!(silent.len(), 10 - group.connected);
+    let error = silent[0].error.as_ref().unwrap();
+    assert_eq!(error, "never connected: no answer within 300ms");
+}
+
+#[test]
+fn where_some_streams_suffice_a_refusal_is_reported() {
+    let address = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    let sent = send(Traffic {
+        partly: true,
+        ..thin(address).into()
+    });
+    assert_eq!((sent.failed, sent.groups[0].connected), (4, 0));
+    let error = sent.streams[3].error.as_ref().unwrap();
+    assert!(error.contains("Connection refused"), "{error}");
+}
+
+#[test]
+fn streams_have_the_numbers_and_source_ports_that_were_asked_for() {
+    let (address, received) = receive(4);
+    let sent = send(Traffic {
+        first_stream: 7,
+        source_port: Some(29_000),
+        ..thin(address).into()
+    });
+    let numbers: Vec<u32> = sent.streams.iter().map(|s| s.stream).collect();
+    assert_eq!(numbers, [7, 8, 9, 10]);
+    let streams = received.join().unwrap().report.streams;
+    let ends: Vec<_> = streams
+        .iter()
+        .map(|s| (s.stream.unwrap(), s.peer.port()))
+        .collect();
+    assert_eq!(ends, [(7, 29_000), (8, 29_001), (9, 29_002), (10, 29_003)]);
+}
+
+#[test]
+fn connected_streams_stay_silent_until_the_barrier_opens() {
+    let (address, received) = receive(4);
+    let sender = Sender::new(thin(address)).unwrap();
+    let connected = sender.connect(&NEVER).unwrap();
+    assert_eq!(connected.count(), 4);
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    let start_ns = Duration::from(now).as_nanos() as u64 + 150_000_000;
+    let sent = connected.run(start_ns, &NEVER).unwrap();
+    assert_eq!(sent.report.failed, 0);
+    let records = received.join().unwrap().records;
+    // A record's time is to the microsecond.
+    assert!(records.iter().all(|it| it.sent_ns + 1000 > start_ns));
+    assert_eq!(records.len() as u64, sent.report.messages);
+}
+
+#[test]
 fn an_unknown_congestion_control_is_named() {
     let text = error(SendConfig {
         congestion: Some("nonesuch".to_owned()),
@@ -153,6 +221,12 @@ fn impossible_configurations_are_refused_with_the_remedy() {
         ..good.clone()
     });
     assert!(itt.contains("at least 1 us"), "{itt}");
+    let ports = Sender::new(Traffic {
+        source_port: Some(65_533),
+        ..good.clone().into()
+    });
+    let ports = ports.err().unwrap().to_string();
+    assert!(ports.contains("65533 on, for 4 streams"), "{ports}");
     let port = refusal(SendConfig {
         to: any_port(),
         ..good.clone()

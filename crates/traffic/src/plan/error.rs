@@ -13,6 +13,14 @@ pub enum ConfigError {
     /// The number of streams is out of range.
     #[error("{0} streams: give 1 to 65535, a pair of addresses has no more ports")]
     Streams(usize),
+    /// The source ports are out of range.
+    #[error("source ports from {port} on, for {streams} streams: ports are 1 to 65535")]
+    SourcePorts {
+        /// The first stream's.
+        port: u16,
+        /// The number of streams asked for.
+        streams: usize,
+    },
     /// The number of threads is out of range.
     #[error("{0} threads: give 1 to 64")]
     Threads(usize),

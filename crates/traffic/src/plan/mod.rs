@@ -32,8 +32,16 @@ pub struct Traffic {
     pub threads: usize,
     /// Keep a record of every answer.
     pub records: bool,
+    /// Number of the first stream, where several senders' streams are to be told apart.
+    pub first_stream: u32,
+    /// Source port of the first stream; each next one has the next port. `None` leaves the choice
+    /// to the kernel.
+    pub source_port: Option<u16>,
     /// How long all connections together may take to establish.
     pub connect_timeout: Duration,
+    /// Send on the streams that connect in time, and report the others as failed; else sending
+    /// fails unless all connect.
+    pub partly: bool,
     /// How long data still queued and the receiver's closing may take after the last message.
     pub drain_timeout: Duration,
 }
@@ -53,7 +61,10 @@ impl Traffic {
             seed: 0,
             threads: 1,
             records: false,
+            first_stream: 0,
+            source_port: None,
             connect_timeout: thin::connect_timeout(),
+            partly: false,
             drain_timeout: thin::drain_timeout(),
         }
     }
@@ -83,6 +94,11 @@ impl Traffic {
             .fold(0usize, |sum, g| sum.saturating_add(g.streams));
         if !(1..=65_535).contains(&streams) {
             return Err(ConfigError::Streams(streams));
+        }
+        if let Some(port) = self.source_port
+            && (port == 0 || usize::from(port) + streams > 65_536)
+        {
+            return Err(ConfigError::SourcePorts { port, streams });
         }
         if !(1..=64).contains(&self.threads) {
             return Err(ConfigError::Threads(self.threads));

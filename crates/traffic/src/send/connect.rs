@@ -2,14 +2,14 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
 };
 
 use super::{SendError, switch};
@@ -25,11 +25,11 @@ pub(super) fn all_changes() -> EpollFlags {
     EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET
 }
 
+/// A stream's connection, or why there is none.
+pub(super) type Attempt = Result<TcpStream, String>;
+
 /// Establishes all connections and returns them in the order of the streams.
-pub(super) fn connect_all(
-    traffic: &Traffic,
-    stop: &AtomicBool,
-) -> Result<Vec<TcpStream>, SendError> {
+pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<Attempt>, SendError> {
     let to = traffic.to;
     let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
     let streams = traffic.streams();
@@ -40,25 +40,36 @@ pub(super) fn connect_all(
         source,
     };
     let mut poller = Poller::new()?;
-    let mut sockets: Vec<TcpStream> = Vec::with_capacity(streams);
-    for group in &traffic.groups {
-        for _ in 0..group.streams {
-            let socket = start(to, &group.socket)?.map_err(|source| {
-                let connected = sockets.iter().filter(|s| s.peer_addr().is_ok());
-                failed(connected.count(), source)
-            })?;
-            poller.add(&socket, sockets.len(), all_changes())?;
-            sockets.push(socket);
-        }
+    let mut attempts: Vec<Attempt> = Vec::with_capacity(streams);
+    let groups = traffic.groups.iter();
+    for group in groups.flat_map(|group| std::iter::repeat_n(group, group.streams)) {
+        let offset = attempts.len() as u16;
+        let port = traffic.source_port.map_or(0, |first| first + offset);
+        attempts.push(match start(to, port, &group.socket)? {
+            Ok(socket) => {
+                poller.add(&socket, attempts.len(), all_changes())?;
+                Ok(socket)
+            }
+            Err(source) if traffic.partly => Err(source.to_string()),
+            Err(source) => {
+                let sockets = attempts.iter().flatten();
+                let connected = sockets.filter(|s| s.peer_addr().is_ok());
+                return Err(failed(connected.count(), source));
+            }
+        });
     }
     let mut established = vec![false; streams];
     let mut connected = 0;
-    while connected < streams {
+    let mut refused = attempts.iter().filter(|it| it.is_err()).count();
+    while connected + refused < streams {
         let now = now_ns();
         if stop.load(Ordering::Relaxed) {
             return Err(SendError::Stopped { connected, streams });
         }
         if now >= deadline {
+            if traffic.partly {
+                break;
+            }
             return Err(SendError::ConnectTimeout {
                 to,
                 connected,
@@ -67,21 +78,42 @@ pub(super) fn connect_all(
             });
         }
         for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
-            if let Some(source) = sockets[index].take_error().unwrap_or_else(Some) {
-                return Err(failed(connected, source));
+            let Ok(socket) = &attempts[index] else {
+                continue;
+            };
+            match socket.take_error().unwrap_or_else(Some) {
+                None => {
+                    connected += usize::from(!established[index]);
+                    established[index] = true;
+                }
+                // Its stream will find out.
+                Some(_) if established[index] => {}
+                Some(source) if traffic.partly => {
+                    attempts[index] = Err(source.to_string());
+                    refused += 1;
+                }
+                Some(source) => return Err(failed(connected, source)),
             }
-            connected += usize::from(!established[index]);
-            established[index] = true;
         }
     }
-    Ok(sockets)
+    for (attempt, established) in attempts.iter_mut().zip(established) {
+        if attempt.is_ok() && !established {
+            *attempt = Err(format!("no answer within {:?}", traffic.connect_timeout));
+        }
+    }
+    Ok(attempts)
 }
 
 /// A socket whose connection is under way. The inner error is the connection's.
-fn start(to: SocketAddr, options: &SocketOptions) -> Result<io::Result<TcpStream>, SendError> {
-    let family = match to.is_ipv4() {
-        true => AddressFamily::Inet,
-        false => AddressFamily::Inet6,
+/// `port` is its own, 0 for any.
+fn start(
+    to: SocketAddr,
+    port: u16,
+    options: &SocketOptions,
+) -> Result<io::Result<TcpStream>, SendError> {
+    let (family, any) = match to.is_ipv4() {
+        true => (AddressFamily::Inet, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        false => (AddressFamily::Inet6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
     };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
     let socket = socket(family, SockType::Stream, flags, None).map_err(system("socket"))?;
@@ -95,6 +127,14 @@ fn start(to: SocketAddr, options: &SocketOptions) -> Result<io::Result<TcpStream
         set_congestion(&socket, name)?;
     }
     switch::set(&socket, options)?;
+    if port != 0 {
+        let local = SocketAddr::from((any, port));
+        setsockopt(&socket, sockopt::ReuseAddr, &true).map_err(system("SO_REUSEADDR"))?;
+        bind(socket.as_fd().as_raw_fd(), &SockaddrStorage::from(local)).map_err(|source| {
+            let source = source.into();
+            SendError::Bind { local, source }
+        })?;
+    }
     let address = SockaddrStorage::from(to);
     Ok(match connect(socket.as_fd().as_raw_fd(), &address) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
@@ -166,7 +206,7 @@ mod tests {
                 congestion: Some("reno".to_owned()),
                 ..SocketOptions::default()
             };
-            let socket = start(to, &options).unwrap().unwrap();
+            let socket = start(to, 0, &options).unwrap().unwrap();
             assert_eq!(getsockopt(&socket, sockopt::TcpNoDelay), Ok(!on));
             let linear = get_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS);
             assert_eq!(linear, on.into());

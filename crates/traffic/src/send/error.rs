@@ -29,6 +29,14 @@ pub enum SendError {
         /// The answer.
         source: nix::Error,
     },
+    /// A source port cannot be had.
+    #[error("source port {}: {source}; does another process use it?", local.port())]
+    Bind {
+        /// The address asked for.
+        local: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// A connection failed.
     #[error(
         "connecting to {to}: {source} ({connected} of {streams} streams connected); \

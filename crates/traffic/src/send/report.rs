@@ -46,6 +46,8 @@ pub struct GroupSent {
     pub kind: &'static str,
     /// Number of streams.
     pub streams: usize,
+    /// Those of them that connected.
+    pub connected: usize,
     /// Messages that the kernel took whole.
     pub messages: u64,
     /// Bytes that the kernel took.
@@ -76,6 +78,8 @@ pub struct StreamSent {
     pub stream: u32,
     /// Its group's number, from 0.
     pub group: usize,
+    /// Whether its connection was ever established.
+    pub connected: bool,
     /// Messages that the kernel took whole.
     pub messages: u64,
     /// Bytes that the kernel took, the few that end the stream included.
@@ -96,6 +100,7 @@ impl StreamSent {
         Self {
             stream,
             group,
+            connected: false,
             messages: 0,
             bytes: 0,
             blocked_writes: 0,
@@ -120,6 +125,7 @@ impl SendReport {
                 name: group.name.clone(),
                 kind: group.kind.name(),
                 streams: all.len(),
+                connected: all.iter().filter(|s| s.connected).count(),
                 messages: all.iter().map(|s| s.messages).sum(),
                 bytes: all.iter().map(|s| s.bytes).sum(),
                 answers: all.iter().map(|s| s.answers).sum(),

@@ -62,7 +62,10 @@ impl<'a> Stream<'a> {
             end_encoded: false,
             half_closed: false,
             answers: Answers::new(&preface),
-            report: StreamSent::new(preface.stream, group),
+            report: StreamSent {
+                connected: true,
+                ..StreamSent::new(preface.stream, group)
+            },
             encoder: Encoder::new(preface),
             open: true,
         }
