@@ -122,6 +122,7 @@ pub fn option_of(error: &ConfigError) -> &'static str {
         ConfigError::RampUp { .. } | ConfigError::RampUpTime(_) => "ramp-up",
         ConfigError::Endless
         | ConfigError::Port(_)
+        | ConfigError::SourcePorts { .. }
         | ConfigError::Threads(_)
         | ConfigError::Speed(_)
         | ConfigError::NoWrites => "",
