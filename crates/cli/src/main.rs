@@ -7,6 +7,7 @@ mod check;
 mod companions;
 mod config;
 mod exit;
+mod experiment;
 mod flows;
 mod follow;
 mod janitor;

@@ -1,7 +1,7 @@
 //! The file of rules that `attach --config` reads; docs/policy.md describes it.
 
 mod condition;
-mod options;
+pub mod options;
 mod rule;
 
 use std::path::Path;

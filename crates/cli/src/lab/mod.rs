@@ -1,4 +1,5 @@
 mod demo;
+mod plan;
 
 use std::process::ExitCode;
 
@@ -15,12 +16,14 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Plan(plan::Args),
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         match self.command {
             Command::Demo(args) => args.execute(),
+            Command::Plan(args) => args.execute(),
         }
     }
 }

@@ -82,6 +82,7 @@ pub fn wrong(value: &Value, expected: &str) -> Mistake {
     let found: &dyn Display = match value.get_ref() {
         DeValue::String(text) => text,
         DeValue::Integer(number) => number,
+        DeValue::Float(number) => number,
         other => &other.type_str(),
     };
     Mistake::new(value.span(), format!("`{found}`; expected {expected}"))

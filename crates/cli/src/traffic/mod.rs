@@ -1,6 +1,6 @@
 mod group;
 mod kind;
-mod mix;
+pub mod mix;
 mod profiles;
 mod receive;
 mod records;

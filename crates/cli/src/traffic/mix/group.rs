@@ -55,10 +55,12 @@ impl Places {
     }
 }
 
-/// Reads one group, and where its keys stand; none if what it is cannot be known.
+/// Reads one group, and where its keys stand; none if what it is cannot be known. Of an unknown
+/// key it is said that `others` are known, too.
 pub fn read(
     table: &Value,
     defaults: &Given,
+    others: &[&str],
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(Group, Places)> {
     let DeValue::Table(keys) = table.get_ref() else {
@@ -77,7 +79,8 @@ pub fn read(
             name if own.set(name, value, mistakes) => {}
             unknown => {
                 let options = KEYS.into_iter().map(|(name, _)| name);
-                let known: Vec<_> = OWN_KEYS.into_iter().chain(options).collect();
+                let others = others.iter().copied();
+                let known: Vec<_> = OWN_KEYS.into_iter().chain(options).chain(others).collect();
                 let text = format!("unknown key `{unknown}`; known: {}", known.join(", "));
                 mistakes.push(Mistake::new(key.span(), text));
             }

@@ -1,6 +1,6 @@
 //! The file of groups that `send --config` reads; docs/traffic.md describes it.
 
-mod group;
+pub mod group;
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use super::group::option_of;
 use crate::exit::BadInput;
 use crate::toml_file::value::{self, keep};
 use crate::toml_file::{self, Mistake};
-use group::{Given, KEYS, length};
+pub use group::length;
+use group::{Given, KEYS};
 
 /// What such a file says.
 #[derive(Debug, PartialEq)]
@@ -69,7 +70,7 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
     let lasts = mix.duration.is_some() || !document.contains_key("duration");
     let mut streams = 0;
     for table in tables {
-        let Some((group, places)) = group::read(table, &defaults, mistakes) else {
+        let Some((group, places)) = group::read(table, &defaults, &[], mistakes) else {
             continue;
         };
         if lasts && let Err(error) = group.validate(mix.duration, mix.seed) {

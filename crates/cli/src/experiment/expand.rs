@@ -1,0 +1,233 @@
+//! From one file to many runs: variants, the grid of parameters, and seeds.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys;
+use crate::toml_file::Mistake;
+use crate::toml_file::value::{self, Value, keep};
+
+/// One run, with the values that it has for itself.
+pub struct Expanded<'i> {
+    pub name: String,
+    pub document: DeTable<'i>,
+    pub text: String,
+}
+
+/// More are a mistake.
+const MOST_RUNS: usize = 100_000;
+
+/// The keys that expansion takes out of a file.
+const OWN_KEYS: [&str; 3] = ["variant", "grid", "repetitions"];
+
+/// What a run differs in, and its parts of the name.
+type Choice<'i> = (Option<String>, DeTable<'i>);
+
+/// All runs: variant by variant, then through the grid, the last parameter fastest, then by seed.
+pub fn expand<'i>(
+    document: &DeTable<'i>,
+    seeds: &DeTable<'i>,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<Expanded<'i>> {
+    let mut base = document.clone();
+    for key in OWN_KEYS {
+        base.remove(key);
+    }
+    let mut dimensions = Vec::new();
+    if let Some(variants) = document.get("variant") {
+        dimensions.push(read_variants(variants, mistakes));
+    }
+    let grid = document.get("grid");
+    if let Some(grid) = grid.and_then(|value| keep(keys::table(value), mistakes)) {
+        dimensions.extend(read_grid(grid, mistakes));
+    }
+    dimensions.extend(read_grid(seeds, mistakes));
+    let count = dimensions.iter().map(Vec::len);
+    let count = count.fold(1, usize::saturating_mul);
+    if count > MOST_RUNS {
+        let text = format!("{count} runs; {MOST_RUNS} are the most, so split the experiment");
+        let place = document.get("grid").map_or(0..1, Spanned::span);
+        mistakes.push(Mistake::new(place, text));
+        return Vec::new();
+    }
+    combinations(&dimensions)
+        .map(|choices| {
+            let mut run = base.clone();
+            let mut name = Vec::new();
+            for (part, over) in choices {
+                merge(&mut run, over);
+                name.extend(part.as_deref());
+            }
+            Expanded {
+                name: name.join(","),
+                text: print(&run),
+                document: run,
+            }
+        })
+        .collect()
+}
+
+/// One of each dimension, the last one fastest.
+fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
+    let count: usize = dimensions.iter().map(Vec::len).product();
+    (0..count).map(move |mut number| {
+        let mut choice: Vec<&T> = Vec::with_capacity(dimensions.len());
+        for dimension in dimensions.iter().rev() {
+            choice.push(&dimension[number % dimension.len()]);
+            number /= dimension.len();
+        }
+        choice.reverse();
+        choice
+    })
+}
+
+fn read_variants<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Choice<'i>> {
+    let mut named = keys::named(value, "variant", mistakes);
+    named.sort_by_key(|(name, _)| name.span().start);
+    if named.is_empty() {
+        let text = "no variant; begin each with [variant.NAME], or leave the key out";
+        mistakes.push(Mistake::new(value.span(), text));
+    }
+    let tables = named.into_iter().filter_map(|(name, value)| {
+        let table = keep(keys::table(value), mistakes)?;
+        Some((Some(name.get_ref().to_string()), table.clone()))
+    });
+    tables.collect()
+}
+
+/// The grid's lists, in the order of the file.
+fn read_grid<'i>(grid: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
+    let mut lists = Vec::new();
+    collect(grid, &mut Vec::new(), &mut lists, mistakes);
+    lists.sort_by_key(|list| list.values.span().start);
+    let is_alone = |list: &List| {
+        let same = lists.iter().filter(|other| other.last() == list.last());
+        same.count() == 1
+    };
+    let dimensions = lists.iter().map(|list| {
+        let called = match is_alone(list) {
+            true => list.last().to_owned(),
+            false => list.path(),
+        };
+        let DeValue::Array(values) = list.values.get_ref() else {
+            return Vec::new();
+        };
+        let choices = values.iter().enumerate().map(|(place, value)| {
+            let part = format!("{called}={}", word(value, place));
+            (Some(part), list.table_with(value.clone()))
+        });
+        choices.collect()
+    });
+    dimensions.collect()
+}
+
+/// A parameter of the grid: where it stands in the file, and its values.
+struct List<'a, 'i> {
+    keys: Vec<&'a Spanned<Cow<'i, str>>>,
+    values: &'a Value<'i>,
+}
+
+impl<'i> List<'_, 'i> {
+    fn last(&self) -> &str {
+        self.keys.last().map_or("", |key| key.get_ref())
+    }
+
+    fn path(&self) -> String {
+        let keys: Vec<&str> = self.keys.iter().map(|key| &**key.get_ref()).collect();
+        keys.join(".")
+    }
+
+    /// The tables that lead to the parameter, with one of its values.
+    fn table_with(&self, value: Value<'i>) -> DeTable<'i> {
+        let mut inner = value;
+        for key in self.keys.iter().skip(1).rev() {
+            let mut table = DeTable::new();
+            let span = inner.span();
+            table.insert((*key).clone(), inner);
+            inner = Spanned::new(span, DeValue::Table(table));
+        }
+        let mut table = DeTable::new();
+        if let Some(first) = self.keys.first() {
+            table.insert((*first).clone(), inner);
+        }
+        table
+    }
+}
+
+fn collect<'a, 'i>(
+    table: &'a DeTable<'i>,
+    path: &mut Vec<&'a Spanned<Cow<'i, str>>>,
+    lists: &mut Vec<List<'a, 'i>>,
+    mistakes: &mut Vec<Mistake>,
+) {
+    for (key, value) in table {
+        path.push(key);
+        match value.get_ref() {
+            DeValue::Table(table) => collect(table, path, lists, mistakes),
+            DeValue::Array(values) if !values.is_empty() => lists.push(List {
+                keys: path.clone(),
+                values: value,
+            }),
+            _ => mistakes.push(value::wrong(value, "a list of values, as in [0.5, 2, 5]")),
+        }
+        path.pop();
+    }
+}
+
+/// A value in a run's name; those of several words go by their number.
+fn word(value: &Value, place: usize) -> String {
+    match value.get_ref() {
+        DeValue::String(text) => text
+            .chars()
+            .map(|c| match c {
+                c if c.is_ascii_alphanumeric() || "-_.:+%".contains(c) => c,
+                _ => '_',
+            })
+            .collect(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(switch) => switch.to_string(),
+        _ => format!("{}", place + 1),
+    }
+}
+
+/// The seeds as one more parameter of a grid: as many as repetitions, counted up from the file's.
+pub fn seeds(document: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
+    let number =
+        |value: &Value| value::number(value, 0..=u32::MAX, "a number from 0 to 4294967295");
+    let first = document.get("seed");
+    let first = first.map_or(Some(1), |value| keep(number(value), mistakes));
+    let expected = "a number from 1 to 10000";
+    let repetitions = document.get("repetitions").map_or(Some(1), |value| {
+        keep(value::number(value, 1..=10_000, expected), mistakes)
+    });
+    let (first, repetitions) = (first.unwrap_or(1), repetitions.unwrap_or(1));
+    let seeds = first..=first.saturating_add(repetitions - 1);
+    format!("seed = {:?}", seeds.collect::<Vec<_>>())
+}
+
+/// Puts what `over` says in place of what `base` says, table by table.
+fn merge<'i>(base: &mut DeTable<'i>, over: &DeTable<'i>) {
+    for (key, value) in over {
+        let there = base.get_mut(&**key.get_ref()).map(Spanned::get_mut);
+        match (there, value.get_ref()) {
+            (Some(DeValue::Table(there)), DeValue::Table(over)) => merge(there, over),
+            _ => {
+                base.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// A document as text; the parser made it, so it can be written.
+fn print(document: &DeTable) -> String {
+    let document = Spanned::new(0..0, document.clone());
+    let table = toml::Table::deserialize(toml::Deserializer::from(document));
+    table
+        .ok()
+        .and_then(|table| toml::to_string(&table).ok())
+        .unwrap_or_default()
+}

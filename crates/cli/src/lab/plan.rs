@@ -1,0 +1,68 @@
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pillion_report::{Column, Table, number};
+use serde::Serialize;
+
+use crate::experiment::{self, Planned};
+
+/// Say which runs an experiment consists of, or what is wrong with its file
+///
+/// Runs nothing. Ends with exit status 2 if the file has mistakes, a line for each.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment's file; docs/experiments.md describes it
+    #[arg(value_name = "EXPERIMENT")]
+    file: PathBuf,
+
+    /// Print the runs as JSON, each with the file that describes it alone
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    duration_s: f64,
+    streams: usize,
+    file: &'a str,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let experiment = experiment::load(&self.file)?;
+        let runs: Vec<_> = experiment.runs.iter().map(listed).collect();
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(&runs)?);
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(title) = &experiment.title {
+            println!("{title}");
+        }
+        let columns = [
+            Column::left("run"),
+            Column::right("streams"),
+            Column::right("duration").unit("s"),
+        ];
+        let mut table = Table::new("Runs", columns);
+        for run in &runs {
+            let streams = number::count(run.streams as u64);
+            table.row([run.name.to_owned(), streams, run.duration_s.to_string()]);
+        }
+        println!("{}", table.to_text(false));
+        let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
+        println!("{} runs, {seconds} s of sending", runs.len());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn listed(planned: &Planned) -> Listed<'_> {
+    let run = &planned.run;
+    Listed {
+        name: &planned.name,
+        duration_s: run.duration.as_secs_f64(),
+        streams: run.streams.iter().map(|group| group.traffic.streams).sum(),
+        file: &planned.text,
+    }
+}
