@@ -226,3 +226,18 @@ fn unprivileged(arguments: &[&str]) -> Command {
     }
     command
 }
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    for arguments in [&["traffic", "profiles"][..], &["check"], &["flows"]] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let output = Command::new(PILLION)
+            .args(arguments)
+            .stdout(writer)
+            .output();
+        let output = output.expect("pillion runs");
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+        assert!(output.status.success(), "{arguments:?}: {}", output.status);
+    }
+}

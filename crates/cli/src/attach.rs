@@ -21,6 +21,7 @@ use crate::config;
 use crate::exit::BadInput;
 use crate::follow::{say, until_readable};
 use crate::janitor;
+use crate::print::say;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -116,21 +117,21 @@ impl Args {
         };
         let chosen = self.connections(policy.rules.len());
         if self.check_config {
-            println!("no mistake: would bundle {chosen}");
+            say!("no mistake: would bundle {chosen}")?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut selection = Selection::new(self.bundling.devices.clone(), &self.namespaces)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
-            println!("would bundle {chosen} on {}", names(&devices));
-            println!("would attach to the cgroup {}", mount.display());
+            say!("would bundle {chosen} on {}", names(&devices))?;
+            say!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
                 let options = self.bundling.options()?;
-                println!("with {}", serde_json::to_string(&options)?);
+                say!("with {}", serde_json::to_string(&options)?)?;
                 let companions = companions::words(&self.bundling.companions.companions());
                 if !companions.is_empty() {
-                    println!("with the companions {companions}");
+                    say!("with the companions {companions}")?;
                 }
             }
             return Ok(ExitCode::SUCCESS);

@@ -3,6 +3,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_bundler::{Standing, check};
 
+use crate::print::{print_json, say};
+
 /// Say what this host supports, a line each, with the remedy for what it lacks
 #[derive(clap::Args)]
 pub struct Args {
@@ -15,7 +17,7 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let findings = check();
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&findings)?);
+            print_json(&findings)?;
         } else {
             for finding in &findings {
                 let mark = match finding.standing {
@@ -27,7 +29,7 @@ impl Args {
                     .remedy
                     .as_ref()
                     .map_or(String::new(), |remedy| format!(" -> {remedy}"));
-                println!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found);
+                say!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found)?;
             }
         }
         let complete = findings

@@ -5,6 +5,7 @@ use pillion_bundler::{Flow, Verdict, WantedBy, list_flows};
 use pillion_report::{Column, Table, number};
 
 use crate::companions::words;
+use crate::print::{print_json, say};
 
 /// List the connections that running pillions bundle, and why a segment was not
 #[derive(clap::Args)]
@@ -18,9 +19,9 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let flows = list_flows()?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&flows)?);
+            print_json(&flows)?;
         } else if flows.is_empty() {
-            println!("no connection is being bundled");
+            say!("no connection is being bundled")?;
         } else {
             print!("{}", table(&flows).to_text(false));
         }

@@ -1,4 +1,3 @@
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -7,6 +6,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use crate::Cli;
+use crate::print::print;
 
 /// Write the manual pages into a folder, or a shell's completions to standard output
 #[derive(clap::Args)]
@@ -24,7 +24,9 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         if let Some(shell) = self.completions {
-            clap_complete::generate(shell, &mut Cli::command(), "pillion", &mut io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "pillion", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
         }
         if let Some(folder) = self.folder {
             clap_mangen::generate_to(Cli::command(), &folder)

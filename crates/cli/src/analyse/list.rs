@@ -7,9 +7,9 @@ use pillion_trace::{Connection, Direction, Observer, Outcome};
 use serde::Serialize;
 
 use super::choice::{Choice, Chosen};
-use super::print::{print, print_json};
 use super::summary::outcome;
 use super::traces::{Trace, Traces};
+use crate::print::{print, print_json};
 
 /// A connection as `--list` shows it; there is from who opened it, back is the other way.
 #[derive(Serialize)]

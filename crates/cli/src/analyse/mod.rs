@@ -5,7 +5,6 @@ mod explain;
 mod list;
 mod measured;
 mod part;
-mod print;
 mod report;
 mod results;
 mod summary;

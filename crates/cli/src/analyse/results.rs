@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
 use super::choice::{Choice, Chosen};
-use super::print::{print, print_json};
 use super::report;
 use super::summary::Summary;
 use super::traces::Traces;
+use crate::print::{print, print_json};
 
 /// What is to be measured, and where it is to go.
 pub struct Wanted {

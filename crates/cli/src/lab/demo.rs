@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use pillion_lab::{GroupConfig, demo_page, demo_table, run_demo};
 
 use crate::bundling::ReactionArg;
+use crate::print::{print_json, say};
 use crate::times::{Itt, parse_itt, parse_ms, parse_s};
 
 /// Compare thin streams with and without bundling, on a lossy path made on this host
@@ -90,11 +91,11 @@ impl Args {
         let demo = run_demo(&self.config(), &pillion)?;
         fs::write(&self.report, demo_page(&demo).to_html()).with_context(writing)?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&demo)?);
+            print_json(&demo)?;
             return Ok(ExitCode::SUCCESS);
         }
         let config = &demo.config;
-        println!(
+        say!(
             "{0} plain and {0} bundled streams, {1} B each {2} ms, RTT {3} ms, loss {4} %, {5} s",
             config.streams,
             config.size_bytes,
@@ -102,10 +103,10 @@ impl Args {
             config.rtt_ms,
             self.loss,
             config.duration_s,
-        );
-        println!("{}", demo_table(&demo).to_text(false));
+        )?;
+        say!("{}", demo_table(&demo).to_text(false))?;
         let report = self.report.canonicalize().unwrap_or(self.report);
-        println!("report: {}", report.display());
+        say!("report: {}", report.display())?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -6,6 +6,7 @@ use pillion_report::{Column, Table, number};
 use serde::Serialize;
 
 use crate::experiment::{self, Planned};
+use crate::print::{print_json, say};
 
 /// Say which runs an experiment consists of, or what is wrong with its file
 ///
@@ -34,11 +35,11 @@ impl Args {
         let experiment = experiment::load(&self.file)?;
         let runs: Vec<_> = experiment.runs.iter().map(listed).collect();
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&runs)?);
+            print_json(&runs)?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(title) = &experiment.title {
-            println!("{title}");
+            say!("{title}")?;
         }
         let columns = [
             Column::left("run"),
@@ -50,9 +51,9 @@ impl Args {
             let streams = number::count(run.streams as u64);
             table.row([run.name.to_owned(), streams, run.duration_s.to_string()]);
         }
-        println!("{}", table.to_text(false));
+        say!("{}", table.to_text(false))?;
         let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
-        println!("{} runs, {seconds} s of sending", runs.len());
+        say!("{} runs, {seconds} s of sending", runs.len())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,8 +1,9 @@
-use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_traffic::{Profile, Time, profiles};
+
+use crate::print::{print, print_json};
 
 /// List the applications whose traffic `send --profile NAME` generates
 ///
@@ -17,14 +18,11 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let profiles = profiles();
-        let text = match self.json {
-            true => serde_json::to_string_pretty(&profiles)? + "\n",
-            false => table(&profiles),
-        };
-        match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-            _ => Ok(ExitCode::SUCCESS),
+        match self.json {
+            true => print_json(&profiles)?,
+            false => print(&table(&profiles))?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

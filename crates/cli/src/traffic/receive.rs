@@ -9,6 +9,7 @@ use pillion_traffic::records::write_records;
 use pillion_traffic::{Answering, Reading, ReceiveConfig, ReceiveReport, Receiver};
 
 use super::records;
+use crate::print::{print_json, say};
 use crate::progress::Progress;
 use crate::stop;
 use crate::times::parse_ms;
@@ -77,9 +78,9 @@ impl Args {
         }
         let report = &received.report;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(report)?);
+            print_json(report)?;
         } else {
-            print(report);
+            print(report)?;
         }
         let intact = (report.corrupt, report.incomplete, report.broken) == (0, 0, 0);
         Ok(if intact {
@@ -109,15 +110,15 @@ impl Args {
     }
 }
 
-fn print(report: &ReceiveReport) {
-    println!(
+fn print(report: &ReceiveReport) -> Result<()> {
+    say!(
         "received {} messages, {} on {} connections",
         number::count(report.messages),
         number::bytes(report.bytes as f64),
         report.connections,
-    );
+    )?;
     if let Some(latency) = &report.latency_us {
-        println!("delivery latency in ms: {}", super::latency(latency));
+        say!("delivery latency in ms: {}", super::latency(latency))?;
     }
     let faults = [
         (report.corrupt, "carried a wrong byte"),
@@ -125,7 +126,7 @@ fn print(report: &ReceiveReport) {
         (report.broken, "broke"),
     ];
     for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
-        println!("{} connections {what}", number::count(count as u64));
+        say!("{} connections {what}", number::count(count as u64))?;
     }
     for stream in report
         .streams
@@ -134,4 +135,5 @@ fn print(report: &ReceiveReport) {
     {
         eprintln!("pillion: {stream}");
     }
+    Ok(())
 }

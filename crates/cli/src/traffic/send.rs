@@ -10,6 +10,7 @@ use super::group::GroupArgs;
 use super::mix::{self, Mix};
 use super::sending;
 use crate::exit::BadInput;
+use crate::print::say;
 use crate::times::parse_s;
 
 /// Send streams to `pillion traffic receive`
@@ -83,10 +84,10 @@ impl Args {
         };
         let streams: usize = mix.groups.iter().map(|group| group.streams).sum();
         let Some(to) = self.to.filter(|_| !self.check_config) else {
-            println!(
+            say!(
                 "no mistake: would send {streams} streams in {} groups",
                 mix.groups.len()
-            );
+            )?;
             return Ok(ExitCode::SUCCESS);
         };
         self.sending.execute(Traffic {

@@ -10,6 +10,7 @@ use pillion_report::number;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use super::records;
+use crate::print::{print_json, say};
 use crate::progress::Progress;
 use crate::stop;
 use crate::times::parse_s;
@@ -61,9 +62,9 @@ impl SendingArgs {
         }
         let report = &sent.report;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(report)?);
+            print_json(report)?;
         } else {
-            print(report);
+            print(report)?;
         }
         Ok(if report.failed == 0 {
             ExitCode::SUCCESS
@@ -73,45 +74,47 @@ impl SendingArgs {
     }
 }
 
-fn print(report: &SendReport) {
-    println!(
+fn print(report: &SendReport) -> Result<()> {
+    say!(
         "sent {} messages, {} on {} streams",
         number::count(report.messages),
         number::bytes(report.bytes as f64),
         report.streams.len(),
-    );
+    )?;
     if report.groups.len() > 1 {
         for group in &report.groups {
-            println!(
+            say!(
                 "  {} ({}): {} messages, {} on {} streams",
                 group.name,
                 group.kind,
                 number::count(group.messages),
                 number::bytes(group.bytes as f64),
                 group.streams,
-            );
+            )?;
         }
     }
     if let Some(retransmissions) = report.retransmissions {
-        println!("retransmissions {}", number::count(retransmissions));
+        say!("retransmissions {}", number::count(retransmissions))?;
     }
     if let Some(round_trip) = &report.round_trip_us {
-        println!(
+        say!(
             "{} answers, round-trip latency in ms: {}",
             number::count(report.answers),
             super::latency(round_trip)
-        );
+        )?;
     }
     let late = &report.send_error_us;
-    println!(
+    say!(
         "handed over late by p50 {:.0}, p99 {:.0}, max {:.0} us",
-        late.p50, late.p99, late.max
-    );
+        late.p50,
+        late.p99,
+        late.max
+    )?;
     if report.blocked_writes > 0 {
-        println!(
+        say!(
             "{} messages met a full socket buffer",
             number::count(report.blocked_writes)
-        );
+        )?;
     }
     let mut broken = BTreeMap::<&str, Vec<u32>>::new();
     for stream in &report.streams {
@@ -129,6 +132,7 @@ fn print(report: &SendReport) {
             report.streams.len()
         );
     }
+    Ok(())
 }
 
 /// Streams by their numbers, the first few of many.

@@ -9,9 +9,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::print::{print, print_json};
 use super::traces::{Trace, Traces};
 use crate::exit::BadInput;
+use crate::print::{print, print_json};
 use story::Witness;
 pub use target::Target;
 

@@ -1,8 +1,10 @@
+//! Standard output. A reader that wants no more of it, such as `head`, is no failure.
+
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::{Context, Result};
 
-/// Prints to standard output. A reader that wants no more of it, such as `head`, is no failure.
+/// Prints a text as it is.
 pub fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     let written = stdout
@@ -20,3 +22,11 @@ pub fn print(text: &str) -> Result<()> {
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
+
+/// Prints a line, as `println!` does.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::print::print(&(format!($($text)*) + "\n"))
+    };
+}
+pub(crate) use say;
