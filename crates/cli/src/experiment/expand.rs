@@ -1,12 +1,13 @@
 //! From one file to many runs: variants, the grid of parameters, and seeds.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys;
+use super::{embed, keys};
 use crate::toml_file::Mistake;
 use crate::toml_file::value::{self, Value, keep};
 
@@ -30,6 +31,7 @@ type Choice<'i> = (Option<String>, DeTable<'i>);
 pub fn expand<'i>(
     document: &DeTable<'i>,
     seeds: &DeTable<'i>,
+    folder: &Path,
     mistakes: &mut Vec<Mistake>,
 ) -> Vec<Expanded<'i>> {
     let mut base = document.clone();
@@ -61,6 +63,7 @@ pub fn expand<'i>(
                 merge(&mut run, over);
                 name.extend(part.as_deref());
             }
+            embed::tables(&mut run, folder, mistakes);
             Expanded {
                 name: name.join(","),
                 text: print(&run),

@@ -1,6 +1,7 @@
 //! Files of experiments; docs/experiments.md describes every key.
 
 mod bottleneck;
+mod embed;
 mod emulation;
 mod expand;
 mod hosts;
@@ -43,16 +44,19 @@ pub struct Planned {
 /// # Errors
 /// [`BadInput`] with a line for each mistake.
 pub fn load(path: &Path) -> Result<Experiment, BadInput> {
-    toml_file::load(path, "docs/experiments.md", read)
+    let folder = path.parent().unwrap_or(Path::new(""));
+    toml_file::load(path, "docs/experiments.md", |document, mistakes| {
+        read(document, folder, mistakes)
+    })
 }
 
-fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Experiment {
+fn read(document: &DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) -> Experiment {
     let mut title = None;
     let seeds = expand::seeds(document, mistakes);
     let Ok(seeds) = DeTable::parse(&seeds) else {
         unreachable!("a list of numbers is TOML");
     };
-    let expanded = expand::expand(document, seeds.get_ref(), mistakes);
+    let expanded = expand::expand(document, seeds.get_ref(), folder, mistakes);
     let runs = expanded.into_iter().filter_map(|expanded| {
         let (run, called) = run::read(&expanded.document, mistakes)?;
         title = called;

@@ -219,3 +219,29 @@ fn a_grid_that_would_take_forever_is_refused() {
     ));
     assert!(told.contains("160000 runs; 100000 are the most"), "{told}");
 }
+
+#[test]
+fn a_table_in_a_file_becomes_part_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("rtt.csv", "value\n150\n30.5\n30.5\n");
+    write("itt.csv", "quantile,value\n0,10\n0.5,30\n1,100\n");
+    let keys = "rtt = \"table:rtt.csv\"\nitt = \"table:itt.csv\"\n";
+    write("a.toml", &format!("{SMALL}{keys}"));
+    let experiment = load(&folder.path().join("a.toml")).unwrap();
+    let planned = &experiment.runs[0];
+    assert!(
+        planned.text.contains("\"values:30.5,30.5,150\""),
+        "{}",
+        planned.text
+    );
+    let quantiles = "\"quantiles:0=10,0.5=30,1=100\"";
+    assert!(planned.text.contains(quantiles), "{}", planned.text);
+    assert_eq!(load_text(&planned.text).unwrap().runs[0].run, planned.run);
+    write("b.toml", &format!("{SMALL}rtt = \"table:none.csv\"\n"));
+    let told = load(&folder.path().join("b.toml")).unwrap_err().0;
+    assert!(
+        told.contains("b.toml:3:7: ") && told.contains("none.csv"),
+        "{told}"
+    );
+}

@@ -8,7 +8,8 @@ pub enum DistributionError {
     /// No such name, or a parameter missing, too many, or no number.
     #[error(
         "`{0}` is no distribution; give MEAN, MEAN:SD, constant:MEAN, normal:MEAN:SD, \
-         exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE"
+         exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD, table:FILE, values:V,V,... or \
+         quantiles:Q=V,Q=V,..."
     )]
     Text(String),
     /// The mean is not above 0, or not finite.
@@ -26,7 +27,8 @@ pub enum DistributionError {
 }
 
 impl Distribution {
-    /// Reads `MEAN`, `MEAN:SD` (normal), `NAME:PARAMETERS`, or `table:FILE`, which reads the file.
+    /// Reads `MEAN`, `MEAN:SD` (normal), `NAME:PARAMETERS`, `table:FILE`, which reads the file, or
+    /// the table itself: `values:1,2,2,7` or `quantiles:0=1,0.5=2,1=7`.
     ///
     /// # Errors
     /// When the text is none of these, a parameter cannot be, or the file is no table.
@@ -34,6 +36,20 @@ impl Distribution {
         let wrong = || DistributionError::Text(text.to_owned());
         if let Some(file) = text.strip_prefix("table:") {
             return Ok(Self::Table(Table::read_csv(Path::new(file))?));
+        }
+        if let Some(values) = text.strip_prefix("values:") {
+            let values: Option<_> = values.split(',').map(|value| value.parse().ok()).collect();
+            return Ok(Self::Table(Table::from_values(values.ok_or_else(wrong)?)?));
+        }
+        if let Some(points) = text.strip_prefix("quantiles:") {
+            let point = |text: &str| {
+                let (quantile, value) = text.split_once('=')?;
+                Some((quantile.parse().ok()?, value.parse().ok()?))
+            };
+            let points: Option<Vec<_>> = points.split(',').map(point).collect();
+            return Ok(Self::Table(Table::from_quantiles(
+                &points.ok_or_else(wrong)?,
+            )?));
         }
         let mut parts = text.split(':').peekable();
         let name = parts

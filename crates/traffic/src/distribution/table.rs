@@ -150,6 +150,24 @@ impl Table {
         }
     }
 
+    /// Itself in words that [`Distribution::parse`](super::Distribution::parse) reads, for a table
+    /// that came from a file.
+    pub fn to_text(&self) -> String {
+        let is_value = |piece: &Piece| piece.from.1 == piece.to.1;
+        let values = self.pieces.iter().all(is_value);
+        let joined = |text: &mut dyn Iterator<Item = String>| text.collect::<Vec<_>>().join(",");
+        if values {
+            let mut values = self.pieces.iter().map(|piece| piece.to.1.to_string());
+            return format!("values:{}", joined(&mut values));
+        }
+        let first = self.pieces.first().map(|piece| piece.from);
+        let points = first
+            .into_iter()
+            .chain(self.pieces.iter().map(|piece| piece.to));
+        let mut points = points.map(|(quantile, value)| format!("{quantile}={value}"));
+        format!("quantiles:{}", joined(&mut points))
+    }
+
     /// The mean.
     pub fn mean(&self) -> f64 {
         let piece = |piece: &Piece| {
