@@ -1,9 +1,9 @@
 # pillion: `make` builds, `make demo` shows, `make test` tests all that a change can break.
 
 CARGO ?= cargo
-BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h))
+BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c))
 
-.PHONY: all setup demo test check format bench man install clean
+.PHONY: all setup demo lab-kernel test check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -14,6 +14,10 @@ setup:
 demo: setup
 	$(CARGO) build --release
 	target/release/pillion lab demo $(DEMO)
+
+lab-kernel:
+	@scripts/setup lab-kernel
+	@lab-kernel/build $(LAB_KERNEL)
 
 test: setup check
 	$(CARGO) test --workspace --quiet

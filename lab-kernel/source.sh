@@ -1,0 +1,64 @@
+# shellcheck shell=sh
+# Where the kernel's source comes from, and what makes one kernel another.
+
+fail() {
+	echo "lab-kernel: $1" >&2
+	exit "${2:-1}"
+}
+
+# The newest source package of Debian's that is installed.
+default_source() {
+	newest=$(ls /usr/src/linux-source-6.*.tar.xz 2>/dev/null | sort -V | tail -n 1)
+	[ -n "$newest" ] || fail "there is no kernel source in /usr/src; install Debian's package
+linux-source-6.12 (scripts/setup lab-kernel does), or name a source with --source"
+	echo "$newest"
+}
+
+check_tools() {
+	missing=
+	while read -r tool package; do
+		command -v "$tool" >/dev/null 2>&1 || missing="$missing $package"
+	done <<-END
+		cc build-essential
+		make build-essential
+		patch patch
+		flex flex
+		bison bison
+		bc bc
+		pahole dwarves
+		xz xz-utils
+		cpio cpio
+		setarch util-linux
+	END
+	echo '#include <gelf.h>' | cc -E - >/dev/null 2>&1 || missing="$missing libelf-dev"
+	[ -z "$missing" ] || fail "these Debian packages are missing:$missing
+scripts/setup lab-kernel installs them, or: apt-get install$missing"
+}
+
+# All that decides what is built, one line each.
+identity() {
+	if [ -d "$1" ]; then
+		echo "source $(make -s -C "$1" kernelversion) $(cd "$1" && find . -type f -not -path './.git/*' -printf '%P %s %T@\n' |
+			sort | sha256sum | cut -c 1-16)"
+	else
+		echo "source ${1##*/} $(stat -L -c '%s %Y' "$1")"
+	fi
+	for patch in "$here"/patches/*.patch; do
+		echo "patch ${patch##*/} $(sha256sum <"$patch" | cut -c 1-16)"
+	done
+	echo "config $(sha256sum <"$here/config" | cut -c 1-16)"
+	echo "compiler $(cc --version | head -n 1)"
+	echo "pahole $(pahole --version)"
+}
+
+# unpack SOURCE FOLDER: the source as it is, at FOLDER.
+unpack() {
+	mkdir "$2"
+	if [ -d "$1" ]; then
+		cp -a "$1/." "$2"
+		make -s -C "$2" ARCH=um mrproper >/dev/null 2>&1
+	else
+		tar -x -f "$1" -C "$2" --strip-components 1 || fail "$1 is not a tarball"
+	fi
+	[ -f "$2/arch/um/Kconfig" ] || fail "$1 is no Linux source: it has no arch/um/Kconfig"
+}
