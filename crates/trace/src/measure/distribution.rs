@@ -1,6 +1,7 @@
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+
+use super::rounded::Rounded;
 
 /// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
 /// packets.
@@ -25,11 +26,10 @@ pub struct Distribution {
 enum Values {
     /// In order once they are settled.
     All(Vec<u64>),
-    Rounded(Box<Histogram<u32>>),
+    Rounded(Rounded),
 }
 
 const MOST_EXACT: usize = 4096;
-const DIGITS: u8 = 3;
 
 /// What is told of each distribution when it is serialised.
 const QUANTILES: [(&str, f64); 11] = [
@@ -77,9 +77,10 @@ impl Distribution {
         self.count += times;
         self.smallest = self.smallest.min(value);
         self.largest = self.largest.max(value);
-        let difference = value as f64 - self.first as f64;
-        self.sum += difference * times as f64;
-        self.sum_of_squares += difference * difference * times as f64;
+        let difference = value.wrapping_sub(self.first).cast_signed() as f64;
+        let sum = difference * times.cast_signed() as f64;
+        self.sum += sum;
+        self.sum_of_squares += difference * sum;
     }
 
     #[inline]
@@ -92,23 +93,18 @@ impl Distribution {
                 self.round();
                 self.keep(value, times);
             }
-            Values::Rounded(histogram) => {
-                let times = u32::try_from(times).unwrap_or(u32::MAX);
-                // It grows with the largest value and takes any.
-                let _ = histogram.record_n(value, times);
-            }
+            Values::Rounded(rounded) => rounded.add(value, times),
         }
     }
 
     #[cold]
     fn round(&mut self) {
-        if let Values::All(all) = &self.values
-            && let Ok(mut histogram) = Histogram::new(DIGITS)
-        {
+        if let Values::All(all) = &self.values {
+            let mut rounded = Rounded::default();
             for &value in all {
-                let _ = histogram.record(value);
+                rounded.add(value, 1);
             }
-            self.values = Values::Rounded(Box::new(histogram));
+            self.values = Values::Rounded(rounded);
         }
     }
 
@@ -133,8 +129,8 @@ impl Distribution {
             Values::All(all) => all.iter().for_each(|&value| self.keep(value, 1)),
             Values::Rounded(rounded) => {
                 self.round();
-                for step in rounded.iter_recorded() {
-                    self.keep(step.value_iterated_to(), step.count_at_value().into());
+                for (value, times) in rounded.iter() {
+                    self.keep(value, times);
                 }
             }
         }
@@ -198,17 +194,16 @@ impl Distribution {
         if self.count == 0 || q.is_nan() {
             return None;
         }
-        Some(match &self.values {
-            Values::All(all) => {
-                // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
-                let rank = q * all.len() as f64 * (1.0 - 4.0 * f64::EPSILON);
-                let index = (rank.ceil() as usize).saturating_sub(1);
-                *all.get(index.min(all.len() - 1))?
+        // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
+        let rank = q * self.count as f64 * (1.0 - 4.0 * f64::EPSILON);
+        let rank = (rank.ceil() as u64).clamp(1, self.count);
+        match &self.values {
+            Values::All(all) => all.get(rank as usize - 1).copied(),
+            Values::Rounded(rounded) => {
+                let value = rounded.of_rank(rank).unwrap_or(self.largest);
+                Some(value.clamp(self.smallest, self.largest))
             }
-            Values::Rounded(histogram) => histogram
-                .value_at_quantile(q.clamp(0.0, 1.0))
-                .clamp(self.smallest, self.largest),
-        })
+        }
     }
 
     /// Each value in order, with how often it came.
@@ -221,16 +216,10 @@ impl Distribution {
                     .filter_map(|equal| Some((*equal.first()?, equal.len() as u64)))
                     .collect()
             }
-            Values::Rounded(histogram) => {
-                let steps = histogram.iter_recorded();
-                let limits = self.smallest..=self.largest;
-                steps
-                    .map(|step| {
-                        let value = step.value_iterated_to();
-                        let value = value.clamp(*limits.start(), *limits.end());
-                        (value, step.count_at_value().into())
-                    })
-                    .collect()
+            Values::Rounded(rounded) => {
+                let within = |value: u64| value.clamp(self.smallest, self.largest);
+                let steps = rounded.iter();
+                steps.map(|(value, times)| (within(value), times)).collect()
             }
         }
     }

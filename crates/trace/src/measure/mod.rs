@@ -17,6 +17,7 @@ mod meter;
 #[cfg(test)]
 mod property;
 mod results;
+mod rounded;
 mod rows;
 mod sampled;
 mod slices;
