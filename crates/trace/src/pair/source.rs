@@ -45,6 +45,7 @@ impl Source {
     }
 
     /// Makes sure that [`first`](Self::first) is the next packet, if there is one.
+    #[inline]
     pub(crate) fn fill(&mut self) {
         while self.place >= self.batch.len()
             && let Ok(batch) = self.from.recv()
@@ -54,24 +55,27 @@ impl Source {
         }
     }
 
+    #[inline]
     pub(crate) fn first(&self) -> Option<&Printed> {
         self.batch.get(self.place)
     }
 
+    #[inline]
     pub(crate) fn advance(&mut self) {
         self.place += 1;
     }
 }
 
 /// Hands all packets over, until nobody takes them.
-pub(crate) fn read(packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Printed>>) {
-    let mut printed = packets.map(|packet| Printed {
-        print: fingerprint(&packet),
-        packet,
-    });
+pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Printed>>) {
     loop {
         let mut batch = Vec::with_capacity(BATCH);
-        batch.extend(printed.by_ref().take(BATCH));
+        while batch.len() < BATCH
+            && let Some(packet) = packets.next()
+        {
+            let print = fingerprint(&packet);
+            batch.push(Printed { packet, print });
+        }
         if batch.is_empty() || to.send(batch).is_err() {
             return;
         }

@@ -6,7 +6,7 @@ mod slice;
 mod tcp;
 
 use super::{Filter, container::Frame};
-use crate::{Endpoint, Packet};
+use crate::{Endpoint, Packet, SackBlocks};
 pub use link::LinkType;
 use slice::Slice;
 
@@ -61,28 +61,29 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
     let (Some(payload_len), Ok(header_len)) = (payload_len, header_len) else {
         return Err(Skip::Damaged);
     };
-    let options = fixed.options_of(ip.payload.bytes)?;
-    let syn = fixed.flags.syn;
+    let (options, options_cut) = fixed.options_of(ip.payload.bytes)?;
+    let mut packet = Packet {
+        number,
+        at_ns,
+        from,
+        to,
+        frame_len,
+        header_len,
+        payload_len,
+        seq: fixed.seq,
+        ack: fixed.ack,
+        flags: fixed.flags,
+        window: fixed.window,
+        ip_id: ip.id,
+        timestamps: None,
+        sack: SackBlocks::default(),
+        mss: None,
+        window_scale: None,
+    };
+    tcp::read_options(options, &mut packet);
     Ok(Segment {
-        packet: Packet {
-            number,
-            at_ns,
-            from,
-            to,
-            frame_len,
-            header_len,
-            payload_len,
-            seq: fixed.seq,
-            ack: fixed.ack,
-            flags: fixed.flags,
-            window: fixed.window,
-            ip_id: ip.id,
-            timestamps: options.timestamps,
-            sack: options.sack,
-            mss: options.mss.filter(|_| syn),
-            window_scale: options.window_scale.filter(|_| syn),
-        },
-        options_cut: options.cut,
+        packet,
+        options_cut,
         first_fragment: ip.first_fragment,
     })
 }

@@ -1,5 +1,5 @@
 use super::Skip;
-use crate::{Flags, SackBlocks, Timestamps};
+use crate::{Flags, Packet, SackBlocks, Timestamps};
 
 /// Bytes of the TCP header without options.
 pub(super) const HEADER: usize = 20;
@@ -14,16 +14,6 @@ pub(super) struct Fixed {
     pub window: u16,
     /// Options included, in bytes.
     pub header_len: u16,
-}
-
-#[derive(Default)]
-pub(super) struct Options {
-    pub mss: Option<u16>,
-    pub window_scale: Option<u8>,
-    pub timestamps: Option<Timestamps>,
-    pub sack: SackBlocks,
-    /// Not all of them were captured.
-    pub cut: bool,
 }
 
 #[inline]
@@ -69,9 +59,10 @@ impl Fixed {
         }
     }
 
-    /// The options of the segment that begins with this header, as far as they were captured.
+    /// The options of the segment that begins with this header, as far as they were captured, and
+    /// whether they were cut.
     #[inline]
-    pub fn options_of(&self, segment: &[u8]) -> Result<Options, Skip> {
+    pub fn options_of<'a>(&self, segment: &'a [u8]) -> Result<(&'a [u8], bool), Skip> {
         let len = usize::from(self.header_len);
         if len < HEADER {
             return Err(Skip::Damaged);
@@ -80,18 +71,20 @@ impl Fixed {
             captured if captured < len => (captured, true),
             _ => (len, false),
         };
-        let mut options = Options {
-            cut,
-            ..Options::default()
-        };
-        read_options(segment.get(HEADER..end).unwrap_or_default(), &mut options);
-        Ok(options)
+        Ok((segment.get(HEADER..end).unwrap_or_default(), cut))
     }
 }
 
 /// Reads options until their end, or the first that is malformed, as receivers do.
 #[inline]
-fn read_options(mut rest: &[u8], options: &mut Options) {
+pub(super) fn read_options(mut rest: &[u8], packet: &mut Packet) {
+    // As nearly all segments have them (RFC 7323, appendix A).
+    if let [1, 1, 8, 10, timestamps @ ..] = rest
+        && let Some((timestamps, behind)) = timestamps.split_first_chunk()
+    {
+        packet.timestamps = Some(Timestamps::read(timestamps));
+        rest = behind;
+    }
     loop {
         rest = match rest {
             [1, behind @ ..] => behind,
@@ -102,7 +95,7 @@ fn read_options(mut rest: &[u8], options: &mut Options) {
                 else {
                     return;
                 };
-                read_option(*kind, body, options);
+                read_option(*kind, body, packet);
                 behind
             }
         }
@@ -110,24 +103,33 @@ fn read_options(mut rest: &[u8], options: &mut Options) {
 }
 
 #[inline]
-fn read_option(kind: u8, body: &[u8], options: &mut Options) {
+fn read_option(kind: u8, body: &[u8], packet: &mut Packet) {
     match (kind, body) {
-        (2, &[a, b]) => options.mss = Some(u16::from_be_bytes([a, b])),
-        (3, &[scale]) => options.window_scale = Some(scale.min(MOST_SCALE)),
+        (2, &[a, b]) if packet.flags.syn => packet.mss = Some(u16::from_be_bytes([a, b])),
+        (3, &[scale]) if packet.flags.syn => packet.window_scale = Some(scale.min(MOST_SCALE)),
         (5, blocks) => {
-            options.sack = SackBlocks::default();
+            packet.sack = SackBlocks::default();
             let (blocks, _) = blocks.as_chunks::<8>();
             for &[a, b, c, d, e, f, g, h] in blocks {
                 let left = u32::from_be_bytes([a, b, c, d]);
-                options.sack.push(left, u32::from_be_bytes([e, f, g, h]));
+                packet.sack.push(left, u32::from_be_bytes([e, f, g, h]));
             }
         }
-        (8, &[a, b, c, d, e, f, g, h]) => {
-            options.timestamps = Some(Timestamps {
-                value: u32::from_be_bytes([a, b, c, d]),
-                echo: u32::from_be_bytes([e, f, g, h]),
-            });
+        (8, body) => {
+            if let Ok(body) = body.try_into() {
+                packet.timestamps = Some(Timestamps::read(body));
+            }
         }
         _ => {}
+    }
+}
+
+impl Timestamps {
+    #[inline]
+    fn read(&[a, b, c, d, e, f, g, h]: &[u8; 8]) -> Self {
+        Self {
+            value: u32::from_be_bytes([a, b, c, d]),
+            echo: u32::from_be_bytes([e, f, g, h]),
+        }
     }
 }
