@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use serde::Serialize;
 
@@ -26,6 +27,9 @@ pub struct Blocking {
     pub behind: Vec<Blocker>,
     #[serde(skip)]
     open: BTreeMap<i64, Blocker>,
+    /// The last one, as mostly several in a row wait behind the same byte.
+    #[serde(skip)]
+    last: Option<Blocker>,
 }
 
 /// A missing byte, and what waited behind it.
@@ -65,18 +69,43 @@ impl Blocking {
         self.wait.record(blocked_ns);
         self.blocked_bytes += bytes;
         self.byte_seconds += bytes as f64 * blocked_ns as f64 / 1e9;
-        if self.open.len() >= MOST_BLOCKERS && !self.open.contains_key(&position) {
-            return;
+        let longest_ms = blocked_ns as f64 / 1e6;
+        match &mut self.last {
+            Some(last) if last.position == position => {
+                last.ranges += 1;
+                last.bytes += bytes;
+                last.longest_ms = last.longest_ms.max(longest_ms);
+            }
+            _ => {
+                self.put_by();
+                self.last = Some(Blocker {
+                    position,
+                    ranges: 1,
+                    bytes,
+                    longest_ms,
+                });
+            }
         }
-        let blocker = self.open.entry(position).or_insert(Blocker {
-            position,
-            ranges: 0,
-            bytes: 0,
-            longest_ms: 0.0,
-        });
-        blocker.ranges += 1;
-        blocker.bytes += bytes;
-        blocker.longest_ms = blocker.longest_ms.max(blocked_ns as f64 / 1e6);
+    }
+
+    /// Puts the last one with the others.
+    fn put_by(&mut self) {
+        let Some(last) = self.last.take() else {
+            return;
+        };
+        let full = self.open.len() >= MOST_BLOCKERS;
+        match self.open.entry(last.position) {
+            Entry::Vacant(place) if !full => {
+                place.insert(last);
+            }
+            Entry::Vacant(_) => {}
+            Entry::Occupied(mut same) => {
+                let same = same.get_mut();
+                same.ranges += last.ranges;
+                same.bytes += last.bytes;
+                same.longest_ms = same.longest_ms.max(last.longest_ms);
+            }
+        }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -89,6 +118,7 @@ impl Blocking {
     pub(super) fn settle(&mut self) {
         self.wait.settle();
         self.blocked_share = share(self.blocked_bytes, self.readable_bytes);
+        self.put_by();
         self.behind = std::mem::take(&mut self.open).into_values().collect();
     }
 }
