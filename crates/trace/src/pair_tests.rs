@@ -411,6 +411,25 @@ fn one_that_took_very_long_leaves_no_doubt_of_what_left_before_others_that_arriv
 }
 
 #[test]
+fn a_connection_with_the_ports_of_an_earlier_one_has_its_own_packets_at_both_ends() {
+    let mut both = one_message();
+    let mut second = Script::new();
+    second.initial = [3_000_000_000, 9];
+    second.at(1000).syn();
+    second.at(1150).syn_ack();
+    second.packet(Forward, 1, 0);
+    second.at(1200).data(1, 51).at(1350).ack(51);
+    both.packets.extend(second.packets);
+    let (here, there) = carry(&both, ONE_WAY, AHEAD, &[]);
+    let record = analyse_both(&here, &there).0;
+    let packets = record.connections.iter();
+    let packets: Vec<_> = packets
+        .map(|connection| (connection.forward.packets, connection.backward.packets))
+        .collect();
+    assert_eq!(packets, [(5, 3), (3, 2)]);
+}
+
+#[test]
 fn drifting_clocks_and_random_losses_are_told_exactly() {
     for (seed, ppm) in [(1, 100.0), (2, -100.0)] {
         let mut random = Pcg64Mcg::seed_from_u64(seed);

@@ -33,6 +33,9 @@ pub(crate) struct Table {
     by_tuple: HashMap<(Endpoint, Endpoint), Uses, RandomState>,
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
+    /// For each trace, connections that packets with ports and addresses like these belonged to
+    /// last: most packets are of few connections.
+    recent: [[Recent; RECENT]; 2],
     closed: VecDeque<Closed>,
     opened: u64,
     has_receiver: bool,
@@ -45,6 +48,15 @@ struct Uses {
     /// The one that each trace has come to, as an index into `slots`.
     current: [Option<usize>; 2],
 }
+
+/// A connection, by its place and its number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    slot: usize,
+    number: u64,
+}
+
+const RECENT: usize = 256;
 
 #[derive(Debug)]
 struct Closed {
@@ -63,6 +75,7 @@ impl Table {
             by_tuple: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
+            recent: [[Recent::default(); RECENT]; 2],
             closed: VecDeque::new(),
             opened: 0,
             has_receiver,
@@ -71,10 +84,24 @@ impl Table {
 
     /// The slot of the connection that a packet belongs to, if the last packet of the trace with
     /// its addresses and ports belonged to it as well.
-    pub(crate) fn current(&self, side: Side, packet: &Packet) -> Option<usize> {
+    #[inline]
+    pub(crate) fn current(&mut self, side: Side, packet: &Packet) -> Option<usize> {
+        let Recent { slot, number } = self.recent[side as usize][like(packet)];
+        if let Some(Some(connection)) = self.slots.get(slot)
+            && connection.number == number
+            && connection.is_between(packet.from, packet.to)
+        {
+            return connection.takes(packet).then_some(slot);
+        }
+        self.look_up(side, packet)
+    }
+
+    fn look_up(&mut self, side: Side, packet: &Packet) -> Option<usize> {
         let uses = self.by_tuple.get(&tuple(packet.from, packet.to))?;
         let slot = *uses.slots.get(uses.current[side as usize]?)?;
         let connection = self.slots.get(slot)?.as_ref()?;
+        let number = connection.number;
+        self.recent[side as usize][like(packet)] = Recent { slot, number };
         connection.takes(packet).then_some(slot)
     }
 
@@ -101,6 +128,7 @@ impl Table {
         });
         let index = next.unwrap_or(uses.slots.len());
         uses.current[side as usize] = Some(index);
+        self.recent[side as usize][like(packet)] = Recent::default();
         let slot = match uses.slots.get(index) {
             Some(&slot) => slot,
             None => {
@@ -135,6 +163,7 @@ impl Table {
         self.by_tuple.contains_key(&tuple(packet.from, packet.to))
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut Connection> {
         self.slots.get_mut(slot)?.as_deref_mut()
     }
@@ -152,6 +181,7 @@ impl Table {
     }
 
     /// Takes out a connection that was closed long enough before `now_ns`.
+    #[inline]
     pub(crate) fn expired(&mut self, now_ns: i64) -> Option<Connection> {
         while let Some(first) = self.closed.front()
             && first.at_ns.saturating_add(LINGER_NS) < now_ns
@@ -194,6 +224,14 @@ impl Table {
     }
 }
 
+/// The same for both directions of a connection.
+#[inline]
+fn like(packet: &Packet) -> usize {
+    let hosts = packet.from.address[15] ^ packet.to.address[15];
+    usize::from(packet.from.port ^ packet.to.port ^ u16::from(hosts)) % RECENT
+}
+
+#[inline]
 fn tuple(one: Endpoint, other: Endpoint) -> (Endpoint, Endpoint) {
     // Ports mostly differ, and are compared faster than addresses.
     if (one.port, one.address) <= (other.port, other.address) {
@@ -226,6 +264,13 @@ impl Connection {
         }
     }
 
+    #[inline]
+    fn is_between(&self, one: Endpoint, other: Endpoint) -> bool {
+        (one == self.originator && other == self.responder)
+            || (one == self.responder && other == self.originator)
+    }
+
+    #[inline]
     pub(crate) fn direction_of(&self, packet: &Packet) -> Direction {
         if packet.from == self.originator {
             Direction::Forward
@@ -235,6 +280,7 @@ impl Connection {
     }
 
     /// Whether a packet with this connection's addresses and ports can be its own.
+    #[inline]
     fn takes(&self, packet: &Packet) -> bool {
         let half = self.half(self.direction_of(packet));
         let Some(numbering) = half.numbering else {
