@@ -76,8 +76,10 @@ fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut
         observer.acked(connection, &acked);
     }
     for direction in Direction::BOTH {
-        while let Some(range) = connection.finished_range(direction, i64::MIN) {
-            observer.range(connection, direction, range);
+        while connection.has_finished_range(direction, i64::MIN) {
+            if let Some(range) = connection.first_range(direction) {
+                observer.range(connection, direction, range);
+            }
             connection.drop_first_range(direction);
         }
     }

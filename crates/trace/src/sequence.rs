@@ -26,6 +26,7 @@ impl Numbering {
 
     /// The position that a sequence number means, of all that it could mean the one that is
     /// closest to `near`.
+    #[inline]
     pub(crate) fn position(self, near: i64, number: u32) -> i64 {
         let distance = number.wrapping_sub(self.number(near)) as i32;
         near.wrapping_add(i64::from(distance))

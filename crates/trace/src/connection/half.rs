@@ -134,6 +134,7 @@ impl Half {
     }
 
     /// Whether all bytes were sent and acknowledged, FIN included.
+    #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.fin_acked
     }

@@ -13,6 +13,7 @@ const IDLE_NS: i64 = 1_000_000_000;
 
 impl Connection {
     /// Learns from a packet where sequence numbers begin.
+    #[inline]
     pub(crate) fn learn(&mut self, direction: Direction, packet: &Packet) {
         let half = self.half_mut(direction);
         if packet.flags.syn {
@@ -36,6 +37,7 @@ impl Connection {
     }
 
     /// Takes notice of the handshake, FIN and RST.
+    #[inline]
     pub(crate) fn open_and_close(&mut self, direction: Direction, packet: &Packet) {
         if packet.flags.syn {
             self.opening(direction, packet);

@@ -17,6 +17,7 @@ const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
 
 impl Repeats {
     /// Whether the trace shows this packet, which has that fingerprint, a second time.
+    #[inline]
     pub(crate) fn is_repeat(&mut self, packet: &Packet, print: u64) -> bool {
         let identified = packet.ip_id.is_some_and(|id| id != 0);
         if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {

@@ -55,6 +55,7 @@ impl Direction {
 
     /// The other one.
     #[must_use]
+    #[inline]
     pub fn reverse(self) -> Self {
         match self {
             Self::Forward => Self::Backward,
@@ -66,16 +67,19 @@ impl Direction {
 impl Connection {
     /// What is known of one direction.
     #[must_use]
+    #[inline]
     pub fn half(&self, direction: Direction) -> &Half {
         &self.halves[direction as usize]
     }
 
+    #[inline]
     pub(crate) fn half_mut(&mut self, direction: Direction) -> &mut Half {
         &mut self.halves[direction as usize]
     }
 
     /// Which way a direction leads between the trace at the sender and the one at the receiver.
     #[must_use]
+    #[inline]
     pub fn way(&self, direction: Direction) -> Way {
         if (direction == Direction::Backward) == self.reversed.unwrap_or_default() {
             Way::There
@@ -84,6 +88,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     pub(crate) fn link_mut(&mut self, direction: Direction) -> &mut Link {
         self.half_mut(direction).link.get_or_insert_default()
     }
@@ -134,26 +139,31 @@ impl Connection {
 
     /// Whether it was ended: by FIN both ways, or by RST.
     #[must_use]
+    #[inline]
     pub fn is_closed(&self) -> bool {
         self.reset || self.refused || self.halves.iter().all(Half::is_over)
     }
 
     /// Whether it is closed and was not when last asked.
+    #[inline]
     pub(crate) fn closes_now(&mut self) -> bool {
         let before = self.closed;
         self.closed = before || self.is_closed();
         self.closed && !before
     }
 
-    pub(crate) fn finished_range(&self, direction: Direction, given_up_ns: i64) -> Option<&Range> {
-        let tracker = self.half(direction).tracker.as_ref()?;
-        tracker.finished(given_up_ns)
+    #[inline]
+    pub(crate) fn has_finished_range(&self, direction: Direction, given_up_ns: i64) -> bool {
+        let tracker = self.half(direction).tracker.as_ref();
+        tracker.is_some_and(|tracker| tracker.has_finished(given_up_ns))
     }
 
+    #[inline]
     pub(crate) fn first_range(&self, direction: Direction) -> Option<&Range> {
         self.half(direction).tracker.as_ref()?.first()
     }
 
+    #[inline]
     pub(crate) fn drop_first_range(&mut self, direction: Direction) {
         if let Some(tracker) = &mut self.half_mut(direction).tracker {
             tracker.drop_first();

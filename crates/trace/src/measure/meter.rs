@@ -81,6 +81,7 @@ impl Meter {
         }
     }
 
+    #[inline]
     fn state(&mut self, connection: &Connection) -> Option<&mut State> {
         let index = usize::try_from(connection.number.checked_sub(1)?).ok()?;
         if self.connections.len() <= index {
@@ -89,6 +90,7 @@ impl Meter {
         self.connections.get_mut(index)
     }
 
+    #[inline]
     fn measures(&mut self, connection: &Connection, direction: Direction) -> Option<&mut Measures> {
         let slice_ns = self.options.slice_ns;
         let measures = &mut self.state(connection)?.measures[direction as usize];
@@ -96,6 +98,7 @@ impl Meter {
     }
 
     /// A time at one end of a way, since the first packet and by the clock of the sender's trace.
+    #[inline]
     fn since_ns(&mut self, way: Way, at_ns: i64) -> i64 {
         let at_ns = match way {
             Way::There => at_ns,
@@ -262,6 +265,7 @@ impl Observer for Meter {
         self.ahead_ns = ahead_ns;
     }
 
+    #[inline]
     fn sent(&mut self, connection: &Connection, sent: &Sent) {
         let since_ns = self.since_ns(connection.way(sent.direction), sent.at_ns);
         if let Some(measures) = self.measures(connection, sent.direction) {
@@ -269,6 +273,7 @@ impl Observer for Meter {
         }
     }
 
+    #[inline]
     fn acked(&mut self, connection: &Connection, acked: &Acked) {
         let since_ns = self.since_ns(connection.way(acked.direction), acked.at_ns);
         if let Some(measures) = self.measures(connection, acked.direction) {
@@ -276,6 +281,7 @@ impl Observer for Meter {
         }
     }
 
+    #[inline]
     fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
         let far_end = connection.way(arrived.direction.reverse());
         let since_ns = self.since_ns(far_end, arrived.at_ns);
@@ -284,6 +290,7 @@ impl Observer for Meter {
         }
     }
 
+    #[inline]
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let far_end = connection.way(direction.reverse());
         let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns);
@@ -293,6 +300,7 @@ impl Observer for Meter {
         }
     }
 
+    #[inline]
     fn fate(&mut self, connection: &Connection, fate: &Fate) {
         let since_ns = self.since_ns(fate.way, fate.sent_ns);
         if let Some(measures) = self.measures(connection, fate.direction) {

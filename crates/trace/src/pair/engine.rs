@@ -9,7 +9,6 @@ use super::source::Printed;
 use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
 use crate::event::{Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
-use crate::ranges::Range;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]
@@ -62,12 +61,13 @@ impl<O: Observer> Engine<O> {
                 translated = self.nat.translate(packet);
             }
             let packet = translated.as_ref().unwrap_or(packet);
-            self.table.find(side, packet, now_ns, &mut self.over)
+            let slot = self.table.find(side, packet, now_ns, &mut self.over);
+            for connection in self.over.drain(..) {
+                end(connection, &mut self.sides, &mut self.observer);
+            }
+            slot
         });
         let packet = translated.as_ref().unwrap_or(packet);
-        for connection in self.over.drain(..) {
-            end(connection, &mut self.sides, &mut self.observer);
-        }
         if let Some(connection) = self.table.get_mut(slot) {
             if connection.reversed.is_none() {
                 let far = |end: Endpoint| self.far.contains(&end.address);
@@ -118,7 +118,9 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
     for direction in Direction::BOTH {
         view.arrivals(direction);
         view.fates(direction);
-        view.ranges(direction);
+        while view.connection.first_range(direction).is_some() {
+            view.range(direction);
+        }
         view.connection.link_mut(direction).passage.end_run();
     }
     observer.finished(&connection);
@@ -289,6 +291,7 @@ impl<O: Observer> View<'_, O> {
         mss.map_or(LARGEST_FRAME, u32::from)
     }
 
+    #[inline]
     fn fates(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
         let given_up_ns = if self.ended {
@@ -296,7 +299,15 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.sides.given_up_ns(side)
         };
-        while let Some(mut fate) = self.connection.link_mut(direction).next_fate(given_up_ns) {
+        while self.connection.link_mut(direction).has_fate(given_up_ns) {
+            self.fate(direction, side);
+        }
+    }
+
+    /// Tells the next fate.
+    #[inline(never)]
+    fn fate(&mut self, direction: Direction, side: Side) {
+        if let Some(mut fate) = self.connection.link_mut(direction).take_fate() {
             if fate.arrival == Arrival::Unknown {
                 let covered_ns = self.sides.covered_ns(side);
                 let limit = self.segment_limit(direction);
@@ -310,22 +321,22 @@ impl<O: Observer> View<'_, O> {
         }
     }
 
+    #[inline]
     fn ranges(&mut self, direction: Direction) {
         let given_up_ns = self.sides.given_up_ns(self.departure_side(direction));
-        let next = |connection: &Connection| {
-            let range = if self.ended {
-                connection.first_range(direction)
-            } else {
-                connection.finished_range(direction, given_up_ns)
-            };
-            let unseen = |range: &Range| range.acked_ns.is_some() && range.delivery.is_none();
-            range.map(|range| if unseen(range) { range.len() } else { 0 })
-        };
-        while let Some(unseen_bytes) = next(self.connection) {
+        while self.connection.has_finished_range(direction, given_up_ns) {
+            self.range(direction);
+        }
+    }
+
+    /// Tells the first range, and forgets it.
+    #[inline(never)]
+    fn range(&mut self, direction: Direction) {
+        if let Some(range) = self.connection.first_range(direction) {
+            let unseen = range.acked_ns.is_some() && range.delivery.is_none();
+            let unseen_bytes = if unseen { range.len() } else { 0 };
+            self.observer.range(self.connection, direction, range);
             self.connection.link_mut(direction).passage.unseen_bytes += unseen_bytes;
-            if let Some(range) = self.connection.first_range(direction) {
-                self.observer.range(self.connection, direction, range);
-            }
             self.connection.drop_first_range(direction);
         }
     }

@@ -103,6 +103,7 @@ pub struct Passage {
 
 impl Passage {
     /// Counts a packet's fate; to be called in the order of sending.
+    #[inline]
     pub(crate) fn count(&mut self, fate: &Fate) {
         let data = fate.class.carries_data();
         match fate.arrival {

@@ -54,18 +54,21 @@ pub(crate) enum Identity {
 }
 
 impl Link {
+    #[inline]
     pub(crate) fn depart(&mut self, print: u64, fate: Fate) {
         self.sent.push_back(fate);
         self.prints.push_back(print);
         self.unsearched.0 = self.unsearched.0.saturating_add(1);
     }
 
+    #[inline]
     pub(crate) fn arrive(&mut self, waiting: Waiting) {
         self.arrived.push_back(waiting);
     }
 
     /// The next packet that arrived, if it is clear what it is. Arrivals keep their order. All
     /// is clear of those before `certain_ns`.
+    #[inline]
     pub(crate) fn next_arrival(&mut self, certain_ns: i64) -> Option<(Waiting, Identity)> {
         let waiting = *self.arrived.front()?;
         let identity = if let Some(index) = self.departure_of(waiting.print) {
@@ -83,6 +86,7 @@ impl Link {
         Some((waiting, identity))
     }
 
+    #[inline]
     fn departure_of(&self, print: u64) -> Option<usize> {
         let end = self.prints.len();
         let begin = end.saturating_sub(self.unsearched.0);
@@ -94,11 +98,13 @@ impl Link {
             .or_else(|| find(&self.prints, begin..expected, print))
     }
 
+    #[inline]
     pub(crate) fn fate(&self, index: usize) -> Option<&Fate> {
         self.sent.get(index)
     }
 
     /// Says that a departure arrived.
+    #[inline]
     pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
         if let Some(fate) = self.sent.get_mut(index) {
             fate.arrival = arrival;
@@ -111,13 +117,17 @@ impl Link {
         }
     }
 
-    /// The next packet in the order of sending, if it arrived, or was sent before `given_up_ns`.
+    /// Whether the next packet in the order of sending arrived, or was sent before `given_up_ns`.
     #[inline]
-    pub(crate) fn next_fate(&mut self, given_up_ns: i64) -> Option<Fate> {
-        let first = self.sent.front()?;
-        if first.arrival == Arrival::Unknown && first.sent_ns >= given_up_ns {
-            return None;
-        }
+    pub(crate) fn has_fate(&self, given_up_ns: i64) -> bool {
+        self.sent
+            .front()
+            .is_some_and(|first| first.arrival != Arrival::Unknown || first.sent_ns < given_up_ns)
+    }
+
+    /// Takes the next packet in the order of sending.
+    #[inline]
+    pub(crate) fn take_fate(&mut self) -> Option<Fate> {
         self.prints.pop_front();
         self.expected = self.expected.saturating_sub(1);
         self.sent.pop_front()

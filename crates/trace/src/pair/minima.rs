@@ -27,6 +27,7 @@ const INTERVALS: usize = 8192;
 const FIRST_WIDTH_NS: u64 = 1_000_000;
 
 impl Minima {
+    #[inline]
     pub(crate) fn add(&mut self, point: Point) {
         let origin_ns = *self.origin_ns.get_or_insert(point.at_ns);
         self.width_ns = self.width_ns.max(FIRST_WIDTH_NS);

@@ -32,6 +32,7 @@ impl Nat {
 
     /// A packet of the receiver's trace with the addresses and ports that it has in the
     /// sender's, as far as is known; `None` if they are the same.
+    #[inline]
     pub(crate) fn translate(&self, packet: &Packet) -> Option<Packet> {
         if self.found.is_empty() && self.addresses.is_empty() {
             return None;

@@ -6,9 +6,13 @@ use crate::packet::Packet;
 /// What is known of the two traces as a whole while they are read.
 #[derive(Debug)]
 pub(crate) struct Sides {
-    pub(crate) max_transit_ns: i64,
-    /// The time that both have been read to, by the sender's clock.
-    now_ns: i64,
+    /// What has not arrived after this time will not.
+    given_up_after_ns: i64,
+    /// For packets that leave at either side: until when, by the clock of the other, all that
+    /// left is known.
+    certain_ns: [i64; 2],
+    /// And before which time, by their own clock, they have arrived if they ever do.
+    given_up_ns: [i64; 2],
     /// The first and the last time that each has shown, by its own clock.
     seen: [Option<(i64, i64)>; 2],
     /// Which have been read to their end.
@@ -39,8 +43,9 @@ const SLACK_NS: i64 = 1_000_000_000;
 impl Sides {
     pub(crate) fn new(max_transit_ns: i64, offset_ns: i64) -> Self {
         Self {
-            max_transit_ns,
-            now_ns: i64::MIN,
+            given_up_after_ns: max_transit_ns.saturating_add(SLACK_NS),
+            certain_ns: [i64::MIN; 2],
+            given_up_ns: [i64::MIN; 2],
             seen: [None; 2],
             ended: [false; 2],
             offset_ns,
@@ -50,15 +55,18 @@ impl Sides {
     }
 
     /// Takes notice of the next packet of one trace, and gives its time by the sender's clock.
+    #[inline]
     pub(crate) fn saw(&mut self, side: Side, at_ns: i64) -> i64 {
         let seen = &mut self.seen[side as usize];
         let (first, last) = seen.unwrap_or((at_ns, at_ns));
         *seen = Some((first.min(at_ns), last.max(at_ns)));
-        self.now_ns = match side {
-            Side::Sender => at_ns,
-            Side::Receiver => self.by_clock_of(Side::Sender, at_ns),
+        let (here_ns, there_ns) = match side {
+            Side::Sender => (at_ns, self.by_clock_of(Side::Receiver, at_ns)),
+            Side::Receiver => (self.by_clock_of(Side::Sender, at_ns), at_ns),
         };
-        self.now_ns
+        self.certain_ns = [there_ns, here_ns].map(|ns| ns.saturating_sub(SLACK_NS));
+        self.given_up_ns = [here_ns, there_ns].map(|ns| ns.saturating_sub(self.given_up_after_ns));
+        here_ns
     }
 
     /// Says that no more comes of one trace.
@@ -67,16 +75,19 @@ impl Sides {
     }
 
     /// Whether a packet of the sender's trace comes before one of the receiver's.
+    #[inline]
     pub(crate) fn is_earlier(&self, here: &Packet, there: &Packet) -> bool {
         here.at_ns <= self.by_clock_of(Side::Sender, there.at_ns)
     }
 
     /// By how much the receiver's clock is ahead, about.
+    #[inline]
     pub(crate) fn ahead_ns(&self) -> i64 {
         self.offset_ns
     }
 
     /// About the time by one side's clock when the other's shows `at_ns`.
+    #[inline]
     pub(crate) fn by_clock_of(&self, side: Side, at_ns: i64) -> i64 {
         match side {
             Side::Receiver => at_ns.saturating_add(self.offset_ns),
@@ -85,23 +96,15 @@ impl Sides {
     }
 
     /// Until when, by the clock of the side of arrival, all that left the other side is known.
+    #[inline]
     pub(crate) fn certain_ns(&self, departure: Side) -> i64 {
-        self.now_by_clock_of(departure.other())
-            .saturating_sub(SLACK_NS)
+        self.certain_ns[departure as usize]
     }
 
     /// What left before this time, by the clock of its side, and has not arrived, will not.
+    #[inline]
     pub(crate) fn given_up_ns(&self, departure: Side) -> i64 {
-        self.now_by_clock_of(departure)
-            .saturating_sub(self.max_transit_ns)
-            .saturating_sub(SLACK_NS)
-    }
-
-    fn now_by_clock_of(&self, side: Side) -> i64 {
-        match side {
-            Side::Sender => self.now_ns,
-            Side::Receiver => self.by_clock_of(Side::Receiver, self.now_ns),
-        }
+        self.given_up_ns[departure as usize]
     }
 
     /// When a packet must have left, by the clock of its side, for the other side to show its
@@ -124,6 +127,7 @@ impl Sides {
     }
 
     /// A packet that left one side was found at the other.
+    #[inline]
     pub(crate) fn matched(&mut self, departure: Side, sent_ns: i64, at_ns: i64) {
         let raw_ns = at_ns.saturating_sub(sent_ns);
         let way = &mut self.ways[departure as usize];

@@ -244,20 +244,24 @@ impl Tracker {
     }
 
     /// The next range.
+    #[inline]
     pub(crate) fn first(&self) -> Option<&Range> {
         self.ranges.front()
     }
 
-    /// The next range, if it is finished: acknowledged, and, where there is a receiver's trace,
+    /// Whether the next range is finished: acknowledged, and, where there is a receiver's trace,
     /// readable there or acknowledged before `given_up_ns`.
-    pub(crate) fn finished(&self, given_up_ns: i64) -> Option<&Range> {
-        let first = self.ranges.front()?;
+    #[inline]
+    pub(crate) fn has_finished(&self, given_up_ns: i64) -> bool {
+        let Some(first) = self.ranges.front() else {
+            return false;
+        };
         let settled = match (self.in_order, first.acked_ns) {
             (None, acked_ns) => acked_ns.is_some(),
             (Some(in_order), Some(acked_ns)) => first.end <= in_order || acked_ns < given_up_ns,
             (Some(in_order), None) => first.copies.is_empty() && first.end <= in_order,
         };
-        (settled || self.ranges.len() > MOST_RANGES).then_some(first)
+        settled || self.ranges.len() > MOST_RANGES
     }
 
     /// Forgets the next range.
