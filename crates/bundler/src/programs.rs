@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapHandle, PrintLevel, Program};
+use libbpf_sys::BPF_F_ANY_ALIGNMENT;
 
 use crate::contract::PillionSkelBuilder;
 use crate::policy::Tables;
@@ -49,6 +50,11 @@ impl Programs {
         let has_switch = switch::is_supported();
         open.progs.pillion_setsockopt.set_autoload(has_switch);
         open.progs.pillion_getsockopt.set_autoload(has_switch);
+        if cfg!(target_arch = "x86_64") {
+            // The processor reads at any address, but kernels in user mode do not know that.
+            let programs = open.open_object_mut().progs_mut();
+            programs.for_each(|mut program| program.set_flags(BPF_F_ANY_ALIGNMENT));
+        }
         let skel = open.load().map_err(|error| log.explain(&error))?;
         let map = |map| MapHandle::try_from(map).map_err(|error| log.explain(&error));
         let tables = Tables {
