@@ -41,6 +41,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     use pillion_bundler::Error as Bundler;
     use pillion_lab::Error as Lab;
+    use pillion_lab::engine::EngineError as Engine;
     use pillion_trace::input::InputError;
     use pillion_traffic::{ReceiveError, SendError};
     cause.is::<BadInput>()
@@ -58,6 +59,10 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
         || matches!(
             cause.downcast_ref(),
             Some(Lab::Traffic(_) | Lab::PathConfig(_))
+        )
+        || matches!(
+            cause.downcast_ref(),
+            Some(Engine::NoKernel(_) | Engine::File { .. } | Engine::MissingTools(_))
         )
         || matches!(
             cause.downcast_ref(),

@@ -24,6 +24,7 @@ mod traffic;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use pillion_lab::engine;
 
 /// Low latency for TCP thin streams on lossy paths: each small new segment carries
 /// the unacknowledged bytes before it (Redundant Data Bundling), so that a lost one
@@ -48,6 +49,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if engine::is_init() {
+        engine::run_as_init();
+    }
     let result = match Cli::parse().command {
         Command::Run(args) => args.execute(),
         Command::Attach(args) => args.execute(),

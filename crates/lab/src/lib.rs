@@ -5,6 +5,7 @@
 //! names and devices no persistence, so both end with the process.
 
 mod demo;
+pub mod engine;
 mod error;
 pub mod experiment;
 mod group;

@@ -1,4 +1,6 @@
+mod boot;
 mod demo;
+mod machine;
 mod plan;
 
 use std::process::ExitCode;
@@ -16,6 +18,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Args),
+    Boot(boot::Args),
     Plan(plan::Args),
 }
 
@@ -23,6 +26,7 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         match self.command {
             Command::Demo(args) => args.execute(),
+            Command::Boot(args) => args.execute(),
             Command::Plan(args) => args.execute(),
         }
     }

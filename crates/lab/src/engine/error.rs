@@ -1,0 +1,66 @@
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a program could not be run in the lab kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// There is no kernel where one is looked for.
+    #[error("no lab kernel at {}; `make lab-kernel` builds one", .0.display())]
+    NoKernel(PathBuf),
+    /// A program or file for the image cannot be used.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// Programs for the image are not on this host.
+    #[error("not found on this host: {0}")]
+    MissingTools(String),
+    /// The kernel ended by itself before the program did.
+    #[error("the lab kernel ended before its program did: {0}")]
+    Died(String),
+    /// Inside, something other than the program failed.
+    #[error("inside the lab kernel: {0}")]
+    Inside(String),
+    /// The clock inside does not move.
+    #[error(
+        "virtual time stands still at {:.3} s for {} s: computing takes no virtual time, so look \
+         for a link without a rate, or a program that polls", at.as_secs_f64(), waited.as_secs()
+    )]
+    Stalled {
+        /// Virtual time since the kernel's start.
+        at: Duration,
+        /// Real time without progress.
+        waited: Duration,
+    },
+    /// It takes longer than was allowed.
+    #[error(
+        "stopped after {} s, at {:.3} s of virtual time", limit.as_secs_f64(), at.as_secs_f64()
+    )]
+    Late {
+        /// Virtual time since the kernel's start.
+        at: Duration,
+        /// Real time allowed.
+        limit: Duration,
+    },
+    /// The caller had it stopped.
+    #[error("stopped")]
+    Stopped,
+    /// Any other failure of a system call.
+    #[error("{action}: {source}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl EngineError {
+    pub(super) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { action, source }
+    }
+}

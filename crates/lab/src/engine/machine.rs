@@ -1,0 +1,185 @@
+use std::env;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, parent_id};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::personality::{self, Persona};
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{Pid, dup2_raw, pipe2};
+
+use super::lines::{self, Line};
+use super::{EngineError, Image, LabKernel, Running};
+
+/// A kernel and what it runs on.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Which kernel.
+    pub kernel: LabKernel,
+    /// Its memory in MiB; image and results live in it.
+    pub memory_mib: u32,
+    /// Seed of every random number inside, those of the network's losses included.
+    pub seed: u64,
+    /// The processor core that it runs on, by number; `None` for any. One that moves between
+    /// cores is two to three times slower.
+    pub core: Option<usize>,
+    /// Real time for which virtual time may stand still.
+    pub patience: Duration,
+    /// Real time that a program may take; `None` for no limit.
+    pub limit: Option<Duration>,
+}
+
+/// Of 1 January 2000, in nanoseconds: the date at which every kernel starts.
+const START: &str = "time-travel-start=946684800000000000";
+
+impl Machine {
+    /// Starts the kernel with an image, which holds the job. What the program leaves in
+    /// [`super::RESULTS`] goes to the folder `results` when it ends; what it writes, to `output`
+    /// and `errors` at once.
+    ///
+    /// The kernel ends with the thread that called this, at the latest.
+    ///
+    /// # Errors
+    /// [`EngineError::System`].
+    pub fn start(
+        &self,
+        image: &Image,
+        results: Option<&Path>,
+        output: Box<dyn Write + Send>,
+        errors: Box<dyn Write + Send>,
+    ) -> Result<Running, EngineError> {
+        let control =
+            tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
+        let mut given = vec![
+            (image_file(image)?, lines::IMAGE),
+            (folder(control.path())?, lines::CONTROL),
+        ];
+        if let Some(results) = results {
+            given.push((folder(results)?, lines::RESULTS));
+        }
+        let mut read = Vec::new();
+        for line in Line::ALL {
+            let (from, to) = pipe2(nix::fcntl::OFlag::O_CLOEXEC)
+                .map_err(|errno| EngineError::system("make a pipe")(errno.into()))?;
+            read.push(File::from(from));
+            given.push((to, line.descriptor()));
+        }
+        let mut command = self.command(results.is_some());
+        hand_over(&mut command, given)?;
+        self.confine(&mut command);
+        let child = command
+            .spawn()
+            .map_err(EngineError::system("start the lab kernel"))?;
+        // Its ends of the pipes are its own from here on.
+        drop(command);
+        let sinks = [output, errors];
+        Ok(Running::follow(self, child, read, sinks, control))
+    }
+
+    fn command(&self, results: bool) -> Command {
+        let mut command = Command::new(&self.kernel.path);
+        command
+            .env_clear()
+            .env("TMPDIR", memory_folder(self.memory_mib))
+            .arg(format!("mem={}M", self.memory_mib))
+            .arg(format!("initrd={}", lines::path(lines::IMAGE)))
+            .arg(format!("uml_dir={}", lines::path(lines::CONTROL)))
+            .arg("umid=lab")
+            .args(["time-travel=inf-cpu", START])
+            .arg(format!("pillion.seed={}", self.seed))
+            .args(["con=null", "con0=null,fd:2", "console=tty0"])
+            .args(Line::ALL.map(Line::option))
+            .args(["loglevel=4", "panic=-1"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        if results {
+            command.arg(lines::WANTED);
+        }
+        command
+    }
+
+    /// Has the process run where it is to, without random addresses, and end with its parent.
+    fn confine(&self, command: &mut Command) {
+        let mut cores = CpuSet::new();
+        let pinned = self.core.is_some_and(|core| cores.set(core).is_ok());
+        let parent = std::process::id();
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe {
+            command.pre_exec(move || {
+                prctl::set_pdeathsig(Signal::SIGKILL)?;
+                if parent_id() != parent {
+                    return Err(io::Error::other("the parent is gone"));
+                }
+                if pinned {
+                    sched_setaffinity(Pid::from_raw(0), &cores)?;
+                }
+                personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE)?;
+                Ok(())
+            });
+        }
+    }
+}
+
+/// Has the child find open files under their numbers.
+fn hand_over(command: &mut Command, given: Vec<(OwnedFd, i32)>) -> Result<(), EngineError> {
+    let mut beyond = Vec::new();
+    for (file, number) in given {
+        // Out of the way of the numbers themselves.
+        let file = fcntl(file.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(lines::BEYOND))
+            .map_err(|errno| EngineError::system("duplicate a descriptor")(errno.into()))?;
+        beyond.push((own(file), number));
+    }
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            for (file, number) in &beyond {
+                // SAFETY: in the child, nothing owns descriptors of these numbers.
+                let _ = dup2_raw(file, *number)?.into_raw_fd();
+            }
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+fn own(descriptor: i32) -> OwnedFd {
+    // SAFETY: the kernel has just made it, and nobody else knows it.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+/// The image in a file without a name.
+fn image_file(image: &Image) -> Result<OwnedFd, EngineError> {
+    let action = "write the image";
+    let file = memfd_create(c"pillion-image", MFdFlags::MFD_CLOEXEC)
+        .map_err(|errno| EngineError::system(action)(errno.into()))?;
+    let mut file = File::from(file);
+    image
+        .write(&mut file)
+        .map_err(EngineError::system(action))?;
+    Ok(file.into())
+}
+
+fn folder(path: &Path) -> Result<OwnedFd, EngineError> {
+    let open = File::open(path).map_err(EngineError::system("open a folder for the lab kernel"))?;
+    Ok(open.into())
+}
+
+/// Where the kernel's memory lies, in a file without a name: in memory where there is room.
+fn memory_folder(memory_mib: u32) -> PathBuf {
+    let shared = Path::new("/dev/shm");
+    let room = statvfs(shared).map(|found| found.blocks_available() * found.fragment_size());
+    if room.is_ok_and(|room| room >= u64::from(memory_mib) << 20) {
+        shared.to_owned()
+    } else {
+        env::temp_dir()
+    }
+}

@@ -1,0 +1,32 @@
+//! The virtual engine: programs in a Linux kernel whose time is virtual.
+//!
+//! The kernel is User Mode Linux with time travel (`make lab-kernel`): an ordinary process, in
+//! which waiting costs nothing and computing takes no time. What a program sees inside, its
+//! clocks, random numbers and the order of events, follows from its image and the seed alone.
+//!
+//! ```text
+//! host    Machine --image, seed--> kernel           Running <--reports, output--+
+//! inside                           /init (inside) --> program --> /results      |
+//!                                    +------------------------------------------+
+//! ```
+//!
+//! [`Image`] is what the kernel finds as its root file system, [`Job`] what it is to run,
+//! [`Machine`] how it is started, [`Running`] the running kernel, and [`run_as_init`] what runs
+//! inside.
+
+mod error;
+mod image;
+mod inside;
+mod job;
+mod kernel;
+mod lines;
+mod machine;
+mod running;
+
+pub use error::EngineError;
+pub use image::{Image, find_program};
+pub use inside::{is_init, run_as_init};
+pub use job::{Ending, Job, RESULTS};
+pub use kernel::LabKernel;
+pub use machine::Machine;
+pub use running::Running;

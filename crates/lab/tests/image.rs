@@ -1,0 +1,92 @@
+//! Images of the virtual engine, without the kernel that would boot them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pillion_lab::engine::{EngineError, Image, Job};
+
+fn this_test() -> PathBuf {
+    env::current_exe().expect("the test's own file")
+}
+
+fn bytes(image: &Image) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    image.write(&mut bytes).expect("memory takes it");
+    bytes
+}
+
+fn holds(image: &[u8], text: &str) -> bool {
+    let text = text.as_bytes();
+    image.windows(text.len()).any(|part| part == text)
+}
+
+#[test]
+fn the_same_contents_give_the_same_image_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let mut images = Vec::new();
+    for _ in 0..2 {
+        // Anew: another inode, another time.
+        let _ = fs::remove_file(&file);
+        fs::write(&file, "content").unwrap();
+        let mut image = Image::new(&this_test()).unwrap();
+        image.add_file(&file, "/etc/pillion/file").unwrap();
+        image.set_job(&Job {
+            program: "sh".to_owned(),
+            ..Job::default()
+        });
+        images.push(bytes(&image));
+    }
+    assert!(images[0] == images[1]);
+    let paths = [
+        "init",
+        "bin/sh",
+        "bin/tc",
+        "lib/libc.so.6",
+        "etc/pillion/file",
+    ];
+    for path in paths {
+        assert!(holds(&images[0], &format!("{path}\0")), "{path}");
+    }
+}
+
+#[test]
+fn a_program_is_packed_without_what_debuggers_read() {
+    let program = this_test();
+    // In two parts, for this file is in the program as well.
+    let section = ["\0.debug", "info\0"].join("_");
+    assert!(holds(&fs::read(&program).unwrap(), &section));
+    let image = bytes(&Image::new(&program).unwrap());
+    assert!(!holds(&image, &section));
+}
+
+#[test]
+fn paths_that_leave_the_image_or_are_none_are_refused() {
+    let mut image = Image::new(&this_test()).unwrap();
+    for path in ["", "/", "file", "/a/../../b", "./a"] {
+        let refused = image.add_file(Path::new("/etc/passwd"), path);
+        assert!(
+            matches!(refused, Err(EngineError::File { .. })),
+            "{path:?}: {refused:?}"
+        );
+    }
+}
+
+#[test]
+fn programs_that_the_host_does_not_have_are_named_together() {
+    let mut image = Image::new(&this_test()).unwrap();
+    let names = ["sh", "no-such-program", "/nor/this"].map(String::from);
+    let missing = image.add_programs(&names).unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "not found on this host: no-such-program, /nor/this"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_program_is_refused_by_name() {
+    let mut image = Image::new(&this_test()).unwrap();
+    let refused = image.add_program(Path::new("/etc/passwd")).unwrap_err();
+    assert_eq!(refused.to_string(), "/etc/passwd: not an executable file");
+}

@@ -1,0 +1,44 @@
+//! pillion's own programs in the lab kernel, which interprets them.
+
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Two hosts, 20 ms apart each way, one packet in ten lost on the way there.
+const HOSTS: &str = "
+ip netns add a; ip netns add b
+ip link add va netns a type veth peer name vb netns b
+for host in a b; do
+    ip -n $host link set lo up
+    ip -n $host link set v$host up
+    ip -n $host address add 10.0.0.$([ $host = a ] && echo 1 || echo 2)/24 dev v$host
+done
+tc -n a qdisc add dev va root netem delay 20ms loss 10%
+tc -n b qdisc add dev vb root netem delay 20ms
+ip netns exec b pillion traffic receive --listen 10.0.0.2:7000 --streams 3 --json > /results/received &
+";
+
+#[test]
+fn thin_streams_are_bundled_and_their_bytes_arrive_intact() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().to_str().unwrap();
+    let lines = HOSTS.to_owned()
+        + "sleep 1
+        nsenter --net=/run/netns/a pillion run --quiet --stats /results/bundler --thin always -- \\
+            pillion traffic send --to 10.0.0.2:7000 --streams 3 --itt 30 --size 120 \\
+            --duration 20 --json > /results/sent
+        wait";
+    let options = ["--tool", "sleep", "--tool", "nsenter", "--results", results];
+    shell(&options, &lines);
+    let read = |name: &str| -> Value {
+        let text = std::fs::read(folder.path().join(name)).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let (sent, received, bundler) = (read("sent"), read("received"), read("bundler"));
+    assert_eq!(sent["messages"], received["messages"], "{sent}{received}");
+    assert!(
+        bundler["verdicts"]["bundled"].as_u64().unwrap() > 1000,
+        "{bundler}"
+    );
+}

@@ -1,0 +1,5 @@
+//! What runs in the lab kernel. Where that is not built, these tests say so and do nothing.
+
+mod boot;
+mod bundling;
+mod common;
