@@ -79,7 +79,7 @@ impl<'a> Pace<'a> {
             if now >= deadline || !self.streams.iter().any(Stream::is_open) {
                 return Ok(());
             }
-            let next = self.due.peek().map_or(end, |&Reverse((offset, _))| {
+            let next = self.due.peek().map_or(u64::MAX, |&Reverse((offset, _))| {
                 self.start_ns.saturating_add(offset)
             });
             let end_to_come = if now < end { end } else { u64::MAX };
