@@ -18,5 +18,6 @@ mod run;
 mod safety;
 mod stream;
 mod switch;
+mod testbed;
 mod trace;
 mod traffic;

@@ -58,7 +58,13 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
         )
         || matches!(
             cause.downcast_ref(),
-            Some(Lab::Traffic(_) | Lab::PathConfig(_))
+            Some(
+                Lab::Traffic(_)
+                    | Lab::PathConfig(_)
+                    | Lab::Lacks { .. }
+                    | Lab::Unfit(_)
+                    | Lab::Sysctl { .. }
+            )
         )
         || matches!(
             cause.downcast_ref(),

@@ -1,7 +1,8 @@
 use std::io;
+use std::path::{Path, PathBuf};
 
 use pillion_path::PathError;
-use pillion_traffic::{ConfigError, ReceiveError};
+use pillion_traffic::{ConfigError, ReceiveError, SendError};
 
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,44 @@ pub enum Error {
     /// The path of an experiment cannot be.
     #[error(transparent)]
     PathConfig(PathError),
+    /// A parameter of the kernel cannot have this value.
+    #[error("{host}: sysctl {setting}: {source}")]
+    Sysctl {
+        /// On which host.
+        host: String,
+        /// The parameter and the value.
+        setting: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The running kernel cannot do what the run asks for.
+    #[error("this kernel, {kernel}, is without {what}; `--engine virtual` has it")]
+    Lacks {
+        /// What.
+        what: String,
+        /// The kernel's release.
+        kernel: String,
+    },
+    /// The run cannot be, on any kernel.
+    #[error("{0}")]
+    Unfit(String),
+    /// The streams could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The bundler could not be put to work.
+    #[error(transparent)]
+    Bundler(#[from] pillion_bundler::Error),
+    /// A file of the run.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The caller had it stopped.
+    #[error("stopped")]
+    Stopped,
     /// The run ended, but cannot be trusted.
     #[error("the run is void: {0}")]
     Void(String),
@@ -47,4 +86,15 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// For `map_err` on what is done with a file.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File {
+            path: path.clone(),
+            source,
+        }
+    }
 }

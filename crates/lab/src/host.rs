@@ -23,7 +23,7 @@ pub(crate) const DEVICE: &str = "tap0";
 
 /// Keeps the kernel from asking for routers and naming its groups, so that a path carries what is
 /// studied and nothing else.
-fn speak_ipv4_alone() -> io::Result<()> {
+pub(crate) fn speak_ipv4_alone() -> io::Result<()> {
     match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
         // A kernel without IPv6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

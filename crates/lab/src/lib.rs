@@ -4,6 +4,7 @@
 //! paths in user space. Nothing is simulated, and nothing stays behind: namespaces have no
 //! names and devices no persistence, so both end with the process.
 
+mod capture;
 mod demo;
 pub mod engine;
 mod error;
@@ -12,6 +13,8 @@ mod group;
 mod host;
 mod lane;
 mod netns;
+pub mod run;
+pub mod testbed;
 mod watch;
 
 pub use demo::{Demo, demo_page, demo_table, run_demo};
@@ -21,3 +24,10 @@ pub use host::Host;
 pub use lane::Lane;
 pub use netns::Namespace;
 pub use watch::{Seen, Truth, Watch, Way, fates};
+
+/// Release of the running kernel.
+fn kernel_release() -> String {
+    nix::sys::utsname::uname()
+        .map(|name| name.release().to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

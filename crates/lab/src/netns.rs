@@ -1,7 +1,8 @@
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::thread;
@@ -27,6 +28,12 @@ impl Namespace {
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))?;
         Ok(Self(Arc::new(fd)))
+    }
+
+    /// A file that refers to it, as long as this process lives.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 
     /// Starts a thread inside.

@@ -2,6 +2,7 @@ mod boot;
 mod demo;
 mod machine;
 mod plan;
+mod run_one;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,8 @@ enum Command {
     Demo(demo::Args),
     Boot(boot::Args),
     Plan(plan::Args),
+    #[command(hide = true)]
+    RunOne(run_one::Args),
 }
 
 impl Args {
@@ -28,6 +31,7 @@ impl Args {
             Command::Demo(args) => args.execute(),
             Command::Boot(args) => args.execute(),
             Command::Plan(args) => args.execute(),
+            Command::RunOne(args) => args.execute(),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub use page::demo_page;
 pub use table::demo_table;
 
-use crate::{Error, Group, GroupConfig, GroupResult, run_together};
+use crate::{Error, Group, GroupConfig, GroupResult, kernel_release, run_together};
 
 /// What the demo found.
 #[derive(Debug, Clone, Serialize)]
@@ -47,10 +47,4 @@ pub fn run_demo(config: &GroupConfig, pillion: &Path) -> Result<Demo, Error> {
         plain: plain.finish()?,
         pillion: bundled.finish()?,
     })
-}
-
-fn kernel_release() -> String {
-    nix::sys::utsname::uname()
-        .map(|name| name.release().to_string_lossy().into_owned())
-        .unwrap_or_default()
 }

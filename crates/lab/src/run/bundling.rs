@@ -1,0 +1,64 @@
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use pillion_bundler::{
+    Attachment, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection, Totals,
+    cgroup2_mount,
+};
+use serde::Serialize;
+
+use crate::Error;
+use crate::experiment::Streams;
+use crate::testbed::{DEVICE, Place};
+
+/// pillion at work on the streams of one group.
+#[derive(Debug)]
+pub(super) struct Bundling {
+    group: String,
+    attachment: Attachment,
+}
+
+/// What it did.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Bundled {
+    group: String,
+    #[serde(flatten)]
+    totals: Totals,
+}
+
+impl Bundling {
+    /// Begins, if the group is to be bundled: on its host's device, the connections to its port.
+    pub(super) fn start(streams: &Streams, host: &Place, port: u16) -> Result<Option<Self>, Error> {
+        let Some((options, companions)) = streams.bundling else {
+            return Ok(None);
+        };
+        let namespace = host.namespace.path();
+        let name = NamespaceName::from(&*namespace.to_string_lossy());
+        let selection = Selection::new(vec![DEVICE.to_owned()], &[name])?;
+        let programs = Programs::load(&Policy {
+            rules: vec![Rule {
+                remote_ports: vec![port..=port],
+                companions,
+                ..Rule::all(options)
+            }],
+            otherwise: Mode::LeaveAlone,
+            scope: Scope::Namespaces(selection.namespaces()),
+        })?;
+        let mount = cgroup2_mount()?;
+        let cgroup = File::open(&mount).map_err(Error::file(&mount))?;
+        let devices = selection.devices()?;
+        Ok(Some(Self {
+            group: streams.traffic.name.clone(),
+            attachment: Attachment::new(programs, cgroup.as_fd(), &devices)?,
+        }))
+    }
+
+    /// Ends it.
+    pub(super) fn finish(mut self) -> Result<Bundled, Error> {
+        self.attachment.detach();
+        Ok(Bundled {
+            totals: self.attachment.totals()?,
+            group: self.group,
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! Counts of one and the same packets at several places, which must agree.
+
+use serde::Serialize;
+
+use super::listing::Listing;
+use crate::capture::Captured;
+use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
+
+/// What became of the IP packets of one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct WayCounts {
+    /// In the trace of the side that they come from; `None` without traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_before: Option<u64>,
+    /// Dropped by the bottleneck's queue.
+    pub queue_dropped: u64,
+    /// That left the bottleneck, on the way to the receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_passed: Option<u64>,
+    /// That the emulator took in; `None` where it does not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entered: Option<u64>,
+    /// Lost in the emulator.
+    pub lost: u64,
+    /// Copies made there; `None` where it does not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubled: Option<u64>,
+    /// That left the emulator.
+    pub delivered: u64,
+    /// In the trace of the side that they go to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_behind: Option<u64>,
+}
+
+/// The emulator's part of it, both ways.
+pub(super) fn emulated(testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
+    if let Some(ledger) = testbed.emulator.ledger() {
+        return [ledger.forward, ledger.backward].map(|counts| WayCounts {
+            entered: Some(counts.received.packets),
+            lost: counts.lost.packets + counts.queue_full.packets + counts.device_refused.packets,
+            doubled: Some(counts.duplicated.packets),
+            delivered: counts.delivered.packets,
+            ..WayCounts::default()
+        });
+    }
+    ["receiver", "router"].map(|device| {
+        // A second one behind the first holds packets back, and loses none.
+        let first = |kind: &str, handle: &str| kind == "netem" && handle != Emulator::BEHIND;
+        let passed = listing.passed("emulator", device, first);
+        WayCounts {
+            lost: passed.drops,
+            delivered: passed.packets,
+            ..WayCounts::default()
+        }
+    })
+}
+
+/// Both ways, with the traces at the senders and at the receiver.
+pub(super) fn count(
+    testbed: &Testbed,
+    listing: &Listing,
+    traces: Option<[Captured; 2]>,
+) -> [WayCounts; 2] {
+    let [mut forward, mut backward] = emulated(testbed, listing);
+    let queue = listing.passed("router", OUT, |_, handle| handle == QUEUE);
+    forward.queue_dropped = queue.drops;
+    forward.queue_passed = Some(queue.packets);
+    if let Some([sender, receiver]) = traces {
+        forward.trace_before = Some(sender.forward);
+        forward.trace_behind = Some(receiver.forward);
+        backward.trace_before = Some(receiver.backward);
+        backward.trace_behind = Some(sender.backward);
+    }
+    [forward, backward]
+}
+
+impl WayCounts {
+    /// Where its counts contradict each other, in words.
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut compare = |what: &str, one: Option<u64>, other: Option<u64>| {
+            if let (Some(one), Some(other)) = (one, other)
+                && one != other
+            {
+                found.push(format!("{what}: {one} and {other}"));
+            }
+        };
+        let queued = self.queue_passed.map(|passed| passed + self.queue_dropped);
+        compare(
+            "packets traced and packets queued",
+            self.trace_before,
+            queued,
+        );
+        let sent = self.queue_passed.or(self.trace_before);
+        compare("packets sent and packets emulated", sent, self.entered);
+        let accounted = self.delivered + self.lost;
+        let come = self.entered.or(sent).zip(self.doubled);
+        let come = come.map(|(entered, doubled)| entered + doubled);
+        compare(
+            "packets to account for and accounted for",
+            come,
+            Some(accounted),
+        );
+        compare(
+            "packets delivered and packets traced",
+            Some(self.delivered),
+            self.trace_behind,
+        );
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_agree_are_silent_and_each_other_is_named() {
+        let counts = WayCounts {
+            trace_before: Some(100),
+            queue_dropped: 10,
+            queue_passed: Some(90),
+            entered: Some(90),
+            lost: 5,
+            doubled: Some(1),
+            delivered: 86,
+            trace_behind: Some(86),
+        };
+        assert!(counts.contradictions().is_empty());
+        let without_traces = WayCounts {
+            trace_before: None,
+            trace_behind: None,
+            ..counts
+        };
+        assert!(without_traces.contradictions().is_empty());
+        for (wrong, words) in [
+            (
+                WayCounts {
+                    trace_before: Some(99),
+                    ..counts
+                },
+                "traced and packets queued: 99 and 100",
+            ),
+            (
+                WayCounts {
+                    entered: Some(89),
+                    ..counts
+                },
+                "sent and packets emulated: 90 and 89",
+            ),
+            (WayCounts { lost: 4, ..counts }, "accounted for: 91 and 90"),
+            (
+                WayCounts {
+                    trace_behind: Some(85),
+                    ..counts
+                },
+                "delivered and packets traced: 86 and 85",
+            ),
+        ] {
+            let found = wrong.contradictions().join("; ");
+            assert!(found.contains(words), "{found}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::Error;
+
+/// The folder of a run being made: beside the place that it is for, so that what is there is
+/// whole.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    target: PathBuf,
+}
+
+/// What is added to the name of a folder that is not whole.
+pub const PART: &str = "part";
+/// The same for one whose run failed; a file of that name in it says why.
+pub const BROKEN: &str = "broken";
+
+impl Folder {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// [`Error::File`] if there is something in its place already.
+    pub(super) fn begin(target: &Path) -> Result<Self, Error> {
+        if target.symlink_metadata().is_ok() {
+            let why = "it is there already, and a run is never overwritten; name another folder";
+            return Err(Error::file(target)(io::Error::other(why)));
+        }
+        let path = beside(target, PART);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(Error::file(parent))?;
+        }
+        fs::create_dir(&path).map_err(Error::file(&path))?;
+        let target = target.to_owned();
+        Ok(Self { path, target })
+    }
+
+    /// Where a file of it is.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<(), Error> {
+        let path = self.file(name);
+        fs::write(&path, text).map_err(Error::file(&path))
+    }
+
+    pub(super) fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), Error> {
+        let mut text = serde_json::to_string_pretty(value)
+            .map_err(|error| Error::file(&self.file(name))(error.into()))?;
+        text.push('\n');
+        self.write(name, &text)
+    }
+
+    /// It is whole.
+    pub(super) fn keep(&self) -> Result<(), Error> {
+        // Before it has its name, all of it is on the disk.
+        for entry in fs::read_dir(&self.path).map_err(Error::file(&self.path))? {
+            let path = entry.map_err(Error::file(&self.path))?.path();
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(Error::file(&path))?;
+        }
+        fs::rename(&self.path, &self.target).map_err(Error::file(&self.target))
+    }
+
+    /// It will not be whole; says so as far as it can.
+    pub(super) fn give_up(&self, why: &Error) {
+        let _ = fs::write(self.file(BROKEN), format!("{why}\n"));
+        let free = (1..).map(|number| match number {
+            1 => beside(&self.target, BROKEN),
+            number => beside(&self.target, &format!("{BROKEN}-{number}")),
+        });
+        let mut free = free.filter(|path| path.symlink_metadata().is_err());
+        if let Some(name) = free.next() {
+            let _ = fs::rename(&self.path, name);
+        }
+    }
+}
+
+fn beside(target: &Path, addition: &str) -> PathBuf {
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(addition);
+    target.with_file_name(name)
+}

@@ -1,0 +1,84 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Error;
+use crate::testbed::{Place, Testbed};
+
+/// The devices and queue disciplines of all machines, as `ip` and `tc` tell of them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Listing(BTreeMap<String, Machine>);
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Machine {
+    qdiscs: Value,
+    links: Value,
+}
+
+/// Packets of a queue discipline.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Passed {
+    /// That left it.
+    pub(super) packets: u64,
+    /// That it dropped.
+    pub(super) drops: u64,
+}
+
+impl Listing {
+    pub(super) fn take(testbed: &Testbed) -> Result<Self, Error> {
+        let machine = |place: &Place| {
+            let machine = Machine {
+                qdiscs: parse(place, "tc -s -d -j qdisc show")?,
+                links: parse(place, "ip -s -j link show")?,
+            };
+            Ok((place.name.clone(), machine))
+        };
+        testbed
+            .places()
+            .map(machine)
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    /// Whether a packet waits anywhere.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let mut qdiscs = self.0.values().flat_map(|machine| entries(&machine.qdiscs));
+        qdiscs.all(|qdisc| number(qdisc, "qlen") == 0)
+    }
+
+    /// What the queue disciplines of a device that `wanted` takes have counted together.
+    pub(super) fn passed(
+        &self,
+        machine: &str,
+        device: &str,
+        wanted: impl Fn(&str, &str) -> bool,
+    ) -> Passed {
+        let qdiscs = self.0.get(machine).map(|machine| entries(&machine.qdiscs));
+        let word = |qdisc: &Value, name: &str| qdisc[name].as_str().unwrap_or_default().to_owned();
+        let of_device = qdiscs.unwrap_or_default().iter().filter(|qdisc| {
+            word(qdisc, "dev") == device && wanted(&word(qdisc, "kind"), &word(qdisc, "handle"))
+        });
+        of_device.fold(Passed::default(), |sum, qdisc| Passed {
+            packets: sum.packets + number(qdisc, "packets"),
+            drops: sum.drops + number(qdisc, "drops"),
+        })
+    }
+}
+
+fn entries(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(qdisc: &Value, name: &str) -> u64 {
+    qdisc[name].as_u64().unwrap_or(0)
+}
+
+fn parse(place: &Place, command: &str) -> Result<Value, Error> {
+    let text = place.run(command)?;
+    serde_json::from_str(&text).map_err(|error| Error::Command {
+        command: command.to_owned(),
+        host: place.name.clone(),
+        reason: format!("no JSON: {error}"),
+    })
+}

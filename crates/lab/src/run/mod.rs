@@ -1,0 +1,218 @@
+//! One run: its testbed is built, its streams are sent, and all that was measured is written to a
+//! folder, which docs/lab.md describes file by file.
+
+mod bundling;
+mod counts;
+mod folder;
+mod listing;
+mod manifest;
+mod streams;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use pillion_traffic::records::write_records;
+
+pub use counts::WayCounts;
+pub use folder::{BROKEN, PART};
+pub use summary::{GroupSummary, Summary};
+
+use crate::Error;
+use crate::capture::Capture;
+use crate::experiment::Run;
+use crate::testbed::{DEVICE, Log, Place, TO_ROUTER, Testbed};
+use bundling::Bundling;
+use folder::Folder;
+use listing::Listing;
+use manifest::{Begin, Manifest};
+use streams::{Ended, Streams};
+use summary::GroupTraffic;
+
+/// By whom a run is made, and who is told how far it has come.
+pub struct How<'a> {
+    /// `live` or `virtual`.
+    pub engine: &'a str,
+    /// What identifies the lab kernel, if this is one.
+    pub lab_kernel: Option<String>,
+    /// Set to end it early; what it has measured by then is not whole.
+    pub stop: Arc<AtomicBool>,
+    /// Hears of each stage.
+    pub progress: &'a dyn Fn(Stage),
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The testbed is being built.
+    Building,
+    /// The streams connect.
+    Connecting,
+    /// They send, for so long.
+    Sending(Duration),
+    /// What is left is delivered, and the results are written.
+    Ending,
+}
+
+/// The kernel's parameters that are kept of each end.
+const PARAMETERS: [&str; 2] = ["/proc/sys/net/ipv4", "/proc/sys/net/core"];
+/// Between two looks whether packets still wait.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Looks, at most.
+const LOOKS: usize = 600;
+
+/// Makes a run, of which `text` is the file, into a folder that does not exist yet. Meanwhile, and
+/// if it fails, the folder has another name: [`PART`], [`BROKEN`].
+///
+/// # Errors
+/// Any of [`Error`].
+pub fn perform(run: &Run, text: &str, folder: &Path, how: &How) -> Result<Summary, Error> {
+    let folder = Folder::begin(folder)?;
+    let done = perform_in(&folder, run, text, how);
+    match done.and_then(|summary| folder.keep().map(|()| summary)) {
+        Ok(summary) => Ok(summary),
+        Err(error) => {
+            folder.give_up(&error);
+            Err(error)
+        }
+    }
+}
+
+fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summary, Error> {
+    (how.progress)(Stage::Building);
+    let begin = Begin::now();
+    folder.write("run.toml", text)?;
+    let log_file = folder.file("log.txt");
+    let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
+    let testbed = Testbed::build(run, &log)?;
+    let parameters: BTreeMap<&str, _> = testbed
+        .ends()
+        .map(|place| Ok((place.name.as_str(), parameters(place)?)))
+        .collect::<Result<_, Error>>()?;
+    folder.write_json("sysctls.json", &parameters)?;
+    folder.write_json("devices-before.json", &Listing::take(&testbed)?)?;
+
+    let captures = run.measure.traces.map(|snap| {
+        let trace =
+            |place, device, name: &str| Capture::start(place, device, snap, &folder.file(name));
+        let sender = trace(&testbed.bridge, TO_ROUTER, "sender.pcap")?;
+        let receiver = trace(&testbed.receiver, DEVICE, "receiver.pcap")?;
+        Ok::<_, Error>([sender, receiver])
+    });
+    let captures = captures.transpose()?;
+    let streams = Streams::listen(run, &testbed, Arc::clone(&how.stop))?;
+    let mut bundlings = Vec::new();
+    for (number, group) in run.streams.iter().enumerate() {
+        let host = &testbed.hosts[group.host];
+        bundlings.extend(Bundling::start(group, host, streams::port(number))?);
+    }
+    log.say("the streams connect");
+    (how.progress)(Stage::Connecting);
+    let ended = streams.send(run, &testbed, || {
+        log.say("the streams send");
+        (how.progress)(Stage::Sending(run.duration));
+    })?;
+    log.say("the streams have ended");
+    (how.progress)(Stage::Ending);
+    let bundled = bundlings.into_iter().map(Bundling::finish);
+    let bundled: Vec<_> = bundled.collect::<Result<_, _>>()?;
+    if !bundled.is_empty() {
+        folder.write_json("bundling.json", &bundled)?;
+    }
+
+    testbed.silence()?;
+    let listing = settle(&testbed)?;
+    let captured = captures.map(|[sender, receiver]| {
+        let sender = sender.finish();
+        Ok::<_, Error>([sender?, receiver.finish()?])
+    });
+    let captured = captured.transpose()?;
+    folder.write_json("devices-after.json", &listing)?;
+    if let Some(ledger) = testbed.emulator.ledger() {
+        folder.write_json("path.json", &ledger)?;
+    }
+    write_streams(folder, run, &testbed, &ended)?;
+    let counts = counts::count(&testbed, &listing, captured);
+    let summary = Summary::new(run, &ended.groups, counts, captured);
+    folder.write_json("summary.json", &summary)?;
+    let emulator = testbed.emulator.name();
+    let manifest = Manifest::new(how, &begin, emulator, run.seed, ended.barrier_ns);
+    folder.write_json("manifest.json", &manifest)?;
+    log.say("all is written");
+    Ok(summary)
+}
+
+/// Waits until nothing is under way any more; lists the devices then.
+fn settle(testbed: &Testbed) -> Result<Listing, Error> {
+    for _ in 0..LOOKS {
+        thread::sleep(SETTLE);
+        let listing = Listing::take(testbed)?;
+        let inside = testbed.emulator.ledger().is_some_and(|ledger| {
+            ledger.forward.inside.packets + ledger.backward.inside.packets > 0
+        });
+        if !inside && listing.is_at_rest() {
+            // What has just left a queue needs a moment to be seen behind it.
+            thread::sleep(SETTLE);
+            return Listing::take(testbed);
+        }
+    }
+    Listing::take(testbed)
+}
+
+fn write_streams(
+    folder: &Folder,
+    run: &Run,
+    testbed: &Testbed,
+    ended: &Ended,
+) -> Result<(), Error> {
+    let traffic = streams::traffic(run);
+    let groups = run.streams.iter().zip(&traffic).zip(&ended.groups);
+    let groups: Vec<_> = groups
+        .map(|((streams, traffic), ended)| {
+            let host = &testbed.hosts[streams.host].name;
+            let address = IpAddr::from(Testbed::address(streams.host));
+            GroupTraffic::new(host, address, traffic, ended)
+        })
+        .collect();
+    folder.write_json("streams.json", &groups)?;
+    if run.measure.records {
+        let all = ended.groups.iter();
+        let all = all.flat_map(|(sent, received)| [&received.records[..], &sent.records[..]]);
+        let all: Vec<_> = all.flatten().copied().collect();
+        let path = folder.file("records");
+        File::create_new(&path)
+            .and_then(|file| write_records(&all, file))
+            .map_err(Error::file(&path))?;
+    }
+    Ok(())
+}
+
+/// The kernel's parameters in a machine, by name.
+fn parameters(place: &Place) -> Result<BTreeMap<String, String>, Error> {
+    let read = place.enter(|| {
+        let mut all = BTreeMap::new();
+        for folder in PARAMETERS {
+            for entry in fs::read_dir(folder)? {
+                let path = entry?.path();
+                // Folders, and some that can only be written.
+                if let Ok(value) = fs::read_to_string(&path) {
+                    let name = path.strip_prefix("/proc/sys").unwrap_or(&path);
+                    let name = name.to_string_lossy().replace('/', ".");
+                    all.insert(name, value.trim().to_owned());
+                }
+            }
+        }
+        Ok::<_, io::Error>(all)
+    })?;
+    read.map_err(|source| Error::System {
+        action: "read the kernel's parameters",
+        source,
+    })
+}

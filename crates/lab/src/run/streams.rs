@@ -1,0 +1,224 @@
+//! The streams of all groups, from the first SYN to the last close.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use pillion_traffic::{
+    ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
+};
+
+use crate::Error;
+use crate::experiment::Run;
+use crate::testbed::{Place, RECEIVER, SOURCE_PORTS, Testbed};
+
+/// The port of the first group; each next one has the next.
+const PORTS: u16 = 7001;
+/// Lost SYNs are sent again after 1, 3, 7, 15 and 31 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Retransmissions back off, too.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// So that every thread has time to hear of it.
+const BEFORE_BARRIER: Duration = Duration::from_millis(20);
+
+/// All groups, not begun.
+#[derive(Debug)]
+pub(super) struct Streams {
+    groups: Vec<Traffic>,
+    receiving: Vec<Thread<Received, ReceiveError>>,
+    /// Tells the receivers that no more will come.
+    all_sent: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+type Thread<T, E> = JoinHandle<io::Result<Result<T, E>>>;
+
+/// A group's sender, connecting or at its barrier.
+struct Sending {
+    connected: mpsc::Receiver<()>,
+    barrier: mpsc::Sender<u64>,
+    thread: Thread<Sent, SendError>,
+}
+
+/// What became of them.
+pub(super) struct Ended {
+    /// When the barrier opened, `CLOCK_MONOTONIC` in nanoseconds.
+    pub(super) barrier_ns: u64,
+    /// Of each group.
+    pub(super) groups: Vec<(Sent, Received)>,
+}
+
+/// Where a group's streams go.
+pub(super) fn port(group: usize) -> u16 {
+    PORTS + group as u16
+}
+
+/// What each group's sender is to do.
+pub(super) fn traffic(run: &Run) -> Vec<Traffic> {
+    let mut first = 0;
+    let mut traffic = Vec::new();
+    for (number, streams) in run.streams.iter().enumerate() {
+        let to = SocketAddr::from((RECEIVER, port(number)));
+        traffic.push(Traffic {
+            duration: Some(run.duration),
+            seed: run.seed ^ (number as u64).wrapping_mul(GROUP_SEEDS),
+            records: run.measure.records,
+            first_stream: first,
+            source_port: Some(SOURCE_PORTS.saturating_add(first.min(u16::MAX.into()) as u16)),
+            connect_timeout: CONNECT_TIMEOUT,
+            partly: true,
+            drain_timeout: DRAIN_TIMEOUT,
+            ..Traffic::new(to, streams.traffic.clone())
+        });
+        first += streams.traffic.streams as u32;
+    }
+    traffic
+}
+
+/// Any odd number, far from those that people choose.
+const GROUP_SEEDS: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Streams {
+    /// Has the receivers listen.
+    ///
+    /// # Errors
+    /// [`Error::Traffic`], [`Error::Receive`], [`Error::Namespace`].
+    pub(super) fn listen(
+        run: &Run,
+        testbed: &Testbed,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, Error> {
+        let groups = traffic(run);
+        groups.iter().try_for_each(Traffic::validate)?;
+        let all_sent = Arc::new(AtomicBool::new(false));
+        let mut receiving = Vec::new();
+        for traffic in &groups {
+            let config = ReceiveConfig {
+                listen: traffic.to,
+                streams: None,
+                records: traffic.records,
+            };
+            let receiver = testbed.receiver.enter(move || Receiver::bind(config))??;
+            let ended = Arc::clone(&all_sent);
+            let run = move || receiver.run(&ended);
+            receiving.push(testbed.receiver.namespace.spawn(run));
+        }
+        Ok(Self {
+            groups,
+            receiving,
+            all_sent,
+            stop,
+        })
+    }
+
+    /// Connects them all, lets them go at one moment, and waits for their end. `begun` hears of
+    /// that moment.
+    ///
+    /// # Errors
+    /// [`Error::Send`], [`Error::Receive`], [`Error::Namespace`]; [`Error::Stopped`].
+    pub(super) fn send(
+        self,
+        run: &Run,
+        testbed: &Testbed,
+        begun: impl FnOnce(),
+    ) -> Result<Ended, Error> {
+        let hosts = run
+            .streams
+            .iter()
+            .filter_map(|it| testbed.hosts.get(it.host));
+        let senders = self.groups.iter().zip(hosts);
+        let senders: Vec<Sending> = senders
+            .map(|(traffic, host)| start(traffic.clone(), host, Arc::clone(&self.stop)))
+            .collect();
+        // One that fails drops its end of the channel.
+        let all = senders.iter().all(|sender| sender.connected.recv().is_ok());
+        let barrier_ns = monotonic_ns() + BEFORE_BARRIER.as_nanos() as u64;
+        if all {
+            for sender in &senders {
+                let _ = sender.barrier.send(barrier_ns);
+            }
+            begun();
+        }
+        let mut sent = Vec::new();
+        let mut failure = None;
+        for (
+            Sending {
+                thread, barrier, ..
+            },
+            host,
+        ) in senders.into_iter().zip(&run.streams)
+        {
+            drop(barrier);
+            match join(thread, &run.hosts[host.host].name) {
+                Ok(done) => sent.push(done),
+                Err(Error::Send(SendError::Stopped { .. })) => {
+                    failure = failure.or(Some(Error::Stopped));
+                }
+                Err(error) => {
+                    self.stop.store(true, Ordering::Relaxed);
+                    failure = Some(error);
+                }
+            }
+        }
+        self.all_sent.store(true, Ordering::Relaxed);
+        let received = self
+            .receiving
+            .into_iter()
+            .map(|thread| join(thread, "receiver"));
+        let received: Vec<Received> = received.collect::<Result<_, _>>()?;
+        match failure {
+            Some(error) => Err(error),
+            None if self.stop.load(Ordering::Relaxed) => Err(Error::Stopped),
+            None => Ok(Ended {
+                barrier_ns,
+                groups: sent.into_iter().zip(received).collect(),
+            }),
+        }
+    }
+}
+
+fn start(traffic: Traffic, host: &Place, stop: Arc<AtomicBool>) -> Sending {
+    let (told, connected) = mpsc::channel();
+    let (barrier, opened) = mpsc::channel();
+    let work = move || {
+        let sender = Sender::new(traffic.clone())?;
+        let ready = sender.connect(&stop)?;
+        let (connected, streams) = (ready.count(), traffic.streams());
+        let _ = told.send(());
+        match opened.recv() {
+            Ok(barrier_ns) => ready.run(barrier_ns, &stop),
+            // Another one failed.
+            Err(_) => Err(SendError::Stopped { connected, streams }),
+        }
+    };
+    Sending {
+        connected,
+        barrier,
+        thread: host.namespace.spawn(work),
+    }
+}
+
+fn join<T, E>(thread: Thread<T, E>, host: &str) -> Result<T, Error>
+where
+    Error: From<E>,
+{
+    let joined = thread
+        .join()
+        .unwrap_or_else(|_| Err(io::Error::other("the thread failed")));
+    let done = joined.map_err(|source| Error::Namespace {
+        name: host.to_owned(),
+        source,
+    })?;
+    Ok(done?)
+}
+
+/// `CLOCK_MONOTONIC`.
+pub(super) fn monotonic_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map(|now| Duration::from(now).as_nanos() as u64)
+        .unwrap_or_default()
+}

@@ -1,0 +1,144 @@
+use std::net::{IpAddr, SocketAddr};
+
+use pillion_traffic::{Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
+use serde::Serialize;
+
+use super::counts::WayCounts;
+use crate::capture::Captured;
+use crate::experiment::Run;
+
+/// What came of a run, in short.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// Each group, in order.
+    pub groups: Vec<GroupSummary>,
+    /// Packets to the receiver.
+    pub forward: WayCounts,
+    /// Packets from it.
+    pub backward: WayCounts,
+    /// The traces at the senders and at the receiver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traces: Option<[Captured; 2]>,
+    /// What casts doubt on the run: counts that contradict each other, packets missing from a
+    /// trace.
+    pub doubts: Vec<String>,
+}
+
+/// What came of a group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct GroupSummary {
+    /// Its name.
+    pub name: String,
+    /// What its streams do.
+    pub kind: &'static str,
+    /// Where they come from.
+    pub host: String,
+    /// Their number.
+    pub streams: usize,
+    /// Those that connected.
+    pub connected: usize,
+    /// Those that did not end with the receiver's close after all was sent.
+    pub failed: usize,
+    /// Messages that TCP took.
+    pub sent: u64,
+    /// Messages that came, every byte verified.
+    pub received: u64,
+    /// Segments sent again.
+    pub retransmissions: Option<u64>,
+    /// From the application's write to the other one's read.
+    pub delivery_us: Option<Quantiles>,
+}
+
+/// A group's streams, whole.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct GroupTraffic<'a> {
+    name: &'a str,
+    host: &'a str,
+    /// The senders' address, and the port of the first stream; each next one has the next.
+    from: SocketAddr,
+    to: SocketAddr,
+    first_stream: u32,
+    sent: &'a SendReport,
+    received: &'a ReceiveReport,
+}
+
+impl<'a> GroupTraffic<'a> {
+    pub(super) fn new(
+        host: &'a str,
+        address: IpAddr,
+        traffic: &'a Traffic,
+        (sent, received): &'a (Sent, Received),
+    ) -> Self {
+        Self {
+            name: traffic.groups.first().map_or("", |group| &group.name),
+            host,
+            from: SocketAddr::new(address, traffic.source_port.unwrap_or(0)),
+            to: traffic.to,
+            first_stream: traffic.first_stream,
+            sent: &sent.report,
+            received: &received.report,
+        }
+    }
+}
+
+impl Summary {
+    pub(super) fn new(
+        run: &Run,
+        ended: &[(Sent, Received)],
+        [forward, backward]: [WayCounts; 2],
+        traces: Option<[Captured; 2]>,
+    ) -> Self {
+        let groups = run
+            .streams
+            .iter()
+            .zip(ended)
+            .map(|(streams, (sent, received))| {
+                let group = &sent.report;
+                GroupSummary {
+                    name: streams.traffic.name.clone(),
+                    kind: streams.traffic.kind.name(),
+                    host: run
+                        .hosts
+                        .get(streams.host)
+                        .map_or_else(String::new, |host| host.name.clone()),
+                    streams: group.streams.len(),
+                    connected: group.streams.iter().filter(|it| it.connected).count(),
+                    failed: group.failed,
+                    sent: group.messages,
+                    received: received.report.messages,
+                    retransmissions: group.retransmissions,
+                    delivery_us: received.report.latency_us,
+                }
+            });
+        let mut doubts = Vec::new();
+        for (name, way) in [
+            ("to the receiver", &forward),
+            ("from the receiver", &backward),
+        ] {
+            let found = way.contradictions().into_iter();
+            doubts.extend(found.map(|contradiction| format!("{name}: {contradiction}")));
+        }
+        for (place, trace) in ["sender's", "receiver's"]
+            .iter()
+            .zip(traces.iter().flatten())
+        {
+            if trace.missed > 0 {
+                doubts.push(format!(
+                    "{} packets miss in the {place} trace",
+                    trace.missed
+                ));
+            }
+        }
+        let corrupt: usize = ended.iter().map(|(_, it)| it.report.corrupt).sum();
+        if corrupt > 0 {
+            doubts.push(format!("{corrupt} streams carried a wrong byte"));
+        }
+        Self {
+            groups: groups.collect(),
+            forward,
+            backward,
+            traces,
+            doubts,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+use pillion_path::{Direction, Disorder, Ledger, Path, PathConfig, Tap};
+
+use super::devices::{Port, bridge, join};
+use super::{Log, Place, netem, round_trips};
+use crate::experiment::{Emulation, Loss, Run};
+use crate::{Error, kernel_release};
+
+/// What lies between router and receiver.
+#[derive(Debug)]
+pub enum Emulator {
+    /// The kernel's netem, on a machine of its own.
+    Netem(Place),
+    /// pillion's own path in user space, where the kernel has none.
+    Path(Path),
+}
+
+/// Devices of the machine with netem.
+pub(super) const TO_ROUTER: &str = "router";
+pub(super) const TO_RECEIVER: &str = "receiver";
+
+impl Emulator {
+    /// Joins the two by the better one that this kernel has; makes their devices.
+    pub(super) fn build(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
+        if netem::is_there()? {
+            Self::netem(run, router, receiver, log)
+        } else {
+            Self::path(run, router, receiver)
+        }
+    }
+
+    fn netem(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
+        let place = Place::create("emulator", log)?;
+        for (end, device) in [(router, TO_ROUTER), (receiver, TO_RECEIVER)] {
+            join(
+                end,
+                Port {
+                    place: &place,
+                    device,
+                },
+            )?;
+        }
+        bridge(&place, &[TO_ROUTER, TO_RECEIVER])?;
+        for emulation in [&run.forward, &run.backward] {
+            if let Some(Loss::Listed(_)) = emulation.loss {
+                return Err(Error::Unfit(
+                    "losses of listed packets cannot be had with the kernel's netem".to_owned(),
+                ));
+            }
+        }
+        netem::build(&place, TO_RECEIVER, &run.forward)?;
+        match &round_trips::delays(run)?[..] {
+            [] => netem::build(&place, TO_ROUTER, &run.backward)?,
+            own => netem::build_by_stream(&place, TO_ROUTER, &run.backward, own)?,
+        }
+        Ok(Self::Netem(place))
+    }
+
+    fn path(run: &Run, router: Port, receiver: Port) -> Result<Self, Error> {
+        let lacks = |what: &str| Error::Lacks {
+            what: format!("netem, and pillion's own path does without {what}"),
+            kernel: kernel_release(),
+        };
+        if !round_trips::delays(run)?.is_empty() {
+            return Err(lacks("round-trip times of single streams"));
+        }
+        if run.hosts.iter().any(|host| !host.delay.is_zero()) {
+            return Err(lacks("delays of the hosts' links"));
+        }
+        let direction = |emulation: &Emulation| {
+            if emulation.jitter.is_some() {
+                return Err(lacks("jitter"));
+            }
+            Ok(Direction {
+                delay: emulation.delay,
+                rate_bps: None,
+                // Without a rate none waits.
+                queue_packets: 1,
+                loss: match &emulation.loss {
+                    None => 0.0,
+                    Some(Loss::Uniform(share)) => *share,
+                    Some(Loss::GilbertElliott { .. }) => return Err(lacks("losses in runs")),
+                    Some(Loss::Listed(_)) => return Err(lacks("losses of listed packets")),
+                },
+                disorder: emulation.disturbance.map(|disturbance| Disorder {
+                    reorder: disturbance.reorder,
+                    duplicate: disturbance.duplicate,
+                    late: disturbance.late,
+                }),
+            })
+        };
+        let config = PathConfig {
+            forward: direction(&run.forward)?,
+            backward: direction(&run.backward)?,
+            seed: run.seed,
+        };
+        config.validate().map_err(Error::PathConfig)?;
+        let tap = |port: Port| -> Result<Tap, Error> {
+            let device = port.device.to_owned();
+            let tap = port.place.enter(move || Tap::open(&device))??;
+            port.prepare()?;
+            Ok(tap)
+        };
+        let (near, far) = (tap(router)?, tap(receiver)?);
+        Ok(Self::Path(Path::start(near, far, &config)?))
+    }
+
+    /// What pillion's own path has counted.
+    pub(crate) fn ledger(&self) -> Option<Ledger> {
+        match self {
+            Self::Netem(_) => None,
+            Self::Path(path) => Some(path.ledger()),
+        }
+    }
+
+    /// The handle of the second netem, which holds packets back.
+    pub(crate) const BEHIND: &'static str = "2:";
+
+    /// What it is called in files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Netem(_) => "netem",
+            Self::Path(_) => "path",
+        }
+    }
+}

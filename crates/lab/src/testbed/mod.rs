@@ -1,0 +1,200 @@
+//! The testbed of the papers (LCN 2015, section IV.B; thesis, chapter 3), of network namespaces.
+//!
+//! ```text
+//! host ---+                 rate, queue         delay, loss
+//! host ---+-- bridge --+-- router ------------- emulator --+-- receiver
+//! host ---+            |                                   |
+//!                sender's trace                     receiver's trace
+//! ```
+
+mod addresses;
+mod bottleneck;
+mod devices;
+mod emulator;
+mod link;
+mod log;
+mod netem;
+mod place;
+mod round_trips;
+#[cfg(test)]
+mod tests;
+
+use std::net::Ipv4Addr;
+
+pub use addresses::RECEIVER;
+pub use bottleneck::QUEUE;
+pub use emulator::Emulator;
+pub use log::Log;
+pub use place::Place;
+
+use crate::Error;
+use crate::experiment::{Run, Sysctls};
+use addresses::{MOST_HOSTS, ROUTER_IN, ROUTER_OUT};
+use devices::{Port, hardware, join};
+
+/// The source port of the first stream of all; each next one has the next port.
+pub const SOURCE_PORTS: u16 = 20_000;
+
+/// The device of a sending host, and of the receiver.
+pub const DEVICE: &str = "eth0";
+
+/// The bridge's and the emulator's device towards the router.
+pub const TO_ROUTER: &str = emulator::TO_ROUTER;
+
+/// The router's device towards the emulator, where the queue is.
+pub const OUT: &str = "out";
+
+/// All machines, cabled and set up. With the last of it the machines vanish.
+#[derive(Debug)]
+pub struct Testbed {
+    /// Where streams come from, in the order of [`Run::hosts`].
+    pub hosts: Vec<Place>,
+    /// Where the sender's trace is taken.
+    pub bridge: Place,
+    /// Where the rate and the queue are.
+    pub router: Place,
+    /// Between router and receiver.
+    pub emulator: Emulator,
+    /// Where streams go.
+    pub receiver: Place,
+}
+
+impl Testbed {
+    /// Builds it; nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::Command`], [`Error::Namespace`], [`Error::Sysctl`], [`Error::Path`];
+    /// [`Error::Lacks`] if this kernel cannot do what the run asks for, [`Error::Unfit`] if none
+    /// could.
+    pub fn build(run: &Run, log: &Log) -> Result<Self, Error> {
+        if run.hosts.len() > MOST_HOSTS {
+            let count = run.hosts.len();
+            let why = format!("{count} sending hosts; {MOST_HOSTS} are the most");
+            return Err(Error::Unfit(why));
+        }
+        let unknown = run.streams.iter().find(|it| it.host >= run.hosts.len());
+        if let Some(streams) = unknown {
+            let why = format!(
+                "group {}: its host is not among the hosts",
+                streams.traffic.name
+            );
+            return Err(Error::Unfit(why));
+        }
+        let bridge = Place::create("bridge", log)?;
+        let router = Place::create("router", log)?;
+        let receiver = Place::create("receiver", log)?;
+        let ports: Vec<String> = (0..run.hosts.len()).map(|n| format!("host{n}")).collect();
+        let [to_hosts, to_router] = [
+            Port {
+                place: &router,
+                device: "in",
+            },
+            Port {
+                place: &bridge,
+                device: TO_ROUTER,
+            },
+        ];
+        join(to_hosts, to_router)?;
+        to_hosts.raise(&hardware(ROUTER_IN))?;
+        to_hosts.address(ROUTER_IN)?;
+        let hosts = run.hosts.iter().map(|host| Place::create(&host.name, log));
+        let hosts: Vec<Place> = hosts.collect::<Result<_, _>>()?;
+        for ((place, host), (number, port)) in
+            hosts.iter().zip(&run.hosts).zip(ports.iter().enumerate())
+        {
+            let here = Port {
+                place,
+                device: DEVICE,
+            };
+            let there = Port {
+                place: &bridge,
+                device: port,
+            };
+            join(here, there)?;
+            let address = addresses::sender(number);
+            here.raise(&hardware(address))?;
+            here.address(address)?;
+            here.meet(ROUTER_IN)?;
+            to_hosts.meet(address)?;
+            link::build(host, here, there)?;
+            place.run(&format!(
+                "ip route add default via {ROUTER_IN} dev {DEVICE}"
+            ))?;
+        }
+        let mut ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+        ports.push(TO_ROUTER);
+        devices::bridge(&bridge, &ports)?;
+
+        let out = Port {
+            place: &router,
+            device: OUT,
+        };
+        let last = Port {
+            place: &receiver,
+            device: DEVICE,
+        };
+        let emulator = Emulator::build(run, out, last, log)?;
+        for (port, own, other) in [(out, ROUTER_OUT, RECEIVER), (last, RECEIVER, ROUTER_OUT)] {
+            port.raise(&hardware(own))?;
+            port.address(own)?;
+            port.meet(other)?;
+        }
+        receiver.run(&format!(
+            "ip route add default via {ROUTER_OUT} dev {DEVICE}"
+        ))?;
+        router.set("net.ipv4.ip_forward", "1")?;
+        bottleneck::build(&router, OUT, run)?;
+
+        set_all(&receiver, &run.sysctls)?;
+        for (place, host) in hosts.iter().zip(&run.hosts) {
+            set_all(place, &run.sysctls)?;
+            set_all(place, &host.sysctls)?;
+        }
+        Ok(Self {
+            hosts,
+            bridge,
+            router,
+            emulator,
+            receiver,
+        })
+    }
+
+    /// A sending host's address, by its number.
+    #[must_use]
+    pub fn address(host: usize) -> Ipv4Addr {
+        addresses::sender(host)
+    }
+
+    /// All machines, from the senders to the receiver.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        let emulator = match &self.emulator {
+            Emulator::Netem(place) => Some(place),
+            Emulator::Path(_) => None,
+        };
+        let senders = self.hosts.iter().chain([&self.bridge, &self.router]);
+        senders.chain(emulator).chain([&self.receiver])
+    }
+
+    /// Where connections end.
+    pub fn ends(&self) -> impl Iterator<Item = &Place> {
+        self.hosts.iter().chain([&self.receiver])
+    }
+
+    /// Has the ends send nothing more, so that counters come to rest: TCP would go on to send
+    /// closes again whose answers were lost.
+    ///
+    /// # Errors
+    /// [`Error::Command`].
+    pub fn silence(&self) -> Result<(), Error> {
+        for place in self.ends() {
+            place.run("ip route replace blackhole default")?;
+        }
+        Ok(())
+    }
+}
+
+fn set_all(place: &Place, sysctls: &Sysctls) -> Result<(), Error> {
+    sysctls
+        .iter()
+        .try_for_each(|(name, value)| place.set(name, value))
+}

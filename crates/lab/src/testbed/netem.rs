@@ -1,0 +1,113 @@
+//! The kernel's emulator.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::bottleneck::lacking;
+use super::{Place, SOURCE_PORTS};
+use crate::experiment::{Emulation, Loss};
+use crate::{Error, Namespace};
+
+/// Packets that may be under way: more than any path here holds.
+const LIMIT: u32 = 1_000_000;
+
+/// Whether the running kernel has it.
+///
+/// # Errors
+/// [`Error::Namespace`], or [`Error::System`] where there is no `tc`.
+pub(super) fn is_there() -> Result<bool, Error> {
+    let namespace = Namespace::create().map_err(|source| Error::Namespace {
+        name: "of a trial".to_owned(),
+        source,
+    })?;
+    let mut trial = namespace.command("tc");
+    trial.args(["qdisc", "add", "dev", "lo", "root", "netem"]);
+    let status = trial.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let action = "run tc; `make setup` installs iproute2";
+    let status = status.map_err(|source| Error::System { action, source })?;
+    Ok(status.success())
+}
+
+/// What it is to do, in the words of `tc`, where the delay is this.
+pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
+    let mut words = format!("netem limit {LIMIT} delay {}", time(delay));
+    if let Some(jitter) = emulation.jitter {
+        // A rate, however high, has it keep the order.
+        words += &format!(" {} distribution normal rate 1tbit", time(jitter.sd));
+    }
+    match &emulation.loss {
+        Some(Loss::Uniform(share)) => words += &format!(" loss random {}", percent(*share)),
+        Some(Loss::GilbertElliott {
+            to_bad,
+            to_good,
+            in_bad,
+            in_good,
+        }) => {
+            let [p, r, bad, good] = [to_bad, to_good, in_bad, in_good].map(|it| percent(*it));
+            words += &format!(" loss gemodel {p} {r} {bad} {good}");
+        }
+        Some(Loss::Listed(_)) | None => {}
+    }
+    if let Some(disturbance) = emulation.disturbance.filter(|it| it.duplicate > 0.0) {
+        words += &format!(" duplicate {}", percent(disturbance.duplicate));
+    }
+    words
+}
+
+/// Emulates one direction on the device that sends that way.
+pub(super) fn build(place: &Place, device: &str, emulation: &Emulation) -> Result<(), Error> {
+    let words = words(emulation, emulation.delay);
+    let tc = |rest: String| place.run(&format!("tc {rest}")).map_err(lacking);
+    tc(format!("qdisc add dev {device} root handle 1: {words}"))?;
+    if let Some(disturbance) = emulation.disturbance.filter(|it| it.reorder > 0.0) {
+        // Behind the path's own delay, all but some pass a second one at once.
+        let late = time(disturbance.late);
+        let at_once = percent(1.0 - disturbance.reorder);
+        tc(format!(
+            "qdisc add dev {device} parent 1:1 handle 2: netem limit {LIMIT} delay {late} \
+             reorder {at_once}"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The same on the way back, with a delay of its own for each stream that has one, by its number.
+pub(super) fn build_by_stream(
+    place: &Place,
+    device: &str,
+    emulation: &Emulation,
+    delays: &[(u32, Duration)],
+) -> Result<(), Error> {
+    // Classes whose rate never holds anything up.
+    let class = "htb rate 10gbit quantum 60000";
+    const OTHERS: &str = "ffff";
+    let mut lines = vec![format!(
+        "qdisc add dev {device} root handle 1: htb default {OTHERS}"
+    )];
+    let others = [(OTHERS.to_owned(), emulation.delay)];
+    let own = delays.iter().map(|(stream, delay)| {
+        let minor = format!("{:x}", stream + 1);
+        (minor, *delay)
+    });
+    for (minor, delay) in others.into_iter().chain(own) {
+        let words = words(emulation, delay);
+        lines.push(format!(
+            "class add dev {device} parent 1: classid 1:{minor} {class}"
+        ));
+        lines.push(format!("qdisc add dev {device} parent 1:{minor} {words}"));
+    }
+    lines.push(format!(
+        "filter add dev {device} parent 1: protocol ip handle 1 flow map key proto-dst \
+         addend -{SOURCE_PORTS} baseclass 1:1"
+    ));
+    place.run_batch(&lines).map_err(lacking)
+}
+
+/// In microseconds.
+fn time(duration: Duration) -> String {
+    format!("{}us", duration.as_micros())
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", share * 100.0)
+}

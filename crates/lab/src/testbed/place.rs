@@ -1,0 +1,135 @@
+use std::fs;
+use std::io::{self, Write};
+use std::process::Stdio;
+
+use super::Log;
+use crate::experiment::Mechanism;
+use crate::{Error, Namespace, kernel_release};
+
+/// A machine of a testbed: a network namespace, and what it is called.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Its name, in messages and files.
+    pub name: String,
+    /// Where it is.
+    pub namespace: Namespace,
+    log: Log,
+}
+
+impl Place {
+    /// Makes an empty one, without IPv6: nothing but what is studied shall pass its devices.
+    pub(super) fn create(name: &str, log: &Log) -> Result<Self, Error> {
+        let namespace = Namespace::create().map_err(|source| Error::Namespace {
+            name: name.to_owned(),
+            source,
+        })?;
+        let place = Self {
+            name: name.to_owned(),
+            namespace,
+            log: log.clone(),
+        };
+        place
+            .enter(crate::host::speak_ipv4_alone)?
+            .map_err(|source| {
+                let action = "switch IPv6 off";
+                Error::System { action, source }
+            })?;
+        place.run("ip link set lo up")?;
+        Ok(place)
+    }
+
+    /// Does something inside.
+    pub(crate) fn enter<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        self.namespace
+            .enter(work)
+            .map_err(|source| Error::Namespace {
+                name: self.name.clone(),
+                source,
+            })
+    }
+
+    /// Runs a command of words without spaces inside, and returns what it prints.
+    ///
+    /// # Errors
+    /// [`Error::Command`], with what it said.
+    pub fn run(&self, command: &str) -> Result<String, Error> {
+        self.run_with(command, "")
+    }
+
+    /// Runs many commands of `tc` at once.
+    pub(super) fn run_batch(&self, lines: &[String]) -> Result<(), Error> {
+        for line in lines {
+            self.log.say(&format!("{}: tc {line}", self.name));
+        }
+        self.run_with("tc -batch -", &(lines.join("\n") + "\n"))
+            .map(drop)
+    }
+
+    fn run_with(&self, command: &str, input: &str) -> Result<String, Error> {
+        self.log.say(&format!("{}: {command}", self.name));
+        let failed = |reason: String| Error::Command {
+            command: command.to_owned(),
+            host: self.name.clone(),
+            reason,
+        };
+        let mut words = command.split_whitespace();
+        let program = words.next().unwrap_or_default();
+        let missing = |error| failed(format!("{error}; `make setup` installs what is missing"));
+        let mut child = self
+            .namespace
+            .command(program)
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(missing)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // One that ends early says why.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let output = child
+            .wait_with_output()
+            .map_err(|error| failed(error.to_string()))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(failed(said.trim().replace('\n', "; ")))
+    }
+
+    /// Sets a parameter of the kernel in this namespace.
+    ///
+    /// # Errors
+    /// [`Error::Lacks`] if the kernel has none of that name, [`Error::Sysctl`].
+    pub(super) fn set(&self, name: &str, value: &str) -> Result<(), Error> {
+        self.log
+            .say(&format!("{}: sysctl {name}={value}", self.name));
+        let path = format!("/proc/sys/{}", name.replace('.', "/"));
+        let written = value.to_owned();
+        let result = self.enter(move || fs::write(path, written))?;
+        result.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::Lacks {
+                what: lacking(name),
+                kernel: kernel_release(),
+            },
+            _ => Error::Sysctl {
+                host: self.name.clone(),
+                setting: format!("{name}={value}"),
+                source,
+            },
+        })
+    }
+}
+
+/// A parameter that is not there, by the mechanism that it switches.
+fn lacking(sysctl: &str) -> String {
+    let mechanism = Mechanism::all().find(|mechanism| mechanism.sysctl() == sysctl);
+    match mechanism {
+        Some(mechanism) => format!("the mechanism {} ({sysctl})", mechanism.name()),
+        None => format!("the parameter {sysctl} of a network namespace"),
+    }
+}

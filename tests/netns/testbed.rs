@@ -1,0 +1,154 @@
+//! A run of an experiment on this kernel: its folder is whole and agrees with itself, or says that
+//! it is not.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_traffic::records::read_records;
+
+use crate::common::*;
+
+const RUN: &str = r#"
+duration = 2
+[bottleneck]
+rate = 2
+queue = "pfifo"
+limit = 15
+[path]
+rtt = 40
+loss = 3
+[defaults]
+congestion = "reno"
+[group.thin]
+streams = 4
+itt = "20:2"
+size = 120
+[group.bundled]
+streams = 4
+itt = "20:2"
+size = 120
+bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
+[group.greedy]
+kind = "greedy"
+streams = 1
+"#;
+
+/// The command that makes a run, and where its folder is to be.
+fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
+    let file = folder.join("run.toml");
+    fs::write(&file, run).unwrap();
+    let target = folder.join("made");
+    let mut command = Command::new(PILLION);
+    command.args(["lab", "run-one"]).args([&file, &target]);
+    (command, target)
+}
+
+/// The one line that a run fails with, which its folder has to say as well.
+fn failure(folder: &Path, output: &Output) -> String {
+    let line = stderr(output);
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(!folder.join("made").exists());
+    let broken = fs::read_to_string(folder.join("made.broken/broken")).unwrap();
+    assert_eq!(line, format!("pillion: {broken}"));
+    broken
+}
+
+#[test]
+fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut command, made) = run_one(folder.path(), RUN);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "no doubts");
+    let summary = read_json(&made.join("summary.json"));
+    assert_eq!(summary["doubts"], serde_json::json!([]));
+    let count = |way: &str, what: &str| summary[way][what].as_u64().unwrap();
+    assert!(count("forward", "queue_dropped") > 0 && count("forward", "lost") > 0);
+    assert_eq!(
+        count("forward", "delivered"),
+        count("forward", "trace_behind")
+    );
+    assert_eq!(
+        count("backward", "delivered"),
+        count("backward", "trace_behind")
+    );
+
+    let trace = |name: &str| made.join(name).display().to_string();
+    let (sender, receiver) = (trace("sender.pcap"), trace("receiver.pcap"));
+    let output = pillion(&["analyse", &sender, "--receiver", &receiver, "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let analysed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let connections = analysed["connections"].as_array().unwrap().iter();
+    let mut senders: Vec<&str> = connections
+        .map(|it| it["sender"].as_str().unwrap())
+        .collect();
+    senders.sort_unstable();
+    assert_eq!((senders.len(), senders[0]), (9, "10.77.1.1:20000"));
+
+    let received = summary["groups"].as_array().unwrap().iter();
+    let received: u64 = received
+        .map(|group| group["received"].as_u64().unwrap())
+        .sum();
+    let records = read_records(fs::File::open(made.join("records")).unwrap()).unwrap();
+    assert_eq!(records.filter(Result::is_ok).count() as u64, received);
+    let bundling = read_json(&made.join("bundling.json"));
+    assert_eq!(bundling[0]["group"], "bundled");
+    assert_eq!(bundling[0]["connections"], 4);
+    assert!(bundling[0]["verdicts"]["bundled"].as_u64() > Some(0));
+
+    let again = command.output().unwrap();
+    assert!(
+        stderr(&again).contains("made: it is there already"),
+        "{}",
+        stderr(&again)
+    );
+    assert_eq!(read_json(&made.join("summary.json")), summary);
+}
+
+#[test]
+fn a_mechanism_that_this_kernel_lacks_is_named_with_what_has_it() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let run = RUN.replacen(
+        "size = 120",
+        "size = 120\nmechanisms = { rto-restart = true }",
+        1,
+    );
+    let (mut command, _) = run_one(folder.path(), &run);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let why = failure(folder.path(), &output);
+    assert!(
+        why.contains("is without the mechanism rto-restart (net.ipv4.tcp_rto_restart)"),
+        "{why}"
+    );
+    assert!(why.contains("`--engine virtual` has it"), "{why}");
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_folder_that_could_be_taken_for_a_whole_one() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let run = RUN.replacen("duration = 2", "duration = 600", 1);
+    let (mut command, made) = run_one(folder.path(), &run);
+    let child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = made.with_extension("part").join("log.txt");
+    eventually("the streams send", || {
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("the streams send"))
+    });
+    let pid = child.id();
+    std::thread::sleep(Duration::from_millis(200));
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(failure(folder.path(), &output), "stopped\n");
+    let left = fs::read_dir(folder.path()).unwrap();
+    assert_eq!(left.count(), 2, "the file and the broken folder");
+}
