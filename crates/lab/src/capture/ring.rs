@@ -75,6 +75,10 @@ impl Ring {
             slot,
             next: 0,
         };
+        // Programs that this process starts have no use for the memory, and need not inherit it.
+        // SAFETY: the mapping made above.
+        let kept = unsafe { libc::madvise(memory.as_ptr().cast(), LENGTH, libc::MADV_DONTFORK) };
+        Errno::result(kept)?;
         ring.bind(if_nametoindex(device)?)?;
         Ok(ring)
     }
