@@ -24,7 +24,7 @@ pub enum Mechanism {
     SmartFraming,
     /// A window that grows although the application does not fill it, as before Linux 3.16
     /// (LCN 2015, section IV.B); in the lab kernel.
-    UnusedWindowGrowth,
+    UnfilledWindowGrowth,
 }
 
 /// What a mechanism is set to: a word of experiment files, and the parameter's value.
@@ -116,9 +116,9 @@ const ROWS: [Row; 10] = [
         stock: false,
     },
     Row {
-        mechanism: Mechanism::UnusedWindowGrowth,
-        name: "unused-window-growth",
-        sysctl: "net.ipv4.tcp_unused_window_growth",
+        mechanism: Mechanism::UnfilledWindowGrowth,
+        name: "unfilled-window-growth",
+        sysctl: "net.ipv4.tcp_cwnd_grow_unfilled",
         settings: SWITCH,
         stock: false,
     },
