@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::*;
@@ -116,11 +115,7 @@ fn kill_9_leaves_nothing_running() {
     assert!(processes_with(&mark) > 1);
     pillion.kill().unwrap();
     pillion.wait().unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while processes_with(&mark) > 0 {
-        assert!(Instant::now() < deadline, "processes are left");
-        thread::sleep(Duration::from_millis(50));
-    }
+    await_that("all have ended", || processes_with(&mark) == 0);
 }
 
 fn await_line(child: &mut Child) {
@@ -131,16 +126,4 @@ fn await_line(child: &mut Child) {
         .unwrap()
         .read_exact(&mut byte)
         .unwrap();
-}
-
-/// A kernel's processes all have its command line.
-fn processes_with(argument: &str) -> usize {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
-    lines
-        .filter(|line| {
-            line.split(|byte| *byte == 0)
-                .any(|word| word == argument.as_bytes())
-        })
-        .count()
 }

@@ -1,6 +1,9 @@
 //! What the tests share.
 
+use std::fs;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use pillion_lab::engine::LabKernel;
 
@@ -56,4 +59,25 @@ pub fn stdout(output: &Output) -> String {
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A kernel's processes all have its command line.
+pub fn processes_with(argument: &str) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines
+        .filter(|line| {
+            line.split(|byte| *byte == 0)
+                .any(|word| word == argument.as_bytes())
+        })
+        .count()
+}
+
+/// Waits until it is so.
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not so: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }

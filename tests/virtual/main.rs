@@ -3,3 +3,4 @@
 mod boot;
 mod bundling;
 mod common;
+mod run;

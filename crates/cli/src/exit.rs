@@ -22,6 +22,16 @@ impl Error for BadInput {}
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
+    eprintln!("pillion: {}", one_line(error));
+    if error.chain().any(is_bad_input) {
+        ExitCode::from(2)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// An error with its causes.
+pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
         // Many errors state their cause themselves.
@@ -30,12 +40,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
             line = line + colon + &cause;
         }
     }
-    eprintln!("pillion: {line}");
-    if error.chain().any(is_bad_input) {
-        ExitCode::from(2)
-    } else {
-        ExitCode::FAILURE
-    }
+    line
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {

@@ -1,8 +1,11 @@
+mod board;
 mod boot;
 mod demo;
 mod machine;
 mod plan;
+mod run;
 mod run_one;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,8 @@ enum Command {
     Demo(demo::Args),
     Boot(boot::Args),
     Plan(plan::Args),
+    Run(run::Args),
+    Verify(verify::Args),
     #[command(hide = true)]
     RunOne(run_one::Args),
 }
@@ -31,6 +36,8 @@ impl Args {
             Command::Demo(args) => args.execute(),
             Command::Boot(args) => args.execute(),
             Command::Plan(args) => args.execute(),
+            Command::Run(args) => args.execute(),
+            Command::Verify(args) => args.execute(),
             Command::RunOne(args) => args.execute(),
         }
     }

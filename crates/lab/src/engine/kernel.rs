@@ -1,4 +1,6 @@
+use std::collections::BTreeMap;
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::EngineError;
@@ -26,6 +28,28 @@ impl LabKernel {
             Ok(path) if path.is_file() => Ok(Self { path }),
             _ => Err(EngineError::NoKernel(path)),
         }
+    }
+
+    /// What tells it from others that `make lab-kernel` builds: a hash of its source, patches and
+    /// configuration. `None` where something else made it.
+    #[must_use]
+    pub fn hash(&self) -> Option<&str> {
+        let folder = self.path.parent()?;
+        let built_so = folder.join("patches").is_file();
+        folder.file_name()?.to_str().filter(|_| built_so)
+    }
+
+    /// What was built, for the record: the files beside the executable, as `make lab-kernel`
+    /// leaves them. Those that are not there are left out.
+    #[must_use]
+    pub fn described(&self) -> BTreeMap<&'static str, String> {
+        ["release", "source", "patches"]
+            .into_iter()
+            .filter_map(|name| {
+                let text = fs::read_to_string(self.path.with_file_name(name)).ok()?;
+                Some((name, text.trim().to_owned()))
+            })
+            .collect()
     }
 }
 

@@ -14,19 +14,29 @@
 //! [`Machine`] how it is started, [`Running`] the running kernel, and [`run_as_init`] what runs
 //! inside.
 
+mod compare;
 mod error;
+mod host;
 mod image;
 mod inside;
 mod job;
 mod kernel;
 mod lines;
 mod machine;
+mod run;
 mod running;
+mod side_by_side;
+mod verify;
 
+pub use compare::{Difference, differences};
 pub use error::EngineError;
+pub use host::HOST_FILE;
 pub use image::{Image, find_program};
 pub use inside::{is_init, run_as_init};
 pub use job::{Ending, Job, RESULTS};
 pub use kernel::LabKernel;
 pub use machine::Machine;
+pub use run::run_virtually;
 pub use running::Running;
+pub use side_by_side::{cores, side_by_side};
+pub use verify::verify;

@@ -153,11 +153,16 @@ fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
     let _ = io::copy(&mut line, &mut io::sink());
 }
 
-/// Reads to the end. Returns the line that says best why it ended.
+/// Reads to the end. Returns the line that says best why it ended. `PILLION_LOG=kernel` in the
+/// environment shows all of them.
 fn last_of(mut messages: impl Read) -> String {
     let mut last = VecDeque::new();
     let mut buffer = [0; 4096];
+    let shown = std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "kernel");
     while let Ok(read @ 1..) = messages.read(&mut buffer) {
+        if shown {
+            let _ = io::stderr().write_all(&buffer[..read]);
+        }
         last.extend(&buffer[..read]);
         let excess = last.len().saturating_sub(LAST_MESSAGES);
         last.drain(..excess);

@@ -110,6 +110,11 @@ impl Image {
         Ok(())
     }
 
+    /// Puts a text at a path of the image.
+    pub(super) fn add_text(&mut self, path: &str, text: &str) {
+        self.put(path, Entry::File(text.as_bytes().into()));
+    }
+
     /// Says what is to be run.
     pub fn set_job(&mut self, job: &Job) {
         let text = serde_json::to_vec(job).unwrap_or_default();

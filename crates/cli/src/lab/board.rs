@@ -1,0 +1,85 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::experiment::Planned;
+
+/// On a terminal, a line for each run at work, and one for all of them.
+pub struct Board {
+    lines: MultiProgress,
+    all: ProgressBar,
+    runs: usize,
+    over: AtomicUsize,
+}
+
+/// The line of one run; it goes when it is dropped.
+pub struct Line<'a> {
+    board: &'a Board,
+    bar: ProgressBar,
+}
+
+impl Board {
+    pub fn new(runs: &[Planned]) -> Self {
+        let lines = MultiProgress::new();
+        let total = runs.iter().map(|planned| millis(planned.run.duration));
+        let bar = ProgressBar::new(total.sum());
+        let all = lines.add(bar.with_style(style("{msg} {wide_bar} {eta} left")));
+        let board = Self {
+            lines,
+            all,
+            runs: runs.len(),
+            over: AtomicUsize::new(0),
+        };
+        board.count(0);
+        board
+    }
+
+    /// Begins a run's line.
+    pub fn begin(&self, planned: &Planned) -> Line<'_> {
+        let bar = ProgressBar::new(millis(planned.run.duration));
+        let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
+        let bar = self.lines.insert_before(&self.all, bar);
+        bar.set_message(planned.name.clone());
+        Line { board: self, bar }
+    }
+
+    /// Takes the lines away.
+    pub fn finish(&self) {
+        let _ = self.lines.clear();
+    }
+
+    fn count(&self, over: usize) {
+        self.all
+            .set_message(format!("{over} of {} runs", self.runs));
+    }
+}
+
+impl Line<'_> {
+    /// Shows how far virtual time has come.
+    pub fn reached(&self, time: Duration) {
+        let length = self.bar.length().unwrap_or(0);
+        let before = self.bar.position();
+        let now = millis(time).clamp(before, length.max(before));
+        self.bar.set_position(now);
+        self.board.all.inc(now - before);
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        self.reached(Duration::MAX);
+        self.bar.finish_and_clear();
+        self.board.lines.remove(&self.bar);
+        let over = self.board.over.fetch_add(1, Ordering::Relaxed) + 1;
+        self.board.count(over);
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,63 @@
+//! The virtual engine.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use pillion_lab::engine::{EngineError, Image, Machine, cores, run_virtually, side_by_side};
+
+use super::Campaign;
+use crate::experiment::Planned;
+use crate::lab::machine::MachineArgs;
+
+/// Kernels that are to make runs.
+pub struct Kernels {
+    machine: Machine,
+    image: Image,
+    cores: Vec<usize>,
+}
+
+impl Kernels {
+    pub fn new(machine: &MachineArgs, jobs: Option<NonZeroUsize>) -> Result<Self> {
+        let machine = machine.machine(0)?;
+        let pillion = std::env::current_exe().context("find the pillion binary")?;
+        let mut cores = cores()?;
+        cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
+        Ok(Self {
+            machine,
+            image: Image::new(&pillion)?,
+            cores,
+        })
+    }
+
+    pub fn make_all(&self, runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf>> {
+        side_by_side(&self.cores, runs, |core, planned| {
+            let made = self.make(core, planned, campaign);
+            made.map_err(anyhow::Error::from)
+        })
+    }
+
+    fn make(
+        &self,
+        core: usize,
+        planned: &Planned,
+        campaign: &Campaign,
+    ) -> Result<PathBuf, EngineError> {
+        if campaign.stop.load(Ordering::Relaxed) {
+            return Err(EngineError::Stopped);
+        }
+        let machine = Machine {
+            core: Some(core),
+            seed: planned.run.seed,
+            ..self.machine.clone()
+        };
+        let line = campaign.board.begin(planned);
+        let folder = campaign.place(planned);
+        let (text, stop) = (&planned.text, campaign.stop);
+        run_virtually(&machine, &self.image, text, &folder, stop, |time| {
+            line.reached(time);
+        })?;
+        Ok(folder)
+    }
+}

@@ -1,0 +1,132 @@
+//! `pillion lab run`: every run of an experiment, each into a folder of its own.
+
+mod in_kernel;
+mod live;
+mod outcome;
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+
+use super::board::Board;
+use super::machine::MachineArgs;
+use crate::experiment::{self, Experiment, Planned};
+use crate::stop;
+use in_kernel::Kernels;
+use outcome::{Outcome, print};
+
+/// Run an experiment
+///
+/// An experiment is a file (docs/experiments.md) that stands for one or many runs. The virtual
+/// engine makes each in a Linux kernel of its own, whose time is virtual: a minute takes seconds,
+/// and the same run leaves the same files again, bit for bit (`pillion lab verify`). The live
+/// engine makes them on this host's kernel, in real time, and needs root. Runs that are finished
+/// are kept, whatever becomes of the others.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
+    file: PathBuf,
+
+    /// What makes the runs
+    #[arg(long, value_enum, default_value_t = Engine::Virtual)]
+    engine: Engine,
+
+    /// Where runs are kept
+    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
+    store: PathBuf,
+
+    /// Runs at a time [default: virtual: one for each processor core; live: always one]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Print what became of each run as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Kernels of the lab, in virtual time
+    Virtual,
+    /// This host's kernel, in real time
+    Live,
+}
+
+/// What every run of an experiment has in common.
+struct Campaign<'a> {
+    folder: &'a Path,
+    board: &'a Board,
+    stop: &'a Arc<AtomicBool>,
+}
+
+impl Campaign<'_> {
+    /// Where a run's folder is to be.
+    fn place(&self, planned: &Planned) -> PathBuf {
+        self.folder.join(match planned.name.as_str() {
+            "" => "run",
+            name => name,
+        })
+    }
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let experiment = experiment::load(&self.file)?;
+        let kernels = match self.engine {
+            Engine::Virtual => Some(Kernels::new(&self.machine, self.jobs)?),
+            Engine::Live => None,
+        };
+        let folder = self.make_folder()?;
+        let stop = stop::on_signal()?;
+        let board = Board::new(&experiment.runs);
+        let campaign = Campaign {
+            folder: &folder,
+            board: &board,
+            stop: &stop,
+        };
+        let results = match &kernels {
+            Some(kernels) => kernels.make_all(&experiment.runs, &campaign),
+            None => live::make_all(&experiment.runs, &campaign),
+        };
+        board.finish();
+        conclude(&experiment, results, &folder, self.json)
+    }
+
+    /// `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
+    fn make_folder(&self) -> Result<PathBuf> {
+        let name = self.file.file_stem().unwrap_or_default();
+        let time = humantime::format_rfc3339_seconds(SystemTime::now());
+        let time = time.to_string().replace(':', "-");
+        let folder = self.store.join(name).join(time);
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::copy(&self.file, folder.join("experiment.toml")))
+            .with_context(|| format!("make {}", folder.display()))?;
+        Ok(folder)
+    }
+}
+
+fn conclude(
+    experiment: &Experiment,
+    results: Vec<Result<PathBuf>>,
+    folder: &Path,
+    json: bool,
+) -> Result<ExitCode> {
+    let made = experiment.runs.iter().zip(results);
+    let outcomes: Vec<_> = made
+        .map(|(planned, result)| Outcome::new(planned, result))
+        .collect();
+    print(&outcomes, folder, json)?;
+    let whole = outcomes.iter().all(Outcome::is_whole);
+    Ok(ExitCode::from(u8::from(!whole)))
+}

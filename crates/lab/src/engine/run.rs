@@ -1,0 +1,116 @@
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::run::BROKEN;
+
+use super::host::{HOST_FILE, HostFacts};
+use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
+
+/// The file inside that says what the run is.
+const RUN_FILE: &str = "/etc/pillion/run.toml";
+/// What its folder is called inside.
+const NAME: &str = "run";
+
+/// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
+/// whose init is pillion. The run's files come into `folder`, which must not be there, and is
+/// there only if all is well; what is left of a run that failed is beside it, as [`BROKEN`].
+///
+/// `reached` is told how far virtual time has come; the run ends without a trace when `stop` is
+/// set.
+///
+/// # Errors
+/// As [`super::Running::wait`]; [`EngineError::Inside`] with the run's own words where it fails.
+pub fn run_virtually(
+    machine: &Machine,
+    image: &Image,
+    run: &str,
+    folder: &Path,
+    stop: &AtomicBool,
+    mut reached: impl FnMut(Duration),
+) -> Result<(), EngineError> {
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    let out = tempfile::Builder::new()
+        .prefix(".run-")
+        .tempdir_in(parent)
+        .map_err(EngineError::system("make a folder for the results"))?;
+    let mut image = image.clone();
+    image.add_text(RUN_FILE, run);
+    image.set_job(&job(machine));
+    let (begun, clock) = (SystemTime::now(), Instant::now());
+    let words = Words::default();
+    let running = machine.start(
+        &image,
+        Some(out.path()),
+        Box::new(words.clone()),
+        Box::new(words.clone()),
+    )?;
+    let mut virtual_time = Duration::ZERO;
+    let ending = running.wait(stop, |time| {
+        virtual_time = time;
+        reached(time);
+    })?;
+    let keep = EngineError::system("keep the run's folder");
+    if ending != Ending::Exited(0) {
+        let broken = |of: &Path| PathBuf::from(format!("{}.{BROKEN}", of.display()));
+        let left = broken(&out.path().join(NAME));
+        if left.is_dir() {
+            fs::rename(left, broken(folder)).map_err(keep)?;
+        }
+        return Err(EngineError::Inside(words.or(ending)));
+    }
+    let whole = out.path().join(NAME);
+    let facts = HostFacts::gather(machine, begun, clock.elapsed(), virtual_time);
+    fs::write(whole.join(HOST_FILE), facts.to_json())
+        .and_then(|()| fs::rename(&whole, folder))
+        .map_err(keep)
+}
+
+/// pillion itself, to make the run.
+fn job(machine: &Machine) -> Job {
+    let folder = Path::new(RESULTS).join(NAME);
+    let mut arguments = ["lab", "run-one", "--engine", "virtual"]
+        .map(String::from)
+        .to_vec();
+    if let Some(hash) = machine.kernel.hash() {
+        arguments.extend(["--lab-kernel", hash].map(String::from));
+    }
+    arguments.extend([RUN_FILE.to_owned(), folder.to_string_lossy().into_owned()]);
+    Job {
+        program: "/init".to_owned(),
+        arguments,
+        ..Job::default()
+    }
+}
+
+/// What a program wrote.
+#[derive(Debug, Clone, Default)]
+struct Words(Arc<Mutex<Vec<u8>>>);
+
+impl Words {
+    /// Its last words, or how it ended.
+    fn or(&self, ending: Ending) -> String {
+        let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = String::from_utf8_lossy(&words);
+        let last = words.lines().rev().find(|line| !line.trim().is_empty());
+        last.map_or_else(
+            || ending.to_string(),
+            |line| line.trim_start_matches("pillion: ").to_owned(),
+        )
+    }
+}
+
+impl Write for Words {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        words.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

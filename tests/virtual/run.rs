@@ -1,0 +1,152 @@
+//! Experiments in the virtual engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::common::*;
+
+const EXPERIMENT: &str = r#"
+duration = 4
+[bottleneck]
+rate = 2
+queue = "pfifo"
+limit = 15
+[path]
+rtt = 40
+loss = 3
+[defaults]
+congestion = "reno"
+[group.thin]
+streams = 4
+itt = "20:2"
+size = 120
+[group.greedy]
+kind = "greedy"
+streams = 1
+[variant.plain]
+[variant.bundled]
+group.thin.bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
+"#;
+
+fn lab(command: &str, file: &Path) -> Command {
+    let mut pillion = Command::new(PILLION);
+    pillion
+        .args(["lab", command])
+        .arg(file)
+        .stdin(Stdio::null());
+    pillion
+}
+
+fn write(folder: &Path, experiment: &str) -> PathBuf {
+    let file = folder.join("experiment.toml");
+    fs::write(&file, experiment).unwrap();
+    file
+}
+
+/// Runs it; returns what became of each run.
+fn run(folder: &Path, experiment: &str) -> (Output, Vec<Value>) {
+    let file = write(folder, experiment);
+    let output = lab("run", &file)
+        .arg("--json")
+        .arg("--store")
+        .arg(folder.join("store"))
+        .output()
+        .unwrap();
+    let runs = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output, runs)
+}
+
+fn folder_of(run: &Value) -> PathBuf {
+    PathBuf::from(run["folder"].as_str().expect("a folder"))
+}
+
+fn json(file: &Path) -> Value {
+    serde_json::from_slice(&fs::read(file).unwrap()).expect("JSON")
+}
+
+#[test]
+fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let (output, runs) = run(folder.path(), EXPERIMENT);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let names: Vec<_> = runs.iter().map(|run| run["run"].as_str()).collect();
+    assert_eq!(names, [Some("plain,seed=1"), Some("bundled,seed=1")]);
+    for run in &runs {
+        let manifest = json(&folder_of(run).join("manifest.json"));
+        assert_eq!(manifest["engine"], "virtual");
+        let host = json(&folder_of(run).join("host.json"));
+        assert!(host["virtual_s"].as_f64().unwrap() > 4.0, "{host}");
+    }
+    let bundling = json(&folder_of(&runs[1]).join("bundling.json"));
+    assert!(
+        bundling[0]["verdicts"]["bundled"].as_u64().unwrap() > 100,
+        "{bundling}"
+    );
+
+    let bundled = folder_of(&runs[1]);
+    let verified = lab("verify", &bundled).output().unwrap();
+    assert_eq!(stdout(&verified), "the same, bit for bit\n");
+    assert_eq!(verified.status.code(), Some(0));
+
+    let trace = bundled.join("receiver.pcap");
+    let mut bytes = fs::read(&trace).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&trace, bytes).unwrap();
+    let verified = lab("verify", &bundled).output().unwrap();
+    assert_eq!(
+        stdout(&verified),
+        "receiver.pcap differs from byte 1000 on\n"
+    );
+    assert_eq!(verified.status.code(), Some(1));
+}
+
+#[test]
+fn a_run_that_fails_says_why_and_the_others_are_kept() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let experiment =
+        EXPERIMENT.to_owned() + "[variant.broken]\nsysctl.\"net.ipv4.tcp_no_such\" = 1\n";
+    let (output, runs) = run(folder.path(), &experiment);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let whole: Vec<_> = runs.iter().map(|run| run["folder"].is_string()).collect();
+    assert_eq!(whole, [true, true, false]);
+    let why = runs[2]["error"].as_str().unwrap();
+    assert!(why.contains("net.ipv4.tcp_no_such"), "{why}");
+}
+
+#[test]
+fn a_signal_ends_the_runs_at_work_and_leaves_nothing_of_them() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770078");
+    let file = write(folder.path(), &endless);
+    let store = folder.path().join("store");
+    let pillion = lab("run", &file)
+        .arg("--store")
+        .arg(&store)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mark = "pillion.seed=7770078";
+    await_that("kernels run", || processes_with(mark) > 1);
+    kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = pillion.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(processes_with(mark), 0);
+    let made = fs::read_dir(&store)
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let made = fs::read_dir(made).unwrap().flatten().next().unwrap().path();
+    let left = fs::read_dir(made).unwrap().flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["experiment.toml"]);
+}
