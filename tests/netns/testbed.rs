@@ -127,7 +127,7 @@ fn a_mechanism_that_this_kernel_lacks_is_named_with_what_has_it() {
         why.contains("is without the mechanism rto-restart (net.ipv4.tcp_rto_restart)"),
         "{why}"
     );
-    assert!(why.contains("`--engine virtual` has it"), "{why}");
+    assert!(why.contains("then `--engine virtual`"), "{why}");
 }
 
 #[test]

@@ -68,6 +68,7 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
                     | Lab::PathConfig(_)
                     | Lab::Lacks { .. }
                     | Lab::Unfit(_)
+                    | Lab::NotStored { .. }
                     | Lab::Sysctl { .. }
             )
         )

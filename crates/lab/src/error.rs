@@ -48,7 +48,9 @@ pub enum Error {
         source: io::Error,
     },
     /// The running kernel cannot do what the run asks for.
-    #[error("this kernel, {kernel}, is without {what}; `--engine virtual` has it")]
+    #[error(
+        "this kernel, {kernel}, is without {what}; the lab kernel has it: `make lab-kernel`, then `--engine virtual`"
+    )]
     Lacks {
         /// What.
         what: String,
@@ -71,6 +73,14 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// No experiment or run.
+    #[error("{name}: no experiment or run of {}; `pillion lab list` names them", store.display())]
+    NotStored {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for.
+        store: PathBuf,
     },
     /// The caller had it stopped.
     #[error("stopped")]

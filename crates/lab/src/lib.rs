@@ -14,6 +14,7 @@ mod host;
 mod lane;
 mod netns;
 pub mod run;
+pub mod store;
 pub mod testbed;
 mod watch;
 

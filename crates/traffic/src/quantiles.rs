@@ -1,10 +1,10 @@
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::us;
 
 /// A distribution of times in microseconds. `p97` is the value that 97 % do not exceed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Number of values.
     pub count: u64,

@@ -1,10 +1,13 @@
 mod board;
 mod boot;
 mod demo;
+mod list;
 mod machine;
 mod plan;
+mod remove;
 mod run;
 mod run_one;
+mod show;
 mod verify;
 
 use std::process::ExitCode;
@@ -26,6 +29,9 @@ enum Command {
     Plan(plan::Args),
     Run(run::Args),
     Verify(verify::Args),
+    List(list::Args),
+    Show(show::Args),
+    Remove(remove::Args),
     #[command(hide = true)]
     RunOne(run_one::Args),
 }
@@ -38,6 +44,9 @@ impl Args {
             Command::Plan(args) => args.execute(),
             Command::Run(args) => args.execute(),
             Command::Verify(args) => args.execute(),
+            Command::List(args) => args.execute(),
+            Command::Show(args) => args.execute(),
+            Command::Remove(args) => args.execute(),
             Command::RunOne(args) => args.execute(),
         }
     }

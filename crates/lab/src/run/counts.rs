@@ -1,13 +1,13 @@
 //! Counts of one and the same packets at several places, which must agree.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::listing::Listing;
 use crate::capture::Captured;
 use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
 
 /// What became of the IP packets of one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounts {
     /// In the trace of the side that they come from; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]

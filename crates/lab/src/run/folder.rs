@@ -14,6 +14,13 @@ pub(super) struct Folder {
     target: PathBuf,
 }
 
+/// The run, as a file of its own.
+pub const RUN_FILE: &str = "run.toml";
+/// [`Summary`](super::Summary).
+pub const SUMMARY_FILE: &str = "summary.json";
+/// What made the run, and when; the last file that is written.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
 /// What is added to the name of a folder that is not whole.
 pub const PART: &str = "part";
 /// The same for one whose run failed; a file of that name in it says why.

@@ -10,9 +10,6 @@ use crate::kernel_release;
 pub(super) struct Manifest {
     /// pillion's version.
     version: &'static str,
-    /// The commit that it was built from, if it was built in its repository.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    commit: Option<&'static str>,
     engine: String,
     /// What identifies the lab kernel: its source, patches and configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +57,6 @@ impl Manifest {
         let machine = machine.map(|name| name.machine().to_string_lossy().into_owned());
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            commit: option_env!("PILLION_COMMIT"),
             engine: how.engine.to_owned(),
             lab_kernel: how.lab_kernel.clone(),
             kernel: kernel_release(),

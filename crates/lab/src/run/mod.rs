@@ -22,7 +22,7 @@ use std::time::Duration;
 use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
-pub use folder::{BROKEN, PART};
+pub use folder::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE};
 pub use summary::{GroupSummary, Summary};
 
 use crate::Error;
@@ -88,7 +88,7 @@ pub fn perform(run: &Run, text: &str, folder: &Path, how: &How) -> Result<Summar
 fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summary, Error> {
     (how.progress)(Stage::Building);
     let begin = Begin::now();
-    folder.write("run.toml", text)?;
+    folder.write(RUN_FILE, text)?;
     let log_file = folder.file("log.txt");
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
     let testbed = Testbed::build(run, &log)?;
@@ -141,10 +141,10 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     write_streams(folder, run, &testbed, &ended)?;
     let counts = counts::count(&testbed, &listing, captured);
     let summary = Summary::new(run, &ended.groups, counts, captured);
-    folder.write_json("summary.json", &summary)?;
+    folder.write_json(SUMMARY_FILE, &summary)?;
     let emulator = testbed.emulator.name();
     let manifest = Manifest::new(how, &begin, emulator, run.seed, ended.barrier_ns);
-    folder.write_json("manifest.json", &manifest)?;
+    folder.write_json(MANIFEST_FILE, &manifest)?;
     log.say("all is written");
     Ok(summary)
 }

@@ -1,14 +1,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use pillion_traffic::{Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::counts::WayCounts;
 use crate::capture::Captured;
 use crate::experiment::Run;
 
 /// What came of a run, in short.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Each group, in order.
     pub groups: Vec<GroupSummary>,
@@ -25,12 +25,12 @@ pub struct Summary {
 }
 
 /// What came of a group.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupSummary {
     /// Its name.
     pub name: String,
     /// What its streams do.
-    pub kind: &'static str,
+    pub kind: String,
     /// Where they come from.
     pub host: String,
     /// Their number.
@@ -96,7 +96,7 @@ impl Summary {
                 let group = &sent.report;
                 GroupSummary {
                     name: streams.traffic.name.clone(),
-                    kind: streams.traffic.kind.name(),
+                    kind: streams.traffic.kind.name().to_owned(),
                     host: run
                         .hosts
                         .get(streams.host)

@@ -111,25 +111,21 @@ impl Place {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
         let written = value.to_owned();
         let result = self.enter(move || fs::write(path, written))?;
-        result.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::Lacks {
-                what: lacking(name),
+        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let mechanism = Mechanism::all().find(|mechanism| mechanism.sysctl() == name);
+        result.map_err(|source| match mechanism {
+            Some(mechanism) if absent(&source) => Error::Lacks {
+                what: format!("the mechanism {} ({name})", mechanism.name()),
                 kernel: kernel_release(),
             },
             _ => Error::Sysctl {
                 host: self.name.clone(),
                 setting: format!("{name}={value}"),
-                source,
+                source: match absent(&source) {
+                    true => io::Error::other("no parameter of a network namespace in this kernel"),
+                    false => source,
+                },
             },
         })
-    }
-}
-
-/// A parameter that is not there, by the mechanism that it switches.
-fn lacking(sysctl: &str) -> String {
-    let mechanism = Mechanism::all().find(|mechanism| mechanism.sysctl() == sysctl);
-    match mechanism {
-        Some(mechanism) => format!("the mechanism {} ({sysctl})", mechanism.name()),
-        None => format!("the parameter {sysctl} of a network namespace"),
     }
 }

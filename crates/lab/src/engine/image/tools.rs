@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{Entry, Image, program};
 use crate::engine::EngineError;
@@ -101,16 +101,18 @@ impl Image {
         }
     }
 
-    /// The tables of delays that `tc` reads for netem, where the host has them.
+    /// The tables of delays that `tc` reads for netem, where the host has them: in a folder that
+    /// was built into it, and differs from one distribution to the next.
     pub(super) fn add_distributions(&mut self) -> Result<(), EngineError> {
-        let Ok(folder) = fs::read_dir("/usr/lib/tc") else {
-            return Ok(());
-        };
-        for file in folder.flatten().map(|entry| entry.path()) {
+        let multiarch = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let folders = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
+        let folders = folders.map(PathBuf::from).into_iter();
+        let folders = folders.chain(multiarch.map(|entry| entry.path()));
+        let files = folders.filter_map(|folder| fs::read_dir(folder.join("tc")).ok());
+        for file in files.flatten().flatten().map(|entry| entry.path()) {
             if file.extension().is_some_and(|kind| kind == "dist") {
                 let content = fs::read(&file).map_err(program::unusable(&file))?;
-                let path = Path::new("/lib/tc").join(file.file_name().unwrap_or_default());
-                self.put(&path.to_string_lossy(), Entry::File(content.into()));
+                self.put(&file.to_string_lossy(), Entry::File(content.into()));
             }
         }
         Ok(())

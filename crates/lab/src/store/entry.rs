@@ -1,0 +1,72 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::run::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE, Summary};
+
+/// A run in a store.
+#[derive(Debug, Clone)]
+pub struct StoredRun {
+    /// Its name, as in `plain,loss=2,seed=1`.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Whether it is whole.
+    pub state: State,
+}
+
+/// Whether a run can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// It can.
+    Whole,
+    /// It failed, for this reason.
+    Broken(String),
+    /// It is at work, or was killed.
+    Part,
+}
+
+impl StoredRun {
+    /// The run in a folder, if there is one.
+    pub(super) fn read(path: &Path) -> Result<Option<Self>, Error> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let unfinished = |state: &str| {
+            name.split_once(&format!(".{state}"))
+                .map(|it| it.0.to_owned())
+        };
+        let reason = path.join(BROKEN);
+        let all = [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE];
+        let is_whole = all.iter().all(|file| path.join(file).is_file()) && !reason.exists();
+        let (name, state) = if is_whole {
+            (name.into_owned(), State::Whole)
+        } else if let Some(name) = unfinished(BROKEN).filter(|_| reason.is_file()) {
+            let why = fs::read_to_string(&reason).map_err(Error::file(&reason))?;
+            (name, State::Broken(why.trim().to_owned()))
+        } else if let Some(name) = unfinished(PART).filter(|_| path.join(RUN_FILE).is_file()) {
+            (name, State::Part)
+        } else {
+            return Ok(None);
+        };
+        let path = path.to_owned();
+        Ok(Some(Self { name, path, state }))
+    }
+
+    /// Its file, as it was run.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn text(&self) -> Result<String, Error> {
+        let path = self.path.join(RUN_FILE);
+        fs::read_to_string(&path).map_err(Error::file(&path))
+    }
+
+    /// What came of it.
+    ///
+    /// # Errors
+    /// [`Error::File`], if it is not whole as well.
+    pub fn summary(&self) -> Result<Summary, Error> {
+        let path = self.path.join(SUMMARY_FILE);
+        let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+        serde_json::from_str(&text).map_err(|error| Error::file(&path)(error.into()))
+    }
+}

@@ -1,0 +1,176 @@
+//! Where runs are kept: `STORE/EXPERIMENT/TIME/RUN`, a folder each.
+//!
+//! What belongs to a store is told by its files alone, so that runs may be moved, copied and
+//! removed by hand as well.
+
+mod entry;
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+pub use entry::{State, StoredRun};
+
+use crate::Error;
+
+/// The experiment's file in the folder of one making of it.
+pub const EXPERIMENT_FILE: &str = "experiment.toml";
+
+/// A folder of runs.
+#[derive(Debug, Clone)]
+pub struct Store(PathBuf);
+
+/// One making of an experiment, with its runs.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// The experiment's name, and when, as in `uniform-loss/2026-01-31T12-00-00Z`.
+    pub name: String,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Its runs, by name.
+    pub runs: Vec<StoredRun>,
+}
+
+impl Store {
+    /// The one in this folder, which need not exist.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
+    /// All that was made, by experiment and time.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn list(&self) -> Result<Vec<Made>, Error> {
+        let mut all = Vec::new();
+        for experiment in folders(&self.0)? {
+            for time in folders(&experiment)? {
+                all.extend(self.made(&time)?);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What a name stands for: an experiment (the last making of it), a making, or a run, with the
+    /// folders' names one below the other. Also their paths.
+    ///
+    /// # Errors
+    /// [`Error::NotStored`] if it is none of them, [`Error::File`].
+    pub fn find(&self, name: &str) -> Result<Found, Error> {
+        let given = Path::new(name);
+        let inside = |component| matches!(component, Component::Normal(_));
+        let path = match given.components().all(inside) {
+            true if self.0.join(given).is_dir() => self.0.join(given),
+            _ => given.to_owned(),
+        };
+        if let Some(run) = StoredRun::read(&path)? {
+            return Ok(Found::Run(run));
+        }
+        if let Some(made) = self.made(&path)? {
+            return Ok(Found::Made(made));
+        }
+        let mut times = Vec::new();
+        for time in folders(&path)? {
+            times.extend(self.made(&time)?);
+        }
+        times
+            .pop()
+            .map(Found::Made)
+            .ok_or_else(|| self.without(name))
+    }
+
+    /// Removes it from the disk, and the experiment's folder when it was the last in it.
+    ///
+    /// # Errors
+    /// [`Error::NotStored`] if it is not in this store, where it belongs; [`Error::File`].
+    pub fn remove(&self, found: &Found) -> Result<(), Error> {
+        let path = found.path();
+        let depth = match found {
+            Found::Made(_) => 2,
+            Found::Run(_) => 3,
+        };
+        let inside = path.strip_prefix(&self.0).ok();
+        let is_there = inside.is_some_and(|inside| inside.components().count() == depth);
+        if !is_there {
+            return Err(self.without(&path.display().to_string()));
+        }
+        fs::remove_dir_all(path).map_err(Error::file(path))?;
+        if let (Found::Made(_), Some(experiment)) = (found, path.parent()) {
+            // Others are in it still, most of the time.
+            let _ = fs::remove_dir(experiment);
+        }
+        Ok(())
+    }
+
+    fn without(&self, name: &str) -> Error {
+        Error::NotStored {
+            name: name.to_owned(),
+            store: self.0.clone(),
+        }
+    }
+
+    fn made(&self, path: &Path) -> Result<Option<Made>, Error> {
+        if !path.join(EXPERIMENT_FILE).is_file() {
+            return Ok(None);
+        }
+        let mut runs = Vec::new();
+        for folder in folders(path)? {
+            runs.extend(StoredRun::read(&folder)?);
+        }
+        let name = path.strip_prefix(&self.0).unwrap_or(path);
+        Ok(Some(Made {
+            name: name.display().to_string(),
+            path: path.to_owned(),
+            runs,
+        }))
+    }
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone)]
+pub enum Found {
+    /// An experiment, made once.
+    Made(Made),
+    /// One run.
+    Run(StoredRun),
+}
+
+impl Found {
+    /// Its folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Made(made) => &made.path,
+            Self::Run(run) => &run.path,
+        }
+    }
+}
+
+/// The folders in a folder, by name; none if it is not there. Hidden ones are at work.
+fn folders(path: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if is_absent(&error) => return Ok(Vec::new()),
+        Err(error) => return Err(Error::file(path)(error)),
+    };
+    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths.map_err(Error::file(path))?;
+    let is_hidden = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+    };
+    paths.retain(|path| path.is_dir() && !is_hidden(path));
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+#[cfg(test)]
+mod tests;

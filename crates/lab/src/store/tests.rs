@@ -1,0 +1,104 @@
+use super::*;
+use crate::run::{BROKEN, MANIFEST_FILE, RUN_FILE, SUMMARY_FILE};
+
+/// A store with one experiment made twice.
+fn store() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    for time in ["2026-01-01T00-00-00Z", "2026-01-02T00-00-00Z"] {
+        let made = folder.path().join("loss").join(time);
+        for run in ["plain", "bundled.broken", "other.part", ".run-1", "notes"] {
+            fs::create_dir_all(made.join(run)).unwrap();
+        }
+        fs::write(made.join(EXPERIMENT_FILE), "").unwrap();
+        for file in [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE] {
+            fs::write(made.join("plain").join(file), "").unwrap();
+        }
+        fs::write(made.join("bundled.broken").join(BROKEN), "stopped\n").unwrap();
+        fs::write(made.join("other.part").join(RUN_FILE), "").unwrap();
+    }
+    let store = Store::new(folder.path());
+    (folder, store)
+}
+
+#[test]
+fn runs_are_listed_with_their_state_and_nothing_else_is() {
+    let (_folder, store) = store();
+    let all = store.list().unwrap();
+    let names: Vec<&str> = all.iter().map(|made| made.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["loss/2026-01-01T00-00-00Z", "loss/2026-01-02T00-00-00Z"]
+    );
+    let runs: Vec<_> = all[0]
+        .runs
+        .iter()
+        .map(|run| (&*run.name, &run.state))
+        .collect();
+    let broken = State::Broken("stopped".to_owned());
+    assert_eq!(
+        runs,
+        [
+            ("bundled", &broken),
+            ("other", &State::Part),
+            ("plain", &State::Whole)
+        ]
+    );
+}
+
+#[test]
+fn an_experiments_name_stands_for_the_last_time_and_longer_ones_for_what_they_name() {
+    let (folder, store) = store();
+    let path = |name: &str| store.find(name).unwrap().path().to_owned();
+    let last = folder.path().join("loss/2026-01-02T00-00-00Z");
+    assert_eq!(path("loss"), last);
+    assert_eq!(path("loss/2026-01-02T00-00-00Z/plain"), last.join("plain"));
+    assert_eq!(
+        path(&last.join("plain").display().to_string()),
+        last.join("plain")
+    );
+    for unknown in ["gain", "loss/2026-01-02T00-00-00Z/notes", "..", ""] {
+        let error = store.find(unknown).unwrap_err();
+        assert!(
+            matches!(error, Error::NotStored { .. }),
+            "{unknown}: {error}"
+        );
+    }
+}
+
+#[test]
+fn with_the_last_making_the_experiment_goes_and_before_it_does_not() {
+    let (folder, store) = store();
+    store.remove(&store.find("loss").unwrap()).unwrap();
+    assert_eq!(store.list().unwrap().len(), 1);
+    store.remove(&store.find("loss").unwrap()).unwrap();
+    assert!(!folder.path().join("loss").exists());
+    assert!(folder.path().exists());
+}
+
+#[test]
+fn what_is_elsewhere_is_shown_and_never_removed() {
+    let (folder, store) = store();
+    let other = tempfile::tempdir().unwrap();
+    let elsewhere = Store::new(other.path());
+    let run = folder.path().join("loss/2026-01-01T00-00-00Z/plain");
+    let found = elsewhere.find(&run.display().to_string()).unwrap();
+    assert!(matches!(
+        elsewhere.remove(&found),
+        Err(Error::NotStored { .. })
+    ));
+    // Nor what only looks like an experiment from here.
+    let inside = Store::new(&folder.path().join("loss"));
+    let found = inside.find("2026-01-01T00-00-00Z").unwrap();
+    assert!(matches!(
+        inside.remove(&found),
+        Err(Error::NotStored { .. })
+    ));
+    assert_eq!(store.list().unwrap().len(), 2);
+}
+
+#[test]
+fn a_store_that_is_not_there_is_empty() {
+    let (folder, _) = store();
+    let store = Store::new(&folder.path().join("nowhere"));
+    assert!(store.list().unwrap().is_empty());
+}
