@@ -20,6 +20,7 @@ lab-kernel:
 	@lab-kernel/build $(LAB_KERNEL)
 
 test: setup check
+	@$(MAKE) --no-print-directory lab-kernel || echo 'left out: what runs in the lab kernel'
 	$(CARGO) test --workspace --quiet
 	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
 

@@ -3,4 +3,5 @@
 mod boot;
 mod bundling;
 mod common;
+mod mechanisms;
 mod run;

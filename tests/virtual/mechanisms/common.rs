@@ -1,0 +1,82 @@
+use std::time::{Duration, Instant};
+
+use pillion_tests::{Setup, Wire, isolated, sysctl};
+
+pub const MS: Duration = Duration::from_millis(1);
+
+/// What the path takes in both directions, where a test does not say.
+pub const RTT: Duration = Duration::from_millis(100);
+
+/// Plain TCP on a path that can announce congestion.
+pub fn plain() -> Setup {
+    Setup {
+        rtt: RTT,
+        ecn: true,
+        bundlers: vec![],
+        ..Setup::default()
+    }
+}
+
+/// Runs a test with sysctls of `net.ipv4` that stand before the connection is opened.
+pub fn run(setup: &Setup, sysctls: &[(&str, u8)], test: impl Fn(&mut Wire) + Sync) {
+    isolated(|| {
+        for (name, value) in sysctls {
+            sysctl(&format!("net.ipv4.{name}"), &value.to_string());
+        }
+        test(&mut Wire::open(setup.clone()));
+    });
+}
+
+/// Writes a small segment and expects it on the wire; gives its range.
+pub fn send(wire: &mut Wire) -> String {
+    let start = wire.written() + 1;
+    let segment = format!("{start}:{}", start + 100);
+    wire.sends(&segment);
+    segment
+}
+
+/// The same of several.
+pub fn send_several<const N: usize>(wire: &mut Wire) -> [String; N] {
+    [(); N].map(|()| send(wire))
+}
+
+/// Lets a round trip pass and acknowledges all that was written.
+pub fn acknowledge(wire: &mut Wire) {
+    wire.expect_nothing(RTT);
+    wire.ack(wire.written() + 1);
+}
+
+/// The kernel takes the SACK of a segment in, with nothing before it newly acknowledged.
+pub fn sack(wire: &mut Wire, first_missing: &str, segment: &str) {
+    let missing = first_missing.split_once(':').expect("a range").0;
+    wire.ack_sack(missing.parse().expect("a position"), segment);
+}
+
+/// Congestion is announced, and the window reduced for it: from then on the connection is
+/// not in its initial slow start, and has an estimate of the RTT.
+pub fn leave_slow_start(wire: &mut Wire) {
+    send(wire);
+    wire.expect_nothing(RTT);
+    wire.ack_echo(wire.written() + 1);
+    send(wire);
+    acknowledge(wire);
+}
+
+/// Expects a segment at once.
+pub fn expect_at_once(wire: &mut Wire, segment: &str) {
+    expect_after(wire, segment, Duration::ZERO);
+}
+
+/// Expects a segment after a time of silence. The kernel's timers are late by up to a
+/// millisecond, and by up to an eighth of what they are set to; it was some milliseconds
+/// ago that the peer sent what set them.
+pub fn expect_after(wire: &mut Wire, segment: &str, time: Duration) {
+    let begun = Instant::now();
+    wire.expect(segment);
+    let passed = begun.elapsed();
+    let latest = time + MS + time / 8;
+    assert!(
+        passed + 4 * MS >= time && passed <= latest,
+        "{segment} after {passed:?}, not {time:?}"
+    );
+}
