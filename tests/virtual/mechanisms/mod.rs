@@ -2,6 +2,7 @@
 //! scripted peer. They run inside, one after the other, in the order of their names.
 
 mod common;
+mod early_retransmit;
 mod thin_dupack;
 
 use crate::common::{boot, needs_kernel, stderr, stdout};
