@@ -3,6 +3,7 @@
 
 mod common;
 mod early_retransmit;
+mod rto_restart;
 mod thin_dupack;
 
 use crate::common::{boot, needs_kernel, stderr, stdout};

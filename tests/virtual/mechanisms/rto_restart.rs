@@ -1,0 +1,98 @@
+//! RTO restart (RFC 7765; Hurtig et al., section 2.1 of the poster).
+
+use std::time::Duration;
+
+use pillion_tests::{Setup, Wire};
+
+use super::common::{RTT, acknowledge, expect_after, plain, run, send};
+
+/// Time between the segments of a test.
+const GAP: Duration = Duration::from_millis(30);
+
+const ON: (&str, u8) = ("tcp_rto_restart", 1);
+/// What is sent again is as it was sent before.
+const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
+
+fn setup() -> Setup {
+    Setup {
+        rto_min: Duration::ZERO,
+        ..plain()
+    }
+}
+
+/// The time-out, as the kernel has it.
+fn rto(wire: &Wire) -> Duration {
+    Duration::from_micros(wire.tcp_info().tcpi_rto.into())
+}
+
+/// So many segments are sent, one each [`GAP`]; the first is acknowledged after an RTT, and
+/// the others are lost. Gives the second.
+fn all_but_the_first_are_lost(wire: &mut Wire, segments: u32) -> String {
+    (0..5).for_each(|_| {
+        send(wire);
+        acknowledge(wire);
+    });
+    let first_acknowledged = wire.written() + 101;
+    let mut second = String::new();
+    for number in 0..segments {
+        let segment = send(wire);
+        if number == 1 {
+            second = segment;
+        }
+        wire.expect_nothing(GAP);
+    }
+    wire.expect_nothing(RTT - GAP * segments.min(3));
+    wire.ack(first_acknowledged);
+    second
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn counts_from_when_the_earliest_outstanding_segment_was_sent() {
+    run(&setup(), &[APART, ON], |wire| {
+        let second = all_but_the_first_are_lost(wire, 3);
+        let expected = rto(wire) - (RTT - GAP);
+        expect_after(wire, &second, expected);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn is_off_by_default() {
+    run(&setup(), &[APART], |wire| {
+        let second = all_but_the_first_are_lost(wire, 3);
+        let expected = rto(wire);
+        expect_after(wire, &second, expected);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn leaves_four_outstanding_segments_alone() {
+    run(&setup(), &[APART, ON], |wire| {
+        let second = all_but_the_first_are_lost(wire, 5);
+        let expected = rto(wire);
+        expect_after(wire, &second, expected);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn counts_what_is_to_be_sent_as_outstanding() {
+    let setup = Setup {
+        mss: 1280,
+        ..setup()
+    };
+    run(&setup, &[APART, ON], |wire| {
+        send(wire);
+        wire.expect_nothing(RTT);
+        // Room for two full segments, and then for one.
+        wire.ack_window(101, 2 * 1280);
+        wire.write(5 * 1280);
+        wire.expect("101:1381 1381:2661");
+        wire.expect_nothing(RTT);
+        wire.ack_window(1381, 1280);
+        let expected = rto(wire);
+        expect_after(wire, "1381:2661", expected);
+    });
+}
