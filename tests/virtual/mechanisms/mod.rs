@@ -4,6 +4,7 @@
 mod common;
 mod early_retransmit;
 mod rto_restart;
+mod smart_framing;
 mod thin_dupack;
 
 use crate::common::{boot, needs_kernel, stderr, stdout};
