@@ -6,6 +6,7 @@ mod early_retransmit;
 mod rto_restart;
 mod smart_framing;
 mod thin_dupack;
+mod window_growth;
 
 use crate::common::{boot, needs_kernel, stderr, stdout};
 
