@@ -35,6 +35,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum {
@@ -45,6 +46,10 @@ enum {
 
 enum {
 	BPF_F_PSEUDO_HDR = 16,
+};
+
+enum {
+	BPF_RB_NO_WAKEUP = 1,
 };
 
 enum {
@@ -337,6 +342,10 @@ struct tcphdr {
 	__be16 urg_ptr;
 };
 
+struct bpf_raw_tracepoint_args {
+	__u64 args[0];
+};
+
 #pragma clang attribute push(__attribute__((preserve_access_index)),           \
 			     apply_to = record)
 
@@ -427,6 +436,61 @@ struct tcp_sock {
 	__u32 lost_out;
 	__u32 retrans_out;
 	struct minmax rtt_min;
+};
+
+struct qdisc_skb_head {
+	__u32 qlen;
+};
+
+struct gnet_stats_queue {
+	__u32 backlog;
+};
+
+struct Qdisc {
+	unsigned int flags;
+	struct qdisc_skb_head q;
+	struct gnet_stats_queue qstats;
+};
+
+struct net_device;
+
+struct netdev_queue {
+	struct net_device *dev;
+	struct Qdisc *qdisc;
+};
+
+struct net_device {
+	struct netdev_queue *_tx;
+	int ifindex;
+	possible_net_t nd_net;
+};
+
+struct qdisc_skb_cb {
+	unsigned int pkt_len;
+};
+
+struct skb_shared_info {
+	unsigned short gso_segs;
+};
+
+struct sk_buff {
+	struct sk_buff *next;
+	struct net_device *dev;
+	char cb[48];
+	unsigned int len;
+	__u16 queue_mapping;
+	__be16 protocol;
+	__u16 network_header;
+	unsigned int end; /* 64-bit kernels: an offset */
+	unsigned char *head;
+	unsigned char *data;
+};
+
+/* Their numbers differ between kernels: CO-RE finds the real ones. */
+enum skb_drop_reason {
+	SKB_DROP_REASON_QDISC_DROP = 1,
+	SKB_DROP_REASON_QDISC_OVERLIMIT = 2,
+	SKB_DROP_REASON_QDISC_CONGESTED = 3,
 };
 
 struct bpf_iter__tcp {

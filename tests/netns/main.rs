@@ -14,6 +14,7 @@ mod features;
 mod hooks;
 mod leftovers;
 mod namespaces;
+mod queue;
 mod run;
 mod safety;
 mod stream;

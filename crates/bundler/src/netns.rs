@@ -45,7 +45,10 @@ impl Namespace {
     }
 
     /// Does something inside.
-    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
+    ///
+    /// # Errors
+    /// [`Error::NotANamespace`], [`Error::MayNotEnter`]; [`Error::System`].
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
         match self.0.as_deref() {
             None => Ok(work()),
             Some(other) => inside(&other.name, &other.file, work),

@@ -52,6 +52,10 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<BadInput>()
         || matches!(
             cause.downcast_ref(),
+            Some(pillion_queue::Error::UnknownDevice { .. })
+        )
+        || matches!(
+            cause.downcast_ref(),
             Some(
                 Bundler::UnknownDevice { .. }
                     | Bundler::NoDevice

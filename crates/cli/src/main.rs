@@ -15,6 +15,7 @@ mod lab;
 mod man;
 mod print;
 mod progress;
+mod queue;
 mod run;
 mod stop;
 mod times;
@@ -44,6 +45,7 @@ enum Command {
     Check(check::Args),
     Traffic(traffic::Args),
     Analyse(analyse::Args),
+    Queue(queue::Args),
     Lab(lab::Args),
     Man(man::Args),
 }
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Check(args) => args.execute(),
         Command::Traffic(args) => args.execute(),
         Command::Analyse(args) => args.execute(),
+        Command::Queue(args) => args.execute(),
         Command::Lab(args) => args.execute(),
         Command::Man(args) => args.execute(),
     };

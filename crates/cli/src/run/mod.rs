@@ -1,6 +1,6 @@
 //! `pillion run`: one command, its connections bundled.
 
-mod signals;
+pub mod signals;
 mod user;
 
 use std::ffi::OsString;
@@ -157,7 +157,7 @@ impl Args {
     }
 }
 
-fn cannot_run(command: &OsString, error: &io::Error) -> ExitCode {
+pub fn cannot_run(command: &OsString, error: &io::Error) -> ExitCode {
     let name = command.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
         eprintln!("pillion: {name}: command not found");

@@ -3,7 +3,7 @@ mod kind;
 pub mod mix;
 mod profiles;
 mod receive;
-mod records;
+pub mod records;
 mod replay;
 mod send;
 mod sending;

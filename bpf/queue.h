@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the queue probe writes down of each packet, and the contract with user
+ * space: every type here is read there as well, from this definition (BTF).
+ */
+#ifndef PILLION_QUEUE_H
+#define PILLION_QUEUE_H
+
+/* What became of a packet that was offered to the device's queue. */
+enum fate {
+	FATE_UNSEEN, /* its end was not seen */
+	FATE_SENT, /* it went on to the device */
+	FATE_REFUSED, /* dropped when it arrived */
+	FATE_DROPPED, /* dropped from the queue */
+	FATE_REPLACED, /* split or copied: others are in the queue for it */
+} __attribute__((packed));
+
+#define UNKNOWN_LENGTH 0xffffffff
+
+/* Of a queue. */
+struct length {
+	__u32 packets;
+	__u32 bytes;
+};
+
+struct queued {
+	__u64 arrived; /* CLOCK_MONOTONIC in ns; 0: not seen */
+	__u64 left; /* likewise */
+	unsigned char source[16]; /* IPv4 addresses as ::ffff:a.b.c.d */
+	unsigned char destination[16];
+	__u16 source_port;
+	__u16 destination_port;
+	__u32 seq; /* TCP's, of the first byte of payload */
+	__u32 payload; /* bytes, of TCP */
+	__u32 size; /* bytes, headers included */
+	__u32 counted; /* bytes, as the queue's disciplines count them */
+	__u32 reason; /* why it was dropped: enum skb_drop_reason */
+	struct length found; /* how long the queue was when it arrived */
+	struct length behind; /* and when it had left */
+	__u16 segments; /* more than one with segmentation offload */
+	__u16 queue; /* of the device's, by its number */
+	enum fate fate;
+	unsigned char protocol; /* of IP; 0: it is no IP packet */
+	unsigned char ip; /* version */
+	unsigned char flags; /* TCP's */
+};
+
+/* Packets, or the ends of packets, of which nothing could be written down. */
+struct missed {
+	__u64 ring; /* the ring was full */
+	__u64 table; /* more packets in the queue than the table holds */
+};
+
+#endif /* PILLION_QUEUE_H */

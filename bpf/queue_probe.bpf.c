@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The queue probe: what becomes of each packet that is offered to the queue of
+ * one device. One record for each packet, written when its fate is known.
+ *
+ * Raw tracepoints and nothing else (no kprobe, no kfunc, no callback), so that
+ * it runs where the kernel has CONFIG_BPF_EVENTS, in the BPF interpreter too.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "queue_packet.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define BULK 64 /* most packets that are taken from a queue at once */
+
+/* Set before the programs are loaded: the device, and where it is. */
+const volatile __u32 device = 0;
+const volatile __u32 netns = 0; /* 0: the kernel has only one */
+
+struct missed missed = {};
+
+/* The packets that are in the queue, by their address. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, struct queued);
+} queue_packets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 << 20);
+} queue_records SEC(".maps");
+
+/*
+ * The packet that this processor offered to the queue last. It offers one at a
+ * time, and none in between, so this tells what happens in the course of it.
+ */
+struct offered {
+	__u64 skb; /* 0: none, or its fate is known */
+	bool accepted;
+	bool consumed; /* freed, but not dropped */
+	bool ran; /* the queue has been asked for packets since */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct offered);
+} queue_offered SEC(".maps");
+
+static __always_inline struct offered *last_offered(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&queue_offered, &zero);
+}
+
+static __always_inline bool is_watched(struct net_device *dev)
+{
+	if (BPF_CORE_READ(dev, ifindex) != device)
+		return false;
+	if (!netns || !bpf_core_field_exists(dev->nd_net.net))
+		return true;
+	return BPF_CORE_READ(dev, nd_net.net, ns.inum) == netns;
+}
+
+/* A function of its own, so that the record's type reaches user space. */
+static __noinline void write(struct queued *packet)
+{
+	if (bpf_ringbuf_output(&queue_records, packet, sizeof(*packet),
+			       BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&missed.ring, 1);
+}
+
+static __always_inline void end(__u64 skb, struct queued *packet,
+				enum fate fate, __u64 now)
+{
+	packet->fate = fate;
+	packet->left = now;
+	write(packet);
+	bpf_map_delete_elem(&queue_packets, &skb);
+}
+
+/* Its address may be another packet's now. */
+static __always_inline void end_if_replaced(struct offered *offered)
+{
+	struct queued *packet;
+	__u64 skb = offered->skb;
+
+	if (!skb || !offered->consumed)
+		return;
+	offered->skb = 0;
+	packet = bpf_map_lookup_elem(&queue_packets, &skb);
+	if (packet)
+		end(skb, packet, FATE_REPLACED, 0);
+}
+
+/* A packet is offered to the queue of its device. */
+SEC("raw_tp/net_dev_queue")
+int queue_arrival(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct sk_buff *skb = (void *)ctx->args[0];
+	struct net_device *dev = BPF_CORE_READ(skb, dev);
+	struct queued packet = {}, *forgotten;
+	__u64 key = (__u64)skb;
+	struct offered *offered;
+
+	if (!is_watched(dev))
+		return 0;
+	offered = last_offered();
+	if (!offered)
+		return 0;
+	packet.arrived = bpf_ktime_get_ns();
+	/* A discipline may split or copy packets: others leave in their place.
+	 */
+	forgotten = bpf_map_lookup_elem(&queue_packets, &key);
+	if (forgotten)
+		end(key, forgotten, FATE_UNSEEN, 0);
+	packet.counted = counted_bytes(skb);
+	read_length(queue_of(skb, dev), &packet.found);
+	packet.behind.packets = UNKNOWN_LENGTH;
+	packet.behind.bytes = UNKNOWN_LENGTH;
+	read_packet(skb, &packet);
+	offered->accepted = false;
+	offered->consumed = false;
+	offered->ran = false;
+	offered->skb = key;
+	if (bpf_map_update_elem(&queue_packets, &key, &packet, 0)) {
+		offered->skb = 0;
+		__sync_fetch_and_add(&missed.table, 1);
+	}
+	return 0;
+}
+
+/* The queue has accepted a packet, or says so. */
+SEC("raw_tp/qdisc_enqueue")
+int queue_acceptance(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct offered *offered = last_offered();
+
+	if (!offered || offered->skb != ctx->args[2])
+		return 0;
+	offered->accepted = true;
+	end_if_replaced(offered);
+	return 0;
+}
+
+/* A packet is freed that was not dropped, anywhere. */
+SEC("raw_tp/consume_skb")
+int queue_consumption(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct offered *offered = last_offered();
+
+	if (offered && offered->skb == ctx->args[0] && !offered->accepted &&
+	    !offered->ran)
+		offered->consumed = true;
+	return 0;
+}
+
+/*
+ * One that has not been seen to arrive: it is older than the probe, or was made
+ * within the queue.
+ */
+static __always_inline void write_stranger(struct sk_buff *skb,
+					   struct queued *stranger, __u64 now)
+{
+	stranger->left = now;
+	stranger->counted = counted_bytes(skb);
+	stranger->found.packets = UNKNOWN_LENGTH;
+	stranger->found.bytes = UNKNOWN_LENGTH;
+	read_packet(skb, stranger);
+	write(stranger);
+}
+
+/*
+ * One has left the queue. A global function, as the verifier is to look at it
+ * once.
+ */
+__noinline int take_leave(__u64 skb, __u64 qdisc, __u64 now)
+{
+	struct queued stranger = {}, *packet;
+
+	packet = bpf_map_lookup_elem(&queue_packets, &skb);
+	if (packet) {
+		packet->counted = counted_bytes((void *)skb);
+		read_length((void *)qdisc, &packet->behind);
+		end(skb, packet, FATE_SENT, now);
+		return 0;
+	}
+	stranger.fate = FATE_SENT;
+	read_length((void *)qdisc, &stranger.behind);
+	write_stranger((void *)skb, &stranger, now);
+	return 0;
+}
+
+/* The queue was asked for packets. */
+SEC("raw_tp/qdisc_dequeue")
+int queue_departure(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct netdev_queue *queue = (void *)ctx->args[1];
+	struct sk_buff *skb = (void *)ctx->args[3];
+	__s32 packets = ctx->args[2], i;
+	struct offered *offered;
+	__u64 now;
+
+	if (!skb || !is_watched(BPF_CORE_READ(queue, dev)))
+		return 0;
+	offered = last_offered();
+	if (offered) {
+		offered->ran = true;
+		end_if_replaced(offered);
+	}
+	now = bpf_ktime_get_ns();
+	for (i = 0; i < BULK && i < packets && skb; i++) {
+		take_leave((__u64)skb, ctx->args[0], now);
+		skb = BPF_CORE_READ(skb, next);
+	}
+	return 0;
+}
+
+#define IS_REASON(reason, name)                                                \
+	(bpf_core_enum_value_exists(enum skb_drop_reason, name) &&             \
+	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
+
+/* What only queueing disciplines give, and most of them when they are full. */
+static __always_inline bool is_of_queue(__u32 reason)
+{
+	return IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP) ||
+	       IS_REASON(reason, SKB_DROP_REASON_QDISC_OVERLIMIT) ||
+	       IS_REASON(reason, SKB_DROP_REASON_QDISC_CONGESTED);
+}
+
+/*
+ * A packet is dropped, anywhere. Netem says that it accepted those that it
+ * loses; they are freed as if they had been refused.
+ */
+SEC("raw_tp/kfree_skb")
+int queue_drop(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct queued stranger = {}, *packet;
+	enum fate fate = FATE_DROPPED;
+	__u64 skb = ctx->args[0];
+	__u32 reason = ctx->args[2];
+	struct offered *offered;
+
+	packet = bpf_map_lookup_elem(&queue_packets, &skb);
+	if (!packet) {
+		if (!is_of_queue(reason) ||
+		    !is_watched(BPF_CORE_READ((struct sk_buff *)skb, dev)))
+			return 0;
+		stranger.fate = FATE_REFUSED;
+		stranger.reason = reason;
+		stranger.behind.packets = UNKNOWN_LENGTH;
+		stranger.behind.bytes = UNKNOWN_LENGTH;
+		write_stranger((void *)skb, &stranger, bpf_ktime_get_ns());
+		return 0;
+	}
+	offered = last_offered();
+	if (offered && offered->skb == skb) {
+		if (!offered->accepted ||
+		    IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP))
+			fate = FATE_REFUSED;
+		offered->skb = 0;
+	}
+	packet->reason = reason;
+	end(skb, packet, fate, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* An empty queue is passed by: what was offered goes to the device at once. */
+SEC("raw_tp/net_dev_start_xmit")
+int queue_bypass(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct offered *offered = last_offered();
+	struct queued *packet;
+	__u64 skb;
+
+	if (!offered || !offered->skb || offered->accepted || offered->ran ||
+	    !is_watched((void *)ctx->args[1]))
+		return 0;
+	skb = offered->skb;
+	offered->skb = 0;
+	packet = bpf_map_lookup_elem(&queue_packets, &skb);
+	if (!packet)
+		return 0;
+	packet->behind = packet->found;
+	end(skb, packet, FATE_SENT, bpf_ktime_get_ns());
+	return 0;
+}

@@ -1,0 +1,92 @@
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{io, os::unix::process::CommandExt};
+
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use pillion_queue::{Description, Reasons, Recording, Target};
+
+use super::Args;
+use super::outputs::Outputs;
+use crate::run::cannot_run;
+use crate::run::signals::Signals;
+use crate::stop;
+
+impl Args {
+    pub fn watch(&self, device: &str) -> Result<ExitCode> {
+        let target = self.namespace()?.enter(|| Target::find(device))??;
+        let kernel = nix::sys::utsname::uname().context("ask for the kernel's release")?;
+        let outputs = Outputs::open(
+            self,
+            Description {
+                device: device.to_owned(),
+                kernel: kernel.release().to_string_lossy().into_owned(),
+                reasons: Reasons::of_this_kernel(),
+            },
+        )?;
+        let outputs = Arc::new(Mutex::new(outputs));
+        let shared = Arc::clone(&outputs);
+        // Signals are to end the watching in good order from its first moment on.
+        let waiting = match self.command.is_empty() {
+            true => Waiting::For(self.duration, stop::on_signal()?),
+            false => Waiting::While(Signals::block().context("block signals")?),
+        };
+        let recording = Recording::start(&target, move |event| {
+            let mut outputs = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            outputs.take(&event)
+        })?;
+        let code = match waiting {
+            Waiting::For(duration, stop) => {
+                eprintln!("pillion: watching the queue of {device}; Ctrl-C ends it");
+                wait(duration, &stop, &recording);
+                ExitCode::SUCCESS
+            }
+            Waiting::While(signals) => self.run(&signals)?,
+        };
+        recording.stop()?;
+        let outputs = Arc::into_inner(outputs).context("the recording still runs")?;
+        let outputs = outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.print(&outputs.finish()?)?;
+        Ok(code)
+    }
+
+    fn run(&self, signals: &Signals) -> Result<ExitCode> {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let mut command = Command::new(program);
+        let mask = signals.inherited();
+        // SAFETY: between fork and exec only a system call is made.
+        unsafe {
+            command.pre_exec(move || mask.thread_set_mask().map_err(io::Error::from));
+        }
+        match command.args(arguments).spawn() {
+            Ok(child) => {
+                let child = Pid::from_raw(child.id().cast_signed());
+                let ended = signals.pass_to(child, |_| Ok(()));
+                ended.context("wait for the command")
+            }
+            Err(error) => Ok(cannot_run(program, &error)),
+        }
+    }
+}
+
+/// How long to watch.
+enum Waiting {
+    For(Option<Duration>, Arc<AtomicBool>),
+    While(Signals),
+}
+
+fn wait(duration: Option<Duration>, stop: &AtomicBool, recording: &Recording) {
+    let begun = Instant::now();
+    let left = || match duration {
+        Some(duration) => duration.saturating_sub(begun.elapsed()),
+        None => Duration::MAX,
+    };
+    while !stop.load(Ordering::Relaxed) && !recording.has_failed() && !left().is_zero() {
+        thread::sleep(left().min(Duration::from_millis(50)));
+    }
+}

@@ -1,0 +1,57 @@
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context, Result};
+use pillion_queue::measure::{Measures, Summary};
+use pillion_queue::{CSV_HEADING, Description, Event, EventWriter, Reasons, csv_line};
+
+use super::Args;
+use crate::traffic::records::create;
+
+/// Where events go: into the files asked for, and into the measures.
+pub struct Outputs {
+    events: Option<EventWriter<File>>,
+    csv: Option<BufWriter<File>>,
+    reasons: Reasons,
+    measures: Measures,
+}
+
+impl Outputs {
+    pub fn open(args: &Args, description: Description) -> Result<Self> {
+        let events = create(args.events.as_deref())?
+            .map(|file| EventWriter::new(file, &description))
+            .transpose()
+            .context("write the events")?;
+        let mut csv = create(args.csv.as_deref())?.map(BufWriter::new);
+        if let Some(csv) = &mut csv {
+            writeln!(csv, "{CSV_HEADING}").context("write the CSV")?;
+        }
+        Ok(Self {
+            events,
+            csv,
+            reasons: description.reasons,
+            measures: Measures::default(),
+        })
+    }
+
+    pub fn take(&mut self, event: &Event) -> io::Result<()> {
+        self.measures.add(event);
+        if let Some(events) = &mut self.events {
+            events.write(event)?;
+        }
+        if let (Some(csv), Event::Packet(packet)) = (&mut self.csv, event) {
+            writeln!(csv, "{}", csv_line(packet, &self.reasons))?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<Summary> {
+        if let Some(events) = &mut self.events {
+            events.flush().context("write the events")?;
+        }
+        if let Some(csv) = &mut self.csv {
+            csv.flush().context("write the CSV")?;
+        }
+        Ok(self.measures.finish(&self.reasons))
+    }
+}

@@ -1,0 +1,24 @@
+//! The queue probe: what becomes of each packet that is offered to the queue of a device.
+//!
+//! A [`Recording`] watches the queueing discipline of one device, with all its children, by
+//! eBPF programs on the kernel's tracepoints, and hands over a [`Packet`] for each one: when it
+//! arrived and left, whether it was sent or dropped and why, and how long the queue was.
+
+mod contract;
+mod csv;
+mod error;
+mod file;
+pub mod measure;
+mod packet;
+mod probe;
+mod reasons;
+mod recording;
+mod target;
+
+pub use csv::{CSV_HEADING, csv_line};
+pub use error::Error;
+pub use file::{Description, EventWriter, FileError, read_events};
+pub use packet::{Ends, Fate, Length, Packet};
+pub use reasons::Reasons;
+pub use recording::{Event, Recording};
+pub use target::Target;

@@ -1,0 +1,181 @@
+use std::cell::RefCell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
+use std::sync::Mutex;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
+};
+
+use crate::contract::{QueueProbeSkelBuilder, types};
+use crate::{Error, Packet, Target};
+
+/// Watches the queue of one device; detached when dropped.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    links: Vec<Link>,
+    programs: Vec<OwnedFd>,
+    packets: MapHandle,
+    records: MapHandle,
+    counters: MapHandle,
+    told: u64,
+}
+
+const RECORD: usize = size_of::<types::queued>();
+
+impl Probe {
+    /// Begins to watch.
+    pub(crate) fn start(target: &Target) -> Result<Self, Error> {
+        keep_libbpf_quiet();
+        let mut storage = MaybeUninit::uninit();
+        let mut open = QueueProbeSkelBuilder::default()
+            .open(&mut storage)
+            .map_err(|error| explain(&error))?;
+        let rodata = open.maps.rodata_data.as_mut();
+        let rodata = rodata.expect("the programs have read-only data");
+        rodata.device = target.index;
+        rodata.netns = target.netns;
+        let skel = open.load().map_err(|error| explain(&error))?;
+        let map = |map| MapHandle::try_from(map).map_err(|error| explain(&error));
+        let programs = &skel.progs;
+        let mut probe = Self {
+            links: Vec::new(),
+            programs: Vec::new(),
+            packets: map(&skel.maps.queue_packets)?,
+            records: map(&skel.maps.queue_records)?,
+            counters: map(&skel.maps.bss)?,
+            told: 0,
+        };
+        // Ends before arrivals: what has arrived is not missed later.
+        probe.attach(&programs.queue_departure, "qdisc_dequeue")?;
+        probe.attach(&programs.queue_drop, "kfree_skb")?;
+        probe.attach(&programs.queue_bypass, "net_dev_start_xmit")?;
+        probe.attach(&programs.queue_consumption, "consume_skb")?;
+        probe.attach(&programs.queue_acceptance, "qdisc_enqueue")?;
+        probe.attach(&programs.queue_arrival, "net_dev_queue")?;
+        Ok(probe)
+    }
+
+    fn attach(&mut self, program: &ProgramMut<'_>, tracepoint: &str) -> Result<(), Error> {
+        let link = program.attach_raw_tracepoint(tracepoint);
+        self.links.push(link.map_err(|error| explain(&error))?);
+        let fd = program.as_fd().try_clone_to_owned();
+        self.programs
+            .push(fd.map_err(|error| Error::system("keep a program", error))?);
+        Ok(())
+    }
+
+    /// Opens what has been seen, and will be.
+    pub(crate) fn reader(&self) -> Result<Reader, Error> {
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&found);
+        let mut builder = RingBufferBuilder::new();
+        let callback = move |bytes: &[u8]| {
+            sink.borrow_mut().extend(parse(bytes));
+            0
+        };
+        builder.add(&self.records, callback).map_err(unreadable)?;
+        let ring = builder.build().map_err(unreadable)?;
+        Ok(Reader { ring, found })
+    }
+
+    /// How many packets, or their ends, could not be noted since the last time.
+    pub(crate) fn missed(&mut self) -> u64 {
+        let counters = self.counters.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let counters = counters.ok().flatten().unwrap_or_default();
+        let count = |chunk: &[u8]| chunk.try_into().map_or(0, u64::from_ne_bytes);
+        let noted: u64 = counters.chunks(size_of::<u64>()).map(count).sum();
+        let skipped: u64 = self.programs.iter().map(recursion_misses).sum();
+        let all = noted + skipped;
+        let new = all.saturating_sub(self.told);
+        self.told = all;
+        new
+    }
+
+    /// Stops watching.
+    pub(crate) fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The packets whose end was not seen.
+    pub(crate) fn left_over(&self) -> Vec<Packet> {
+        let values = self
+            .packets
+            .keys()
+            .filter_map(|key| self.packets.lookup(&key, MapFlags::ANY).ok().flatten());
+        let mut packets: Vec<_> = values.filter_map(|value| parse(&value)).collect();
+        packets.sort_by_key(|packet| packet.arrived_ns);
+        packets
+    }
+}
+
+/// Reads what a probe has seen.
+pub(crate) struct Reader {
+    ring: RingBuffer<'static>,
+    found: Rc<RefCell<Vec<Packet>>>,
+}
+
+impl Reader {
+    /// What has been seen since the last time.
+    pub(crate) fn take(&self) -> Result<Vec<Packet>, Error> {
+        self.ring.consume().map_err(unreadable)?;
+        Ok(self.found.take())
+    }
+}
+
+fn unreadable(error: libbpf_rs::Error) -> Error {
+    Error::system("read the queue's events", io::Error::other(error))
+}
+
+fn parse(bytes: &[u8]) -> Option<Packet> {
+    if bytes.len() < RECORD {
+        return None;
+    }
+    // SAFETY: plain integers, of which any bits are valid; the length was checked.
+    let raw = unsafe { bytes.as_ptr().cast::<types::queued>().read_unaligned() };
+    Some(Packet::from(&raw))
+}
+
+/// How often a program was not run because it was running already, on the same processor.
+fn recursion_misses(program: &OwnedFd) -> u64 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: the structure and its length live on this stack and have the sizes stated.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    if result == 0 {
+        info.recursion_misses
+    } else {
+        0
+    }
+}
+
+static LINES: Mutex<String> = Mutex::new(String::new());
+
+/// Keeps what libbpf would print, so that a failure can be told in one line.
+fn keep_libbpf_quiet() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+        if let Ok(mut lines) = LINES.lock() {
+            lines.push_str(&text);
+        }
+    })));
+}
+
+fn explain(error: &libbpf_rs::Error) -> Error {
+    let lines = LINES.lock().map(|mut lines| std::mem::take(&mut *lines));
+    let lines = lines.unwrap_or_default();
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !lines.contains("BEGIN PROG LOAD")
+    {
+        return Error::NotPermitted;
+    }
+    let telling = lines.lines().rfind(|line| line.contains("failed to"));
+    let reason = telling.map_or_else(
+        || error.to_string(),
+        |line| line.trim_start_matches("libbpf: ").to_owned(),
+    );
+    Error::Load { reason }
+}

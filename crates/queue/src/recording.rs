@@ -1,0 +1,102 @@
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+
+use crate::probe::Probe;
+use crate::{Error, Packet, Target};
+
+/// What a recording hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A packet, when its fate is known; so they come in the order in which they left.
+    Packet(Packet),
+    /// So many packets, or ends of packets, could not be noted since the last event.
+    Missed(u64),
+}
+
+/// Watches the queue of a device until it is stopped.
+#[derive(Debug)]
+pub struct Recording {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+/// The kernel keeps what is seen in between: 80,000 packets.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+impl Recording {
+    /// Begins to watch; from now on nothing is missed unseen. `sink` is called in a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`], [`Error::Load`].
+    pub fn start(
+        target: &Target,
+        sink: impl FnMut(Event) -> io::Result<()> + Send + 'static,
+    ) -> Result<Self, Error> {
+        let probe = Probe::start(target)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || record(probe, &stopped, sink));
+        Ok(Self { stop, thread })
+    }
+
+    /// Has it ended early, because of an error? [`stop`](Self::stop) tells which.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Stops, and hands over what is left: last, the packets that are still in the queue.
+    ///
+    /// # Errors
+    /// [`Error::Write`] with the sink's error; [`Error::System`].
+    pub fn stop(self) -> Result<(), Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        let failed = |_| Err(Error::Write(io::Error::other("the thread failed")));
+        self.thread.join().unwrap_or_else(failed)
+    }
+}
+
+fn record(
+    mut probe: Probe,
+    stopped: &AtomicBool,
+    mut sink: impl FnMut(Event) -> io::Result<()>,
+) -> Result<(), Error> {
+    let reader = probe.reader()?;
+    let mut take = |probe: &mut Probe| -> Result<(), Error> {
+        let packets = reader.take()?.into_iter().map(Event::Packet);
+        let missed = Some(probe.missed()).filter(|missed| *missed > 0);
+        let mut events = packets.chain(missed.map(Event::Missed));
+        events.try_for_each(&mut sink).map_err(Error::Write)
+    };
+    let mut tick = now();
+    while !stopped.load(Ordering::Relaxed) {
+        tick = sleep_until_after(tick);
+        take(&mut probe)?;
+    }
+    probe.detach();
+    take(&mut probe)?;
+    let left_over = probe.left_over().into_iter();
+    let mut events = left_over.map(Event::Packet);
+    events.try_for_each(sink).map_err(Error::Write)
+}
+
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
+}
+
+/// Ticks are at fixed times, however long the work takes, so that two runs in virtual time
+/// are alike. Returns the tick.
+fn sleep_until_after(tick: Duration) -> Duration {
+    let next = (tick + INTERVAL).max(now());
+    let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+    // Woken by a signal, it looks a little early.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &TimeSpec::from(next));
+    next
+}

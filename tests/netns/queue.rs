@@ -1,0 +1,170 @@
+//! `pillion queue`: its account of a device's queue is that of the queue's own counters.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// A namespace whose device `v0` leads nowhere, through a queue.
+struct Host(Namespace);
+
+/// A packet of this much payload takes 8 ms at 1 Mbit/s, all headers included.
+const PAYLOAD: usize = 958;
+const PACKET: u64 = 1000;
+
+impl Host {
+    fn create(disciplines: &[&str]) -> Self {
+        let host = Self(namespace_with_loopback());
+        // Nothing but the test's own packets is to be sent.
+        host.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1");
+        host.run("ip link add v0 type veth peer name v1");
+        host.run("ip address add 10.79.0.1/24 dev v0");
+        host.run("ip link set v0 arp off up");
+        host.run("ip link set v1 up");
+        for discipline in disciplines {
+            host.run(&format!("tc {discipline}"));
+        }
+        host
+    }
+
+    fn run(&self, line: &str) {
+        let (program, arguments) = line.split_once(' ').unwrap();
+        let mut command = self.0.command(program);
+        let status = command.args(arguments.split(' ')).status().unwrap();
+        assert!(status.success(), "{line}");
+    }
+
+    /// The counters of the device's root discipline.
+    fn counters(&self) -> Value {
+        let mut tc = self.0.command("tc");
+        let output = tc.args(["-s", "-j", "qdisc", "show", "dev", "v0", "root"]);
+        let counters: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
+        counters[0].clone()
+    }
+
+    /// Sends so many packets at once to each port, in turn.
+    fn send(&self, packets: usize, ports: &'static [u16]) {
+        let send = move || {
+            let socket = UdpSocket::bind("10.79.0.1:7000").unwrap();
+            for _ in 0..packets {
+                for port in ports {
+                    // A queue that refuses a packet tells its sender.
+                    let _ = socket.send_to(&[7; PAYLOAD], ("10.79.0.2", *port));
+                }
+            }
+        };
+        self.0.enter(send).unwrap();
+    }
+}
+
+/// A pillion that watches `v0`.
+struct Queue(Child);
+
+impl Queue {
+    fn watch(host: &Host, options: &[&str]) -> Self {
+        let mut command = pillion_in(&host.0, &[&["queue", "v0", "--json"], options].concat());
+        let process = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut process = process.unwrap();
+        let mut line = String::new();
+        let stderr = process.stderr.take().unwrap();
+        BufReader::new(stderr).read_line(&mut line).unwrap();
+        assert!(
+            line.starts_with("pillion: watching the queue of v0"),
+            "{line}"
+        );
+        Self(process)
+    }
+
+    /// Its measures.
+    fn end(mut self) -> Value {
+        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
+        let mut json = String::new();
+        self.0
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut json)
+            .unwrap();
+        assert!(self.0.wait().unwrap().success());
+        serde_json::from_str(&json).unwrap()
+    }
+}
+
+fn count(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// In some virtual machines the kernel's tracepoints are silent for moments: a few in a
+/// thousand may be missing, and none may be too many.
+fn assert_nearly(noted: &Value, all: u64) {
+    let noted = count(noted);
+    assert!(noted <= all && noted * 10 >= all * 9, "{noted} of {all}");
+}
+
+#[test]
+fn the_account_of_a_queue_is_that_of_its_own_counters() {
+    needs_root!();
+    let host = Host::create(&[
+        "qdisc add dev v0 root handle 1: htb default 1",
+        "class add dev v0 parent 1: classid 1:1 htb rate 1mbit burst 2k",
+        "qdisc add dev v0 parent 1:1 pfifo limit 20",
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("events");
+    let file = file.to_str().unwrap();
+    let queue = Queue::watch(&host, &["--events", file]);
+    host.send(100, &[1, 2]);
+    eventually("the queue is empty", || host.counters()["qlen"] == 0);
+    let summary = queue.end();
+
+    let (all, own) = (&summary["all"], host.counters());
+    assert_eq!(summary["missed"], 0);
+    assert_nearly(&all["offered"], 200);
+    assert_nearly(&all["sent"], count(&own["packets"]));
+    assert_nearly(&all["sent_bytes"], count(&own["bytes"]));
+    assert_nearly(&all["refused"], count(&own["drops"]));
+    assert_eq!(count(&all["sent"]) * PACKET, count(&all["sent_bytes"]));
+    assert_eq!(count(&all["dropped"]), 0);
+    // Twenty packets wait behind one that is being sent.
+    assert_eq!(summary["length"]["packets"]["max"], 20.0);
+    assert_eq!(summary["length"]["bytes"]["max"], (20 * PACKET) as f64);
+    assert!(all["delay_ms"]["max"].as_f64().unwrap() > 100.0, "{all}");
+
+    let streams = summary["streams"].as_array().unwrap();
+    for port in [1, 2] {
+        let to = format!("10.79.0.2:{port}");
+        let stream = streams.iter().find(|stream| stream["destination"] == to);
+        let stream = stream.unwrap_or_else(|| panic!("{streams:?}"));
+        assert_nearly(&stream["offered"], 100);
+        assert_eq!(stream["protocol"], 17);
+        assert_eq!(stream["source"], "10.79.0.1:7000");
+    }
+
+    let again = pillion(&["queue", "--from", file, "--json"]);
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again, summary);
+}
+
+#[test]
+fn what_is_no_device_and_what_is_no_file_of_events_is_refused_in_one_line() {
+    for arguments in [
+        &["queue", "--from", "/dev/null"][..],
+        &["queue", "--from", "/no/such/file"],
+        &["queue", "nosuch0"],
+    ] {
+        let output = pillion(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1);
+    }
+}
