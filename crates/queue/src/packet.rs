@@ -105,9 +105,8 @@ impl Packet {
     /// How long it waited in the queue, in ns; only of packets that were sent.
     #[must_use]
     pub fn delay_ns(&self) -> Option<u64> {
-        let sent = (self.fate == Fate::Sent).then_some(())?;
-        let (arrived, left, ()) = (self.arrived_ns?, self.left_ns?, sent);
-        Some(left.saturating_sub(arrived))
+        let sent_ns = self.left_ns.filter(|_| self.fate == Fate::Sent)?;
+        Some(sent_ns.saturating_sub(self.arrived_ns?))
     }
 
     /// Was it dropped, as it arrived or later?
