@@ -17,6 +17,7 @@ mod namespaces;
 mod queue;
 mod run;
 mod safety;
+mod sockets;
 mod stream;
 mod switch;
 mod testbed;

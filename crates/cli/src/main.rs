@@ -17,6 +17,7 @@ mod print;
 mod progress;
 mod queue;
 mod run;
+mod sockets;
 mod stop;
 mod times;
 mod toml_file;
@@ -46,6 +47,7 @@ enum Command {
     Traffic(traffic::Args),
     Analyse(analyse::Args),
     Queue(queue::Args),
+    Sockets(sockets::Args),
     Lab(lab::Args),
     Man(man::Args),
 }
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Traffic(args) => args.execute(),
         Command::Analyse(args) => args.execute(),
         Command::Queue(args) => args.execute(),
+        Command::Sockets(args) => args.execute(),
         Command::Lab(args) => args.execute(),
         Command::Man(args) => args.execute(),
     };

@@ -1,0 +1,217 @@
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
+
+use crate::sample::Named;
+use crate::{Error, Sample, State};
+
+/// Asks for the TCP connections of one network namespace: that in which it was opened.
+#[derive(Debug)]
+pub struct Sockets(Socket);
+
+const HEADER: usize = 16;
+/// `struct inet_diag_msg`.
+const MESSAGE: usize = 72;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const NLM_F_REQUEST_DUMP: u16 = 0x301;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const INET_DIAG_INFO: u16 = 2;
+const FAMILIES: [(u8, bool); 2] = [(2, false), (10, true)];
+const TCP: u8 = 6;
+/// All states in which there is a connection with a socket of its own.
+const STATES: [State; 7] = [
+    State::Established,
+    State::SynSent,
+    State::FinWait1,
+    State::FinWait2,
+    State::CloseWait,
+    State::LastAck,
+    State::Closing,
+];
+
+impl Sockets {
+    /// Of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`Error::Ask`].
+    pub fn open() -> Result<Self, Error> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+            socket.bind_auto()?;
+            socket.connect(&NetlinkAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        open().map(Self).map_err(Error::Ask)
+    }
+
+    /// All connections, in the order of their local and remote ports.
+    ///
+    /// # Errors
+    /// [`Error::Ask`].
+    pub fn sample(&mut self, at_ns: u64) -> Result<Vec<Sample>, Error> {
+        let mut samples = Vec::new();
+        for (family, _) in FAMILIES {
+            self.dump(family, |named, info| {
+                samples.push(Sample::parse(at_ns, named, info));
+            })
+            .map_err(Error::Ask)?;
+        }
+        samples.sort_by_key(|it| (it.local.port(), it.peer.port(), it.local, it.peer));
+        Ok(samples)
+    }
+
+    fn dump(&mut self, family: u8, mut found: impl FnMut(Named, &[u8])) -> io::Result<()> {
+        self.0.send(&request(family), 0)?;
+        loop {
+            let (bytes, _) = self.0.recv_from_full()?;
+            let mut rest = bytes.as_slice();
+            while let Some((kind, message, behind)) = split(rest) {
+                rest = behind;
+                match kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return Err(refusal(message)),
+                    _ => {
+                        if let Some((named, info)) = parse(message) {
+                            found(named, info);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A netlink header, and `struct inet_diag_req_v2`.
+fn request(family: u8) -> Vec<u8> {
+    let states = STATES
+        .iter()
+        .fold(0u32, |states, state| states | 1 << *state as u8);
+    let mut request = Vec::with_capacity(HEADER + 56);
+    request.extend(u32::to_ne_bytes((HEADER + 56) as u32));
+    request.extend(u16::to_ne_bytes(SOCK_DIAG_BY_FAMILY));
+    request.extend(u16::to_ne_bytes(NLM_F_REQUEST_DUMP));
+    request.extend([0; 8]);
+    request.extend([family, TCP, 1 << (INET_DIAG_INFO - 1), 0]);
+    request.extend(u32::to_ne_bytes(states));
+    request.resize(HEADER + 56, 0);
+    request
+}
+
+/// The first message's type and content, and what lies behind it.
+fn split(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
+    let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
+    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
+    let message = bytes.get(HEADER..length)?;
+    Some((
+        kind,
+        message,
+        bytes.get(length.next_multiple_of(4)..).unwrap_or_default(),
+    ))
+}
+
+fn refusal(message: &[u8]) -> io::Error {
+    let code = message.get(..4).and_then(|code| code.try_into().ok());
+    io::Error::from_raw_os_error(-code.map_or(0, i32::from_ne_bytes))
+}
+
+fn parse(message: &[u8]) -> Option<(Named, &[u8])> {
+    let (fixed, mut attributes) = message.split_at_checked(MESSAGE)?;
+    let (_, is_ipv6) = FAMILIES
+        .into_iter()
+        .find(|(family, _)| *family == fixed[0])?;
+    let port = |at: usize| u16::from_be_bytes([fixed[at], fixed[at + 1]]);
+    let end = |address: usize, port: u16| {
+        let octets: [u8; 16] = std::array::from_fn(|i| fixed[address + i]);
+        let [a, b, c, d, ..] = octets;
+        let ip = match is_ipv6 {
+            true => IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(),
+            false => IpAddr::from([a, b, c, d]),
+        };
+        SocketAddr::new(ip, port)
+    };
+    let named = Named {
+        local: end(8, port(4)),
+        peer: end(24, port(6)),
+        state: State::of(fixed[1])?,
+    };
+    while let Some(header) = attributes.get(..4) {
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let kind = u16::from_ne_bytes([header[2], header[3]]);
+        if kind == INET_DIAG_INFO {
+            return Some((named, attributes.get(4..length)?));
+        }
+        attributes = attributes.get(length.max(4).next_multiple_of(4)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// `TCP_INFO` of a socket, from a byte on.
+    fn own_word<const N: usize>(stream: &TcpStream, offset: usize) -> [u8; N] {
+        let mut info = [0u8; 512];
+        let mut length = info.len() as libc::socklen_t;
+        // SAFETY: the buffer and its length live on this stack and have the sizes stated.
+        let result = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!(result, 0);
+        info[offset..offset + N].try_into().unwrap()
+    }
+
+    #[test]
+    fn a_sample_says_what_the_connection_says_itself() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut there, _) = listener.accept().unwrap();
+            here.write_all(&[7; 5000]).unwrap();
+            there.read_exact(&mut [0; 5000]).unwrap();
+            there.write_all(&[7]).unwrap();
+            here.read_exact(&mut [0]).unwrap();
+            let samples = Sockets::open().unwrap().sample(9).unwrap();
+            let local = here.local_addr().unwrap();
+            let sample = samples.iter().find(|sample| sample.local == local).unwrap();
+            assert_eq!(sample.peer, here.peer_addr().unwrap());
+            assert_eq!((sample.at_ns, sample.state), (9, State::Established));
+            let number = |offset| u32::from_ne_bytes(own_word(&here, offset));
+            assert_eq!(sample.cwnd, Some(number(80)));
+            assert_eq!(sample.mss, Some(number(16)));
+            assert_eq!(sample.rtt_us, Some(number(68)));
+            assert_eq!(sample.total_retrans, Some(number(100)));
+            assert_eq!(sample.bytes_received, Some(1));
+            assert_eq!(
+                sample.bytes_acked,
+                Some(u64::from_ne_bytes(own_word(&here, 120)))
+            );
+            assert_eq!(sample.bytes_sent, Some(5000));
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_cut_is_left_out() {
+        let mut whole = vec![0; MESSAGE];
+        whole[0] = 2;
+        whole[1] = 1;
+        whole.extend([8, 0, 2, 0, 1, 2, 3, 4]);
+        assert!(parse(&whole).is_some());
+        for length in 0..whole.len() {
+            assert!(parse(&whole[..length]).is_none(), "{length}");
+        }
+        assert!(split(&[200, 0, 0, 0, 0, 0, 0, 0]).is_none());
+    }
+}

@@ -1,0 +1,245 @@
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+/// A TCP connection at one moment. A field that the running kernel does not report is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Sample {
+    /// The moment, `CLOCK_MONOTONIC` in ns: the same for all samples of one round.
+    pub at_ns: u64,
+    /// This host's end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Where it is between connecting and the end.
+    pub state: State,
+    /// What congestion control is about.
+    pub recovery: Recovery,
+    /// Congestion window in packets.
+    pub cwnd: Option<u32>,
+    /// Slow start threshold in packets; `None` also while there is none.
+    pub ssthresh: Option<u32>,
+    /// Packets in flight: sent and unacknowledged, less those that are deemed to have arrived or
+    /// to be lost, and again those that were sent again.
+    pub in_flight: Option<u32>,
+    /// Packets sent and unacknowledged (`tcpi_unacked`).
+    pub unacked: Option<u32>,
+    /// Of these, those that SACK reports.
+    pub sacked: Option<u32>,
+    /// Of these, those deemed lost.
+    pub lost: Option<u32>,
+    /// Of these, those that were sent again.
+    pub retrans: Option<u32>,
+    /// Bytes written by the application and not sent yet (Linux 4.6).
+    pub not_sent: Option<u32>,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: Option<u32>,
+    /// Its mean deviation in microseconds.
+    pub rttvar_us: Option<u32>,
+    /// Smallest recent one in microseconds; `None` also without any sample (Linux 4.6).
+    pub min_rtt_us: Option<u32>,
+    /// Retransmission time-out in microseconds, backed off.
+    pub rto_us: Option<u32>,
+    /// Doublings of it.
+    pub backoff: Option<u8>,
+    /// Maximum segment size in bytes of payload.
+    pub mss: Option<u32>,
+    /// Segments sent again so far.
+    pub total_retrans: Option<u32>,
+    /// Bytes of payload acknowledged so far (Linux 4.1; the SYN counts as one).
+    pub bytes_acked: Option<u64>,
+    /// Bytes of payload sent so far, retransmissions included (Linux 4.19).
+    pub bytes_sent: Option<u64>,
+    /// Bytes of payload received so far (Linux 4.1).
+    pub bytes_received: Option<u64>,
+    /// Packets delivered so far, as TCP counts them (Linux 4.18).
+    pub delivered: Option<u32>,
+    /// Rate of delivery in bytes per second, measured last (Linux 4.9).
+    pub delivery_rate: Option<u64>,
+    /// DSACKs received so far (Linux 4.19).
+    pub dsacks: Option<u32>,
+    /// How often packets were found to have been reordered (Linux 4.19).
+    pub reorderings: Option<u32>,
+}
+
+/// The state of a connection (RFC 9293, section 3.3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum State {
+    Established = 1,
+    SynSent = 2,
+    SynReceived = 3,
+    FinWait1 = 4,
+    FinWait2 = 5,
+    TimeWait = 6,
+    Closed = 7,
+    CloseWait = 8,
+    LastAck = 9,
+    Listen = 10,
+    Closing = 11,
+}
+
+/// The state of congestion control (`enum tcp_ca_state` in `linux/tcp.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recovery {
+    /// Nothing happened.
+    Open,
+    /// There are duplicate or selective acknowledgements.
+    Disorder,
+    /// The window is being reduced for another reason than loss.
+    Cwr,
+    /// Fast recovery.
+    Recovery,
+    /// After a retransmission time-out.
+    Loss,
+}
+
+impl State {
+    const ALL: [Self; 11] = [
+        Self::Established,
+        Self::SynSent,
+        Self::SynReceived,
+        Self::FinWait1,
+        Self::FinWait2,
+        Self::TimeWait,
+        Self::Closed,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::Listen,
+        Self::Closing,
+    ];
+
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| *state as u8 == number)
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Established => "established",
+            Self::SynSent => "syn-sent",
+            Self::SynReceived => "syn-received",
+            Self::FinWait1 => "fin-wait1",
+            Self::FinWait2 => "fin-wait2",
+            Self::TimeWait => "time-wait",
+            Self::Closed => "closed",
+            Self::CloseWait => "close-wait",
+            Self::LastAck => "last-ack",
+            Self::Listen => "listen",
+            Self::Closing => "closing",
+        }
+    }
+}
+
+impl Recovery {
+    fn of(number: u8) -> Self {
+        match number {
+            1 => Self::Disorder,
+            2 => Self::Cwr,
+            3 => Self::Recovery,
+            4 => Self::Loss,
+            _ => Self::Open,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Disorder => "disorder",
+            Self::Cwr => "cwr",
+            Self::Recovery => "recovery",
+            Self::Loss => "loss",
+        }
+    }
+}
+
+/// A connection as the kernel names it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) state: State,
+}
+
+/// What the kernel says while there is no threshold (`TCP_INFINITE_SSTHRESH`).
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+impl Sample {
+    /// Offsets are those of `struct tcp_info` in `linux/tcp.h`, which only ever grows at its end.
+    pub(crate) fn parse(at_ns: u64, named: Named, info: &[u8]) -> Self {
+        let short = |offset: usize| Some(u32::from_ne_bytes(array(info, offset)?));
+        let long = |offset: usize| Some(u64::from_ne_bytes(array(info, offset)?));
+        let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(short);
+        Self {
+            at_ns,
+            local: named.local,
+            peer: named.peer,
+            state: named.state,
+            recovery: Recovery::of(info.get(1).copied().unwrap_or(0)),
+            cwnd: short(80),
+            ssthresh: short(76).filter(|packets| *packets < NO_THRESHOLD),
+            in_flight: in_flight(unacked, sacked, lost, retrans),
+            unacked,
+            sacked,
+            lost,
+            retrans,
+            not_sent: short(144),
+            rtt_us: short(68),
+            rttvar_us: short(72),
+            min_rtt_us: short(148).filter(|rtt| *rtt != u32::MAX),
+            rto_us: short(8),
+            backoff: info.get(4).copied(),
+            mss: short(16),
+            total_retrans: short(100),
+            bytes_acked: long(120),
+            bytes_sent: long(200),
+            bytes_received: long(128),
+            delivered: short(192),
+            delivery_rate: long(160),
+            dsacks: short(216),
+            reorderings: short(220),
+        }
+    }
+}
+
+fn in_flight(
+    unacked: Option<u32>,
+    sacked: Option<u32>,
+    lost: Option<u32>,
+    retrans: Option<u32>,
+) -> Option<u32> {
+    let left = sacked?.saturating_add(lost?);
+    Some(unacked?.saturating_sub(left).saturating_add(retrans?))
+}
+
+fn array<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..offset + N)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_did_not_return_is_none() {
+        let end = SocketAddr::from(([127, 0, 0, 1], 1));
+        let named = Named {
+            local: end,
+            peer: end,
+            state: State::Established,
+        };
+        let mut info = [0; 104];
+        for (field, value) in [(24, 10), (28, 3), (32, 2), (36, 1), (76, NO_THRESHOLD)] {
+            info[field..field + 4].copy_from_slice(&u32::to_ne_bytes(value));
+        }
+        let sample = Sample::parse(7, named, &info);
+        assert_eq!(sample.in_flight, Some(6));
+        assert_eq!((sample.ssthresh, sample.total_retrans), (None, Some(0)));
+        assert_eq!((sample.bytes_acked, sample.not_sent), (None, None));
+    }
+}

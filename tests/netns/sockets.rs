@@ -1,0 +1,115 @@
+//! `pillion sockets`: samples of real streams, over time.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::common::*;
+
+#[test]
+fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
+    needs_root!();
+    let lane = lane("sockets", 0.05);
+    let receive = [
+        "traffic",
+        "receive",
+        "--listen",
+        "10.77.0.2:7001",
+        "--streams",
+        "2",
+    ];
+    let mut receiver = pillion_in(&lane.receiver.namespace, &receive);
+    let mut receiver = receiver
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    await_listening(&lane.receiver.namespace, 7001);
+    let sample = [
+        "sockets",
+        "--interval",
+        "50",
+        "--duration",
+        "4",
+        "--port",
+        "7001",
+        "--json",
+    ];
+    let mut sampler = pillion_in(&lane.sender.namespace, &sample);
+    let sampler = sampler.stdout(Stdio::piped()).spawn().unwrap();
+    let send = [
+        "traffic",
+        "send",
+        "--to",
+        "10.77.0.2:7001",
+        "--streams",
+        "2",
+        "--itt",
+        "10",
+        "--duration",
+        "2",
+        "--json",
+    ];
+    let mut sender = pillion_in(&lane.sender.namespace, &send);
+    let sent = sender.output().unwrap();
+    assert!(sent.status.success());
+    let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert!(receiver.wait().unwrap().success());
+    let output = sampler.wait_with_output().unwrap();
+    assert!(output.status.success());
+
+    let mut streams: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for line in stdout(&output).lines() {
+        let sample: Value = serde_json::from_str(line).unwrap();
+        streams
+            .entry(sample["local"].to_string())
+            .or_default()
+            .push(sample);
+    }
+    assert_eq!(streams.len(), 2);
+    let mut last = Vec::new();
+    for samples in streams.values() {
+        // Two seconds at twenty a second; a machine that is busy may miss some.
+        assert!((10..=50).contains(&samples.len()), "{}", samples.len());
+        let times = samples
+            .iter()
+            .map(|sample| sample["at_ns"].as_u64().unwrap());
+        let times: Vec<_> = times.collect();
+        assert!(times.iter().all(|at| at % 50_000_000 == 0), "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+        for sample in samples {
+            assert_eq!(sample["peer"], "10.77.0.2:7001");
+            assert!(
+                sample["min_rtt_us"].is_null() || sample["min_rtt_us"].as_u64() >= Some(40_000)
+            );
+        }
+        let counted = |name: &str| {
+            let counts = samples.iter().map(|sample| sample[name].as_u64().unwrap());
+            counts.collect::<Vec<_>>()
+        };
+        for name in ["total_retrans", "bytes_sent", "bytes_acked"] {
+            assert!(counted(name).is_sorted(), "{name} of {samples:?}");
+        }
+        last.push(samples.last().unwrap());
+    }
+    // The last samples are taken a little before a stream's end, when it counts itself.
+    for (sampled, counted) in [
+        ("total_retrans", "retransmissions"),
+        ("bytes_sent", "bytes_sent"),
+    ] {
+        let sampled: u64 = last
+            .iter()
+            .map(|sample| sample[sampled].as_u64().unwrap())
+            .sum();
+        let streams = sent["streams"].as_array().unwrap();
+        let counted: u64 = streams
+            .iter()
+            .map(|stream| stream[counted].as_u64().unwrap())
+            .sum();
+        assert!(
+            sampled <= counted && 2 * sampled >= counted,
+            "{sampled} of {counted}"
+        );
+    }
+}
