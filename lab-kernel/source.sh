@@ -14,6 +14,10 @@ linux-source-6.12 (scripts/setup lab-kernel does), or name a source with --sourc
 	echo "$newest"
 }
 
+is_source() {
+	[ -f "$1/Makefile" ] && [ -f "$1/arch/um/Kconfig" ]
+}
+
 check_tools() {
 	missing=
 	while read -r tool package; do
@@ -58,7 +62,7 @@ unpack() {
 		cp -a "$1/." "$2"
 		make -s -C "$2" ARCH=um mrproper >/dev/null 2>&1
 	else
-		tar -x -f "$1" -C "$2" --strip-components 1 || fail "$1 is not a tarball"
+		tar -x -f "$1" -C "$2" --strip-components 1 || fail "$1 is no tarball, or not a whole one" 2
 	fi
-	[ -f "$2/arch/um/Kconfig" ] || fail "$1 is no Linux source: it has no arch/um/Kconfig"
+	is_source "$2" || fail "$1 holds no Linux source: there is no arch/um/Kconfig in it" 2
 }
