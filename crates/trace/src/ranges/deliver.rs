@@ -17,6 +17,10 @@ impl Tracker {
         let Some(in_order) = self.in_order else {
             return 0;
         };
+        self.next = self.next.max(end);
+        if begin == end {
+            return 0;
+        }
         let mut first = 0;
         let mut at = begin.max(self.floor);
         let mut index = self.index_of(at);
@@ -45,7 +49,6 @@ impl Tracker {
         if begin <= in_order {
             self.read_on(Some(at_ns));
         }
-        self.next = self.next.max(end);
         first
     }
 
