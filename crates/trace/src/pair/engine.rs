@@ -46,8 +46,8 @@ impl<O: Observer> Engine<O> {
             self.observer.clocks(ahead_ns);
         }
         let mut translated = None;
-        if side == Side::Receiver {
-            translated = self.nat.translate(packet);
+        if side == Side::Receiver && self.nat.translates() {
+            translated = Some(self.nat.translate(packet));
         }
         let place = self
             .table
@@ -58,7 +58,7 @@ impl<O: Observer> Engine<O> {
             } else if !self.table.knows(translated.as_ref().unwrap_or(packet))
                 && self.nat.recognise(print, packet)
             {
-                translated = self.nat.translate(packet);
+                translated = Some(self.nat.translate(packet));
             }
             let packet = translated.as_ref().unwrap_or(packet);
             let slot = self.table.find(side, packet, now_ns, &mut self.over);

@@ -30,13 +30,15 @@ impl Nat {
         }
     }
 
-    /// A packet of the receiver's trace with the addresses and ports that it has in the
-    /// sender's, as far as is known; `None` if they are the same.
+    /// Whether any addresses or ports are known to differ.
     #[inline]
-    pub(crate) fn translate(&self, packet: &Packet) -> Option<Packet> {
-        if self.found.is_empty() && self.addresses.is_empty() {
-            return None;
-        }
+    pub(crate) fn translates(&self) -> bool {
+        !(self.found.is_empty() && self.addresses.is_empty())
+    }
+
+    /// A packet of the receiver's trace with the addresses and ports that it has in the
+    /// sender's, as far as is known.
+    pub(crate) fn translate(&self, packet: &Packet) -> Packet {
         let (mut from, mut to) = (packet.from, packet.to);
         if let Some(&found) = self.found.get(&(from, to)) {
             (from, to) = found;
@@ -49,11 +51,11 @@ impl Nat {
                 end.address = given.map_or(end.address, |&(_, here)| here);
             }
         }
-        Some(Packet {
+        Packet {
             from,
             to,
             ..*packet
-        })
+        }
     }
 
     /// Remembers a packet of the sender's trace, by its fingerprint, to know it again under
