@@ -3,9 +3,9 @@ use std::collections::btree_map::Entry;
 
 use serde::Serialize;
 
+use super::batch::Extent;
 use super::distribution::{Distribution, milliseconds};
 use super::volume::share;
-use crate::Range;
 
 /// Head-of-line blocking: bytes that had arrived and could not be read, because others before
 /// them were missing.
@@ -49,19 +49,19 @@ const MOST_BLOCKERS: usize = 4096;
 
 impl Blocking {
     #[inline]
-    pub(super) fn range(&mut self, range: &Range) {
+    pub(super) fn range(&mut self, range: &Extent) {
         let Some(delivery) = range.delivery else {
             return;
         };
         let Some(blocked_ns) = delivery.blocked_ns() else {
             return;
         };
-        self.readable_bytes += range.len();
+        self.readable_bytes += range.len;
         // What comes in one packet with the missing byte does not wait.
         if blocked_ns > 0
             && let Some(position) = delivery.behind
         {
-            self.blocked(position, range.len(), blocked_ns);
+            self.blocked(position, range.len, blocked_ns);
         }
     }
 

@@ -1,9 +1,9 @@
 use serde::Serialize;
 
+use super::batch::{End, Extent, Transit};
 use super::distribution::{Distribution, milliseconds};
 use super::sampled::Sampled;
-use crate::Range;
-use crate::pair::{Clock, Fate, Line, Way};
+use crate::pair::{Clock, Line, Way};
 
 /// Times between two traces, whose clocks need not agree.
 ///
@@ -80,18 +80,18 @@ impl Clocks {
 impl Delay {
     /// Enters a packet with payload.
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Fate) {
-        if let Some(raw_ns) = fate.raw_delay_ns() {
+    pub(super) fn fate(&mut self, fate: &Transit) {
+        if let End::Delivered { raw_delay_ns } = fate.end {
             self.packets.push(Passed {
                 sent_ns: fate.sent_ns,
-                raw_ns,
+                raw_ns: raw_delay_ns,
             });
         }
     }
 
     #[inline]
-    pub(super) fn range(&mut self, range: &Range) {
-        if let (Some(sent_ns), Some(delivery)) = (range.first_sent_ns(), range.delivery) {
+    pub(super) fn range(&mut self, range: &Extent) {
+        if let (Some(sent_ns), Some(delivery)) = (range.first_sent_ns, range.delivery) {
             self.ranges.push(Delivered {
                 sent_ns,
                 raw_ns: delivery.at_ns.saturating_sub(sent_ns),

@@ -1,7 +1,7 @@
 use serde::Serialize;
 
+use super::batch::{Acknowledgement, Extent};
 use super::distribution::{Distribution, milliseconds};
-use crate::{Acked, Range};
 
 /// Times that the trace at the sender shows alone.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -19,15 +19,15 @@ pub struct Latency {
 
 impl Latency {
     #[inline]
-    pub(super) fn acked(&mut self, acked: &Acked) {
+    pub(super) fn acked(&mut self, acked: &Acknowledgement) {
         if let Some(rtt_ns) = acked.rtt_ns {
             self.rtt.record(rtt_ns);
         }
     }
 
     #[inline]
-    pub(super) fn range(&mut self, range: &Range) {
-        if let Some(latency_ns) = range.ack_latency_ns() {
+    pub(super) fn range(&mut self, range: &Extent) {
+        if let Some(latency_ns) = range.ack_latency_ns {
             self.ack_latency.record(latency_ns);
         }
     }

@@ -1,8 +1,9 @@
 use serde::Serialize;
 
+use super::batch::{End, Extent, Transit};
 use super::volume::{NTH, nth_place, share};
-use crate::pair::{Arrival, Fate, Passage};
-use crate::{Class, Copy, CopyKind, Range};
+use crate::pair::Passage;
+use crate::{Class, CopyKind};
 
 /// What was lost on the way from one trace to the other (thesis, section 3.4.3), and what brought
 /// it after all. Only what is known to be lost or delivered counts; bytes are of payload.
@@ -47,20 +48,19 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Counts a packet; [`Passage`] counts for itself.
+    /// Counts a packet with payload; [`Passage`] counts for itself.
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Fate) {
-        if fate.arrival == Arrival::Unknown || !fate.class.carries_data() {
+    pub(super) fn fate(&mut self, fate: &Transit) {
+        if fate.end == End::Unknown {
             return;
         }
-        let bytes = fate.begin.abs_diff(fate.end);
         self.data_packets += 1;
-        self.data_bytes += bytes;
-        if fate.arrival != Arrival::Lost {
+        self.data_bytes += fate.bytes;
+        if fate.end != End::Lost {
             return;
         }
         self.lost_old_bytes += fate.old_bytes;
-        self.lost_new_bytes += bytes.saturating_sub(fate.old_bytes);
+        self.lost_new_bytes += fate.bytes.saturating_sub(fate.old_bytes);
         match fate.class {
             Class::New => self.lost_new_packets += 1,
             Class::Bundled => self.lost_bundled_packets += 1,
@@ -76,21 +76,16 @@ impl Loss {
 
     /// Counts a range.
     #[inline]
-    pub(super) fn range(&mut self, range: &Range) {
-        let Some(copy) = range.delivery.and_then(|delivery| delivery.copy) else {
+    pub(super) fn range(&mut self, range: &Extent) {
+        let Some(brought_by) = range.brought_by else {
             return;
         };
         self.delivered_ranges += 1;
-        if copy == 0 {
-            return;
-        }
-        self.lost_ranges += 1;
-        match range.copies.get(copy as usize) {
-            Some(Copy {
-                kind: CopyKind::Bundled,
-                ..
-            }) => self.ranges_repaired_by_bundle += 1,
-            _ => self.ranges_repaired_by_retransmission += 1,
+        self.lost_ranges += u64::from(brought_by != CopyKind::New);
+        match brought_by {
+            CopyKind::New => {}
+            CopyKind::Bundled => self.ranges_repaired_by_bundle += 1,
+            CopyKind::Retransmission => self.ranges_repaired_by_retransmission += 1,
         }
     }
 

@@ -1,15 +1,17 @@
 use serde::Serialize;
 
+use super::batch::{Acknowledgement, Departure, End, Extent, Transit};
 use super::blocking::Blocking;
 use super::delay::{Clocks, Delay};
 use super::distribution::Distribution;
 use super::latency::Latency;
+use super::ledger::Total;
 use super::loss::Loss;
 use super::slices::Slices;
 use super::spacing::Spacing;
 use super::volume::{Volume, nth_place};
-use crate::pair::{Arrival, Fate, Way};
-use crate::{Acked, Arrived, Class, Connection, Direction, Range, Sent};
+use crate::pair::Way;
+use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
 #[derive(Debug, Clone, Serialize)]
@@ -78,7 +80,7 @@ impl Measures {
     }
 
     #[inline]
-    pub(super) fn sent(&mut self, sent: &Sent, since_ns: i64) {
+    pub(super) fn sent(&mut self, sent: &Departure, since_ns: i64) {
         let slice = self.slices.at(since_ns);
         slice.sent_wire_bytes += u64::from(sent.wire_bytes);
         if !sent.class.carries_data() {
@@ -98,7 +100,7 @@ impl Measures {
     }
 
     #[inline]
-    pub(super) fn acked(&mut self, acked: &Acked, since_ns: i64) {
+    pub(super) fn acked(&mut self, acked: &Acknowledgement, since_ns: i64) {
         if acked.bytes > 0 {
             self.slices.at(since_ns).acked_bytes += acked.bytes;
         }
@@ -115,44 +117,38 @@ impl Measures {
         }
     }
 
+    /// Enters what became of a packet with payload.
     #[inline]
-    pub(super) fn fate(&mut self, fate: &Fate, sent_since_ns: i64) {
-        if !fate.class.carries_data() {
-            return;
-        }
+    pub(super) fn fate(&mut self, fate: &Transit, sent_since_ns: i64) {
         self.loss.get_or_insert_default().fate(fate);
         self.delay.fate(fate);
-        if fate.arrival == Arrival::Lost {
+        if fate.end == End::Lost {
             self.slices.at(sent_since_ns).lost_data_packets += 1;
         }
     }
 
-    /// `readable_since_ns`: when its receiver could read it.
+    /// `readable_since_ns`: when its receiver could read it, if it could.
     #[inline]
-    pub(super) fn range(&mut self, range: &Range, readable_since_ns: Option<i64>) {
+    pub(super) fn range(&mut self, range: &Extent, readable_since_ns: i64) {
         self.latency.range(range);
-        if range.delivery.is_none() {
+        let Some(delivery) = range.delivery else {
             return;
-        }
+        };
         self.loss.get_or_insert_default().range(range);
         self.delay.range(range);
         self.head_of_line.range(range);
-        if let Some(since_ns) = readable_since_ns {
-            self.slices.at(since_ns).readable_bytes += range.len();
+        if delivery.in_order_ns.is_some() {
+            self.slices.at(readable_since_ns).readable_bytes += range.len;
         }
     }
 
     /// Takes over what the connection counted itself.
-    pub(super) fn finished(&mut self, connection: &Connection, direction: Direction) {
-        let half = connection.half(direction);
-        self.sent.counts = half.counts;
-        self.sent.duplicate_acks_received =
-            connection.half(direction.reverse()).counts.duplicate_acks;
-        match half.passage() {
-            Some(passage) => {
-                self.loss.get_or_insert_default().passage = *passage;
-            }
-            None => self.carried_wire_bytes = half.counts.wire_bytes,
+    pub(super) fn finished(&mut self, total: &Total) {
+        self.sent.counts = total.counts;
+        self.sent.duplicate_acks_received = total.duplicate_acks_received;
+        match total.passage {
+            Some(passage) => self.loss.get_or_insert_default().passage = passage,
+            None => self.carried_wire_bytes = total.counts.wire_bytes,
         }
     }
 

@@ -4,13 +4,21 @@
 //! connection, of each [`Group`] and of all. Counts come from the connections; what is measured
 //! packet by packet is folded as it comes, in memory that does not grow with the trace once
 //! [`Distribution`]s are full, save for one record per slice of time.
+//!
+//! That takes two threads. On the one that analyses, the meter notes in a batch what it is told;
+//! on the other, a bookkeeper enters one batch after the other in a ledger, which has the
+//! [`Measures`] of each connection. What is slow to enter holds the analysis up once eight batches
+//! wait.
 
+mod batch;
 mod blocking;
+mod bookkeeper;
 mod delay;
 mod distribution;
 mod fairness;
 mod group;
 mod latency;
+mod ledger;
 mod loss;
 mod measures;
 mod meter;

@@ -1,7 +1,8 @@
 use serde::Serialize;
 
+use super::batch::Departure;
 use super::distribution::{Distribution, as_it_is, milliseconds};
-use crate::{Arrived, Sent};
+use crate::Arrived;
 
 /// How packets with payload follow each other, retransmissions included, and how large they are;
 /// probes are left out.
@@ -31,11 +32,11 @@ pub struct Spacing {
 impl Spacing {
     /// Enters a packet with payload.
     #[inline]
-    pub(super) fn sent(&mut self, sent: &Sent) {
+    pub(super) fn sent(&mut self, sent: &Departure) {
         if let Some(last_ns) = self.last_sent_ns.replace(sent.at_ns) {
             self.itt.record(sent.at_ns.saturating_sub(last_ns));
         }
-        self.payload.record(sent.end - sent.begin);
+        self.payload.record(sent.payload_bytes.into());
         self.packet.record(sent.wire_bytes.into());
         self.in_flight.record(sent.in_flight.into());
     }

@@ -1,0 +1,137 @@
+use super::ledger::Finished;
+use crate::pair::{Arrival, Fate};
+use crate::{Acked, Arrived, Class, CopyKind, Delivery, Direction, Range, Sent};
+
+/// What a [`Meter`](super::Meter) was told, each kind apart: no measure depends on the order
+/// between two kinds. Only what is measured is kept, for all of it goes from one core to another.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) sent: Vec<Noted<Departure>>,
+    pub(super) acked: Vec<Noted<Acknowledgement>>,
+    pub(super) arrived: Vec<Noted<Arrived>>,
+    pub(super) ranges: Vec<Noted<Extent>>,
+    pub(super) fates: Vec<Noted<Transit>>,
+    pub(super) finished: Vec<Finished>,
+}
+
+/// Something that happened to a connection.
+#[derive(Debug)]
+pub(super) struct Noted<T> {
+    /// The connection's.
+    pub(super) number: u64,
+    /// When, since the first packet; of a range when its receiver could read it, if it could.
+    pub(super) since_ns: i64,
+    pub(super) what: T,
+}
+
+/// What is measured of a packet as it is sent.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) direction: Direction,
+    pub(super) at_ns: i64,
+    pub(super) class: Class,
+    pub(super) payload_bytes: u32,
+    pub(super) wire_bytes: u32,
+    pub(super) in_flight: u32,
+}
+
+/// What is measured of an ACK.
+#[derive(Debug)]
+pub(super) struct Acknowledgement {
+    pub(super) direction: Direction,
+    pub(super) bytes: u64,
+    pub(super) rtt_ns: Option<i64>,
+}
+
+/// What is measured of a [`Range`].
+#[derive(Debug)]
+pub(super) struct Extent {
+    pub(super) direction: Direction,
+    /// Bytes.
+    pub(super) len: u64,
+    pub(super) first_sent_ns: Option<i64>,
+    pub(super) ack_latency_ns: Option<i64>,
+    pub(super) delivery: Option<Delivery>,
+    /// In what kind of packet it arrived first.
+    pub(super) brought_by: Option<CopyKind>,
+}
+
+/// What is measured of a [`Fate`].
+#[derive(Debug)]
+pub(super) struct Transit {
+    pub(super) direction: Direction,
+    pub(super) class: Class,
+    pub(super) sent_ns: i64,
+    pub(super) bytes: u64,
+    pub(super) old_bytes: u64,
+    pub(super) end: End,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Delivered { raw_delay_ns: i64 },
+    Lost,
+    Unknown,
+}
+
+impl Departure {
+    #[inline]
+    pub(super) fn of(sent: &Sent) -> Self {
+        Self {
+            direction: sent.direction,
+            at_ns: sent.at_ns,
+            class: sent.class,
+            payload_bytes: u32::try_from(sent.begin.abs_diff(sent.end)).unwrap_or(u32::MAX),
+            wire_bytes: sent.wire_bytes,
+            in_flight: sent.in_flight,
+        }
+    }
+}
+
+impl Acknowledgement {
+    #[inline]
+    pub(super) fn of(acked: &Acked) -> Self {
+        Self {
+            direction: acked.direction,
+            bytes: acked.bytes,
+            rtt_ns: acked.rtt_ns,
+        }
+    }
+}
+
+impl Transit {
+    #[inline]
+    pub(super) fn of(fate: &Fate) -> Self {
+        Self {
+            direction: fate.direction,
+            class: fate.class,
+            sent_ns: fate.sent_ns,
+            bytes: fate.begin.abs_diff(fate.end),
+            old_bytes: fate.old_bytes,
+            end: match fate.arrival {
+                Arrival::Delivered { at_ns, .. } => End::Delivered {
+                    raw_delay_ns: at_ns.saturating_sub(fate.sent_ns),
+                },
+                Arrival::Lost => End::Lost,
+                Arrival::Unknown => End::Unknown,
+            },
+        }
+    }
+}
+
+impl Extent {
+    #[inline]
+    pub(super) fn of(range: &Range, direction: Direction) -> Self {
+        let copy = range.delivery.and_then(|delivery| delivery.copy);
+        let copy = copy.and_then(|copy| range.copies.get(copy as usize));
+        Self {
+            direction,
+            len: range.len(),
+            first_sent_ns: range.first_sent_ns(),
+            ack_latency_ns: range.ack_latency_ns(),
+            delivery: range.delivery,
+            brought_by: copy.map(|copy| copy.kind),
+        }
+    }
+}

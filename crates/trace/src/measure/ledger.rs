@@ -1,0 +1,296 @@
+use std::iter;
+
+use super::batch::{Batch, Noted};
+use super::delay;
+use super::fairness::Fairness;
+use super::measures::Measures;
+use super::meter::Options;
+use super::results::{Clocks, Handshakes, Results, Single, Together};
+use crate::pair::{Clock, Passage, Way};
+use crate::{Connection, Counts, Direction, Endpoint, Outcome};
+
+/// What has been measured of each connection so far.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    slice_ns: i64,
+    /// By the number of the connection, from 1.
+    connections: Vec<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    measures: [Option<Box<Measures>>; 2],
+    finished: Option<Box<Known>>,
+}
+
+/// A connection at its end.
+#[derive(Debug)]
+pub(super) struct Finished {
+    known: Known,
+    totals: [Total; 2],
+}
+
+/// What is left to know of it, besides measures.
+#[derive(Debug)]
+struct Known {
+    number: u64,
+    ends: [Endpoint; 2],
+    main: Direction,
+    ways: [Way; 2],
+    groups: Vec<usize>,
+    first_ns: i64,
+    last_ns: i64,
+    outcome: Outcome,
+    syns: u32,
+    handshake_ns: Option<i64>,
+}
+
+/// What a connection counted itself, of one direction.
+#[derive(Debug)]
+pub(super) struct Total {
+    pub(super) counts: Counts,
+    pub(super) duplicate_acks_received: u64,
+    pub(super) passage: Option<Passage>,
+}
+
+impl Ledger {
+    pub(super) fn new(slice_ns: i64) -> Self {
+        Self {
+            slice_ns,
+            connections: Vec::new(),
+        }
+    }
+
+    /// Takes all out of a batch.
+    pub(super) fn enter(&mut self, batch: &mut Batch) {
+        for noted in batch.sent.drain(..) {
+            self.note(&noted, noted.what.direction, Measures::sent);
+        }
+        for noted in batch.acked.drain(..) {
+            self.note(&noted, noted.what.direction, Measures::acked);
+        }
+        for noted in batch.arrived.drain(..) {
+            self.note(&noted, noted.what.direction, Measures::arrived);
+        }
+        for noted in batch.ranges.drain(..) {
+            self.note(&noted, noted.what.direction, Measures::range);
+        }
+        for noted in batch.fates.drain(..) {
+            self.note(&noted, noted.what.direction, Measures::fate);
+        }
+        for finished in batch.finished.drain(..) {
+            self.finish(finished);
+        }
+    }
+
+    #[inline]
+    fn note<T>(
+        &mut self,
+        noted: &Noted<T>,
+        direction: Direction,
+        enter: impl FnOnce(&mut Measures, &T, i64),
+    ) {
+        if let Some(measures) = self.measures(noted.number, direction) {
+            enter(measures, &noted.what, noted.since_ns);
+        }
+    }
+
+    fn finish(&mut self, finished: Finished) {
+        let Finished { known, totals } = finished;
+        for (direction, total) in Direction::BOTH.into_iter().zip(&totals) {
+            if let Some(measures) = self.measures(known.number, direction) {
+                measures.finished(total);
+            }
+        }
+        if let Some(state) = self.state(known.number) {
+            state.finished = Some(Box::new(known));
+        }
+    }
+
+    #[inline]
+    fn state(&mut self, number: u64) -> Option<&mut State> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, State::default);
+        }
+        self.connections.get_mut(index)
+    }
+
+    #[inline]
+    fn measures(&mut self, number: u64, direction: Direction) -> Option<&mut Measures> {
+        let slice_ns = self.slice_ns;
+        let measures = &mut self.state(number)?.measures[direction as usize];
+        Some(measures.get_or_insert_with(|| Box::new(Measures::new(slice_ns))))
+    }
+
+    /// From the time of the first packet to that of the last; of two traces with their clocks.
+    pub(super) fn results(
+        self,
+        options: &Options,
+        (begin_ns, end_ns): (i64, i64),
+        clock: Option<&Clock>,
+    ) -> Results {
+        let duration_s = seconds(end_ns.saturating_sub(begin_ns));
+        let mut all = Together::new(None, options.slice_ns);
+        let names = options.groups.iter().map(|group| Some(group.name.clone()));
+        let mut groups: Vec<_> = names
+            .map(|name| Together::new(name, options.slice_ns))
+            .collect();
+        let mut members: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
+        let mut singles = Vec::new();
+        for state in self.connections {
+            let Some(finished) = state.finished else {
+                continue;
+            };
+            let mut measures = state.measures.map(|measures| match measures {
+                Some(measures) => *measures,
+                None => Measures::new(options.slice_ns),
+            });
+            if let Some(&clock) = clock {
+                let clocks = if options.same_clock {
+                    delay::Clocks::Same(clock)
+                } else {
+                    delay::Clocks::Own(clock)
+                };
+                for (measures, way) in measures.iter_mut().zip(finished.ways) {
+                    measures.compare(way, &clocks);
+                }
+            }
+            for &group in &finished.groups {
+                members[group].push(singles.len());
+            }
+            singles.push(finished.single(measures, options, begin_ns, duration_s));
+        }
+        let everyone: Vec<usize> = (0..singles.len()).collect();
+        for (together, members) in
+            iter::once((&mut all, &everyone)).chain(groups.iter_mut().zip(&members))
+        {
+            together.of(members.iter().map(|&index| &singles[index]), duration_s);
+        }
+        for single in &mut singles {
+            single.main.settle();
+            single.back.settle();
+        }
+        Results {
+            begin_ns,
+            duration_s,
+            slice_s: seconds(options.slice_ns),
+            clock: clock.map(|clock| Clocks::of(clock, options.same_clock, begin_ns)),
+            all,
+            groups,
+            connections: singles,
+        }
+    }
+}
+
+impl Finished {
+    /// `groups`: those that it belongs to, by their places among the options.
+    pub(super) fn of(connection: &Connection, groups: Vec<usize>) -> Self {
+        let handshake = connection.handshake;
+        let completed_ns = handshake.first_syn_ns.zip(handshake.completed_ns);
+        let known = Known {
+            number: connection.number,
+            ends: [connection.originator, connection.responder],
+            main: connection.main_direction(),
+            ways: Direction::BOTH.map(|direction| connection.way(direction)),
+            groups,
+            first_ns: connection.first_ns,
+            last_ns: connection.last_ns,
+            outcome: connection.outcome(),
+            syns: handshake.syns,
+            handshake_ns: completed_ns.map(|(first, completed)| completed.saturating_sub(first)),
+        };
+        let totals = Direction::BOTH.map(|direction| {
+            let half = connection.half(direction);
+            let peer = connection.half(direction.reverse());
+            Total {
+                counts: half.counts,
+                duplicate_acks_received: peer.counts.duplicate_acks,
+                passage: half.passage().copied(),
+            }
+        });
+        Self { known, totals }
+    }
+}
+
+impl Known {
+    fn single(
+        &self,
+        measures: [Measures; 2],
+        options: &Options,
+        begin_ns: i64,
+        trace_s: f64,
+    ) -> Single {
+        let [forward, backward] = measures;
+        let [originator, responder] = self.ends;
+        let opened_by_sender = self.main == Direction::Forward;
+        let (main, back, sender, receiver) = if opened_by_sender {
+            (forward, backward, originator, responder)
+        } else {
+            (backward, forward, responder, originator)
+        };
+        let groups = self.groups.iter().map(|&group| &options.groups[group].name);
+        let groups: Vec<String> = groups.cloned().collect();
+        let by_group = |name: &String| {
+            let optima = &mut options.optimum_of_group.iter();
+            optima.find(|(group, _)| group == name).map(|found| found.1)
+        };
+        let carried_bits = main.carried_wire_bytes as f64 * 8.0;
+        Single {
+            number: self.number,
+            sender,
+            receiver,
+            opened_by_sender,
+            begin_s: seconds(self.first_ns.saturating_sub(begin_ns)),
+            duration_s: seconds(self.last_ns.saturating_sub(self.first_ns)),
+            outcome: self.outcome,
+            syns: self.syns,
+            handshake_ms: self.handshake_ns.map(|ns| ns as f64 / 1e6),
+            throughput_bit_per_s: if trace_s > 0.0 {
+                carried_bits / trace_s
+            } else {
+                0.0
+            },
+            optimum_bit_per_s: groups
+                .iter()
+                .find_map(by_group)
+                .or(options.optimum_bit_per_s),
+            groups,
+            main,
+            back,
+        }
+    }
+}
+
+impl Together {
+    fn new(name: Option<String>, slice_ns: i64) -> Self {
+        Self {
+            name,
+            handshakes: Handshakes::default(),
+            fairness: Fairness::default(),
+            main: Measures::new(slice_ns),
+            back: Measures::new(slice_ns),
+        }
+    }
+
+    fn of<'a>(&mut self, connections: impl Iterator<Item = &'a Single> + Clone, trace_s: f64) {
+        for connection in connections.clone() {
+            self.handshakes.add(connection, trace_s);
+            self.main.add(&connection.main);
+            self.back.add(&connection.back);
+        }
+        let share = |connection: &Single| {
+            (
+                connection.throughput_bit_per_s,
+                connection.optimum_bit_per_s,
+            )
+        };
+        self.fairness = Fairness::of(connections.map(share));
+        self.main.settle();
+        self.back.settle();
+    }
+}
+
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
