@@ -23,7 +23,7 @@ pub(super) struct Apart {
 }
 
 /// Batches that may wait to be entered.
-const BATCHES: usize = 8;
+const BATCHES: usize = 4;
 
 impl Bookkeeper {
     pub(super) fn new(slice_ns: i64) -> Self {

@@ -7,7 +7,7 @@
 //!
 //! That takes two threads. On the one that analyses, the meter notes in a batch what it is told;
 //! on the other, a bookkeeper enters one batch after the other in a ledger, which has the
-//! [`Measures`] of each connection. What is slow to enter holds the analysis up once eight batches
+//! [`Measures`] of each connection. What is slow to enter holds the analysis up once four batches
 //! wait.
 
 mod batch;
