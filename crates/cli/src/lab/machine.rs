@@ -19,8 +19,8 @@ pub struct MachineArgs {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
     memory: u32,
 
-    /// Seconds of real time for which virtual time may stand still
-    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_s)]
+    /// Seconds of work during which virtual time may stand still
+    #[arg(long, value_name = "S", default_value = "20", value_parser = parse_s)]
     patience: Duration,
 }
 

@@ -31,7 +31,7 @@ pub struct Machine {
     /// The processor core that it runs on, by number; `None` for any. One that moves between
     /// cores is two to three times slower.
     pub core: Option<usize>,
-    /// Real time for which virtual time may stand still.
+    /// Processor time that may be used while virtual time stands still, at least.
     pub patience: Duration,
     /// Real time that a program may take; `None` for no limit.
     pub limit: Option<Duration>,

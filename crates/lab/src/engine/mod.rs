@@ -26,6 +26,7 @@ mod machine;
 mod run;
 mod running;
 mod side_by_side;
+mod stall;
 mod verify;
 
 pub use compare::{Difference, differences};

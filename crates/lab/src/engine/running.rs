@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use super::job::Report;
+use super::stall::Stall;
 use super::{Ending, EngineError, Machine};
 
 /// A kernel at work; dropped, it ends.
@@ -19,7 +20,7 @@ pub struct Running {
     reports: Receiver<Report>,
     copies: Vec<JoinHandle<()>>,
     messages: Option<JoinHandle<String>>,
-    patience: Duration,
+    stall: Stall,
     limit: Option<Duration>,
     control: Option<TempDir>,
 }
@@ -56,7 +57,7 @@ impl Running {
             reports,
             copies,
             messages,
-            patience: machine.patience,
+            stall: Stall::new(machine.patience),
             limit: machine.limit,
             control: Some(control),
         }
@@ -74,7 +75,6 @@ impl Running {
         mut reached: impl FnMut(Duration),
     ) -> Result<Ending, EngineError> {
         let begun = Instant::now();
-        let mut moved = begun;
         let mut at = Duration::ZERO;
         let mut end = None;
         loop {
@@ -83,7 +83,7 @@ impl Running {
                     // What it made there is of no use: nothing is to be left, however this ends.
                     self.control = None;
                     at = time;
-                    moved = Instant::now();
+                    self.stall.moved();
                     reached(at);
                 }
                 Ok(Report::Ended(ending)) => end = Some(Ok(ending)),
@@ -94,8 +94,7 @@ impl Running {
             if stop.load(Ordering::Relaxed) {
                 return Err(EngineError::Stopped);
             }
-            let waited = moved.elapsed();
-            if waited > self.patience {
+            if let Some(waited) = self.stall.found(self.child.id()) {
                 return Err(EngineError::Stalled { at, waited });
             }
             if let Some(limit) = self.limit.filter(|limit| begun.elapsed() > *limit) {
