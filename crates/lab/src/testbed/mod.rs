@@ -16,6 +16,7 @@ mod log;
 mod netem;
 mod place;
 mod round_trips;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -150,13 +151,15 @@ impl Testbed {
             set_all(place, &run.sysctls)?;
             set_all(place, &host.sysctls)?;
         }
-        Ok(Self {
+        let testbed = Self {
             hosts,
             bridge,
             router,
             emulator,
             receiver,
-        })
+        };
+        settle::settle(testbed.places())?;
+        Ok(testbed)
     }
 
     /// A sending host's address, by its number.

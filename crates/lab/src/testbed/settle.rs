@@ -1,0 +1,52 @@
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::Place;
+use crate::Error;
+
+const LONGEST: Duration = Duration::from_secs(10);
+const BETWEEN: Duration = Duration::from_millis(100);
+
+#[derive(Deserialize)]
+struct Device {
+    ifname: String,
+    flags: Vec<String>,
+}
+
+/// Waits until every device of these machines forwards: after its other end has come up, it takes
+/// a second until the kernel takes note, and a bridge drops all until then, the first SYNs too.
+///
+/// # Errors
+/// [`Error::Command`]; [`Error::System`] if a device does not come up.
+pub(super) fn settle<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), Error> {
+    let begun = Instant::now();
+    for place in places {
+        while let Some(device) = resting(place)? {
+            if begun.elapsed() > LONGEST {
+                let what = format!("{device} of {} does not come up", place.name);
+                return Err(Error::System {
+                    action: "bring up the testbed's devices",
+                    source: io::Error::new(io::ErrorKind::TimedOut, what),
+                });
+            }
+            thread::sleep(BETWEEN);
+        }
+    }
+    Ok(())
+}
+
+/// A device that has no carrier yet.
+fn resting(place: &Place) -> Result<Option<String>, Error> {
+    let listed = place.run("ip -j link show up")?;
+    let devices: Vec<Device> = serde_json::from_str(&listed).map_err(|error| Error::System {
+        action: "read what `ip -j link show` says",
+        source: error.into(),
+    })?;
+    let is_resting = |flags: &[String]| flags.iter().any(|flag| flag == "NO-CARRIER");
+    let mut devices = devices.into_iter();
+    let resting = devices.find(|device| is_resting(&device.flags));
+    Ok(resting.map(|device| device.ifname))
+}
