@@ -10,34 +10,13 @@
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
 
-#include "checksum.h"
+#include "grow.h"
 #include "history.h"
 #include "level.h"
 #include "maps.h"
 #include "round_trip.h"
 #include "sending_rate.h"
 #include "thin.h"
-
-/*
- * Payload that the segment may have in all. Where TCP's MSS is more than the
- * device takes, IP cuts a segment before it comes here, and nobody does after.
- */
-static __always_inline __u32 payload_limit(struct __sk_buff *skb,
-					   const struct options *options,
-					   struct bpf_tcp_sock *tp,
-					   const struct segment *seg)
-{
-	__u32 limit = tp->mss_cache, headers = seg->payload - seg->ip, mtu = 0;
-
-	limit = limit > seg->sack_bytes ? limit - seg->sack_bytes : 0;
-	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0 || mtu < headers)
-		return 0;
-	if (mtu - headers < limit)
-		limit = mtu - headers;
-	if (options->max_bytes && options->max_bytes < limit)
-		limit = options->max_bytes;
-	return limit < HISTORY_BYTES ? limit : HISTORY_BYTES - 1;
-}
 
 /*
  * Decides for new data that follows the history; *start becomes the sequence
@@ -83,20 +62,6 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	return *start == seg->seq ? verdict : BUNDLED;
 }
 
-static __always_inline int set_ip_length(struct __sk_buff *skb,
-					 const struct segment *seg, __u16 grown)
-{
-	__be16 was = bpf_htons(seg->ip_len);
-	__be16 is = bpf_htons(seg->ip_len + grown);
-
-	if (seg->ipv6)
-		return bpf_skb_store_bytes(skb, seg->ip + 4, &is, sizeof(is),
-					   0);
-	if (bpf_skb_store_bytes(skb, seg->ip + 2, &is, sizeof(is), 0))
-		return -1;
-	return bpf_l3_csum_replace(skb, seg->ip + 10, was, is, sizeof(is));
-}
-
 /* Lets the remembered bytes from start on ride along. */
 static __always_inline enum verdict prepend(struct __sk_buff *skb,
 					    struct flow *flow,
@@ -107,9 +72,8 @@ static __always_inline enum verdict prepend(struct __sk_buff *skb,
 
 	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
 		return NO_MEMORY;
-	if (recall(skb, seg->payload, flow, start, grown + seg->len) ||
-	    bpf_skb_store_bytes(skb, seg->tcp + 4, &seq, sizeof(seq), 0) ||
-	    set_ip_length(skb, seg, grown) || mend_checksum(skb, seg, grown))
+	if (bpf_skb_store_bytes(skb, seg->tcp + 4, &seq, sizeof(seq), 0) ||
+	    fill(skb, flow, seg, seg->payload, start, grown + seg->len, grown))
 		return DROPPED;
 	return BUNDLED;
 }
