@@ -14,6 +14,7 @@
 #include "history.h"
 #include "level.h"
 #include "maps.h"
+#include "retransmission.h"
 #include "round_trip.h"
 #include "sending_rate.h"
 #include "thin.h"
@@ -136,9 +137,16 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		if (!before(seg->seq, flow->again_end))
 			note_run(flow, allowed_packets(flow) + 1);
 		note_again(flow, seg->seq, end);
-		measure(skb, flow, tp, seg, 0);
-		count(flow, OLD_DATA, 0, 0);
-		return OLD_DATA;
+		if (!flow->options.retransmissions || verdict != BUNDLED)
+			verdict = OLD_DATA;
+		else
+			verdict = send_again(skb, flow, tp, seg);
+		redundant = verdict == RETRANSMISSION_BUNDLED
+				    ? flow->along_end - end
+				    : 0;
+		count(flow, verdict, 0, redundant);
+		measure(skb, flow, tp, seg, redundant);
+		return verdict;
 	}
 	if (flow->off)
 		return verdict; /* as if recorded elsewhere: a gap */

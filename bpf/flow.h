@@ -68,6 +68,7 @@ struct options {
 	enum reaction reaction;
 	enum loss_rule loss_rule; /* the rule to begin with */
 	__u32 without_sack; /* bundle even if the peer does not offer SACK */
+	__u32 retransmissions; /* bundle into them as well (retransmission.h) */
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (companions.h). */
@@ -128,15 +129,20 @@ enum verdict {
 	NO_MEMORY, /* the packet could not be grown; it was sent as it was */
 	DROPPED, /* it failed half-way and was dropped: TCP sends it again */
 
+	/* Where retransmissions are bundled as well. */
+	RETRANSMISSION_BUNDLED, /* segments that follow it ride along */
+
 	VERDICTS
 };
 
 struct counters {
 	__u64 verdicts[VERDICTS]; /* segments with data, by enum verdict */
 	__u64 new_bytes; /* payload sent for the first time */
-	__u64 redundant_bytes; /* payload that rode along with new data */
+	__u64 redundant_bytes; /* payload that rode along */
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
 	__u64 repaired_bytes; /* their payload */
+	__u64 repaired_along; /* lost, and repaired by another's retransmission
+			       */
 	__u64 saved_us; /* at least, to wait for retransmissions of them */
 	__u64 reactions; /* window reductions asked for */
 	__u64 reactions_spared; /* TFRC-SP found no reason for them */
@@ -200,6 +206,13 @@ enum wanted_by {
 	WANTED_BY_APPLICATION,
 };
 
+/* Is a reaction due? */
+enum due {
+	NOT_DUE,
+	DUE_IF_UNDONE, /* TCP has reduced the window, and may take that back */
+	DUE,
+};
+
 /* Does the peer offer SACK? */
 enum sack {
 	SACK_MISSING,
@@ -242,13 +255,19 @@ struct flow {
 	__u32 lost_start; /* the loss found last */
 	__u32 lost_end;
 	__u64 lost_saved_us; /* what was counted for it */
-	__u32 reaction_due;
+	enum due reaction_due;
 	__u32 reacted_at; /* losses before belong to the window reduced then */
 	enum sack sack;
 
 	/* What TCP sent again last, from the first byte to the last. */
 	__u32 again_start;
 	__u32 again_end;
+
+	/* What rode along with a retransmission last. */
+	__u32 along_start; /* where the retransmitted segment ends */
+	__u32 along_end;
+	__u32 along_pending; /* no ACK has told what became of it */
+	__u32 reduced_to; /* snd_ssthresh as it left, packets */
 
 	/*
 	 * Reports of duplicates that were taken out of ACKs still on their way

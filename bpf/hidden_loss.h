@@ -25,6 +25,11 @@ static __always_inline __u32 later(__u32 a, __u32 b)
 	return after(a, b) ? a : b;
 }
 
+static __always_inline __u32 earlier(__u32 a, __u32 b)
+{
+	return before(a, b) ? a : b;
+}
+
 /*
  * Finds the packet whose last byte is acknowledged. Returns 0 if none that is
  * remembered ends there. A global function, as the next: the verifier looks at
@@ -128,6 +133,43 @@ static __always_inline void look_for_reordering(struct flow *flow,
 	take_back_saved(flow);
 }
 
+/* Does the ACK end beyond a retransmission that others rode along with? */
+static __always_inline bool
+is_of_retransmission(struct flow *flow, const struct ack *ack, __u32 una)
+{
+	return flow->along_pending && before(una, flow->along_start) &&
+	       !before(ack->ack, flow->along_end);
+}
+
+/*
+ * What rode along with a retransmission, and is not reported as duplicate, was
+ * lost; by the published rule too, for the ACK covers several segments. TCP has
+ * reduced its window already, for the segment that it sent again.
+ *
+ * But of the others it knows that it sent them once, and takes their
+ * acknowledgement for that of the originals: the time-out looks spurious
+ * (F-RTO, RFC 5682), and the reduction is undone. Then one is due.
+ */
+static __always_inline void judge_retransmission(struct flow *flow,
+						 const struct ack *ack)
+{
+	__u32 start = flow->along_start, end = flow->along_end, lost;
+
+	flow->along_pending = 0;
+	lost = segments_in(flow, start, end);
+	if (ack->duplicate)
+		lost -= segments_in(flow, later(start, ack->duplicate_start),
+				    earlier(end, ack->duplicate_end));
+	if (!lost)
+		return;
+	ADD(flow, repaired_along, lost);
+	flow->lost_start = start;
+	flow->lost_end = end;
+	flow->lost_saved_us = 0;
+	if (flow->reaction_due == NOT_DUE && after(end, flow->reacted_at))
+		flow->reaction_due = DUE_IF_UNDONE;
+}
+
 /* An ACK arrives, and the kernel has not looked at it yet. */
 static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 				   const struct ack *ack)
@@ -138,6 +180,10 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 
 	if (!after(ack->ack, una)) {
 		look_for_reordering(flow, ack);
+		return;
+	}
+	if (is_of_retransmission(flow, ack, una)) {
+		judge_retransmission(flow, ack);
 		return;
 	}
 	if (!find_packet(flow, ack->ack, una, &packet))
@@ -161,7 +207,7 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	flow->lost_start = loss.start;
 	flow->lost_end = loss.end;
 	if (after(loss.end, flow->reacted_at))
-		flow->reaction_due = 1;
+		flow->reaction_due = DUE;
 }
 
 #endif /* PILLION_HIDDEN_LOSS_H */

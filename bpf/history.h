@@ -97,6 +97,14 @@ static __always_inline bool was_sent_again(struct flow *flow, __u32 start,
 	return before(start, flow->again_end) && after(end, flow->again_start);
 }
 
+/* Is all of it what rode along with a retransmission? */
+static __always_inline bool rode_along(const struct flow *flow, __u32 start,
+				       __u32 end)
+{
+	return !before(start, flow->along_start) &&
+	       !after(end, flow->along_end);
+}
+
 /* Writes the len bytes from seq on into the packet. */
 static __always_inline int recall(struct __sk_buff *skb, __u32 offset,
 				  struct flow *flow, __u32 seq, __u32 len)

@@ -16,6 +16,7 @@
 
 #include "maps.h"
 #include "round_trip.h"
+#include "segment.h"
 #include "sending_rate.h"
 #include "tfrc.h"
 
@@ -27,7 +28,9 @@ static __always_inline void learn_losses(struct flow *flow,
 					 struct bpf_tcp_sock *tp)
 {
 	__u32 known = flow->counters.hidden_losses +
-		      flow->counters.verdicts[OLD_DATA];
+		      flow->counters.repaired_along +
+		      flow->counters.verdicts[OLD_DATA] +
+		      flow->counters.verdicts[RETRANSMISSION_BUNDLED];
 
 	if (known != flow->loss_events.known)
 		note_losses(&flow->loss_events, known, flow->sending.packets,
@@ -54,16 +57,34 @@ static __always_inline bool within_allowance(struct flow *flow,
 	return within;
 }
 
+/*
+ * Has TCP a larger window again than it reduced it to? Its threshold bounds the
+ * slow start after a time-out.
+ */
+static __always_inline bool is_undone(const struct flow *flow,
+				      struct bpf_tcp_sock *tp)
+{
+	return tp->snd_cwnd > flow->reduced_to;
+}
+
 /* A packet of ours leaves; what the kernel is to be told with it. */
 static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp)
 {
 	enum reaction reaction = flow->options.reaction;
+	bool due = true;
 
 	if (reaction == REACT_TFRC_SP)
 		learn_losses(flow, tp);
-	if (!flow->reaction_due)
+	if (flow->reaction_due == NOT_DUE)
 		return KEEP;
-	flow->reaction_due = 0;
+	if (flow->reaction_due == DUE_IF_UNDONE) {
+		if (before(tp->snd_una, flow->along_end))
+			return KEEP; /* TCP has not looked at the ACK yet */
+		due = is_undone(flow, tp);
+	}
+	flow->reaction_due = NOT_DUE;
+	if (!due)
+		return KEEP;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;
 	flow->reacted_at = tp->snd_nxt;

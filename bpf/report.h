@@ -20,8 +20,8 @@
  * Is the report that of a packet which carried a bundle? Either its beginning
  * was duplicate, and the rest advanced the acknowledgement, as a retransmission
  * never does; or the whole of it, because a later packet overtook it, and TCP
- * sent nothing of it again. A global function, as the verifier is to look at
- * the loop once.
+ * sent nothing of it again. What rode along with a retransmission is judged by
+ * the same. A global function, as the verifier is to look at the loop once.
  */
 __noinline int is_of_bundle(struct flow *flow, __u32 start, __u32 end,
 			    __u32 ack, __u32 una)
@@ -32,6 +32,8 @@ __noinline int is_of_bundle(struct flow *flow, __u32 start, __u32 end,
 	if (!flow)
 		return 0;
 	again = was_sent_again(flow, start, end);
+	if (rode_along(flow, start, end) && (advances || !again))
+		return 1;
 	packet_end = flow->sent_end;
 	for (i = 1; i <= HISTORY_SEGMENTS && i <= flow->segments; i++) {
 		slot = (flow->next - i) & (HISTORY_SEGMENTS - 1);

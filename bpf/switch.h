@@ -54,7 +54,9 @@ SAME(BUSY);
 SAME(UNREADABLE);
 SAME(NO_MEMORY);
 SAME(DROPPED);
-_Static_assert(VERDICTS == DROPPED + 1, "each has a name in include/pillion.h");
+SAME(RETRANSMISSION_BUNDLED);
+_Static_assert(VERDICTS == RETRANSMISSION_BUNDLED + 1,
+	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
 {
@@ -229,6 +231,7 @@ static __always_inline void read_counters(const struct flow *flow,
 	for (i = 0; i < VERDICTS; i++)
 		seen += counters->verdicts[i];
 	stats->segments = seen - counters->verdicts[OLD_DATA] -
+			  counters->verdicts[RETRANSMISSION_BUNDLED] -
 			  counters->verdicts[NOT_PLAIN_IP];
 	stats->bundled = counters->verdicts[BUNDLED];
 	stats->new_bytes = counters->new_bytes;

@@ -110,7 +110,8 @@ enum pillion_last {
 	PILLION_LAST_BUSY = 16,
 	PILLION_LAST_UNREADABLE = 17,
 	PILLION_LAST_NO_MEMORY = 18,
-	PILLION_LAST_DROPPED = 19
+	PILLION_LAST_DROPPED = 19,
+	PILLION_LAST_RETRANSMISSION_BUNDLED = 20
 };
 
 /* Counts are those of this connection since pillion bundles it. */
@@ -118,7 +119,7 @@ struct pillion_stats {
 	unsigned long long segments; /* with data sent for the first time */
 	unsigned long long bundled; /* that carried a bundle */
 	unsigned long long new_bytes; /* payload sent for the first time */
-	unsigned long long redundant_bytes; /* that rode along with it */
+	unsigned long long redundant_bytes; /* that rode along */
 	unsigned long long hidden_losses; /* segments lost, and repaired */
 	unsigned long long repaired_bytes; /* their payload */
 	unsigned long long reactions; /* window reductions for them */

@@ -3,6 +3,7 @@
 //! Every test makes network namespaces of its own, which end with it.
 
 mod agreement;
+mod along;
 mod analyse;
 mod attach;
 mod bad_input;

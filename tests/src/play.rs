@@ -68,6 +68,19 @@ impl Wire {
         }
     }
 
+    /// Expects a segment that tells its receiver to hand on what it has (PSH), or does not.
+    pub fn expect_push(&mut self, expected: &str, push: bool) {
+        let Some(segment) = self.peer.read(PATIENCE) else {
+            self.script.fail("nothing came");
+        };
+        self.script.compare(expected, &self.describe(&segment));
+        self.inspect(&segment);
+        if segment.header.psh != push {
+            self.script
+                .fail("PSH is set, or is not, as it should not be");
+        }
+    }
+
     /// The range of the next segment, whatever it is, checked like all others.
     pub fn read(&mut self) -> (u32, u32) {
         let Some(segment) = self.peer.read(PATIENCE) else {

@@ -3,6 +3,7 @@
 //! Every test has a network namespace, a TAP device and a scripted peer of its own.
 
 mod acknowledged;
+mod along;
 mod cgroups;
 mod checksums;
 mod companions;

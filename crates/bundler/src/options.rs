@@ -111,6 +111,9 @@ pub struct Options {
     /// Bundle even where the peer offers no SACK. Losses can then only be guessed, by
     /// [`LossRule::Ack`], and late duplicates count as duplicate ACKs.
     pub without_sack: bool,
+    /// Bundle into retransmissions as well: that of the first unacknowledged segment takes
+    /// along those that follow it (LCN 2008, section III).
+    pub retransmissions: bool,
 }
 
 impl Default for Options {
@@ -125,6 +128,7 @@ impl Default for Options {
             reaction: Reaction::default(),
             loss_rule: LossRule::default(),
             without_sack: false,
+            retransmissions: false,
         }
     }
 }
@@ -136,6 +140,7 @@ impl From<Options> for types::options {
             max_bytes: options.max_bytes,
             wait_for_loss: options.wait_for_loss.into(),
             without_sack: options.without_sack.into(),
+            retransmissions: options.retransmissions.into(),
             ..Self::default()
         };
         raw.thin_rtt = match options.thin_rtt {

@@ -15,12 +15,15 @@ pub struct Counters {
     pub verdicts: BTreeMap<Verdict, u64>,
     /// Bytes of payload sent for the first time.
     pub new_bytes: u64,
-    /// Bytes of payload that rode along with new data.
+    /// Bytes of payload that rode along with new data, or with a retransmission.
     pub redundant_bytes: u64,
     /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
     pub hidden_losses: u64,
     /// Their payload in bytes.
     pub repaired_bytes: u64,
+    /// Segments that were lost and that rode along with the retransmission of another, as
+    /// far as ACKs tell.
+    pub repaired_along: u64,
     /// Microseconds by which bundles left sooner than retransmissions would have, all
     /// segments together: an estimate that is never too high for one that was lost
     /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
@@ -47,7 +50,12 @@ impl Counters {
     /// Segments with new data, as far as they could be read.
     #[must_use]
     pub fn segments(&self) -> u64 {
-        let others = self.of(Verdict::OldData) + self.of(Verdict::NotPlainIp);
+        let others = [
+            Verdict::OldData,
+            Verdict::RetransmissionBundled,
+            Verdict::NotPlainIp,
+        ];
+        let others: u64 = others.map(|verdict| self.of(verdict)).iter().sum();
         self.verdicts.values().sum::<u64>() - others
     }
 
@@ -74,6 +82,7 @@ macro_rules! from_raw {
                     redundant_bytes: raw.redundant_bytes,
                     hidden_losses: raw.hidden_losses,
                     repaired_bytes: raw.repaired_bytes,
+                    repaired_along: raw.repaired_along,
                     saved_us: raw.saved_us,
                     reactions: raw.reactions,
                     reactions_spared: raw.reactions_spared,
@@ -97,6 +106,7 @@ impl AddAssign<&Self> for Counters {
         self.redundant_bytes += other.redundant_bytes;
         self.hidden_losses += other.hidden_losses;
         self.repaired_bytes += other.repaired_bytes;
+        self.repaired_along += other.repaired_along;
         // One processor may take back what another one has counted.
         self.saved_us = self.saved_us.wrapping_add(other.saved_us);
         self.reactions += other.reactions;
@@ -176,6 +186,7 @@ mod tests {
         };
         raw.verdicts[Verdict::Bundled as usize] = 3;
         raw.verdicts[Verdict::OldData as usize] = 2;
+        raw.verdicts[Verdict::RetransmissionBundled as usize] = 1;
         let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
         assert!((counters.redundant_share() - 0.25).abs() < 1e-9);

@@ -30,6 +30,8 @@ macro_rules! verdicts {
 verdicts! {
     /// Previous segments rode along.
     Bundled = BUNDLED, "bundled";
+    /// A retransmission, and segments that follow it rode along.
+    RetransmissionBundled = RETRANSMISSION_BUNDLED, "retransmission with a bundle";
     /// All that was sent before is acknowledged.
     NothingOutstanding = NOTHING_OUTSTANDING, "nothing outstanding";
     /// The new data alone reaches the MSS or `max_bytes`.

@@ -80,7 +80,7 @@ enum OtherwiseArg {
 }
 
 /// What the file says, if there is one.
-pub const IN_THE_FILE: [&str; 20] = [
+pub const IN_THE_FILE: [&str; 21] = [
     "ports",
     "peers",
     "all",
@@ -95,6 +95,7 @@ pub const IN_THE_FILE: [&str; 20] = [
     "reaction",
     "loss_rule",
     "without_sack",
+    "retransmissions",
     "linear_timeouts",
     "nodelay",
     "rto_min",

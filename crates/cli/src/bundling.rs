@@ -98,6 +98,11 @@ pub struct BundlingArgs {
     #[arg(long)]
     without_sack: bool,
 
+    /// Bundle into retransmissions as well: that of the first unacknowledged segment takes
+    /// along whole segments that follow it, within the same limits
+    #[arg(long)]
+    retransmissions: bool,
+
     /// A network device to bundle on, whatever device has this name at the time; repeat for
     /// more [default: all that are up, but lo, and those that come up later]
     #[arg(long = "dev", value_name = "IF")]
@@ -152,6 +157,7 @@ impl BundlingArgs {
                 LossRuleArg::Ack => LossRule::Ack,
             },
             without_sack: self.without_sack,
+            retransmissions: self.retransmissions,
         })
     }
 
@@ -199,6 +205,10 @@ pub fn summary(totals: &Totals) -> String {
         seconds(counters.saved_us),
         counters.reactions,
     );
+    let retransmissions = counters.of(Verdict::RetransmissionBundled);
+    if retransmissions > 0 {
+        line += &format!(", {retransmissions} retransmissions bundled");
+    }
     if let Some(decision) = totals.decision {
         line += &format!(
             ", {} spared (last time {} of {} bytes/s allowed)",
@@ -226,7 +236,9 @@ pub fn reasons(totals: &Totals) -> String {
         .counters
         .verdicts
         .iter()
-        .filter(|(verdict, _)| **verdict != Verdict::Bundled)
+        .filter(|(verdict, _)| {
+            !matches!(verdict, Verdict::Bundled | Verdict::RetransmissionBundled)
+        })
         .collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let words: Vec<_> = reasons

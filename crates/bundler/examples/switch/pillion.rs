@@ -43,7 +43,7 @@ pub struct Stats {
     pub bundled: u64,
     /// Bytes of payload sent for the first time.
     pub new_bytes: u64,
-    /// Bytes that rode along with it.
+    /// Bytes that rode along.
     pub redundant_bytes: u64,
     /// Segments lost, and repaired by a bundle.
     pub hidden_losses: u64,

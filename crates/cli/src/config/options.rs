@@ -12,7 +12,7 @@ use crate::toml_file::{self, Form, Mistake};
 /// The options that a file gives, those of a rule in place of the defaults.
 pub type Given = toml_file::Given<BundlingArgs>;
 
-const KEYS: [(&str, Form); 16] = [
+const KEYS: [(&str, Form); 17] = [
     ("thin", Form::Text),
     ("rtt", Form::Text),
     ("wait-for-loss", Form::Flag),
@@ -23,6 +23,7 @@ const KEYS: [(&str, Form); 16] = [
     ("reaction", Form::Text),
     ("loss-rule", Form::Text),
     ("without-sack", Form::Flag),
+    ("retransmissions", Form::Flag),
     ("linear-timeouts", Form::Flag),
     ("nodelay", Form::Flag),
     ("rto-min", Form::Decimal),

@@ -60,7 +60,7 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
     let target_ppm = 5_000;
     assert_eq!(options(orders).level, Level::Adaptive { target_ppm });
-    assert!(options(orders).without_sack);
+    assert!(options(orders).without_sack && options(orders).retransmissions);
     let ms = |ms| Some(Duration::from_millis(ms));
     assert!(game.companions.is_empty());
     assert_eq!(sensors.mode, Mode::Companions);
