@@ -46,8 +46,10 @@ pub fn acknowledge(wire: &mut Wire) {
     wire.ack(wire.written() + 1);
 }
 
-/// The kernel takes the SACK of a segment in, with nothing before it newly acknowledged.
+/// A round trip later, the kernel takes the SACK of a segment in, with nothing before it
+/// newly acknowledged.
 pub fn sack(wire: &mut Wire, first_missing: &str, segment: &str) {
+    wire.expect_nothing(RTT);
     let missing = first_missing.split_once(':').expect("a range").0;
     wire.ack_sack(missing.parse().expect("a position"), segment);
 }

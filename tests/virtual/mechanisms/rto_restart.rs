@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, sysctl};
 
 use super::common::{RTT, acknowledge, expect_after, plain, run, send};
 
@@ -94,5 +94,16 @@ fn counts_what_is_to_be_sent_as_outstanding() {
         wire.ack_window(1381, 1280);
         let expected = rto(wire);
         expect_after(wire, "1381:2661", expected);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn leaves_the_timer_to_a_tail_loss_probe() {
+    run(&setup(), &[APART, ON], |wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "3");
+        all_but_the_first_are_lost(wire, 3);
+        let end = wire.written() + 1;
+        expect_after(wire, &format!("{}:{end}", end - 100), 2 * RTT);
     });
 }
