@@ -4,4 +4,5 @@ mod boot;
 mod bundling;
 mod common;
 mod mechanisms;
+mod queue;
 mod run;
