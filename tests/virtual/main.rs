@@ -6,3 +6,4 @@ mod common;
 mod mechanisms;
 mod queue;
 mod run;
+mod truth;
