@@ -66,6 +66,9 @@ pub enum Error {
     /// The bundler could not be put to work.
     #[error(transparent)]
     Bundler(#[from] pillion_bundler::Error),
+    /// The bottleneck's queue could not be watched.
+    #[error(transparent)]
+    Queue(#[from] pillion_queue::Error),
     /// A file of the run.
     #[error("{}: {source}", path.display())]
     File {

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::QueueSeen;
 use super::listing::Listing;
 use crate::capture::Captured;
+use crate::experiment::Run;
 use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
 
 /// What became of the IP packets of one direction.
@@ -17,6 +19,9 @@ pub struct WayCounts {
     /// That left the bottleneck, on the way to the receiver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_passed: Option<u64>,
+    /// What the queue probe saw; `None` without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_seen: Option<QueueSeen>,
     /// That the emulator took in; `None` where it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entered: Option<u64>,
@@ -33,7 +38,7 @@ pub struct WayCounts {
 }
 
 /// The emulator's part of it, both ways.
-pub(super) fn emulated(testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
+fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
     if let Some(ledger) = testbed.emulator.ledger() {
         return [ledger.forward, ledger.backward].map(|counts| WayCounts {
             entered: Some(counts.received.packets),
@@ -43,12 +48,21 @@ pub(super) fn emulated(testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
             ..WayCounts::default()
         });
     }
-    ["receiver", "router"].map(|device| {
+    let [there, back] = testbed.emulator.dropped_as_listed();
+    let ways = [
+        (&run.forward, "router", "receiver", there),
+        (&run.backward, "receiver", "router", back),
+    ];
+    ways.map(|(emulation, from, device, listed)| {
         // A second one behind the first holds packets back, and loses none.
         let first = |kind: &str, handle: &str| kind == "netem" && handle != Emulator::BEHIND;
         let passed = listing.passed("emulator", device, first);
+        // netem does not count copies.
+        let doubles = emulation.disturbance.is_some_and(|it| it.duplicate > 0.0);
         WayCounts {
-            lost: passed.drops,
+            entered: listing.received("emulator", from),
+            lost: passed.drops + listed,
+            doubled: (!doubles).then_some(0),
             delivered: passed.packets,
             ..WayCounts::default()
         }
@@ -57,14 +71,17 @@ pub(super) fn emulated(testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
 
 /// Both ways, with the traces at the senders and at the receiver.
 pub(super) fn count(
+    run: &Run,
     testbed: &Testbed,
     listing: &Listing,
     traces: Option<[Captured; 2]>,
+    seen: Option<QueueSeen>,
 ) -> [WayCounts; 2] {
-    let [mut forward, mut backward] = emulated(testbed, listing);
+    let [mut forward, mut backward] = emulated(run, testbed, listing);
     let queue = listing.passed("router", OUT, |_, handle| handle == QUEUE);
     forward.queue_dropped = queue.drops;
     forward.queue_passed = Some(queue.packets);
+    forward.queue_seen = seen;
     if let Some([sender, receiver]) = traces {
         forward.trace_before = Some(sender.forward);
         forward.trace_behind = Some(receiver.forward);
@@ -92,6 +109,22 @@ impl WayCounts {
             self.trace_before,
             queued,
         );
+        let seen = self.queue_seen;
+        let sent_seen = seen.map(|seen| seen.sent);
+        compare(
+            "packets that the queue passed and the probe saw",
+            self.queue_passed,
+            sent_seen,
+        );
+        let dropped_seen = seen.map(|seen| seen.dropped);
+        let dropped = Some(self.queue_dropped);
+        compare(
+            "packets that the queue dropped and the probe saw",
+            dropped,
+            dropped_seen,
+        );
+        let unseen = seen.map(|seen| seen.unseen + seen.missed);
+        compare("packets whose end the probe missed", Some(0), unseen);
         let sent = self.queue_passed.or(self.trace_before);
         compare("packets sent and packets emulated", sent, self.entered);
         let accounted = self.delivered + self.lost;
@@ -121,6 +154,11 @@ mod tests {
             trace_before: Some(100),
             queue_dropped: 10,
             queue_passed: Some(90),
+            queue_seen: Some(QueueSeen {
+                sent: 90,
+                dropped: 10,
+                ..QueueSeen::default()
+            }),
             entered: Some(90),
             lost: 5,
             doubled: Some(1),

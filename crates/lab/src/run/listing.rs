@@ -66,6 +66,15 @@ impl Listing {
     }
 }
 
+impl Listing {
+    /// Packets that a device has received.
+    pub(super) fn received(&self, machine: &str, device: &str) -> Option<u64> {
+        let links = entries(&self.0.get(machine)?.links);
+        let link = links.iter().find(|link| link["ifname"] == device)?;
+        link["stats64"]["rx"]["packets"].as_u64()
+    }
+}
+
 fn entries(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }

@@ -6,6 +6,7 @@ mod counts;
 mod folder;
 mod listing;
 mod manifest;
+mod queue;
 mod streams;
 mod summary;
 
@@ -23,6 +24,7 @@ use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
 pub use folder::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE};
+pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
 
 use crate::Error;
@@ -33,6 +35,7 @@ use bundling::Bundling;
 use folder::Folder;
 use listing::Listing;
 use manifest::{Begin, Manifest};
+use queue::QueueWatch;
 use streams::{Ended, Streams};
 use summary::GroupTraffic;
 
@@ -107,6 +110,9 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
         Ok::<_, Error>([sender, receiver])
     });
     let captures = captures.transpose()?;
+    let queue = run.measure.queue;
+    let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.events")));
+    let queue = queue.transpose()?;
     let streams = Streams::listen(run, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();
     for (number, group) in run.streams.iter().enumerate() {
@@ -134,12 +140,13 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
         Ok::<_, Error>([sender?, receiver.finish()?])
     });
     let captured = captured.transpose()?;
+    let queue = queue.map(QueueWatch::finish).transpose()?;
     folder.write_json("devices-after.json", &listing)?;
     if let Some(ledger) = testbed.emulator.ledger() {
         folder.write_json("path.json", &ledger)?;
     }
     write_streams(folder, run, &testbed, &ended)?;
-    let counts = counts::count(&testbed, &listing, captured);
+    let counts = counts::count(run, &testbed, &listing, captured, queue);
     let summary = Summary::new(run, &ended.groups, counts, captured);
     folder.write_json(SUMMARY_FILE, &summary)?;
     let emulator = testbed.emulator.name();

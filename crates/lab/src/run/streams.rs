@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::time::{ClockId, clock_gettime};
 use pillion_traffic::{
     ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
@@ -94,6 +95,8 @@ impl Streams {
     ) -> Result<Self, Error> {
         let groups = traffic(run);
         groups.iter().try_for_each(Traffic::validate)?;
+        let count: usize = groups.iter().map(Traffic::streams).sum();
+        allow_files(count as u64);
         let all_sent = Arc::new(AtomicBool::new(false));
         let mut receiving = Vec::new();
         for traffic in &groups {
@@ -214,6 +217,21 @@ where
         source,
     })?;
     Ok(done?)
+}
+
+/// Lets this process open both ends of so many streams. Where it may not, the stream that finds
+/// no room says so.
+fn allow_files(streams: u64) {
+    const OTHERS: u64 = 1024;
+    let needed = 2 * streams + OTHERS;
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < needed
+    {
+        let raised = setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed));
+        if raised.is_err() {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(needed), hard);
+        }
+    }
 }
 
 /// `CLOCK_MONOTONIC`.

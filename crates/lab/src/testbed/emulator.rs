@@ -1,6 +1,7 @@
 use pillion_path::{Direction, Disorder, Ledger, Path, PathConfig, Tap};
 
 use super::devices::{Port, bridge, join};
+use super::listed::ListedLoss;
 use super::{Log, Place, netem, round_trips};
 use crate::experiment::{Emulation, Loss, Run};
 use crate::{Error, kernel_release};
@@ -9,7 +10,12 @@ use crate::{Error, kernel_release};
 #[derive(Debug)]
 pub enum Emulator {
     /// The kernel's netem, on a machine of its own.
-    Netem(Place),
+    Netem {
+        /// The machine.
+        place: Place,
+        /// What drops listed packets before it: of the way to the receiver, and of that back.
+        listed: [Option<ListedLoss>; 2],
+    },
     /// pillion's own path in user space, where the kernel has none.
     Path(Path),
 }
@@ -40,19 +46,20 @@ impl Emulator {
             )?;
         }
         bridge(&place, &[TO_ROUTER, TO_RECEIVER])?;
-        for emulation in [&run.forward, &run.backward] {
-            if let Some(Loss::Listed(_)) = emulation.loss {
-                return Err(Error::Unfit(
-                    "losses of listed packets cannot be had with the kernel's netem".to_owned(),
-                ));
-            }
-        }
+        let list = |device, emulation: &Emulation| match &emulation.loss {
+            Some(Loss::Listed(numbers)) => ListedLoss::attach(&place, device, numbers).map(Some),
+            _ => Ok(None),
+        };
+        let listed = [
+            list(TO_ROUTER, &run.forward)?,
+            list(TO_RECEIVER, &run.backward)?,
+        ];
         netem::build(&place, TO_RECEIVER, &run.forward)?;
         match &round_trips::delays(run)?[..] {
             [] => netem::build(&place, TO_ROUTER, &run.backward)?,
             own => netem::build_by_stream(&place, TO_ROUTER, &run.backward, own)?,
         }
-        Ok(Self::Netem(place))
+        Ok(Self::Netem { place, listed })
     }
 
     fn path(run: &Run, router: Port, receiver: Port) -> Result<Self, Error> {
@@ -107,8 +114,19 @@ impl Emulator {
     /// What pillion's own path has counted.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         match self {
-            Self::Netem(_) => None,
+            Self::Netem { .. } => None,
             Self::Path(path) => Some(path.ledger()),
+        }
+    }
+
+    /// Packets that were dropped because they are listed, to the receiver and back.
+    pub(crate) fn dropped_as_listed(&self) -> [u64; 2] {
+        match self {
+            Self::Netem { listed, .. } => {
+                let dropped = |it: &Option<ListedLoss>| it.as_ref().map_or(0, ListedLoss::dropped);
+                listed.each_ref().map(dropped)
+            }
+            Self::Path(_) => [0; 2],
         }
     }
 
@@ -119,7 +137,7 @@ impl Emulator {
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Netem(_) => "netem",
+            Self::Netem { .. } => "netem",
             Self::Path(_) => "path",
         }
     }

@@ -12,6 +12,7 @@ mod bottleneck;
 mod devices;
 mod emulator;
 mod link;
+mod listed;
 mod log;
 mod netem;
 mod place;
@@ -25,6 +26,7 @@ use std::net::Ipv4Addr;
 pub use addresses::RECEIVER;
 pub use bottleneck::QUEUE;
 pub use emulator::Emulator;
+pub use listed::ListedLoss;
 pub use log::Log;
 pub use place::Place;
 
@@ -171,7 +173,7 @@ impl Testbed {
     /// All machines, from the senders to the receiver.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let emulator = match &self.emulator {
-            Emulator::Netem(place) => Some(place),
+            Emulator::Netem { place, .. } => Some(place),
             Emulator::Path(_) => None,
         };
         let senders = self.hosts.iter().chain([&self.bridge, &self.router]);

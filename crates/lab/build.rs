@@ -1,0 +1,22 @@
+//! Compiles the testbed's eBPF program and generates its Rust side.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let source = bpf.join("listed_loss.bpf.c");
+    for file in [&source, &bpf.join("vmlinux.h")] {
+        println!("cargo:rerun-if-changed={}", file.display());
+    }
+    let built = SkeletonBuilder::new()
+        .source(source)
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+        .build_and_generate(out.join("listed_loss.skel.rs"));
+    if let Err(error) = built {
+        panic!("{error:#}\nIf clang is missing, `make setup` installs it.");
+    }
+}
