@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Duration;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -35,6 +36,8 @@ bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
 [group.greedy]
 kind = "greedy"
 streams = 1
+[measure]
+queue = false
 "#;
 
 /// The command that makes a run, and where its folder is to be.
@@ -136,18 +139,21 @@ fn an_interrupted_run_leaves_no_folder_that_could_be_taken_for_a_whole_one() {
     let folder = tempfile::tempdir().unwrap();
     let run = RUN.replacen("duration = 2", "duration = 600", 1);
     let (mut command, made) = run_one(folder.path(), &run);
-    let child = command
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(child.id().cast_signed());
     let log = made.with_extension("part").join("log.txt");
-    eventually("the streams send", || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("the streams send"))
-    });
-    let pid = child.id();
-    std::thread::sleep(Duration::from_millis(200));
-    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGINT).unwrap();
+    let begun = Instant::now();
+    // Connecting takes long where the machine has other work. It is interrupted all the same, so
+    // that nothing is left behind if this never comes true.
+    let has_begun =
+        || fs::read_to_string(&log).is_ok_and(|log| log.contains("the streams connect"));
+    while !has_begun() && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    let in_time = has_begun();
+    kill(pid, Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
+    assert!(in_time, "the streams never connected: {}", stderr(&output));
     assert_eq!(failure(folder.path(), &output), "stopped\n");
     let left = fs::read_dir(folder.path()).unwrap();
     assert_eq!(left.count(), 2, "the file and the broken folder");

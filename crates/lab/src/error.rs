@@ -69,6 +69,9 @@ pub enum Error {
     /// The bottleneck's queue could not be watched.
     #[error(transparent)]
     Queue(#[from] pillion_queue::Error),
+    /// The streams' sockets could not be sampled.
+    #[error(transparent)]
+    Sockets(#[from] pillion_sockets::Error),
     /// A file of the run.
     #[error("{}: {source}", path.display())]
     File {

@@ -7,6 +7,7 @@ mod folder;
 mod listing;
 mod manifest;
 mod queue;
+mod sockets;
 mod streams;
 mod summary;
 
@@ -113,6 +114,7 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     let queue = run.measure.queue;
     let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.events")));
     let queue = queue.transpose()?;
+    let samplers = sockets::sample(run, &testbed, folder)?;
     let streams = Streams::listen(run, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();
     for (number, group) in run.streams.iter().enumerate() {
@@ -127,6 +129,9 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     })?;
     log.say("the streams have ended");
     (how.progress)(Stage::Ending);
+    for sampler in samplers {
+        sampler.stop()?;
+    }
     let bundled = bundlings.into_iter().map(Bundling::finish);
     let bundled: Vec<_> = bundled.collect::<Result<_, _>>()?;
     if !bundled.is_empty() {
