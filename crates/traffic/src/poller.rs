@@ -25,6 +25,8 @@ pub(crate) fn system(call: &'static str) -> impl Fn(Errno) -> SystemError {
 pub(crate) struct Poller {
     epoll: Epoll,
     alarm: TimerFd,
+    /// When the alarm will go off, until it has.
+    set_to_ns: Option<u64>,
     events: Vec<EpollEvent>,
 }
 
@@ -40,6 +42,7 @@ impl Poller {
         Ok(Self {
             epoll,
             alarm,
+            set_to_ns: None,
             events: vec![EpollEvent::empty(); EVENTS],
         })
     }
@@ -68,12 +71,35 @@ impl Poller {
             .map_err(system("epoll_ctl"))
     }
 
-    /// The indices of the sockets with events, and these; none when `deadline_ns` came first.
+    /// The indices of the sockets with events, and these; none when `deadline_ns` came first, or
+    /// an earlier one of an earlier call: setting the alarm anew each time costs a system call.
     pub(crate) fn wait_until(
         &mut self,
         deadline_ns: u64,
     ) -> Result<impl Iterator<Item = (usize, EpollFlags)> + use<'_>, SystemError> {
-        // Setting the timer also clears an expiry left over from before. A time of 0 disarms it.
+        if self
+            .set_to_ns
+            .is_none_or(|set_to_ns| set_to_ns > deadline_ns)
+        {
+            self.set(deadline_ns)?;
+        }
+        let ready = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
+            Err(Errno::EINTR) => 0,
+            result => result.map_err(system("epoll_wait"))?,
+        };
+        let events = &self.events[..ready];
+        if events.iter().any(|event| event.data() == ALARM) {
+            self.set_to_ns = None;
+        }
+        Ok(events
+            .iter()
+            .filter(|event| event.data() != ALARM)
+            .map(|event| (event.data() as usize, event.events())))
+    }
+
+    /// Setting the alarm also clears an expiry left over from before. A time of 0 disarms it.
+    fn set(&mut self, deadline_ns: u64) -> Result<(), SystemError> {
+        self.set_to_ns = Some(deadline_ns);
         let deadline_ns = deadline_ns.max(1);
         let at = TimeSpec::new(
             (deadline_ns / 1_000_000_000) as i64,
@@ -84,14 +110,6 @@ impl Poller {
                 Expiration::OneShot(at),
                 TimerSetTimeFlags::TFD_TIMER_ABSTIME,
             )
-            .map_err(system("timerfd_settime"))?;
-        let ready = match self.epoll.wait(&mut self.events, EpollTimeout::NONE) {
-            Err(Errno::EINTR) => 0,
-            result => result.map_err(system("epoll_wait"))?,
-        };
-        Ok(self.events[..ready]
-            .iter()
-            .filter(|event| event.data() != ALARM)
-            .map(|event| (event.data() as usize, event.events())))
+            .map_err(system("timerfd_settime"))
     }
 }

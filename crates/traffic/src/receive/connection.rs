@@ -89,13 +89,12 @@ impl Connection {
         if events.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
             self.read_all(shared);
         } else if events.intersects(readable()) && !self.waits {
-            let now_ns = now_ns();
             let due_ns = match shared.reading {
-                Reading::AtOnce => now_ns,
-                Reading::Late(delay) => now_ns.saturating_add(ns(delay)),
-                Reading::Rate(_) => self.next_read_ns,
+                Reading::AtOnce => None,
+                Reading::Late(delay) => Some(now_ns().saturating_add(ns(delay))),
+                Reading::Rate(_) => Some(self.next_read_ns),
             };
-            if due_ns > now_ns {
+            if let Some(due_ns) = due_ns.filter(|due_ns| *due_ns > now_ns()) {
                 self.waits = true;
                 return Some(due_ns);
             }

@@ -57,8 +57,9 @@ impl<'a> Pace<'a> {
     ) -> Result<(), SystemError> {
         let end = end.map_or(u64::MAX, |end| self.start_ns.saturating_add(ns(end)));
         let mut deadline = u64::MAX;
+        let now = now_ns();
         for index in 0..self.streams.len() {
-            self.schedule(index);
+            self.schedule(index, now);
         }
         loop {
             self.hand_over();
@@ -106,18 +107,18 @@ impl<'a> Pace<'a> {
                 }
                 stream.hand_over(now, &mut self.work);
                 self.progress.fetch_add(1, Ordering::Relaxed);
-                self.schedule(index);
+                self.schedule(index, now);
             }
         }
     }
 
     /// Puts a stream's next message among those due, if it is known when.
-    fn schedule(&mut self, index: usize) {
+    fn schedule(&mut self, index: usize, now: u64) {
         let stream = &mut self.streams[index];
         if stream.scheduled || !stream.is_active() {
             return;
         }
-        let now = now_ns().saturating_sub(self.start_ns);
+        let now = now.saturating_sub(self.start_ns);
         match stream.source.next(now, stream.is_idle()) {
             Next::At(offset) => {
                 stream.scheduled = true;
@@ -133,7 +134,9 @@ impl<'a> Pace<'a> {
         ready.extend(self.poller.wait_until(deadline_ns)?.map(|(index, _)| index));
         for index in ready.drain(..) {
             self.streams[index].ready(&mut self.work, self.start_ns);
-            self.schedule(index);
+            if !self.streams[index].scheduled {
+                self.schedule(index, now_ns());
+            }
         }
         self.work.ready = ready;
         Ok(())
