@@ -5,7 +5,7 @@ use pillion_bundler::{Flow, Verdict, WantedBy, list_flows};
 use pillion_report::{Column, Table, number};
 
 use crate::companions::words;
-use crate::print::{print_json, say};
+use crate::print::{print, print_json, say};
 
 /// List the connections that running pillions bundle, and why a segment was not
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ impl Args {
         } else if flows.is_empty() {
             say!("no connection is being bundled")?;
         } else {
-            print!("{}", table(&flows).to_text(false));
+            print(&table(&flows).to_text(false))?;
         }
         Ok(ExitCode::SUCCESS)
     }

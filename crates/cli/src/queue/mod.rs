@@ -14,6 +14,7 @@ use anyhow::Result;
 use pillion_bundler::NamespaceName;
 use pillion_queue::measure::Summary;
 
+use crate::print::{print, print_json};
 use crate::times::parse_s;
 
 /// Watch the queue of a device: what became of each packet, when and why
@@ -81,11 +82,9 @@ impl Args {
     }
 
     fn print(&self, summary: &Summary) -> Result<()> {
-        if self.json {
-            println!("{}", serde_json::to_string_pretty(summary)?);
-        } else {
-            print!("{}", tables::text(summary));
+        match self.json {
+            true => print_json(summary),
+            false => print(&tables::text(summary)),
         }
-        Ok(())
     }
 }
