@@ -245,3 +245,15 @@ fn a_table_in_a_file_becomes_part_of_the_run() {
         "{told}"
     );
 }
+
+#[test]
+fn every_experiment_that_comes_with_pillion_is_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    let files = std::fs::read_dir(folder).unwrap().flatten();
+    let files: Vec<_> = files.map(|file| file.path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let experiment = load(&file).unwrap();
+        assert!(!experiment.runs.is_empty(), "{}", file.display());
+    }
+}
