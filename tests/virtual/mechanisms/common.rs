@@ -64,6 +64,28 @@ pub fn leave_slow_start(wire: &mut Wire) {
     acknowledge(wire);
 }
 
+/// Sends four segments, of which the first does not arrive, and expects it again after three
+/// dupACKs and not before.
+pub fn expect_three_dupacks_awaited(wire: &mut Wire) {
+    let [first, second, third, fourth] = send_several(wire);
+    sack(wire, &first, &second);
+    sack(wire, &first, &format!("{second} {third}"));
+    wire.expect_nothing(500 * MS);
+    sack(wire, &first, &format!("{second} {third} {fourth}"));
+    expect_at_once(wire, &first);
+}
+
+/// Sends two segments, of which the first does not arrive, while more is to be sent, and expects
+/// that the dupACK brings this out and nothing else.
+pub fn expect_new_data_instead(wire: &mut Wire) {
+    let [first, second] = send_several(wire);
+    wire.write_with(100, libc::MSG_MORE);
+    sack(wire, &first, &second);
+    let end = wire.written() + 1;
+    wire.expect(&format!("{}:{end}", end - 100));
+    wire.expect_nothing(500 * MS);
+}
+
 /// Expects a segment at once.
 pub fn expect_at_once(wire: &mut Wire, segment: &str) {
     expect_after(wire, segment, Duration::ZERO);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use pillion_tests::{Setup, Wire, sysctl};
 
 use super::common::{
-    MS, RTT, acknowledge, expect_after, expect_at_once, plain, run, sack, send, send_several,
+    MS, RTT, acknowledge, expect_after, expect_at_once, expect_new_data_instead,
+    expect_three_dupacks_awaited, plain, run, sack, send, send_several,
 };
 
 const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
@@ -58,12 +59,7 @@ fn is_off_by_default() {
 fn leaves_four_outstanding_segments_to_three_dupacks() {
     run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
         settle(wire);
-        let [first, second, third, fourth] = send_several(wire);
-        sack(wire, &first, &second);
-        sack(wire, &first, &format!("{second} {third}"));
-        wire.expect_nothing(500 * MS);
-        sack(wire, &first, &format!("{second} {third} {fourth}"));
-        expect_at_once(wire, &first);
+        expect_three_dupacks_awaited(wire);
     });
 }
 
@@ -90,12 +86,7 @@ fn works_without_sack() {
 fn waits_where_unsent_data_can_be_sent() {
     run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
         settle(wire);
-        let [first, second] = send_several(wire);
-        wire.write_with(100, libc::MSG_MORE);
-        sack(wire, &first, &second);
-        let end = wire.written() + 1;
-        wire.expect(&format!("{}:{end}", end - 100));
-        wire.expect_nothing(500 * MS);
+        expect_new_data_instead(wire);
     });
 }
 

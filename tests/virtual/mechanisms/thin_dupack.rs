@@ -2,7 +2,10 @@
 
 use pillion_tests::Wire;
 
-use super::common::{MS, expect_at_once, leave_slow_start, plain, run, sack, send, send_several};
+use super::common::{
+    MS, expect_at_once, expect_new_data_instead, expect_three_dupacks_awaited, leave_slow_start,
+    plain, run, sack, send, send_several,
+};
 
 const THIN_DUPACK: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_THIN_DUPACK);
 
@@ -59,12 +62,7 @@ fn can_be_asked_for_by_one_connection() {
 fn with_four_in_flight_three_dupacks_are_awaited() {
     run(&plain(), &[CLASSIC, ON], |wire| {
         leave_slow_start(wire);
-        let [first, second, third, fourth] = send_several(wire);
-        sack(wire, &first, &second);
-        sack(wire, &first, &format!("{second} {third}"));
-        wire.expect_nothing(500 * MS);
-        sack(wire, &first, &format!("{second} {third} {fourth}"));
-        expect_at_once(wire, &first);
+        expect_three_dupacks_awaited(wire);
     });
 }
 
@@ -95,12 +93,7 @@ fn without_sack_changes_nothing() {
 fn with_unsent_data_changes_nothing() {
     run(&plain(), &[CLASSIC, ON], |wire| {
         leave_slow_start(wire);
-        let [first, second] = send_several(wire);
-        wire.write_with(100, libc::MSG_MORE);
-        sack(wire, &first, &second);
-        let end = wire.written() + 1;
-        wire.expect(&format!("{}:{end}", end - 100));
-        wire.expect_nothing(500 * MS);
+        expect_new_data_instead(wire);
     });
 }
 
