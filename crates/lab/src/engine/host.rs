@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use super::Machine;
+use crate::kernel_release;
 
 /// The file of a run's folder that tells of the host that it was made on: the only one in which
 /// two runs may differ.
@@ -48,7 +49,7 @@ impl HostFacts {
             real_s,
             virtual_s,
             speed: virtual_s / real_s,
-            host_kernel: read("/proc/sys/kernel/osrelease"),
+            host_kernel: kernel_release(),
             processor: processor(),
             memory_mib: machine.memory_mib,
             lab_kernel: machine.kernel.described(),
@@ -60,13 +61,8 @@ impl HostFacts {
     }
 }
 
-fn read(path: &str) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.trim().to_owned()
-}
-
 fn processor() -> String {
-    let text = read("/proc/cpuinfo");
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));
     let name = line.and_then(|line| line.split_once(": "));
     name.map_or_else(String::new, |(_, name)| name.to_owned())

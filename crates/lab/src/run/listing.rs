@@ -29,8 +29,8 @@ impl Listing {
     pub(super) fn take(testbed: &Testbed) -> Result<Self, Error> {
         let machine = |place: &Place| {
             let machine = Machine {
-                qdiscs: parse(place, "tc -s -d -j qdisc show")?,
-                links: parse(place, "ip -s -j link show")?,
+                qdiscs: place.run_json("tc -s -d -j qdisc show")?,
+                links: place.run_json("ip -s -j link show")?,
             };
             Ok((place.name.clone(), machine))
         };
@@ -81,13 +81,4 @@ fn entries(value: &Value) -> &[Value] {
 
 fn number(qdisc: &Value, name: &str) -> u64 {
     qdisc[name].as_u64().unwrap_or(0)
-}
-
-fn parse(place: &Place, command: &str) -> Result<Value, Error> {
-    let text = place.run(command)?;
-    serde_json::from_str(&text).map_err(|error| Error::Command {
-        command: command.to_owned(),
-        host: place.name.clone(),
-        reason: format!("no JSON: {error}"),
-    })
 }

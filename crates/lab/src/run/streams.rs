@@ -8,14 +8,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::time::{ClockId, clock_gettime};
 use pillion_traffic::{
     ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
 };
 
-use crate::Error;
 use crate::experiment::Run;
 use crate::testbed::{Place, RECEIVER, SOURCE_PORTS, Testbed};
+use crate::{Error, monotonic};
 
 /// The port of the first group; each next one has the next.
 const PORTS: u16 = 7001;
@@ -236,7 +235,5 @@ fn allow_files(streams: u64) {
 
 /// `CLOCK_MONOTONIC`.
 pub(super) fn monotonic_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map(|now| Duration::from(now).as_nanos() as u64)
-        .unwrap_or_default()
+    monotonic().as_nanos() as u64
 }

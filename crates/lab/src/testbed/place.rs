@@ -2,6 +2,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::Stdio;
 
+use serde::de::DeserializeOwned;
+
 use super::Log;
 use crate::experiment::Mechanism;
 use crate::{Error, Namespace, kernel_release};
@@ -57,6 +59,19 @@ impl Place {
     /// [`Error::Command`], with what it said.
     pub fn run(&self, command: &str) -> Result<String, Error> {
         self.run_with(command, "")
+    }
+
+    /// Runs a command that prints JSON.
+    ///
+    /// # Errors
+    /// As [`Place::run`], and with what is wrong about the JSON.
+    pub(crate) fn run_json<T: DeserializeOwned>(&self, command: &str) -> Result<T, Error> {
+        let text = self.run(command)?;
+        serde_json::from_str(&text).map_err(|error| Error::Command {
+            command: command.to_owned(),
+            host: self.name.clone(),
+            reason: format!("no JSON: {error}"),
+        })
     }
 
     /// Runs many commands of `tc` at once.

@@ -40,11 +40,7 @@ pub(super) fn settle<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), 
 
 /// A device that has no carrier yet.
 fn resting(place: &Place) -> Result<Option<String>, Error> {
-    let listed = place.run("ip -j link show up")?;
-    let devices: Vec<Device> = serde_json::from_str(&listed).map_err(|error| Error::System {
-        action: "read what `ip -j link show` says",
-        source: error.into(),
-    })?;
+    let devices: Vec<Device> = place.run_json("ip -j link show up")?;
     let is_resting = |flags: &[String]| flags.iter().any(|flag| flag == "NO-CARRIER");
     let mut devices = devices.into_iter();
     let resting = devices.find(|device| is_resting(&device.flags));

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
-use nix::time::{ClockId, clock_gettime};
 
 use crate::engine::job::Report;
 use crate::engine::lines::Line;
+use crate::monotonic;
 
 /// Tells the host how far the work is.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ impl Teller {
         let teller = Self(Arc::new(Mutex::new(open(Line::Reports)?)));
         let beating = teller.clone();
         thread::spawn(move || {
-            while beating.tell(&Report::Reached(now())).is_ok() {
+            while beating.tell(&Report::Reached(monotonic())).is_ok() {
                 thread::sleep(BEAT);
             }
         });
@@ -38,11 +38,6 @@ impl Teller {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(&line).map_err(|error| error.to_string())
     }
-}
-
-/// Virtual time since the kernel's start.
-pub fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Opens a line, as one that changes nothing of what it carries.
