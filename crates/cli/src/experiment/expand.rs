@@ -55,6 +55,10 @@ pub fn expand<'i>(
         mistakes.push(Mistake::new(place, text));
         return Vec::new();
     }
+    embed::tables(&mut base, folder, mistakes);
+    for (_, over) in dimensions.iter_mut().flatten() {
+        embed::tables(over, folder, mistakes);
+    }
     combinations(&dimensions)
         .map(|choices| {
             let mut run = base.clone();
@@ -63,7 +67,6 @@ pub fn expand<'i>(
                 merge(&mut run, over);
                 name.extend(part.as_deref());
             }
-            embed::tables(&mut run, folder, mistakes);
             Expanded {
                 name: name.join(","),
                 text: print(&run),
@@ -199,10 +202,8 @@ fn word(value: &Value, place: usize) -> String {
 
 /// The seeds as one more parameter of a grid: as many as repetitions, counted up from the file's.
 pub fn seeds(document: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
-    let number =
-        |value: &Value| value::number(value, 0..=u32::MAX, "a number from 0 to 4294967295");
     let first = document.get("seed");
-    let first = first.map_or(Some(1), |value| keep(number(value), mistakes));
+    let first = first.map_or(Some(1), |value| keep(value::unsigned(value), mistakes));
     let expected = "a number from 1 to 10000";
     let repetitions = document.get("repetitions").map_or(Some(1), |value| {
         keep(value::number(value, 1..=10_000, expected), mistakes)

@@ -57,8 +57,7 @@ pub fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Option<(Run, Opt
                 run.duration = keep(length(value), mistakes).unwrap_or_default();
             }
             "seed" => {
-                let expected = "a number from 0 to 4294967295";
-                let seed = keep(value::number(value, 0..=u32::MAX, expected), mistakes);
+                let seed = keep(value::unsigned(value), mistakes);
                 run.seed = seed.map_or(1, u64::from);
             }
             "bottleneck" => bottleneck::read(value, &mut run.bottleneck, mistakes),

@@ -8,7 +8,7 @@ use clap::Parser;
 use toml::de::{DeTable, DeValue};
 
 use super::mistake::Mistake;
-use super::value::{Read, Value, boolean, decimal, number, string, wrong};
+use super::value::{Read, Value, boolean, decimal, string, unsigned, wrong};
 
 /// How a key's value is written.
 #[derive(Clone, Copy)]
@@ -120,7 +120,7 @@ fn argument<A: clap::Args>(name: &str, form: Form, value: &Value) -> Read<Option
         Form::Flag => return Ok(boolean(value)?.then(|| format!("--{name}"))),
         Form::Text => format!("--{name}={}", string(value, "a string")?),
         Form::Number => {
-            let number = number(value, 0..=u32::MAX, "a number from 0 to 4294967295")?;
+            let number = unsigned(value)?;
             format!("--{name}={number}")
         }
         Form::Decimal => format!("--{name}={}", decimal(value, "a number, as in 0.1")?),

@@ -56,6 +56,11 @@ pub fn number(value: &Value, range: RangeInclusive<u32>, expected: &str) -> Read
         .ok_or_else(|| wrong(value, expected))
 }
 
+/// A whole number of 32 bits.
+pub fn unsigned(value: &Value) -> Read<u32> {
+    number(value, 0..=u32::MAX, "a number from 0 to 4294967295")
+}
+
 /// A number with or without a fraction, as it is written.
 pub fn decimal<'a>(value: &'a Value, expected: &str) -> Read<&'a str> {
     match value.get_ref() {

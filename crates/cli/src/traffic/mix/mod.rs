@@ -50,8 +50,7 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
             ("defaults", DeValue::Table(table)) => defaults.read(table, mistakes),
             ("duration", _) => mix.duration = keep(length(value), mistakes),
             ("seed", _) => {
-                let expected = "a number from 0 to 4294967295";
-                let seed = keep(value::number(value, 0..=u32::MAX, expected), mistakes);
+                let seed = keep(value::unsigned(value), mistakes);
                 mix.seed = seed.map_or(mix.seed, u64::from);
             }
             (unknown, _) => mistakes.push(Mistake::new(
