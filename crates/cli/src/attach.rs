@@ -21,7 +21,7 @@ use crate::config;
 use crate::exit::BadInput;
 use crate::follow::{say, until_readable};
 use crate::janitor;
-use crate::print::say;
+use crate::print::print_line;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -118,21 +118,21 @@ impl Args {
         };
         let chosen = self.connections(policy.rules.len());
         if self.check_config {
-            say!("no mistake: would bundle {chosen}")?;
+            print_line!("no mistake: would bundle {chosen}")?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut selection = Selection::new(self.bundling.devices.clone(), &self.namespaces)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
-            say!("would bundle {chosen} on {}", names(&devices))?;
-            say!("would attach to the cgroup {}", mount.display())?;
+            print_line!("would bundle {chosen} on {}", names(&devices))?;
+            print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
                 let options = self.bundling.options()?;
-                say!("with {}", serde_json::to_string(&options)?)?;
+                print_line!("with {}", serde_json::to_string(&options)?)?;
                 let companions = companions::words(&self.bundling.companions.companions());
                 if !companions.is_empty() {
-                    say!("with the companions {companions}")?;
+                    print_line!("with the companions {companions}")?;
                 }
             }
             return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_bundler::{Standing, check};
 
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 
 /// Say what this host supports, a line each, with the remedy for what it lacks
 #[derive(clap::Args)]
@@ -29,7 +29,7 @@ impl Args {
                     .remedy
                     .as_ref()
                     .map_or(String::new(), |remedy| format!(" -> {remedy}"));
-                say!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found)?;
+                print_line!("{mark:<8} {:<15} {}{remedy}", finding.name, finding.found)?;
             }
         }
         let complete = findings

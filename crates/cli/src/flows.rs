@@ -5,7 +5,7 @@ use pillion_bundler::{Flow, Verdict, WantedBy, list_flows};
 use pillion_report::{Column, Table, number};
 
 use crate::companions::words;
-use crate::print::{print, print_json, say};
+use crate::print::{print, print_json, print_line};
 
 /// List the connections that running pillions bundle, and why a segment was not
 #[derive(clap::Args)]
@@ -21,7 +21,7 @@ impl Args {
         if self.json {
             print_json(&flows)?;
         } else if flows.is_empty() {
-            say!("no connection is being bundled")?;
+            print_line!("no connection is being bundled")?;
         } else {
             print(&table(&flows).to_text(false))?;
         }

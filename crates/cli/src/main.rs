@@ -13,6 +13,7 @@ mod follow;
 mod janitor;
 mod lab;
 mod man;
+mod netns;
 mod print;
 mod progress;
 mod queue;

@@ -24,9 +24,9 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 }
 
 /// Prints a line, as `println!` does.
-macro_rules! say {
+macro_rules! print_line {
     ($($text:tt)*) => {
         $crate::print::print(&(format!($($text)*) + "\n"))
     };
 }
-pub(crate) use say;
+pub(crate) use print_line;

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pillion_bundler::NamespaceName;
 use pillion_sockets::{CsvFile, Sample, Sockets, Ticks};
 
+use crate::netns::NetnsArgs;
 use crate::stop;
 use crate::times::{parse_ms, parse_s};
 
@@ -31,10 +31,8 @@ pub struct Args {
     #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
 
-    /// The network namespace: a name under /run/netns, the PID of a process that is in it, or a
-    /// file
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
+    #[command(flatten)]
+    netns: NetnsArgs,
 
     /// Print a line of JSON for each sample
     #[arg(long)]
@@ -47,12 +45,7 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let name = self.netns.as_deref().map(NamespaceName::from);
-        let namespace = name
-            .map(|name| name.open())
-            .transpose()?
-            .unwrap_or_default();
-        let mut sockets = namespace.enter(Sockets::open)??;
+        let mut sockets = self.netns.open()?.enter(Sockets::open)??;
         let path = self.csv.as_ref();
         let failed = || {
             format!(

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use pillion_lab::{GroupConfig, demo_page, demo_table, run_demo};
 
 use crate::bundling::ReactionArg;
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 use crate::times::{Itt, parse_itt, parse_ms, parse_s};
 
 /// Compare thin streams with and without bundling, on a lossy path made on this host
@@ -95,7 +95,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         let config = &demo.config;
-        say!(
+        print_line!(
             "{0} plain and {0} bundled streams, {1} B each {2} ms, RTT {3} ms, loss {4} %, {5} s",
             config.streams,
             config.size_bytes,
@@ -104,9 +104,9 @@ impl Args {
             self.loss,
             config.duration_s,
         )?;
-        say!("{}", demo_table(&demo).to_text(false))?;
+        print_line!("{}", demo_table(&demo).to_text(false))?;
         let report = self.report.canonicalize().unwrap_or(self.report);
-        say!("report: {}", report.display())?;
+        print_line!("report: {}", report.display())?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -6,7 +6,7 @@ use pillion_lab::store::{Made, State, Store};
 use pillion_report::{Column, Table};
 use serde::Serialize;
 
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 
 /// List the experiments that were run
 #[derive(clap::Args)]
@@ -43,7 +43,7 @@ impl Args {
             let all: Vec<_> = all.iter().map(listed).collect();
             print_json(&all)?;
         } else if all.is_empty() {
-            say!("no runs in {}", self.store.display())?;
+            print_line!("no runs in {}", self.store.display())?;
         } else {
             let columns = [
                 Column::left("experiment"),
@@ -59,7 +59,7 @@ impl Args {
                     whole.count().to_string(),
                 ]);
             }
-            say!("{}", table.to_text(false))?;
+            print_line!("{}", table.to_text(false))?;
         }
         Ok(ExitCode::SUCCESS)
     }

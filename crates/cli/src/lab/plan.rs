@@ -6,7 +6,7 @@ use pillion_report::{Column, Table, number};
 use serde::Serialize;
 
 use crate::experiment::{self, Planned};
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 
 /// Say which runs an experiment consists of, or what is wrong with its file
 ///
@@ -39,7 +39,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(title) = &experiment.title {
-            say!("{title}")?;
+            print_line!("{title}")?;
         }
         let columns = [
             Column::left("run"),
@@ -51,9 +51,9 @@ impl Args {
             let streams = number::count(run.streams as u64);
             table.row([run.name.to_owned(), streams, run.duration_s.to_string()]);
         }
-        say!("{}", table.to_text(false))?;
+        print_line!("{}", table.to_text(false))?;
         let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
-        say!("{} runs, {seconds} s of sending", runs.len())?;
+        print_line!("{} runs, {seconds} s of sending", runs.len())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_lab::store::{Found, Store};
 
-use crate::print::say;
+use crate::print::print_line;
 
 /// Remove experiments that were run, or single runs, from the disk
 ///
@@ -28,7 +28,7 @@ impl Args {
         let found: Vec<Found> = found.collect::<Result<_, _>>()?;
         for found in found {
             store.remove(&found)?;
-            say!("removed {}", found.path().display())?;
+            print_line!("removed {}", found.path().display())?;
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -7,7 +7,7 @@ use pillion_lab::store::{Found, Made, State, Store, StoredRun};
 use pillion_report::{Column, Table, number};
 
 use super::list::word;
-use crate::print::{print, print_json, say};
+use crate::print::{print, print_json, print_line};
 
 /// Show what came of an experiment, or of one of its runs
 ///
@@ -48,7 +48,7 @@ impl Args {
 }
 
 fn show_made(made: &Made) -> Result<()> {
-    say!("{}", made.path.display())?;
+    print_line!("{}", made.path.display())?;
     let columns = [Column::left("run"), Column::left("state")];
     let mut table = Table::new("Runs", columns);
     for run in &made.runs {
@@ -58,27 +58,27 @@ fn show_made(made: &Made) -> Result<()> {
         };
         table.row([run.name.clone(), state]);
     }
-    say!("{}", table.to_text(false))
+    print_line!("{}", table.to_text(false))
 }
 
 fn show_run(run: &StoredRun) -> Result<()> {
-    say!("{}", run.path.display())?;
+    print_line!("{}", run.path.display())?;
     match &run.state {
         State::Whole => {}
-        State::Broken(why) => say!("broken: {why}")?,
-        State::Part => say!("unfinished: at work still, or killed")?,
+        State::Broken(why) => print_line!("broken: {why}")?,
+        State::Part => print_line!("unfinished: at work still, or killed")?,
     }
-    say!("")?;
+    print_line!("")?;
     print(&run.text()?)?;
     if run.state != State::Whole {
         return Ok(());
     }
     let summary = run.summary()?;
-    say!("\nfrom write to read, in ms")?;
-    say!("{}", groups(&summary.groups).to_text(false))?;
-    say!("{}", ways(&summary).to_text(false))?;
+    print_line!("\nfrom write to read, in ms")?;
+    print_line!("{}", groups(&summary.groups).to_text(false))?;
+    print_line!("{}", ways(&summary).to_text(false))?;
     for doubt in &summary.doubts {
-        say!("doubtful: {doubt}")?;
+        print_line!("doubtful: {doubt}")?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use pillion_lab::engine::{Image, verify};
 
 use crate::exit::BadInput;
 use crate::experiment;
-use crate::print::say;
+use crate::print::print_line;
 use crate::stop;
 
 use super::board::Board;
@@ -50,10 +50,10 @@ impl Args {
         board.finish();
         let differences = differences?;
         if differences.is_empty() {
-            say!("the same, bit for bit")?;
+            print_line!("the same, bit for bit")?;
         }
         for difference in &differences {
-            say!("{difference}")?;
+            print_line!("{difference}")?;
         }
         Ok(ExitCode::from(u8::from(!differences.is_empty())))
     }

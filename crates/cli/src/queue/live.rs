@@ -17,7 +17,7 @@ use crate::stop;
 
 impl Args {
     pub fn watch(&self, device: &str) -> Result<ExitCode> {
-        let target = self.namespace()?.enter(|| Target::find(device))??;
+        let target = self.netns.open()?.enter(|| Target::find(device))??;
         let kernel = nix::sys::utsname::uname().context("ask for the kernel's release")?;
         let outputs = Outputs::open(
             self,

@@ -11,9 +11,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pillion_bundler::NamespaceName;
 use pillion_queue::measure::Summary;
 
+use crate::netns::NetnsArgs;
 use crate::print::{print, print_json};
 use crate::times::parse_s;
 
@@ -34,17 +34,15 @@ pub struct Args {
     #[arg(value_name = "DEV", required_unless_present = "from")]
     device: Option<String>,
 
-    /// The network namespace of DEV: a name under /run/netns, the PID of a process that is in
-    /// it, or a file
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
+    #[command(flatten)]
+    netns: NetnsArgs,
 
     /// End after so many seconds
     #[arg(long, value_name = "S", value_parser = parse_s, conflicts_with = "command")]
     duration: Option<Duration>,
 
     /// Take the events from a file that --events wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "netns", "duration", "events", "command"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "name", "duration", "events", "command"])]
     from: Option<PathBuf>,
 
     /// Write an event for each packet to FILE, 96 bytes each
@@ -71,14 +69,6 @@ impl Args {
             (None, Some(device)) => self.watch(device),
             (None, None) => unreachable!("clap demands one of both"),
         }
-    }
-
-    fn namespace(&self) -> Result<pillion_bundler::Namespace> {
-        let name = self.netns.as_deref().map(NamespaceName::from);
-        Ok(name
-            .map(|name| name.open())
-            .transpose()?
-            .unwrap_or_default())
     }
 
     fn print(&self, summary: &Summary) -> Result<()> {

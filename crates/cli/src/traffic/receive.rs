@@ -9,7 +9,7 @@ use pillion_traffic::records::write_records;
 use pillion_traffic::{Answering, Reading, ReceiveConfig, ReceiveReport, Receiver};
 
 use super::records;
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
 use crate::times::parse_ms;
@@ -111,14 +111,14 @@ impl Args {
 }
 
 fn print(report: &ReceiveReport) -> Result<()> {
-    say!(
+    print_line!(
         "received {} messages, {} on {} connections",
         number::count(report.messages),
         number::bytes(report.bytes as f64),
         report.connections,
     )?;
     if let Some(latency) = &report.latency_us {
-        say!("delivery latency in ms: {}", super::latency(latency))?;
+        print_line!("delivery latency in ms: {}", super::latency(latency))?;
     }
     let faults = [
         (report.corrupt, "carried a wrong byte"),
@@ -126,7 +126,7 @@ fn print(report: &ReceiveReport) -> Result<()> {
         (report.broken, "broke"),
     ];
     for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
-        say!("{} connections {what}", number::count(count as u64))?;
+        print_line!("{} connections {what}", number::count(count as u64))?;
     }
     for stream in report
         .streams

@@ -10,7 +10,7 @@ use super::group::GroupArgs;
 use super::mix::{self, Mix};
 use super::sending;
 use crate::exit::BadInput;
-use crate::print::say;
+use crate::print::print_line;
 use crate::times::parse_s;
 
 /// Send streams to `pillion traffic receive`
@@ -84,7 +84,7 @@ impl Args {
         };
         let streams: usize = mix.groups.iter().map(|group| group.streams).sum();
         let Some(to) = self.to.filter(|_| !self.check_config) else {
-            say!(
+            print_line!(
                 "no mistake: would send {streams} streams in {} groups",
                 mix.groups.len()
             )?;

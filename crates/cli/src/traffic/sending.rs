@@ -10,7 +10,7 @@ use pillion_report::number;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use super::records;
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
 use crate::times::parse_s;
@@ -75,7 +75,7 @@ impl SendingArgs {
 }
 
 fn print(report: &SendReport) -> Result<()> {
-    say!(
+    print_line!(
         "sent {} messages, {} on {} streams",
         number::count(report.messages),
         number::bytes(report.bytes as f64),
@@ -83,7 +83,7 @@ fn print(report: &SendReport) -> Result<()> {
     )?;
     if report.groups.len() > 1 {
         for group in &report.groups {
-            say!(
+            print_line!(
                 "  {} ({}): {} messages, {} on {} streams",
                 group.name,
                 group.kind,
@@ -94,24 +94,24 @@ fn print(report: &SendReport) -> Result<()> {
         }
     }
     if let Some(retransmissions) = report.retransmissions {
-        say!("retransmissions {}", number::count(retransmissions))?;
+        print_line!("retransmissions {}", number::count(retransmissions))?;
     }
     if let Some(round_trip) = &report.round_trip_us {
-        say!(
+        print_line!(
             "{} answers, round-trip latency in ms: {}",
             number::count(report.answers),
             super::latency(round_trip)
         )?;
     }
     let late = &report.send_error_us;
-    say!(
+    print_line!(
         "handed over late by p50 {:.0}, p99 {:.0}, max {:.0} us",
         late.p50,
         late.p99,
         late.max
     )?;
     if report.blocked_writes > 0 {
-        say!(
+        print_line!(
             "{} messages met a full socket buffer",
             number::count(report.blocked_writes)
         )?;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::exit::one_line;
 use crate::experiment::Planned;
-use crate::print::{print_json, say};
+use crate::print::{print_json, print_line};
 
 /// What became of a run.
 #[derive(Debug, Serialize)]
@@ -52,6 +52,6 @@ pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
         }
     }
     let whole = outcomes.iter().filter(|outcome| outcome.is_whole()).count();
-    say!("{whole} of {} runs: {}", outcomes.len(), folder.display())?;
+    print_line!("{whole} of {} runs: {}", outcomes.len(), folder.display())?;
     Ok(())
 }
