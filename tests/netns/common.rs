@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_lab::{Lane, Namespace};
-use pillion_path::{Direction, PathConfig};
+use pillion_path::{Direction, Loss, PathConfig};
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
@@ -39,11 +39,8 @@ pub fn clean_lane(name: &str) -> Lane {
 /// A path with 20 ms each way that loses a share of the data's packets.
 pub fn lane(name: &str, loss: f64) -> Lane {
     let direction = |loss| Direction {
-        delay: Duration::from_millis(20),
-        rate_bps: None,
-        queue_packets: 1000,
-        loss,
-        disorder: None,
+        loss: Loss::Uniform(loss),
+        ..Direction::delayed(Duration::from_millis(20))
     };
     let path = PathConfig {
         forward: direction(loss),

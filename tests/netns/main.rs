@@ -11,6 +11,7 @@ mod common;
 mod config;
 mod demo;
 mod devices;
+mod emulator;
 mod features;
 mod hooks;
 mod leftovers;

@@ -41,7 +41,7 @@ queue = false
 "#;
 
 /// The command that makes a run, and where its folder is to be.
-fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
+pub fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
     let file = folder.join("run.toml");
     fs::write(&file, run).unwrap();
     let target = folder.join("made");

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_lab::{Host, Lane};
-use pillion_path::{Direction, PathConfig};
+use pillion_path::{Direction, Loss, PathConfig};
 
 const STREAMS: &str = "3";
 
@@ -57,11 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn path() -> PathConfig {
     let direction = |loss| Direction {
-        delay: Duration::from_millis(75),
-        rate_bps: None,
-        queue_packets: 1000,
-        loss,
-        disorder: None,
+        loss: Loss::Uniform(loss),
+        ..Direction::delayed(Duration::from_millis(75))
     };
     PathConfig {
         forward: direction(0.05),

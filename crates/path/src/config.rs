@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PathError;
+use crate::{Loss, PathError};
 
 /// The longest delay a direction may have.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -12,7 +12,7 @@ const MAX_DELAY: Duration = Duration::from_secs(60);
 /// The longest queue a direction may have, in packets.
 const MAX_QUEUE: usize = 65_536;
 
-/// A path: both directions and the seed of their losses.
+/// A path: both directions and the seed of what is left to chance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathConfig {
@@ -20,8 +20,9 @@ pub struct PathConfig {
     pub forward: Direction,
     /// From the second device to the first: the direction of the acknowledgements.
     pub backward: Direction,
-    /// Seed of the losses. Each direction draws from a generator of its own, once for each frame
-    /// that loss applies to, so the n-th such frame meets the same fate in every run.
+    /// Seed of losses, jitter and disorder. Each direction draws each of these from a generator of
+    /// its own, for every frame that chance applies to, so the n-th such frame meets the same fate
+    /// in every run.
     pub seed: u64,
 }
 
@@ -32,21 +33,46 @@ pub struct Direction {
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
+    /// Standard deviation of the delay, 0 to 60 s. It varies as a normal distribution does, by no
+    /// more than four standard deviations and never below 0; packets keep their order, so that one
+    /// much delayed holds up those behind it. Serialised as `jitter_ms`, in milliseconds.
+    #[serde(
+        rename = "jitter_ms",
+        with = "milliseconds",
+        default,
+        skip_serializing_if = "Duration::is_zero"
+    )]
+    pub jitter: Duration,
+    /// Delays that packets to single ports have in place of `delay`. Order is kept among the
+    /// packets to each of these ports, and among the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own_delays: Vec<OwnDelay>,
     /// Rate of the link in bits of Ethernet frames per second, at least 1; without one the link
     /// takes no time and nothing ever waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
     /// Packets that may wait for the link, 1 to 65,536. The packet being sent does not count.
     pub queue_packets: usize,
-    /// Probability, 0 to 1, that a packet is lost behind the queue.
+    /// Which packets are lost behind the queue.
     ///
     /// Loss applies to IP packets alone. ARP, IPv6 neighbour and router discovery and every other
     /// IPv6 packet to a link-local multicast group pass: the kernel sends them at moments of its
     /// own, so they would shift the fates of the packets under study.
-    pub loss: f64,
+    pub loss: Loss,
     /// What disturbs the order; without it, order is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disorder: Option<Disorder>,
+}
+
+/// The delay of the packets to one port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OwnDelay {
+    /// Where TCP segments or UDP datagrams go to.
+    pub port: u16,
+    /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
+    #[serde(rename = "delay_ms", with = "milliseconds")]
+    pub delay: Duration,
 }
 
 /// Packets that arrive late or twice, of those that loss applies to and spares.
@@ -75,6 +101,21 @@ impl PathConfig {
 }
 
 impl Direction {
+    /// One that delays, and does nothing else.
+    #[must_use]
+    pub fn delayed(delay: Duration) -> Self {
+        Self {
+            delay,
+            jitter: Duration::ZERO,
+            own_delays: Vec::new(),
+            rate_bps: None,
+            // Without a rate none waits.
+            queue_packets: 1,
+            loss: Loss::Uniform(0.0),
+            disorder: None,
+        }
+    }
+
     fn validate(&self, direction: &str) -> Result<(), PathError> {
         let out_of_range = |field: &str, value: String, range| {
             let field = format!("{direction}.{field}");
@@ -84,8 +125,12 @@ impl Direction {
                 range,
             })
         };
-        if self.delay > MAX_DELAY {
-            return out_of_range("delay", format!("{:?}", self.delay), "0 to 60 s");
+        let own = self.own_delays.iter().map(|own| ("own_delays", own.delay));
+        let mut times = [("delay", self.delay), ("jitter", self.jitter)]
+            .into_iter()
+            .chain(own);
+        if let Some((field, time)) = times.find(|(_, time)| *time > MAX_DELAY) {
+            return out_of_range(field, format!("{time:?}"), "0 to 60 s");
         }
         if self.rate_bps == Some(0) {
             return out_of_range("rate_bps", "0".into(), "at least 1, or absent");
@@ -94,8 +139,8 @@ impl Direction {
             let value = self.queue_packets.to_string();
             return out_of_range("queue_packets", value, "1 to 65536");
         }
-        if !(0.0..=1.0).contains(&self.loss) {
-            return out_of_range("loss", self.loss.to_string(), "0 to 1");
+        if let Some((field, value, range)) = self.loss.mistake() {
+            return out_of_range(field, value, range);
         }
         let Some(disorder) = self.disorder else {
             return Ok(());

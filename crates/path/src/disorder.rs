@@ -3,7 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::{Disorder, loss::applies_to};
+use crate::{Disorder, packet::applies_to};
 
 /// What happens to the order of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

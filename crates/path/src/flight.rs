@@ -1,89 +1,85 @@
-//! The frames inside one direction, oldest first, in memory of a fixed size.
+//! The frames inside one direction, those due first before all others.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Instant};
 
 const MAX_PACKETS: usize = 65_536;
 const MAX_BYTES: usize = 16 << 20;
 
-/// Frames in the order of their due times. As the first in is the first out, one ring of bytes
-/// holds them all, and nothing is allocated for a frame.
+/// When a frame is due, its number, and itself. Numbers differ, so that frames are never compared.
+type Numbered = (Instant, u64, Box<[u8]>);
+
+/// Frames by the times when they are due; those due at the same time in the order in which they
+/// came.
+#[derive(Default)]
 pub(crate) struct Flight {
-    due: VecDeque<(Instant, usize)>,
-    bytes: VecDeque<u8>,
+    frames: BinaryHeap<Reverse<Numbered>>,
+    taken: u64,
+    bytes: usize,
 }
 
 impl Flight {
-    pub fn new() -> Self {
-        Self {
-            due: VecDeque::with_capacity(MAX_PACKETS),
-            bytes: VecDeque::with_capacity(MAX_BYTES),
-        }
+    /// Whether it may take in so many frames of this size.
+    pub fn has_room(&self, frames: usize, frame_bytes: usize) -> bool {
+        let packets = self.frames.len() + frames;
+        packets <= MAX_PACKETS && self.bytes + frames * frame_bytes <= MAX_BYTES
     }
 
-    pub fn has_room(&self, frame_bytes: usize) -> bool {
-        self.due.len() < MAX_PACKETS && self.bytes.len() + frame_bytes <= MAX_BYTES
-    }
-
-    /// Takes in a frame that [has room](Self::has_room), due no earlier than the one before.
+    /// Takes in a frame that [has room](Self::has_room).
     pub fn push(&mut self, due: Instant, frame: &[u8]) {
-        self.due.push_back((due, frame.len()));
-        self.bytes.extend(frame);
+        self.frames.push(Reverse((due, self.taken, frame.into())));
+        self.taken += 1;
+        self.bytes += frame.len();
     }
 
-    /// When the oldest frame is due, and its size in bytes.
-    pub fn next(&self) -> Option<(Instant, usize)> {
-        self.due.front().copied()
+    /// When the next frame is due.
+    pub fn due(&self) -> Option<Instant> {
+        self.frames.peek().map(|Reverse((due, ..))| *due)
     }
 
-    /// The first `frame_bytes` bytes, in two parts where the ring wraps.
-    pub fn front(&self, frame_bytes: usize) -> [&[u8]; 2] {
-        let (head, tail) = self.bytes.as_slices();
-        match head.get(..frame_bytes) {
-            Some(whole) => [whole, &[]],
-            None => [head, &tail[..frame_bytes - head.len()]],
-        }
-    }
-
-    /// Forgets the oldest frame.
-    pub fn pop(&mut self) {
-        if let Some((_, frame_bytes)) = self.due.pop_front() {
-            self.bytes.drain(..frame_bytes);
-        }
+    /// Hands out the next frame if it is due by `now`, with the time when it was due.
+    pub fn pop(&mut self, now: Instant) -> Option<(Instant, Box<[u8]>)> {
+        self.due().filter(|due| *due <= now)?;
+        let Reverse((due, _, frame)) = self.frames.pop()?;
+        self.bytes -= frame.len();
+        Some((due, frame))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn frames_come_out_intact_across_the_wrap_of_the_ring() {
+    fn frames_come_out_when_due_and_otherwise_in_the_order_in_which_they_came() {
         let now = Instant::now();
-        let mut flight = Flight::new();
-        let frame = |n: u32| vec![n.to_le_bytes()[0]; 60_000 + n as usize];
-        // 250 frames inside; 1000 in all turn the ring over more than three times.
-        for n in 0..1000 {
-            assert!(flight.has_room(frame(n).len()));
-            flight.push(now, &frame(n));
-            if let Some(oldest) = n.checked_sub(250) {
-                let (_, bytes) = flight.next().unwrap();
-                assert!(flight.front(bytes).concat() == frame(oldest));
-                flight.pop();
-            }
+        let later = now + Duration::from_millis(1);
+        let mut flight = Flight::default();
+        for (due, frame) in [(later, b"3"), (now, b"1"), (later, b"4"), (now, b"2")] {
+            flight.push(due, frame);
         }
+        let mut out = |by| {
+            let frames = std::iter::from_fn(|| flight.pop(by));
+            frames.flat_map(|(_, frame)| frame).collect::<Vec<u8>>()
+        };
+        assert_eq!(out(now), b"12");
+        assert_eq!(out(later), b"34");
     }
 
     #[test]
     fn room_is_limited_in_packets_and_in_bytes() {
         let now = Instant::now();
-        let mut flight = Flight::new();
-        (0..MAX_PACKETS).for_each(|_| flight.push(now, &[0; 60]));
-        assert!(!flight.has_room(60));
-        flight.pop();
-        assert!(flight.has_room(60));
+        let mut flight = Flight::default();
+        (0..MAX_PACKETS - 1).for_each(|_| flight.push(now, &[0; 60]));
+        assert!(flight.has_room(1, 60) && !flight.has_room(2, 60));
+        flight.push(now, &[0; 60]);
+        assert!(!flight.has_room(1, 60));
+        flight.pop(now);
+        assert!(flight.has_room(1, 60));
 
-        let mut flight = Flight::new();
-        (0..256).for_each(|_| flight.push(now, &[0; 65_536]));
-        assert!(!flight.has_room(1));
+        let mut flight = Flight::default();
+        (0..255).for_each(|_| flight.push(now, &[0; 65_536]));
+        assert!(flight.has_room(2, 32_768) && !flight.has_room(2, 32_769));
     }
 }

@@ -23,7 +23,7 @@ pub struct Counts {
     pub received: Volume,
     /// Written to the receiving side's device.
     pub delivered: Volume,
-    /// Lost at random; counted when read.
+    /// Lost as the configuration has it; counted when read.
     pub lost: Volume,
     /// Copies made of packets; counted when those were read.
     #[serde(default)]
@@ -32,7 +32,7 @@ pub struct Counts {
     #[serde(default)]
     pub held_back: Volume,
     /// Refused because the queue was full, or because 65,536 frames or 16 MiB were inside, the
-    /// most that a direction holds, apart from as much again that is held back.
+    /// most that a direction holds.
     pub queue_full: Volume,
     /// Refused by the receiving side's device, as when it is down.
     pub device_refused: Volume,

@@ -5,24 +5,19 @@
 //! to every frame, in this order, what a router and a network emulator behind it do:
 //!
 //! 1. **rate**: a FIFO counted in packets, served at a fixed rate;
-//! 2. **loss**: uniform and independent, from a seed;
-//! 3. **delay**: fixed. Order is kept, unless a [`Disorder`] holds packets back or doubles them.
+//! 2. **loss**: uniform or in runs, from a seed, or the packets of a list;
+//! 3. **delay**: fixed or with jitter, for all packets or for those to single ports. Order is
+//!    kept, unless a [`Disorder`] holds packets back or doubles them.
 //!
 //! What became of every frame, and how exactly the delay was kept, is in the [`Ledger`].
 //!
 //! ```no_run
-//! use pillion_path::{Direction, Path, PathConfig, Tap};
+//! use pillion_path::{Direction, Loss, Path, PathConfig, Tap};
 //! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), pillion_path::PathError> {
-//! let clean = Direction {
-//!     delay: Duration::from_millis(75),
-//!     rate_bps: None,
-//!     queue_packets: 1000,
-//!     loss: 0.0,
-//!     disorder: None,
-//! };
-//! let lossy = Direction { loss: 0.05, ..clean.clone() };
+//! let clean = Direction::delayed(Duration::from_millis(75));
+//! let lossy = Direction { loss: Loss::Uniform(0.05), ..clean.clone() };
 //! let config = PathConfig { forward: lossy, backward: clean, seed: 1 };
 //! let path = Path::start(Tap::open("left")?, Tap::open("right")?, &config)?;
 //! // Move both devices into their namespaces and configure them with ip(8), run the traffic ...
@@ -38,20 +33,24 @@
 
 mod carrier;
 mod config;
+mod delays;
 mod disorder;
 mod error;
+mod fates;
 mod flight;
 mod ledger;
 mod line;
 mod link;
 mod loss;
+mod packet;
 mod path;
 mod promptness;
 mod punctuality;
 mod tap;
 
-pub use config::{Direction, Disorder, PathConfig};
+pub use config::{Direction, Disorder, OwnDelay, PathConfig};
 pub use error::PathError;
 pub use ledger::{Counts, DelayError, Ledger, Volume};
+pub use loss::Loss;
 pub use path::Path;
 pub use tap::Tap;

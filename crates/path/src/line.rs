@@ -7,22 +7,22 @@ use rand_pcg::Pcg64;
 
 use crate::{
     Counts, Direction, PathConfig,
+    delays::Delays,
     disorder::{Turn, Turns},
+    fates::Fates,
     flight::Flight,
     link::Link,
-    loss::Loss,
     punctuality::Punctuality,
 };
 
 pub(crate) struct Line {
     link: Link,
-    loss: Loss,
+    fates: Fates,
     turns: Turns,
-    delay: Duration,
+    delays: Delays,
     /// By how much longer what is held back takes.
     late: Duration,
     flight: Flight,
-    held_back: Flight,
     counts: Counts,
     punctuality: Punctuality,
 }
@@ -30,24 +30,27 @@ pub(crate) struct Line {
 impl Line {
     /// The forward and the backward line of a valid configuration.
     pub fn pair(config: &PathConfig) -> [Self; 2] {
-        let (forward, backward) = (&config.forward, &config.backward);
+        let ways = [&config.forward, &config.backward];
         let mut source = Pcg64::seed_from_u64(config.seed);
-        let [to, fro] = Loss::pair(&mut source, forward.loss, backward.loss);
-        [(forward, to), (backward, fro)].map(|(direction, loss)| {
-            let turns = Turns::new(&mut source, direction.disorder);
-            Self::new(direction, loss, turns)
-        })
+        // Every kind of chance has generators of its own, for both directions in turn: what is
+        // lost then does not depend on what is disturbed.
+        let [to, fro] = ways.map(|way| Fates::new(&mut source, &way.loss));
+        let [turns_to, turns_fro] = ways.map(|way| Turns::new(&mut source, way.disorder));
+        let [delays_to, delays_fro] = ways.map(|way| Delays::new(&mut source, way));
+        [
+            Self::new(&config.forward, to, turns_to, delays_to),
+            Self::new(&config.backward, fro, turns_fro, delays_fro),
+        ]
     }
 
-    fn new(direction: &Direction, loss: Loss, turns: Turns) -> Self {
+    fn new(direction: &Direction, fates: Fates, turns: Turns, delays: Delays) -> Self {
         Self {
             link: Link::new(direction.rate_bps, direction.queue_packets),
-            loss,
+            fates,
             turns,
-            delay: direction.delay,
+            delays,
             late: direction.disorder.unwrap_or_default().late,
-            flight: Flight::new(),
-            held_back: Flight::new(),
+            flight: Flight::default(),
             counts: Counts::default(),
             punctuality: Punctuality::new(),
         }
@@ -59,16 +62,21 @@ impl Line {
         self.counts.received.add(bytes);
         // Drawn before the queue decides: a fate then depends on the frame's place in the
         // sequence alone, not on how full the queue was.
-        let lost = self.loss.takes(frame);
+        let lost = self.fates.takes(frame);
         let turn = self.turns.of(frame);
-        let served = match self.flight.has_room(bytes) && self.held_back.has_room(bytes) {
+        let deviation = self.delays.deviation(frame);
+        let copies = 1 + usize::from(turn == Turn::Duplicated);
+        let served = match self.flight.has_room(copies, bytes) {
             true => self.link.serve(now, bytes),
             false => None,
         };
         match served {
             None => self.counts.queue_full.add(bytes),
             Some(_) if lost => self.counts.lost.add(bytes),
-            Some(departure) => self.carry(departure + self.delay, turn, frame),
+            Some(departure) => {
+                let due = self.delays.due(departure, deviation, frame);
+                self.carry(due, turn, frame);
+            }
         }
     }
 
@@ -80,7 +88,7 @@ impl Line {
         }
         if turn != Turn::Kept {
             self.counts.inside.add(bytes);
-            self.held_back.push(due + self.late, frame);
+            self.flight.push(due + self.late, frame);
         }
         match turn {
             Turn::Kept => {}
@@ -91,28 +99,22 @@ impl Line {
 
     /// When the next frame is due, if any is inside.
     pub fn due(&self) -> Option<Instant> {
-        let due = |flight: &Flight| flight.next().map(|(due, _)| due);
-        [&self.flight, &self.held_back]
-            .into_iter()
-            .filter_map(due)
-            .min()
+        self.flight.due()
     }
 
-    /// Hands the next frame, if it is due by `now`, in two parts to `write`, which tells whether the device
+    /// Hands the next frame, if it is due by `now`, to `write`, which tells whether the device
     /// took it. Returns whether a frame was due.
-    pub fn depart(&mut self, now: Instant, write: impl FnOnce([&[u8]; 2]) -> bool) -> bool {
-        let flight = sooner(&mut self.flight, &mut self.held_back);
-        let Some((due, bytes)) = flight.next().filter(|(due, _)| *due <= now) else {
+    pub fn depart(&mut self, now: Instant, write: impl FnOnce(&[u8]) -> bool) -> bool {
+        let Some((due, frame)) = self.flight.pop(now) else {
             return false;
         };
-        if write(flight.front(bytes)) {
-            self.counts.delivered.add(bytes);
+        if write(&frame) {
+            self.counts.delivered.add(frame.len());
             self.punctuality.record(now - due);
         } else {
-            self.counts.device_refused.add(bytes);
+            self.counts.device_refused.add(frame.len());
         }
-        self.counts.inside.remove(bytes);
-        flight.pop();
+        self.counts.inside.remove(frame.len());
         true
     }
 
@@ -121,15 +123,6 @@ impl Line {
             delay_error: self.punctuality.summary(),
             ..self.counts.clone()
         }
-    }
-}
-
-/// The one whose next frame is due first.
-fn sooner<'a>(one: &'a mut Flight, other: &'a mut Flight) -> &'a mut Flight {
-    match (one.next(), other.next()) {
-        (Some((due, _)), Some((others, _))) if others < due => other,
-        (None, Some(_)) => other,
-        _ => one,
     }
 }
 

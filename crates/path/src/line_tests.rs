@@ -1,7 +1,16 @@
 use super::*;
-use crate::Disorder;
+use crate::{Disorder, Loss, OwnDelay};
 
 const MS: Duration = Duration::from_millis(1);
+
+fn forward(direction: Direction) -> Line {
+    let [forward, _] = Line::pair(&PathConfig {
+        forward: direction.clone(),
+        backward: direction,
+        seed: 1,
+    });
+    forward
+}
 
 fn line(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> Line {
     disturbed(rate_bps, queue_packets, loss, None)
@@ -13,19 +22,13 @@ fn disturbed(
     loss: f64,
     disorder: Option<Disorder>,
 ) -> Line {
-    let direction = Direction {
-        delay: 75 * MS,
+    forward(Direction {
         rate_bps,
         queue_packets,
-        loss,
+        loss: Loss::Uniform(loss),
         disorder,
-    };
-    let [forward, _] = Line::pair(&PathConfig {
-        forward: direction.clone(),
-        backward: direction,
-        seed: 1,
-    });
-    forward
+        ..Direction::delayed(75 * MS)
+    })
 }
 
 /// An IPv4 frame of `bytes` bytes that carries a number.
@@ -38,8 +41,8 @@ fn frame(number: u8, bytes: usize) -> Vec<u8> {
 /// Every frame due by `now`.
 fn departures(line: &mut Line, now: Instant) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    while line.depart(now, |parts| {
-        frames.push(parts.concat());
+    while line.depart(now, |frame| {
+        frames.push(frame.to_vec());
         true
     }) {}
     frames
@@ -158,6 +161,25 @@ fn disorder_does_not_change_what_is_lost() {
         late: 5 * MS,
     };
     assert_eq!(survivors(Some(disorder)), survivors(None));
+}
+
+#[test]
+fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
+    let now = Instant::now();
+    let survivors = |jitter, own_delays| {
+        let mut line = forward(Direction {
+            jitter,
+            own_delays,
+            loss: Loss::Uniform(0.3),
+            ..Direction::delayed(75 * MS)
+        });
+        (0..200).for_each(|n| line.arrive(now, &frame(n, 125)));
+        departures(&mut line, now + 10_000 * MS)
+    };
+    let own = vec![OwnDelay { port: 7, delay: MS }];
+    let plain = survivors(Duration::ZERO, Vec::new());
+    assert!(plain.len() < 200);
+    assert_eq!(survivors(5 * MS, own), plain);
 }
 
 #[test]

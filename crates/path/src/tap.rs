@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, IoSlice, Read, Write},
+    io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
@@ -68,11 +68,9 @@ impl Tap {
         }
     }
 
-    /// Hands one frame, in two parts, to the kernel as received.
-    pub(crate) fn write(&self, frame: [&[u8]; 2]) -> io::Result<()> {
-        (&self.file)
-            .write_vectored(&frame.map(IoSlice::new))
-            .map(drop)
+    /// Hands one frame to the kernel as received.
+    pub(crate) fn write(&self, frame: &[u8]) -> io::Result<()> {
+        (&self.file).write(frame).map(drop)
     }
 }
 

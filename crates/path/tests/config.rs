@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use pillion_path::{Direction, Disorder, PathConfig};
+use pillion_path::{Direction, Disorder, Loss, OwnDelay, PathConfig};
 use serde_json::json;
 
 fn config() -> PathConfig {
     let direction = Direction {
-        delay: Duration::from_millis(75),
         rate_bps: Some(1_000_000),
         queue_packets: 30,
-        loss: 0.05,
-        disorder: None,
+        loss: Loss::Uniform(0.05),
+        ..Direction::delayed(Duration::from_millis(75))
     };
     PathConfig {
         forward: direction.clone(),
@@ -29,8 +28,8 @@ fn complaint(change: impl FnOnce(&mut PathConfig)) -> String {
 #[test]
 fn the_bounds_of_every_range_are_valid() {
     let mut config = config();
-    config.forward.loss = 0.0;
-    config.backward.loss = 1.0;
+    config.forward.loss = Loss::Uniform(0.0);
+    config.backward.loss = Loss::Uniform(1.0);
     config.forward.delay = Duration::ZERO;
     config.backward.delay = Duration::from_secs(60);
     config.forward.rate_bps = Some(1);
@@ -43,7 +42,7 @@ fn the_bounds_of_every_range_are_valid() {
 #[test]
 fn an_error_names_the_field_its_value_and_the_range() {
     assert_eq!(
-        complaint(|config| config.forward.loss = 1.5),
+        complaint(|config| config.forward.loss = Loss::Uniform(1.5)),
         "path: forward.loss is 1.5; it must be 0 to 1"
     );
     assert_eq!(
@@ -65,8 +64,10 @@ fn an_error_names_the_field_its_value_and_the_range() {
 
 #[test]
 fn a_loss_that_is_no_number_is_refused() {
-    assert!(complaint(|config| config.forward.loss = f64::NAN).contains("forward.loss is NaN"));
-    assert!(complaint(|config| config.forward.loss = -0.01).contains("-0.01"));
+    let complaint =
+        |loss| complaint(|config: &mut PathConfig| config.forward.loss = Loss::Uniform(loss));
+    assert!(complaint(f64::NAN).contains("forward.loss is NaN"));
+    assert!(complaint(-0.01).contains("-0.01"));
 }
 
 #[test]
@@ -105,6 +106,65 @@ fn what_disturbs_the_order_is_checked_as_well() {
 }
 
 #[test]
+fn losses_in_runs_and_of_a_list_are_checked_and_written_as_they_are() {
+    let losing = |loss: Loss| move |config: &mut PathConfig| config.forward.loss = loss;
+    let runs = |to_good| Loss::GilbertElliott {
+        to_bad: 0.01,
+        to_good,
+        in_bad: 1.0,
+        in_good: 0.0,
+    };
+    assert_eq!(
+        complaint(losing(runs(1.25))),
+        "path: forward.loss.to_good is 1.25; it must be 0 to 1"
+    );
+    assert_eq!(
+        complaint(losing(Loss::Listed(vec![1, 0]))),
+        "path: forward.loss is 0; it must be numbers of packets, from 1"
+    );
+    for (loss, written) in [
+        (
+            runs(0.25),
+            json!({ "to_bad": 0.01, "to_good": 0.25, "in_bad": 1.0, "in_good": 0.0 }),
+        ),
+        (Loss::Listed(vec![10, 11]), json!([10, 11])),
+    ] {
+        assert_eq!(serde_json::to_value(&loss).unwrap(), written);
+        assert_eq!(serde_json::from_value::<Loss>(written).unwrap(), loss);
+        let mut config = config();
+        losing(loss)(&mut config);
+        config.validate().unwrap();
+    }
+}
+
+#[test]
+fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
+    let own = |delay| vec![OwnDelay { port: 7, delay }];
+    let long = Duration::from_secs(61);
+    assert_eq!(
+        complaint(|config| config.forward.jitter = long),
+        "path: forward.jitter is 61s; it must be 0 to 60 s"
+    );
+    assert_eq!(
+        complaint(|config| config.backward.own_delays = own(long)),
+        "path: backward.own_delays is 61s; it must be 0 to 60 s"
+    );
+    let mut direction = config().forward;
+    direction.jitter = Duration::from_micros(2500);
+    direction.own_delays = own(Duration::from_millis(90));
+    let written = serde_json::to_value(&direction).unwrap();
+    assert_eq!(written["jitter_ms"], 2.5);
+    assert_eq!(
+        written["own_delays"],
+        json!([{ "port": 7, "delay_ms": 90.0 }])
+    );
+    assert_eq!(
+        serde_json::from_value::<Direction>(written).unwrap(),
+        direction
+    );
+}
+
+#[test]
 fn delays_are_written_in_milliseconds() {
     let mut config = config();
     config.backward.rate_bps = None;
@@ -136,6 +196,6 @@ fn a_negative_delay_and_an_unknown_field_are_refused() {
         negative.contains("a delay is -1 ms; it must be 0 to 60000"),
         "{negative}"
     );
-    let unknown = direction(r#"{ "delay_ms": 1, "queue_packets": 1, "loss": 0, "jitter": 1 }"#);
-    assert!(unknown.contains("jitter"), "{unknown}");
+    let unknown = direction(r#"{ "delay_ms": 1, "queue_packets": 1, "loss": 0, "jittr": 1 }"#);
+    assert!(unknown.contains("jittr"), "{unknown}");
 }

@@ -4,13 +4,13 @@ mod common;
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
+    net::{Shutdown, TcpListener, TcpStream, UdpSocket},
     thread,
     time::{Duration, Instant},
 };
 
 use common::{Hosts, Namespace, delay, ip, root};
-use pillion_path::{Counts, Direction, Ledger, Path, PathConfig, PathError, Tap};
+use pillion_path::{Counts, Direction, Ledger, Loss, OwnDelay, Path, PathConfig, PathError, Tap};
 
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 14 + 20 + 8;
@@ -111,7 +111,7 @@ fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
         return;
     }
     let lossy = Direction {
-        loss: 0.05,
+        loss: Loss::Uniform(0.05),
         ..delay(5)
     };
     let config = both(lossy, delay(5));
@@ -126,6 +126,110 @@ fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
     assert!(arrived == survivors(4000, &config).0);
     let other = PathConfig { seed: 2, ..config };
     assert!(arrived != survivors(4000, &other).0);
+}
+
+#[test]
+fn exactly_the_packets_of_a_list_are_lost() {
+    if !root("the packets of a list") {
+        return;
+    }
+    let listed = Direction {
+        loss: Loss::Listed(vec![1, 7, 8, 300, 301]),
+        ..delay(5)
+    };
+    let (arrived, ledger) = survivors(300, &both(listed, delay(5)));
+    let expected: Vec<u32> = (0..300)
+        .filter(|number| ![0, 6, 7, 299].contains(number))
+        .collect();
+    assert_eq!(arrived, expected);
+    assert_balanced(&ledger.forward);
+    assert_eq!(ledger.forward.lost.packets, 4);
+}
+
+#[test]
+fn losses_in_runs_follow_one_another_at_the_rate_asked_for() {
+    if !root("losses in runs") {
+        return;
+    }
+    let runs = Direction {
+        loss: Loss::GilbertElliott {
+            to_bad: 0.02,
+            to_good: 0.2,
+            in_bad: 1.0,
+            in_good: 0.0,
+        },
+        ..delay(5)
+    };
+    let (arrived, ledger) = survivors(4000, &both(runs, delay(5)));
+    assert_balanced(&ledger.forward);
+    // 364 expected in 73 runs of 5, standard deviations near 55 and 8.
+    let lost = ledger.forward.lost.packets;
+    assert!((150..600).contains(&lost), "{lost} of 4000");
+    let gaps = arrived.windows(2).filter(|two| two[1] > two[0] + 1);
+    let length = lost as f64 / gaps.count() as f64;
+    assert!((3.0..8.0).contains(&length), "{length}");
+}
+
+#[test]
+fn jitter_spreads_the_arrivals_and_keeps_their_order() {
+    if !root("jitter") {
+        return;
+    }
+    let jitter = Direction {
+        jitter: Duration::from_millis(10),
+        ..delay(50)
+    };
+    let hosts = Hosts::join(&both(jitter, delay(0)));
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    let begin = Instant::now();
+    for number in 0..400u32 {
+        a.send(&number.to_le_bytes()).unwrap();
+    }
+    let mut number = [0; 4];
+    for expected in 0..400 {
+        b.recv(&mut number).unwrap();
+        assert_eq!(u32::from_le_bytes(number), expected);
+    }
+    // The last is held up by the latest of all, and one of 400 is two standard deviations late.
+    assert!(begin.elapsed() >= Duration::from_millis(70));
+}
+
+#[test]
+fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
+    if !root("a port with a delay") {
+        return;
+    }
+    let own = Direction {
+        own_delays: vec![OwnDelay {
+            port: 9,
+            delay: Duration::from_millis(20),
+        }],
+        ..delay(600)
+    };
+    let hosts = Hosts::join(&both(own, delay(0)));
+    let bound = |port: u16| {
+        let socket = hosts.namespaces[1].run(move || UdpSocket::bind(("10.0.0.2", port)).unwrap());
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        socket
+    };
+    let [other, own] = [8, 9].map(bound);
+    let from = hosts.namespaces[0].run(|| UdpSocket::bind("10.0.0.1:0").unwrap());
+    let sent = Instant::now();
+    from.send_to(b"other", "10.0.0.2:8").unwrap();
+    from.send_to(b"own", "10.0.0.2:9").unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(own.recv(&mut buffer).unwrap(), 3);
+    assert!(sent.elapsed() >= Duration::from_millis(20));
+    other.set_nonblocking(true).unwrap();
+    let under_way = other.recv(&mut buffer).is_err();
+    assert!(under_way || sent.elapsed() >= Duration::from_millis(600));
+    other.set_nonblocking(false).unwrap();
+    if under_way {
+        assert_eq!(other.recv(&mut buffer).unwrap(), 5);
+    }
+    assert!(sent.elapsed() >= Duration::from_millis(600));
 }
 
 #[test]
@@ -200,7 +304,7 @@ fn a_tcp_stream_survives_loss_intact() {
         return;
     }
     let lossy = Direction {
-        loss: 0.02,
+        loss: Loss::Uniform(0.02),
         ..delay(2)
     };
     let hosts = Hosts::join(&both(lossy.clone(), lossy));
@@ -260,7 +364,7 @@ fn an_invalid_configuration_starts_nothing() {
     Namespace::new().run(|| {
         let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
         let lossy = Direction {
-            loss: 2.0,
+            loss: Loss::Uniform(2.0),
             ..delay(0)
         };
         let error = Path::start(a, b, &both(lossy, delay(0))).unwrap_err();

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_lab::{Seen, Truth};
-use pillion_path::{Counts, Direction, Disorder, PathConfig};
+use pillion_path::{Counts, Direction, Disorder, Loss, PathConfig};
 
 use super::account::{Account, Sums};
 use super::scene::{Scene, Traffic, play};
@@ -24,11 +24,11 @@ const BUNDLED: Traffic = Traffic {
 /// 20 ms each way, and losses both ways.
 fn path(disorder: Option<Disorder>) -> PathConfig {
     let direction = Direction {
-        delay: Duration::from_millis(20),
         rate_bps: Some(10_000_000),
         queue_packets: 1000,
-        loss: 0.04,
+        loss: Loss::Uniform(0.04),
         disorder,
+        ..Direction::delayed(Duration::from_millis(20))
     };
     PathConfig {
         forward: direction.clone(),

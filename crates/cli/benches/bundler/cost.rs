@@ -87,13 +87,7 @@ struct Measured {
 }
 
 fn measure(options: &[&str], itt: &str) -> Measured {
-    let direction = || Direction {
-        delay: Duration::from_millis(20),
-        rate_bps: None,
-        queue_packets: 1000,
-        loss: 0.0,
-        disorder: None,
-    };
+    let direction = || Direction::delayed(Duration::from_millis(20));
     let path = PathConfig {
         forward: direction(),
         backward: direction(),

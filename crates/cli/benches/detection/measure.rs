@@ -12,7 +12,7 @@ use pillion_bundler::{
     list_flows,
 };
 use pillion_lab::{Lane, Seen, Truth, Watch, Way};
-use pillion_path::{Direction, PathConfig};
+use pillion_path::{Direction, Loss, PathConfig};
 
 use crate::args::Args;
 use crate::receiver::Receiver;
@@ -91,11 +91,8 @@ pub fn measure(args: &Args, case: Case) -> Result<Outcome> {
 
 fn path(args: &Args, loss: f64) -> PathConfig {
     let direction = |loss| Direction {
-        delay: Duration::from_secs_f64(args.rtt / 2e3),
-        rate_bps: None,
-        queue_packets: 1000,
-        loss,
-        disorder: None,
+        loss: Loss::Uniform(loss),
+        ..Direction::delayed(Duration::from_secs_f64(args.rtt / 2e3))
     };
     PathConfig {
         forward: direction(loss),

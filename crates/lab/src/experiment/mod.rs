@@ -7,7 +7,6 @@ mod bottleneck;
 mod check;
 mod emulation;
 mod host;
-mod loss;
 mod measure;
 mod mechanism;
 mod round_trips;
@@ -20,9 +19,10 @@ pub use bottleneck::{Bottleneck, Discipline, Limit, Queue, Shaper};
 pub use check::{RunError, RunMistake};
 pub use emulation::{Disturbance, Emulation, Jitter};
 pub use host::SendingHost;
-pub use loss::Loss;
 pub use measure::Measure;
 pub use mechanism::{Mechanism, Setting};
+/// Which packets of one direction are lost, behind the bottleneck.
+pub use pillion_path::Loss;
 pub use round_trips::RoundTrips;
 pub use streams::Streams;
 

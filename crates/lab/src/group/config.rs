@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use pillion_path::{Direction, PathConfig};
+use pillion_path::{Direction, Loss, PathConfig};
 use pillion_traffic::SendConfig;
 use serde::Serialize;
 
@@ -45,13 +45,13 @@ impl GroupConfig {
     /// The path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
+        // Not a duration: one that cannot be is left for the path to refuse.
+        let delay = Duration::try_from_secs_f64(self.rtt_ms / 2e3).unwrap_or(Duration::MAX);
         let direction = |loss| Direction {
-            // Not a duration: one that cannot be is left for the path to refuse.
-            delay: Duration::try_from_secs_f64(self.rtt_ms / 2e3).unwrap_or(Duration::MAX),
             rate_bps: self.rate_bps,
             queue_packets: self.queue_packets,
-            loss,
-            disorder: None,
+            loss: Loss::Uniform(loss),
+            ..Direction::delayed(delay)
         };
         PathConfig {
             forward: direction(self.loss),

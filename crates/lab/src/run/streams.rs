@@ -13,7 +13,7 @@ use pillion_traffic::{
 };
 
 use crate::experiment::Run;
-use crate::testbed::{Place, RECEIVER, SOURCE_PORTS, Testbed};
+use crate::testbed::{Place, RECEIVER, Testbed, source_port};
 use crate::{Error, monotonic};
 
 /// The port of the first group; each next one has the next.
@@ -68,7 +68,7 @@ pub(super) fn traffic(run: &Run) -> Vec<Traffic> {
             seed: run.seed ^ (number as u64).wrapping_mul(GROUP_SEEDS),
             records: run.measure.records,
             first_stream: first,
-            source_port: Some(SOURCE_PORTS.saturating_add(first.min(u16::MAX.into()) as u16)),
+            source_port: Some(source_port(first)),
             connect_timeout: CONNECT_TIMEOUT,
             partly: true,
             drain_timeout: DRAIN_TIMEOUT,

@@ -1,8 +1,10 @@
-use pillion_path::{Direction, Disorder, Ledger, Path, PathConfig, Tap};
+use std::time::Duration;
+
+use pillion_path::{Direction, Disorder, Ledger, OwnDelay, Path, PathConfig, Tap};
 
 use super::devices::{Port, bridge, join};
 use super::listed::ListedLoss;
-use super::{Log, Place, netem, round_trips};
+use super::{Log, Place, netem, round_trips, source_port};
 use crate::experiment::{Emulation, Loss, Run};
 use crate::{Error, kernel_release};
 
@@ -63,41 +65,23 @@ impl Emulator {
     }
 
     fn path(run: &Run, router: Port, receiver: Port) -> Result<Self, Error> {
-        let lacks = |what: &str| Error::Lacks {
-            what: format!("netem, and pillion's own path does without {what}"),
-            kernel: kernel_release(),
-        };
-        if !round_trips::delays(run)?.is_empty() {
-            return Err(lacks("round-trip times of single streams"));
-        }
         if run.hosts.iter().any(|host| !host.delay.is_zero()) {
-            return Err(lacks("delays of the hosts' links"));
+            return Err(Error::Lacks {
+                what: "netem, which delays the hosts' links".to_owned(),
+                kernel: kernel_release(),
+            });
         }
-        let direction = |emulation: &Emulation| {
-            if emulation.jitter.is_some() {
-                return Err(lacks("jitter"));
-            }
-            Ok(Direction {
-                delay: emulation.delay,
-                rate_bps: None,
-                // Without a rate none waits.
-                queue_packets: 1,
-                loss: match &emulation.loss {
-                    None => 0.0,
-                    Some(Loss::Uniform(share)) => *share,
-                    Some(Loss::GilbertElliott { .. }) => return Err(lacks("losses in runs")),
-                    Some(Loss::Listed(_)) => return Err(lacks("losses of listed packets")),
-                },
-                disorder: emulation.disturbance.map(|disturbance| Disorder {
-                    reorder: disturbance.reorder,
-                    duplicate: disturbance.duplicate,
-                    late: disturbance.late,
-                }),
-            })
-        };
+        let own_delays = round_trips::delays(run)?.into_iter();
+        let own_delays = own_delays.map(|(stream, delay)| OwnDelay {
+            port: source_port(stream),
+            delay,
+        });
         let config = PathConfig {
-            forward: direction(&run.forward)?,
-            backward: direction(&run.backward)?,
+            forward: direction(&run.forward),
+            backward: Direction {
+                own_delays: own_delays.collect(),
+                ..direction(&run.backward)
+            },
             seed: run.seed,
         };
         config.validate().map_err(Error::PathConfig)?;
@@ -140,5 +124,19 @@ impl Emulator {
             Self::Netem { .. } => "netem",
             Self::Path(_) => "path",
         }
+    }
+}
+
+/// What pillion's own path does to one direction.
+fn direction(emulation: &Emulation) -> Direction {
+    Direction {
+        jitter: emulation.jitter.map_or(Duration::ZERO, |jitter| jitter.sd),
+        loss: emulation.loss.clone().unwrap_or(Loss::Uniform(0.0)),
+        disorder: emulation.disturbance.map(|disturbance| Disorder {
+            reorder: disturbance.reorder,
+            duplicate: disturbance.duplicate,
+            late: disturbance.late,
+        }),
+        ..Direction::delayed(emulation.delay)
     }
 }

@@ -36,7 +36,12 @@ use addresses::{MOST_HOSTS, ROUTER_IN, ROUTER_OUT};
 use devices::{Port, hardware, join};
 
 /// The source port of the first stream of all; each next one has the next port.
-pub const SOURCE_PORTS: u16 = 20_000;
+const SOURCE_PORTS: u16 = 20_000;
+
+/// The source port of a stream, by its number.
+pub(crate) fn source_port(stream: u32) -> u16 {
+    SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
+}
 
 /// The device of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";

@@ -115,11 +115,5 @@ pub fn root(test: &str) -> bool {
 
 /// A direction that does nothing but delay.
 pub fn delay(ms: u64) -> Direction {
-    Direction {
-        delay: std::time::Duration::from_millis(ms),
-        rate_bps: None,
-        queue_packets: 1000,
-        loss: 0.0,
-        disorder: None,
-    }
+    Direction::delayed(std::time::Duration::from_millis(ms))
 }

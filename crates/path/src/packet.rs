@@ -1,0 +1,119 @@
+//! What a path reads of a packet's headers.
+
+const ETHERNET: usize = 14;
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const IPV6_HEADER: usize = 40;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// Whether chance applies to a frame: whether it is an IP packet that does not serve the link
+/// itself.
+pub(crate) fn applies_to(frame: &[u8]) -> bool {
+    let Some((header, packet)) = frame.split_at_checked(ETHERNET) else {
+        return false;
+    };
+    header.ends_with(&IPV4) || (header.ends_with(&IPV6) && !keeps_the_link(packet))
+}
+
+/// Whether an IPv6 packet serves the link itself: to a link-local multicast group (ff02::/16), or
+/// router or neighbour discovery (ICMPv6 types 133 to 137), which may be unicast as well.
+fn keeps_the_link(packet: &[u8]) -> bool {
+    let to_the_link = packet.get(24..26) == Some(&[0xff, 0x02]);
+    let discovery = packet.get(6) == Some(&ICMPV6)
+        && packet
+            .get(IPV6_HEADER)
+            .is_some_and(|kind| (133..=137).contains(kind));
+    to_the_link || discovery
+}
+
+/// The port that a TCP or UDP packet goes to; none of a later fragment, or behind extension
+/// headers of IPv6.
+pub(crate) fn destination_port(frame: &[u8]) -> Option<u16> {
+    let (header, packet) = frame.split_at_checked(ETHERNET)?;
+    let (protocol, transport) = if header.ends_with(&IPV4) {
+        let length = usize::from(packet.first()? & 0x0f) * 4;
+        let fragment = u16::from_be_bytes([*packet.get(6)?, *packet.get(7)?]);
+        if fragment & 0x1fff != 0 {
+            return None;
+        }
+        (*packet.get(9)?, packet.get(length..)?)
+    } else if header.ends_with(&IPV6) {
+        (*packet.get(6)?, packet.get(IPV6_HEADER..)?)
+    } else {
+        return None;
+    };
+    let port = transport.get(2..4).and_then(|port| port.try_into().ok());
+    port.filter(|_| [TCP, UDP].contains(&protocol))
+        .map(u16::from_be_bytes)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    fn frame(ethertype: [u8; 2], packet: &[u8]) -> Vec<u8> {
+        [&[0; 12][..], &ethertype, packet].concat()
+    }
+
+    /// A frame with a TCP or UDP packet to a port, of a protocol as IP numbers them.
+    pub(crate) fn ipv4(protocol: u8, port: u16) -> Vec<u8> {
+        let mut packet = [0; 40];
+        packet[0] = 0x45;
+        packet[9] = protocol;
+        packet[22..24].copy_from_slice(&port.to_be_bytes());
+        frame(IPV4, &packet)
+    }
+
+    fn ipv6(next_header: u8, destination: [u8; 2], kind: u8) -> Vec<u8> {
+        let mut packet = [0; 60];
+        packet[6] = next_header;
+        packet[24..26].copy_from_slice(&destination);
+        packet[40] = kind;
+        frame(IPV6, &packet)
+    }
+
+    #[test]
+    fn chance_applies_to_ip_but_not_to_what_keeps_the_link() {
+        assert!(applies_to(&frame(IPV4, &[0; 40])));
+        assert!(applies_to(&ipv6(6, [0xfd, 0], 135)), "TCP over IPv6");
+        assert!(applies_to(&ipv6(ICMPV6, [0xfd, 0], 128)), "echo request");
+        assert!(!applies_to(&frame([0x08, 0x06], &[0; 28])), "ARP");
+        assert!(!applies_to(&ipv6(ICMPV6, [0xfd, 0], 135)), "unicast probe");
+        assert!(!applies_to(&ipv6(0, [0xff, 2], 0)), "multicast report");
+    }
+
+    #[test]
+    fn a_frame_cut_short_passes() {
+        assert!(!applies_to(&[]));
+        assert!(!applies_to(&[0; 13]));
+        assert!(applies_to(&frame(IPV6, &[])));
+    }
+
+    #[test]
+    fn the_port_is_that_of_tcp_and_udp_over_both_versions_of_ip() {
+        assert_eq!(destination_port(&ipv4(TCP, 20_001)), Some(20_001));
+        assert_eq!(destination_port(&ipv4(UDP, 7)), Some(7));
+        assert_eq!(destination_port(&ipv4(1, 7)), None, "ICMP");
+        let mut options = ipv4(TCP, 0);
+        options[ETHERNET] = 0x46;
+        options[ETHERNET + 26..ETHERNET + 28].copy_from_slice(&9u16.to_be_bytes());
+        assert_eq!(destination_port(&options), Some(9));
+        let mut six = ipv6(TCP, [0xfd, 0], 0);
+        six[ETHERNET + 42..ETHERNET + 44].copy_from_slice(&443u16.to_be_bytes());
+        assert_eq!(destination_port(&six), Some(443));
+    }
+
+    #[test]
+    fn what_has_no_port_or_is_cut_short_has_none() {
+        let mut fragment = ipv4(TCP, 20_001);
+        fragment[ETHERNET + 7] = 1;
+        assert_eq!(destination_port(&fragment), None);
+        let whole = ipv4(TCP, 20_001);
+        for bytes in 0..ETHERNET + 24 {
+            assert_eq!(destination_port(&whole[..bytes]), None, "{bytes} bytes");
+        }
+        assert_eq!(destination_port(&frame([0x08, 0x06], &[0; 28])), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! What the live engine's emulator does to real streams: what the experiment says, and no more.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::*;
+use crate::testbed::run_one;
+
+const RUN: &str = r#"
+duration = 2
+[path]
+rtt = 40
+jitter = 4
+loss = [1, 20, 21, 22, 150]
+[path.back]
+loss = "gilbert-elliott:4:30:90"
+[defaults]
+itt = "20:2"
+size = 120
+[group.near]
+streams = 2
+[group.remote]
+streams = 2
+rtt = "100+80"
+[measure]
+queue = false
+"#;
+
+/// What tells a packet from all others, wherever it is seen: ports, the IP header's identification,
+/// sequence and acknowledgement number.
+type Key = Vec<u8>;
+
+/// The IP packets of a trace, apart by their ways: to the receiver, and back.
+fn ways(trace: &Path) -> [Vec<Key>; 2] {
+    let bytes = fs::read(trace).unwrap();
+    let mut rest = &bytes[24..];
+    let mut ways = [Vec::new(), Vec::new()];
+    while let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = *rest {
+        let kept = u32::from_le_bytes([a, b, c, d]) as usize;
+        let packet = &rest[16 + 14..16 + kept];
+        let key = [&packet[4..6], &packet[20..32]].concat();
+        ways[usize::from(packet[16..20] != [10, 77, 2, 1])].push(key);
+        rest = &rest[16 + kept..];
+    }
+    ways
+}
+
+/// The numbers, from 1, of the packets that are seen before the emulator alone.
+fn lost(before: &[Key], behind: &[Key]) -> Vec<usize> {
+    let arrived: HashSet<&Key> = behind.iter().collect();
+    assert_eq!(
+        arrived.len(),
+        behind.len(),
+        "every packet has a key of its own"
+    );
+    let numbered = (1..).zip(before);
+    let lost = numbered.filter(|(_, key)| !arrived.contains(key));
+    lost.map(|(number, _)| number).collect()
+}
+
+#[test]
+fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_asked_for() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let (mut command, made) = run_one(folder.path(), RUN);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "no doubts");
+    let summary = read_json(&made.join("summary.json"));
+    let [there, back] = ways(&made.join("sender.pcap"));
+    let [there_behind, back_before] = ways(&made.join("receiver.pcap"));
+
+    // The way there: exactly the list, and the others in their order.
+    let listed = [1, 20, 21, 22, 150];
+    assert_eq!(lost(&there, &there_behind), listed);
+    assert_eq!(summary["forward"]["lost"], listed.len());
+    let mut kept = there.clone();
+    for number in listed.iter().rev() {
+        kept.remove(number - 1);
+    }
+    assert!(there_behind == kept, "jitter keeps the order");
+
+    // And back: 11 % of some 400 ACKs, in runs of 2.6.
+    let lost = lost(&back_before, &back);
+    assert_eq!(summary["backward"]["lost"], lost.len());
+    assert!((8..160).contains(&lost.len()), "{lost:?}");
+    let runs = 1 + lost.windows(2).filter(|two| two[1] > two[0] + 1).count();
+    assert!(lost.len() as f64 / runs as f64 > 1.4, "{lost:?}");
+
+    let trace = made.join("sender.pcap").display().to_string();
+    let output = pillion(&["analyse", &trace, "--json"]);
+    let analysed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (stream, rtt_ms) in [40.0, 40.0, 100.0, 180.0].iter().enumerate() {
+        let sender = format!("10.77.1.{}:{}", 1 + stream / 2, 20_000 + stream);
+        let mut connections = analysed["connections"].as_array().unwrap().iter();
+        let connection = connections.find(|it| it["sender"] == sender.as_str());
+        let connection = connection.unwrap_or_else(|| panic!("{sender} in {analysed}"));
+        let times = &connection["main"]["rtt_ms"];
+        let time = |name: &str| times[name].as_f64().unwrap();
+        assert!(
+            (rtt_ms - 8.0..rtt_ms + 30.0).contains(&time("p50")),
+            "{sender}: {times}"
+        );
+        // Without jitter none is below.
+        assert!(time("min") < rtt_ms - 2.0, "{sender}: {times}");
+    }
+}
