@@ -136,10 +136,13 @@ impl Receiver {
         let mut events = Vec::new();
         let streams = self.config.streams;
         let is_done = |closed| streams.is_some_and(|all| closed >= all);
+        let mut check_ns = now_ns() + STOP_CHECK_NS;
         while !stop.load(Ordering::Relaxed) && !is_done(self.closed) {
-            let soon = now_ns() + STOP_CHECK_NS;
-            let due = self.due.peek().map_or(soon, |Reverse((due, _))| *due);
-            events.extend(self.poller.wait_until(due.min(soon))?);
+            let due = self.due.peek().map_or(check_ns, |Reverse((due, _))| *due);
+            events.extend(self.poller.wait_until(due.min(check_ns))?);
+            if events.is_empty() {
+                check_ns = now_ns() + STOP_CHECK_NS;
+            }
             for (index, flags) in events.drain(..) {
                 match index {
                     LISTENER => self.accept()?,
