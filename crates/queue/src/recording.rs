@@ -29,6 +29,10 @@ pub struct Recording {
 /// The kernel keeps what is seen in between: 80,000 packets.
 const INTERVAL: Duration = Duration::from_millis(10);
 
+/// So many intervals, a second, between two looks at what could not be noted: each costs a system
+/// call for every program.
+const COUNT_EVERY: u32 = 100;
+
 impl Recording {
     /// Begins to watch; from now on nothing is missed unseen. `sink` is called in a thread of
     /// its own.
@@ -69,22 +73,36 @@ fn record(
     mut sink: impl FnMut(Event) -> io::Result<()>,
 ) -> Result<(), Error> {
     let reader = probe.reader()?;
-    let mut take = |probe: &mut Probe| -> Result<(), Error> {
-        let packets = reader.take()?.into_iter().map(Event::Packet);
-        let missed = Some(probe.missed()).filter(|missed| *missed > 0);
-        let mut events = packets.chain(missed.map(Event::Missed));
-        events.try_for_each(&mut sink).map_err(Error::Write)
+    let take = |sink: &mut dyn FnMut(Event) -> io::Result<()>| {
+        let mut packets = reader.take()?.into_iter().map(Event::Packet);
+        packets.try_for_each(sink).map_err(Error::Write)
     };
+    let mut ticks: u32 = 0;
     let mut tick = now();
     while !stopped.load(Ordering::Relaxed) {
         tick = sleep_until_after(tick);
-        take(&mut probe)?;
+        take(&mut sink)?;
+        ticks = ticks.wrapping_add(1);
+        if ticks.is_multiple_of(COUNT_EVERY) {
+            tell_missed(&mut probe, &mut sink)?;
+        }
     }
     probe.detach();
-    take(&mut probe)?;
+    take(&mut sink)?;
+    tell_missed(&mut probe, &mut sink)?;
     let left_over = probe.left_over().into_iter();
     let mut events = left_over.map(Event::Packet);
     events.try_for_each(sink).map_err(Error::Write)
+}
+
+fn tell_missed(
+    probe: &mut Probe,
+    sink: &mut impl FnMut(Event) -> io::Result<()>,
+) -> Result<(), Error> {
+    match probe.missed() {
+        0 => Ok(()),
+        missed => sink(Event::Missed(missed)).map_err(Error::Write),
+    }
 }
 
 fn now() -> Duration {
