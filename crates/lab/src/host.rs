@@ -1,7 +1,6 @@
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
-use std::process::Stdio;
 
 use pillion_path::Tap;
 
@@ -107,10 +106,7 @@ impl Host {
         };
         let output = self
             .namespace
-            .command("ip")
-            .args(arguments)
-            .stdin(Stdio::null())
-            .output()
+            .run("ip", arguments, "")
             .map_err(|error| failed(format!("{error}; `make setup` installs iproute2")))?;
         if output.status.success() {
             return Ok(());

@@ -1,9 +1,9 @@
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -62,6 +62,30 @@ impl Namespace {
         self.spawn(work)
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))
+    }
+
+    /// Runs a command inside to its end, with this to read.
+    ///
+    /// # Errors
+    /// Those of entering, and of starting it.
+    pub fn run(&self, program: &str, arguments: &[&str], input: &str) -> io::Result<Output> {
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.stdin(match input {
+            "" => Stdio::null(),
+            _ => Stdio::piped(),
+        });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = input.to_owned();
+        // A thread enters, not the child between fork and exec: so no memory needs copying.
+        self.enter(move || {
+            let mut child = command.spawn()?;
+            if let Some(mut stdin) = child.stdin.take() {
+                // One that ends early says why.
+                let _ = stdin.write_all(input.as_bytes());
+            }
+            child.wait_with_output()
+        })?
     }
 
     /// A command that will run inside, and be asked to end (SIGTERM) when the thread

@@ -10,67 +10,63 @@ pub(super) struct Port<'a> {
     pub(super) device: &'a str,
 }
 
-/// Joins two machines by a cable.
+/// Joins two machines by a cable, whose ends have no queue of their own and are down yet.
 pub(super) fn join(one: Port, other: Port) -> Result<(), Error> {
+    // Every segment is a packet of its own, see `Port::send_whole_segments`.
+    let end = "txqueuelen 0 gso_max_segs 1";
     one.place.run(&format!(
-        "ip link add {} type veth peer name {} netns {}",
+        "ip link add {} {end} type veth peer name {} {end} netns {}",
         one.device,
         other.device,
         other.place.namespace.path().display(),
     ))?;
-    one.prepare()?;
-    other.prepare()?;
-    let without_queue = |port: Port| {
-        let command = format!("ip link set {} txqueuelen 0", port.device);
-        port.place.run(&command).map(drop)
-    };
-    without_queue(one)?;
-    without_queue(other)
+    one.switch_offloads_off()?;
+    other.switch_offloads_off()
 }
 
 impl Port<'_> {
     /// Has every segment of TCP pass as a packet of its own (thesis, appendix B): neither joined
     /// nor left whole for the device to cut.
-    pub(super) fn prepare(self) -> Result<(), Error> {
-        let Self { place, device } = self;
-        place.run(&format!(
-            "ethtool -K {device} tso off gso off gro off lro off"
-        ))?;
-        place.run(&format!("ip link set {device} gso_max_segs 1"))?;
-        Ok(())
-    }
-
-    /// Gives it its hardware address, and switches it on.
-    pub(super) fn raise(self, hardware: &str) -> Result<(), Error> {
-        let Self { place, device } = self;
-        place.run(&format!("ip link set {device} address {hardware} up"))?;
-        Ok(())
-    }
-
-    /// Gives it its address in a network of 254.
-    pub(super) fn address(self, address: Ipv4Addr) -> Result<(), Error> {
-        let command = format!("ip address add {address}/24 dev {}", self.device);
+    pub(super) fn send_whole_segments(self) -> Result<(), Error> {
+        self.switch_offloads_off()?;
+        let command = format!("ip link set {} gso_max_segs 1", self.device);
         self.place.run(&command).map(drop)
     }
 
-    /// Makes a neighbour known, so that no question can get lost.
-    pub(super) fn meet(self, address: Ipv4Addr) -> Result<(), Error> {
-        let Self { place, device } = self;
-        let hardware = hardware(address);
-        place.run(&format!(
-            "ip neighbour add {address} lladdr {hardware} dev {device} nud permanent"
-        ))?;
-        Ok(())
+    fn switch_offloads_off(self) -> Result<(), Error> {
+        let command = format!("ethtool -K {} tso off gso off gro off lro off", self.device);
+        self.place.run(&command).map(drop)
+    }
+
+    /// Commands of `ip` that give it this address, in a network of 254, and switch it on.
+    pub(super) fn raise(self, address: Ipv4Addr) -> [String; 2] {
+        let (device, hardware) = (self.device, hardware(address));
+        [
+            format!("link set {device} address {hardware} up"),
+            format!("address add {address}/24 dev {device}"),
+        ]
+    }
+
+    /// A command of `ip` that makes a neighbour known, so that no question can get lost.
+    pub(super) fn meet(self, address: Ipv4Addr) -> String {
+        let (device, hardware) = (self.device, hardware(address));
+        format!("neighbour add {address} lladdr {hardware} dev {device} nud permanent")
     }
 }
 
 /// Ports of a bridge.
 pub(super) fn bridge(place: &Place, ports: &[&str]) -> Result<(), Error> {
-    place.run("ip link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0")?;
-    for port in ports {
-        place.run(&format!("ip link set {port} master bridge up"))?;
-    }
-    place.run("ip link set bridge up").map(drop)
+    let mut lines = vec![
+        "link set lo up".to_owned(),
+        "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0".to_owned(),
+    ];
+    lines.extend(
+        ports
+            .iter()
+            .map(|port| format!("link set {port} master bridge up")),
+    );
+    lines.push("link set bridge up".to_owned());
+    place.run_batch("ip", &lines)
 }
 
 /// The hardware address of whoever has an address.

@@ -88,7 +88,7 @@ impl Emulator {
         let tap = |port: Port| -> Result<Tap, Error> {
             let device = port.device.to_owned();
             let tap = port.place.enter(move || Tap::open(&device))??;
-            port.prepare()?;
+            port.send_whole_segments()?;
             Ok(tap)
         };
         let (near, far) = (tap(router)?, tap(receiver)?);

@@ -33,7 +33,7 @@ pub use place::Place;
 use crate::Error;
 use crate::experiment::{Run, Sysctls};
 use addresses::{MOST_HOSTS, ROUTER_IN, ROUTER_OUT};
-use devices::{Port, hardware, join};
+use devices::{Port, join};
 
 /// The source port of the first stream of all; each next one has the next port.
 const SOURCE_PORTS: u16 = 20_000;
@@ -103,8 +103,7 @@ impl Testbed {
             },
         ];
         join(to_hosts, to_router)?;
-        to_hosts.raise(&hardware(ROUTER_IN))?;
-        to_hosts.address(ROUTER_IN)?;
+        let mut of_router = lines(to_hosts.raise(ROUTER_IN));
         let hosts = run.hosts.iter().map(|host| Place::create(&host.name, log));
         let hosts: Vec<Place> = hosts.collect::<Result<_, _>>()?;
         for ((place, host), (number, port)) in
@@ -120,14 +119,9 @@ impl Testbed {
             };
             join(here, there)?;
             let address = addresses::sender(number);
-            here.raise(&hardware(address))?;
-            here.address(address)?;
-            here.meet(ROUTER_IN)?;
-            to_hosts.meet(address)?;
+            place.run_batch("ip", &end(here, address, ROUTER_IN))?;
+            of_router.push(to_hosts.meet(address));
             link::build(host, here, there)?;
-            place.run(&format!(
-                "ip route add default via {ROUTER_IN} dev {DEVICE}"
-            ))?;
         }
         let mut ports: Vec<&str> = ports.iter().map(String::as_str).collect();
         ports.push(TO_ROUTER);
@@ -142,14 +136,10 @@ impl Testbed {
             device: DEVICE,
         };
         let emulator = Emulator::build(run, out, last, log)?;
-        for (port, own, other) in [(out, ROUTER_OUT, RECEIVER), (last, RECEIVER, ROUTER_OUT)] {
-            port.raise(&hardware(own))?;
-            port.address(own)?;
-            port.meet(other)?;
-        }
-        receiver.run(&format!(
-            "ip route add default via {ROUTER_OUT} dev {DEVICE}"
-        ))?;
+        of_router.extend(out.raise(ROUTER_OUT));
+        of_router.push(out.meet(RECEIVER));
+        router.run_batch("ip", &of_router)?;
+        receiver.run_batch("ip", &end(last, RECEIVER, ROUTER_OUT))?;
         router.set("net.ipv4.ip_forward", "1")?;
         bottleneck::build(&router, OUT, run)?;
 
@@ -201,6 +191,24 @@ impl Testbed {
         }
         Ok(())
     }
+}
+
+/// Commands of `ip` that set up a machine at an end, behind which all others are.
+fn end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Vec<String> {
+    let mut lines = lines(port.raise(address));
+    lines.push(port.meet(router));
+    lines.push(format!(
+        "route add default via {router} dev {}",
+        port.device
+    ));
+    lines
+}
+
+/// A machine's first commands of `ip`, and these.
+fn lines(more: [String; 2]) -> Vec<String> {
+    let mut lines = vec!["link set lo up".to_owned()];
+    lines.extend(more);
+    lines
 }
 
 fn set_all(place: &Place, sysctls: &Sysctls) -> Result<(), Error> {

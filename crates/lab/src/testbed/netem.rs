@@ -1,6 +1,5 @@
 //! The kernel's emulator.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use super::bottleneck::lacking;
@@ -20,12 +19,11 @@ pub(super) fn is_there() -> Result<bool, Error> {
         name: "of a trial".to_owned(),
         source,
     })?;
-    let mut trial = namespace.command("tc");
-    trial.args(["qdisc", "add", "dev", "lo", "root", "netem"]);
-    let status = trial.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let trial = ["qdisc", "add", "dev", "lo", "root", "netem"];
     let action = "run tc; `make setup` installs iproute2";
-    let status = status.map_err(|source| Error::System { action, source })?;
-    Ok(status.success())
+    let output = namespace.run("tc", &trial, "");
+    let output = output.map_err(|source| Error::System { action, source })?;
+    Ok(output.status.success())
 }
 
 /// What it is to do, in the words of `tc`, where the delay is this.
@@ -100,7 +98,7 @@ pub(super) fn build_by_stream(
         "filter add dev {device} parent 1: protocol ip handle 1 flow map key proto-dst \
          addend -{SOURCE_PORTS} baseclass 1:1"
     ));
-    place.run_batch(&lines).map_err(lacking)
+    place.run_batch("tc", &lines).map_err(lacking)
 }
 
 /// In microseconds.

@@ -1,6 +1,5 @@
 use std::fs;
-use std::io::{self, Write};
-use std::process::Stdio;
+use std::io;
 
 use serde::de::DeserializeOwned;
 
@@ -36,7 +35,6 @@ impl Place {
                 let action = "switch IPv6 off";
                 Error::System { action, source }
             })?;
-        place.run("ip link set lo up")?;
         Ok(place)
     }
 
@@ -74,12 +72,13 @@ impl Place {
         })
     }
 
-    /// Runs many commands of `tc` at once.
-    pub(super) fn run_batch(&self, lines: &[String]) -> Result<(), Error> {
+    /// Runs many commands of `ip` or of `tc` at once.
+    pub(super) fn run_batch(&self, program: &str, lines: &[String]) -> Result<(), Error> {
         for line in lines {
-            self.log.say(&format!("{}: tc {line}", self.name));
+            self.log.say(&format!("{}: {program} {line}", self.name));
         }
-        self.run_with("tc -batch -", &(lines.join("\n") + "\n"))
+        let input = lines.join("\n") + "\n";
+        self.run_with(&format!("{program} -batch -"), &input)
             .map(drop)
     }
 
@@ -92,23 +91,10 @@ impl Place {
         };
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
+        let arguments: Vec<_> = words.collect();
         let missing = |error| failed(format!("{error}; `make setup` installs what is missing"));
-        let mut child = self
-            .namespace
-            .command(program)
-            .args(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(missing)?;
-        if let Some(mut stdin) = child.stdin.take() {
-            // One that ends early says why.
-            let _ = stdin.write_all(input.as_bytes());
-        }
-        let output = child
-            .wait_with_output()
-            .map_err(|error| failed(error.to_string()))?;
+        let output = self.namespace.run(program, &arguments, input);
+        let output = output.map_err(missing)?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
