@@ -81,6 +81,13 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
         count("backward", "trace_behind")
     );
 
+    let version = read_json(&made.join("manifest.json"))["version"].clone();
+    let output = pillion(&["--version"]);
+    assert_eq!(
+        stdout(&output),
+        format!("pillion {}\n", version.as_str().unwrap())
+    );
+
     let trace = |name: &str| made.join(name).display().to_string();
     let (sender, receiver) = (trace("sender.pcap"), trace("receiver.pcap"));
     let output = pillion(&["analyse", &sender, "--receiver", &receiver, "--json"]);

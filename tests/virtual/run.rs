@@ -80,8 +80,14 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
     for run in &runs {
         let manifest = json(&folder_of(run).join("manifest.json"));
         assert_eq!(manifest["engine"], "virtual");
+        assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
         let host = json(&folder_of(run).join("host.json"));
         assert!(host["virtual_s"].as_f64().unwrap() > 4.0, "{host}");
+        let version = Command::new(PILLION).arg("--version").output().unwrap();
+        let pillion = host["pillion"].as_str().unwrap();
+        assert_eq!(stdout(&version), format!("pillion {pillion}\n"));
+        let config = host["lab_kernel"]["config"].as_str().unwrap();
+        assert!(u64::from_str_radix(config, 16).is_ok(), "{config}");
     }
     let bundling = json(&folder_of(&runs[1]).join("bundling.json"));
     assert!(

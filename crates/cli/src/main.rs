@@ -29,11 +29,14 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use pillion_lab::engine;
 
+/// pillion's version, and the commit that it is built from.
+const VERSION: &str = env!("PILLION_VERSION");
+
 /// Low latency for TCP thin streams on lossy paths: each small new segment carries
 /// the unacknowledged bytes before it (Redundant Data Bundling), so that a lost one
 /// needs no retransmission. The receiver needs nothing, the application no change.
 #[derive(Parser)]
-#[command(name = "pillion", version, max_term_width = 100)]
+#[command(name = "pillion", version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_lab::run::{How, perform};
 
+use crate::VERSION;
 use crate::exit::BadInput;
 use crate::experiment;
 use crate::stop;
@@ -45,6 +46,12 @@ impl Args {
             &text,
             &self.folder,
             &How {
+                version: match self.engine.as_str() {
+                    "live" => VERSION,
+                    // It is compared, and builds of two commits may do the same; host.json has
+                    // the commit.
+                    _ => env!("CARGO_PKG_VERSION"),
+                },
                 engine: &self.engine,
                 lab_kernel: self.lab_kernel,
                 stop: stop::on_signal()?,

@@ -43,9 +43,17 @@ impl Args {
         let stop = stop::on_signal()?;
         let board = Board::new(&experiment.runs);
         let line = board.begin(planned);
-        let differences = verify(&machine, &image, &text, &self.run, &stop, |time| {
-            line.reached(time);
-        });
+        let differences = verify(
+            &machine,
+            &image,
+            crate::VERSION,
+            &text,
+            &self.run,
+            &stop,
+            |time| {
+                line.reached(time);
+            },
+        );
         drop(line);
         board.finish();
         let differences = differences?;

@@ -14,8 +14,8 @@ pub const HOST_FILE: &str = "host.json";
 /// Where and how a run was made.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct HostFacts {
-    /// pillion's version.
-    pillion: &'static str,
+    /// pillion's version, with its commit.
+    pillion: String,
     /// When it began, in seconds since 1970.
     begun: u64,
     /// How long it took.
@@ -30,13 +30,14 @@ pub(super) struct HostFacts {
     processor: String,
     /// Memory of the lab kernel.
     memory_mib: u32,
-    /// The lab kernel: its release, source and patches, as it was built.
+    /// The lab kernel: its release, source, patches and configuration, as it was built.
     lab_kernel: BTreeMap<&'static str, String>,
 }
 
 impl HostFacts {
     pub fn gather(
         machine: &Machine,
+        pillion: &str,
         begun: SystemTime,
         real: Duration,
         virtual_time: Duration,
@@ -44,7 +45,7 @@ impl HostFacts {
         let since = begun.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (real_s, virtual_s) = (real.as_secs_f64(), virtual_time.as_secs_f64());
         Self {
-            pillion: env!("CARGO_PKG_VERSION"),
+            pillion: pillion.to_owned(),
             begun: since.as_secs(),
             real_s,
             virtual_s,

@@ -3,6 +3,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
+
 use super::EngineError;
 
 /// The lab kernel: User Mode Linux with time travel.
@@ -40,17 +42,23 @@ impl LabKernel {
     }
 
     /// What was built, for the record: the files beside the executable, as `make lab-kernel`
-    /// leaves them. Those that are not there are left out.
+    /// leaves them; of the configuration, as of each patch, the beginning of its SHA-256. Those
+    /// that are not there are left out.
     #[must_use]
     pub fn described(&self) -> BTreeMap<&'static str, String> {
-        ["release", "source", "patches"]
-            .into_iter()
-            .filter_map(|name| {
-                let text = fs::read_to_string(self.path.with_file_name(name)).ok()?;
-                Some((name, text.trim().to_owned()))
-            })
-            .collect()
+        let read = |name: &str| fs::read_to_string(self.path.with_file_name(name)).ok();
+        let texts = ["release", "source", "patches"].into_iter();
+        let texts = texts.filter_map(|name| Some((name, read(name)?.trim().to_owned())));
+        let config = read("config").map(|text| ("config", hash_of(&text)));
+        texts.chain(config).collect()
     }
+}
+
+/// The first 16 digits of a text's SHA-256.
+fn hash_of(text: &str) -> String {
+    let hash = Sha256::digest(text);
+    let bytes = hash.iter().take(8);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn variable(name: &str) -> Option<PathBuf> {

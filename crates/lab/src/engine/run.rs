@@ -16,7 +16,7 @@ const RUN_FILE: &str = "/etc/pillion/run.toml";
 const NAME: &str = "run";
 
 /// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
-/// whose init is pillion. The run's files come into `folder`, which must not be there, and is
+/// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must not be there, and is
 /// there only if all is well; what is left of a run that failed is beside it, as [`BROKEN`].
 ///
 /// `reached` is told how far virtual time has come; the run ends without a trace when `stop` is
@@ -27,6 +27,7 @@ const NAME: &str = "run";
 pub fn run_virtually(
     machine: &Machine,
     image: &Image,
+    pillion: &str,
     run: &str,
     folder: &Path,
     stop: &AtomicBool,
@@ -63,7 +64,7 @@ pub fn run_virtually(
         return Err(EngineError::Inside(words.or(ending)));
     }
     let whole = out.path().join(NAME);
-    let facts = HostFacts::gather(machine, begun, clock.elapsed(), virtual_time);
+    let facts = HostFacts::gather(machine, pillion, begun, clock.elapsed(), virtual_time);
     fs::write(whole.join(HOST_FILE), facts.to_json())
         .and_then(|()| fs::rename(&whole, folder))
         .map_err(keep)

@@ -12,6 +12,7 @@ use super::{Difference, EngineError, HOST_FILE, Image, Machine, differences, run
 pub fn verify(
     machine: &Machine,
     image: &Image,
+    pillion: &str,
     run: &str,
     folder: &Path,
     stop: &AtomicBool,
@@ -19,6 +20,6 @@ pub fn verify(
 ) -> Result<Vec<Difference>, EngineError> {
     let beside = tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
     let again = beside.path().join("again");
-    run_virtually(machine, image, run, &again, stop, reached)?;
+    run_virtually(machine, image, pillion, run, &again, stop, reached)?;
     differences(folder, &again, &[HOST_FILE]).map_err(EngineError::system("compare the runs"))
 }

@@ -9,7 +9,7 @@ use crate::kernel_release;
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Manifest {
     /// pillion's version.
-    version: &'static str,
+    version: String,
     engine: String,
     /// What identifies the lab kernel: its source, patches and configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ impl Manifest {
         let machine = nix::sys::utsname::uname();
         let machine = machine.map(|name| name.machine().to_string_lossy().into_owned());
         Self {
-            version: env!("CARGO_PKG_VERSION"),
+            version: how.version.to_owned(),
             engine: how.engine.to_owned(),
             lab_kernel: how.lab_kernel.clone(),
             kernel: kernel_release(),

@@ -42,6 +42,8 @@ use summary::GroupTraffic;
 
 /// By whom a run is made, and who is told how far it has come.
 pub struct How<'a> {
+    /// pillion's version, for the manifest.
+    pub version: &'a str,
     /// `live` or `virtual`.
     pub engine: &'a str,
     /// What identifies the lab kernel, if this is one.

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use pillion_lab::engine::{EngineError, Image, Machine, cores, run_virtually, side_by_side};
 
 use super::Campaign;
+use crate::VERSION;
 use crate::experiment::Planned;
 use crate::lab::machine::MachineArgs;
 
@@ -55,9 +56,17 @@ impl Kernels {
         let line = campaign.board.begin(planned);
         let folder = campaign.place(planned);
         let (text, stop) = (&planned.text, campaign.stop);
-        run_virtually(&machine, &self.image, text, &folder, stop, |time| {
-            line.reached(time);
-        })?;
+        run_virtually(
+            &machine,
+            &self.image,
+            VERSION,
+            text,
+            &folder,
+            stop,
+            |time| {
+                line.reached(time);
+            },
+        )?;
         Ok(folder)
     }
 }

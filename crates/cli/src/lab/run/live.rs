@@ -11,6 +11,7 @@ use pillion_lab::Error;
 use pillion_lab::run::{How, Stage, perform};
 
 use super::Campaign;
+use crate::VERSION;
 use crate::experiment::Planned;
 
 /// Between two moves of the progress line.
@@ -38,6 +39,7 @@ fn make(planned: &Planned, campaign: &Campaign) -> Result<PathBuf, Error> {
             }
         });
         let how = How {
+            version: VERSION,
             engine: "live",
             lab_kernel: None,
             stop: Arc::clone(campaign.stop),
