@@ -11,10 +11,11 @@ use crate::toml_file::Mistake;
 use crate::toml_file::value::{self, keep};
 use crate::traffic::mix::length;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "title",
     "duration",
     "seed",
+    "repetitions",
     "bottleneck",
     "path",
     "sysctl",

@@ -179,7 +179,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottle]\n",
-            "3:2: unknown key `bottle`; known: title, duration",
+            "3:2: unknown key `bottle`; known: title, duration, seed, repetitions, ",
         ),
     ] {
         let found = with(more);

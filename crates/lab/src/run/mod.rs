@@ -186,8 +186,8 @@ fn write_streams(
     testbed: &Testbed,
     ended: &Ended,
 ) -> Result<(), Error> {
-    let traffic = streams::traffic(run);
-    let groups = run.streams.iter().zip(&traffic).zip(&ended.groups);
+    let groups = run.streams.iter().zip(&ended.traffic);
+    let groups = groups.zip(&ended.groups);
     let groups: Vec<_> = groups
         .map(|((streams, traffic), ended)| {
             let host = &testbed.hosts[streams.host].name;

@@ -48,7 +48,9 @@ struct Sending {
 pub(super) struct Ended {
     /// When the barrier opened, `CLOCK_MONOTONIC` in nanoseconds.
     pub(super) barrier_ns: u64,
-    /// Of each group.
+    /// What each group's sender was to do.
+    pub(super) traffic: Vec<Traffic>,
+    /// What came of each group.
     pub(super) groups: Vec<(Sent, Received)>,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn port(group: usize) -> u16 {
 }
 
 /// What each group's sender is to do.
-pub(super) fn traffic(run: &Run) -> Vec<Traffic> {
+fn traffic(run: &Run) -> Vec<Traffic> {
     let mut first = 0;
     let mut traffic = Vec::new();
     for (number, streams) in run.streams.iter().enumerate() {
@@ -177,6 +179,7 @@ impl Streams {
             None if self.stop.load(Ordering::Relaxed) => Err(Error::Stopped),
             None => Ok(Ended {
                 barrier_ns,
+                traffic: self.groups,
                 groups: sent.into_iter().zip(received).collect(),
             }),
         }
