@@ -89,6 +89,7 @@ impl SackBlocks {
 
     /// The blocks in order.
     #[must_use]
+    #[inline]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.count)]
     }

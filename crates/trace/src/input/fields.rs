@@ -60,6 +60,14 @@ impl<'a> Fields<'a> {
         self.array().map(|bytes| self.order.u32(bytes))
     }
 
+    /// Four at a time, which are there or not together.
+    #[inline]
+    pub fn four_u32(&mut self) -> Option<[u32; 4]> {
+        let bytes: [u8; 16] = self.array()?;
+        let words: &[[u8; 4]; 4] = bytes.as_chunks().0.try_into().ok()?;
+        Some(words.map(|word| self.order.u32(word)))
+    }
+
     pub fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (field, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;

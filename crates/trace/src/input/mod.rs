@@ -163,6 +163,7 @@ impl Input {
         self.span_ns
     }
 
+    #[cold]
     fn warn(warnings: &mut Vec<Warning>, warning: Warning) {
         if warnings.len() < MOST_WARNINGS {
             warnings.push(warning);
@@ -194,12 +195,12 @@ impl Iterator for Input {
                 Ok(Step::Lost(warning)) => {
                     self.counts.packets += 1;
                     self.counts.skipped(Skip::Damaged);
-                    Self::warn(&mut self.warnings, warning);
+                    Self::warn(&mut self.warnings, *warning);
                 }
-                Ok(Step::Note(warning)) => Self::warn(&mut self.warnings, warning),
+                Ok(Step::Note(warning)) => Self::warn(&mut self.warnings, *warning),
                 Ok(Step::End) => self.ended = true,
                 Err(warning) => {
-                    Self::warn(&mut self.warnings, warning);
+                    Self::warn(&mut self.warnings, *warning);
                     self.ended = true;
                 }
             }

@@ -24,13 +24,13 @@ pub(super) struct Frame<'a> {
     pub len: u32,
 }
 
-/// What comes next in a trace.
+/// What comes next in a trace. Warnings are rare, and boxed they leave a frame as small as it is.
 pub(super) enum Step<'a> {
     Frame(Frame<'a>),
     /// A packet that cannot be read, and why.
-    Lost(Warning),
+    Lost(Box<Warning>),
     /// Something to know that is not a packet.
-    Note(Warning),
+    Note(Box<Warning>),
     End,
 }
 
@@ -90,7 +90,7 @@ impl Reader {
 
     /// The next frame; an error is where the trace cannot be followed any further.
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Warning> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
         match self {
             Self::Pcap(pcap) => pcap.next(window),
             Self::PcapNg(pcapng) => pcapng.next(window),
@@ -104,17 +104,17 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl Problem {
-    fn at(self, offset: u64) -> Warning {
-        Warning {
+    fn at(self, offset: u64) -> Box<Warning> {
+        Box::new(Warning {
             offset,
             problem: self,
-        }
+        })
     }
 }
 
 /// Reads until the window holds `len` bytes of the record that begins at `offset`.
 #[inline]
-fn whole(window: &mut Window, len: usize, offset: u64) -> Result<(), Warning> {
+fn whole(window: &mut Window, len: usize, offset: u64) -> Result<(), Box<Warning>> {
     match window.holds(len) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Problem::Truncated.at(offset)),
@@ -123,7 +123,7 @@ fn whole(window: &mut Window, len: usize, offset: u64) -> Result<(), Warning> {
 }
 
 #[cold]
-fn failed(error: &std::io::Error, offset: u64) -> Warning {
+fn failed(error: &std::io::Error, offset: u64) -> Box<Warning> {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => Problem::Truncated,
         _ => Problem::Read(error.to_string()),
@@ -131,12 +131,14 @@ fn failed(error: &std::io::Error, offset: u64) -> Warning {
     .at(offset)
 }
 
-/// Whether the trace ends here, where a record may begin.
+/// Whether a record begins here, of which the window then holds the first `len` bytes, or the
+/// trace ends.
 #[inline]
-fn ends(window: &mut Window) -> Result<bool, Warning> {
-    let offset = window.offset();
-    match window.holds(1) {
-        Ok(more) => Ok(!more),
+fn begins(window: &mut Window, len: usize, offset: u64) -> Result<bool, Box<Warning>> {
+    match window.holds(len) {
+        Ok(true) => Ok(true),
+        Ok(false) if window.bytes().is_empty() => Ok(false),
+        Ok(false) => Err(Problem::Truncated.at(offset)),
         Err(error) => Err(failed(&error, offset)),
     }
 }

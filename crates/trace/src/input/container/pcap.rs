@@ -1,5 +1,5 @@
 use super::{
-    Container, Frame, LONGEST, LinkType, Order, Problem, Step, Unreadable, Warning, Window, ends,
+    Container, Frame, LONGEST, LinkType, Order, Problem, Step, Unreadable, Warning, Window, begins,
     whole,
 };
 use crate::input::fields::Fields;
@@ -39,16 +39,13 @@ impl Pcap {
     }
 
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Warning> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
         let offset = window.offset();
-        if ends(window)? {
+        if !begins(window, self.record_header, offset)? {
             return Ok(Step::End);
         }
-        whole(window, self.record_header, offset)?;
         let mut fields = Fields::new(window.bytes(), self.order);
-        let (Some(seconds), Some(ticks), Some(captured), Some(len)) =
-            (fields.u32(), fields.u32(), fields.u32(), fields.u32())
-        else {
+        let Some([seconds, ticks, captured, len]) = fields.four_u32() else {
             return Err(Problem::Truncated.at(offset));
         };
         // More than the header's snapshot length is no damage: some programs write it wrong.

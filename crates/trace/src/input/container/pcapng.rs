@@ -1,5 +1,5 @@
 use super::{
-    Frame, LONGEST, LinkType, Order, Problem, Step, Unreadable, Warning, Window, ends, failed,
+    Frame, LONGEST, LinkType, Order, Problem, Step, Unreadable, Warning, Window, begins, failed,
     time::Clock, whole,
 };
 use crate::input::fields::Fields;
@@ -51,13 +51,12 @@ impl PcapNg {
     }
 
     #[inline]
-    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Warning> {
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
         loop {
             let offset = window.offset();
-            if ends(window)? {
+            if !begins(window, FRAMING as usize, offset)? {
                 return Ok(Step::End);
             }
-            whole(window, FRAMING as usize, offset)?;
             if window.bytes().starts_with(&MAGIC) {
                 self.order = byte_order(window.bytes()).ok_or(Problem::Section.at(offset))?;
             }
@@ -116,7 +115,7 @@ impl PcapNg {
         window: &'w mut Window,
         len: u32,
         offset: u64,
-    ) -> Result<&'w [u8], Warning> {
+    ) -> Result<&'w [u8], Box<Warning>> {
         if len > LONGEST {
             return Err(Problem::Length(len.into()).at(offset));
         }
@@ -130,7 +129,7 @@ impl PcapNg {
     }
 
     /// Passes over a block without holding it: such may be of any length.
-    fn pass(&self, window: &mut Window, len: u32, offset: u64) -> Result<(), Warning> {
+    fn pass(&self, window: &mut Window, len: u32, offset: u64) -> Result<(), Box<Warning>> {
         match window.skip(u64::from(len) - 4) {
             Ok(true) => {}
             Ok(false) => return Err(Problem::Truncated.at(offset)),
@@ -142,7 +141,7 @@ impl PcapNg {
     }
 
     #[inline]
-    fn check_end(&self, len: u32, end: [u8; 4], offset: u64) -> Result<(), Warning> {
+    fn check_end(&self, len: u32, end: [u8; 4], offset: u64) -> Result<(), Box<Warning>> {
         match self.order.u32(end) {
             end if end == len => Ok(()),
             end => Err(Problem::Lengths(len, end).at(offset)),
@@ -173,9 +172,7 @@ impl PcapNg {
     #[inline]
     fn timed<'w>(&self, index: u32, mut fields: Fields<'w>) -> Result<Frame<'w>, Problem> {
         let interface = self.interface(index)?;
-        let (Some(high), Some(low), Some(captured), Some(len)) =
-            (fields.u32(), fields.u32(), fields.u32(), fields.u32())
-        else {
+        let Some([high, low, captured, len]) = fields.four_u32() else {
             return Err(Problem::Overlong);
         };
         Ok(Frame {

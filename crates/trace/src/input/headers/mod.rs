@@ -6,12 +6,14 @@ mod slice;
 mod tcp;
 
 use super::{Filter, container::Frame};
-use crate::{Endpoint, Packet, SackBlocks};
+use crate::{Endpoint, Packet};
 pub use link::LinkType;
 use slice::Slice;
 
-/// Why a frame gives no packet.
+/// Why a frame gives no packet; as wide as what it takes the place of in results, which would be
+/// handled byte by byte otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
 pub(super) enum Skip {
     OtherLink,
     NotIp,
@@ -62,7 +64,8 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
         return Err(Skip::Damaged);
     };
     let (options, options_cut) = fixed.options_of(ip.payload.bytes)?;
-    let mut packet = Packet {
+    let options = tcp::Options::read(options, fixed.flags.syn);
+    let packet = Packet {
         number,
         at_ns,
         from,
@@ -75,12 +78,11 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
         flags: fixed.flags,
         window: fixed.window,
         ip_id: ip.id,
-        timestamps: None,
-        sack: SackBlocks::default(),
-        mss: None,
-        window_scale: None,
+        timestamps: options.timestamps,
+        sack: options.sack,
+        mss: options.mss,
+        window_scale: options.window_scale,
     };
-    tcp::read_options(options, &mut packet);
     Ok(Segment {
         packet,
         options_cut,

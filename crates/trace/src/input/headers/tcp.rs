@@ -1,5 +1,5 @@
 use super::Skip;
-use crate::{Flags, Packet, SackBlocks, Timestamps};
+use crate::{Flags, SackBlocks, Timestamps};
 
 /// Bytes of the TCP header without options.
 pub(super) const HEADER: usize = 20;
@@ -75,52 +75,64 @@ impl Fixed {
     }
 }
 
-/// Reads options until their end, or the first that is malformed, as receivers do.
-#[inline]
-pub(super) fn read_options(mut rest: &[u8], packet: &mut Packet) {
-    // As nearly all segments have them (RFC 7323, appendix A).
-    if let [1, 1, 8, 10, timestamps @ ..] = rest
-        && let Some((timestamps, behind)) = timestamps.split_first_chunk()
-    {
-        packet.timestamps = Some(Timestamps::read(timestamps));
-        rest = behind;
-    }
-    loop {
-        rest = match rest {
-            [1, behind @ ..] => behind,
-            [0, ..] | [] | [_] => return,
-            [kind, len, behind @ ..] => {
-                let body = usize::from(*len).checked_sub(2);
-                let Some((body, behind)) = body.and_then(|body| behind.split_at_checked(body))
-                else {
-                    return;
-                };
-                read_option(*kind, body, packet);
-                behind
-            }
-        }
-    }
+/// What is read of the TCP options.
+#[derive(Default)]
+pub(super) struct Options {
+    pub timestamps: Option<Timestamps>,
+    pub sack: SackBlocks,
+    pub mss: Option<u16>,
+    pub window_scale: Option<u8>,
 }
 
-#[inline]
-fn read_option(kind: u8, body: &[u8], packet: &mut Packet) {
-    match (kind, body) {
-        (2, &[a, b]) if packet.flags.syn => packet.mss = Some(u16::from_be_bytes([a, b])),
-        (3, &[scale]) if packet.flags.syn => packet.window_scale = Some(scale.min(MOST_SCALE)),
-        (5, blocks) => {
-            packet.sack = SackBlocks::default();
-            let (blocks, _) = blocks.as_chunks::<8>();
-            for &[a, b, c, d, e, f, g, h] in blocks {
-                let left = u32::from_be_bytes([a, b, c, d]);
-                packet.sack.push(left, u32::from_be_bytes([e, f, g, h]));
+impl Options {
+    /// Reads options until their end, or the first that is malformed, as receivers do.
+    #[inline]
+    pub fn read(mut rest: &[u8], syn: bool) -> Self {
+        let mut options = Self::default();
+        // As nearly all segments have them (RFC 7323, appendix A).
+        if let [1, 1, 8, 10, timestamps @ ..] = rest
+            && let Some((timestamps, behind)) = timestamps.split_first_chunk()
+        {
+            options.timestamps = Some(Timestamps::read(timestamps));
+            rest = behind;
+        }
+        loop {
+            rest = match rest {
+                [1, behind @ ..] => behind,
+                [0, ..] | [] | [_] => return options,
+                [kind, len, behind @ ..] => {
+                    let body = usize::from(*len).checked_sub(2);
+                    let Some((body, behind)) = body.and_then(|body| behind.split_at_checked(body))
+                    else {
+                        return options;
+                    };
+                    options.add(*kind, body, syn);
+                    behind
+                }
             }
         }
-        (8, body) => {
-            if let Ok(body) = body.try_into() {
-                packet.timestamps = Some(Timestamps::read(body));
+    }
+
+    #[inline]
+    fn add(&mut self, kind: u8, body: &[u8], syn: bool) {
+        match (kind, body) {
+            (2, &[a, b]) if syn => self.mss = Some(u16::from_be_bytes([a, b])),
+            (3, &[scale]) if syn => self.window_scale = Some(scale.min(MOST_SCALE)),
+            (5, blocks) => {
+                self.sack = SackBlocks::default();
+                let (blocks, _) = blocks.as_chunks::<8>();
+                for &[a, b, c, d, e, f, g, h] in blocks {
+                    let left = u32::from_be_bytes([a, b, c, d]);
+                    self.sack.push(left, u32::from_be_bytes([e, f, g, h]));
+                }
             }
+            (8, body) => {
+                if let Ok(body) = body.try_into() {
+                    self.timestamps = Some(Timestamps::read(body));
+                }
+            }
+            _ => {}
         }
-        _ => {}
     }
 }
 
