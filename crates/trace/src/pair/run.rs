@@ -1,5 +1,4 @@
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use super::clock::Clock;
@@ -45,9 +44,6 @@ impl Default for Options {
     }
 }
 
-/// Batches of packets that may wait to be taken from a reader.
-const BATCHES: usize = 16;
-
 /// Analyses the packets of two traces, each in the order of its file.
 ///
 /// Each is read by a thread of its own; both are taken by time, as far as their clocks can be
@@ -59,13 +55,11 @@ pub fn analyse<O: Observer>(
     observer: O,
 ) -> (O, Finding) {
     thread::scope(|scope| {
-        let (to_sender, from_sender) = sync_channel(BATCHES);
-        let (to_receiver, from_receiver) = sync_channel(BATCHES);
+        let (to_sender, from_sender) = Source::new();
+        let (to_receiver, from_receiver) = Source::new();
         scope.spawn(move || read(sender, &to_sender));
         scope.spawn(move || read(receiver, &to_receiver));
-        let sender = Source::new(from_sender, lead::PACKETS);
-        let receiver = Source::new(from_receiver, lead::PACKETS);
-        merge(sender, receiver, options, observer)
+        merge(from_sender, from_receiver, options, observer)
     })
 }
 
@@ -75,11 +69,14 @@ fn merge<O: Observer>(
     options: &Options,
     observer: O,
 ) -> (O, Finding) {
+    sender.wait_for(lead::PACKETS);
+    receiver.wait_for(lead::PACKETS);
     let begin_ns = sender
         .beginning()
         .first()
         .map_or(0, |first| first.packet.at_ns);
-    let takes = |at_ns| options.period.takes(begin_ns, at_ns);
+    let whole = options.period == Period::default();
+    let takes = |at_ns| whole || options.period.takes(begin_ns, at_ns);
     let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
     for (there, here) in lead.ends {

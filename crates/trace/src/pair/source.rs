@@ -1,4 +1,5 @@
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::mem;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
@@ -15,28 +16,55 @@ pub(crate) struct Printed {
 #[derive(Debug)]
 pub(crate) struct Source {
     from: Receiver<Vec<Printed>>,
+    /// Takes back batches whose packets have been taken.
+    emptied: Sender<Vec<Printed>>,
     batch: Vec<Printed>,
     place: usize,
 }
 
-/// Packets that a reader hands over at one time, few enough that an allocator keeps their memory
-/// at hand.
-const BATCH: usize = 512;
+/// The reader's end of a [`Source`].
+#[derive(Debug)]
+pub(crate) struct Handover {
+    to: SyncSender<Vec<Printed>>,
+    /// Batches to be filled again.
+    empty: Receiver<Vec<Printed>>,
+}
+
+/// Packets that a reader hands over at one time: so many that waking the other thread costs
+/// little.
+const BATCH: usize = 2048;
+
+/// Batches that may wait to be taken from a reader.
+const BATCHES: usize = 4;
 
 impl Source {
-    /// Waits for so many packets, or for the end of the trace.
-    pub(crate) fn new(from: Receiver<Vec<Printed>>, packets: usize) -> Self {
-        let mut batch = Vec::new();
-        while batch.len() < packets
-            && let Ok(more) = from.recv()
-        {
-            batch.extend(more);
-        }
-        Self {
+    /// One that is empty yet, and the end for its reader.
+    pub(crate) fn new() -> (Handover, Self) {
+        let (to, from) = sync_channel(BATCHES);
+        let (emptied, empty) = channel();
+        let source = Self {
             from,
-            batch,
+            emptied,
+            batch: Vec::new(),
             place: 0,
+        };
+        (Handover { to, empty }, source)
+    }
+
+    /// Waits for so many packets, or for the end of the trace.
+    pub(crate) fn wait_for(&mut self, packets: usize) {
+        self.batch.reserve(packets + BATCH);
+        while self.batch.len() < packets
+            && let Ok(mut more) = self.from.recv()
+        {
+            self.batch.append(&mut more);
+            self.give_back(more);
         }
+    }
+
+    fn give_back(&self, batch: Vec<Printed>) {
+        // Nobody takes it once the whole trace has been read.
+        let _ = self.emptied.send(batch);
     }
 
     /// The packets that were waited for.
@@ -50,7 +78,8 @@ impl Source {
         while self.place >= self.batch.len()
             && let Ok(batch) = self.from.recv()
         {
-            self.batch = batch;
+            let emptied = mem::replace(&mut self.batch, batch);
+            self.give_back(emptied);
             self.place = 0;
         }
     }
@@ -67,16 +96,18 @@ impl Source {
 }
 
 /// Hands all packets over, until nobody takes them.
-pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, to: &SyncSender<Vec<Printed>>) {
+pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, handover: &Handover) {
     loop {
-        let mut batch = Vec::with_capacity(BATCH);
+        let mut batch = handover.empty.try_recv().unwrap_or_default();
+        batch.clear();
+        batch.reserve(BATCH);
         while batch.len() < BATCH
             && let Some(packet) = packets.next()
         {
             let print = fingerprint(&packet);
             batch.push(Printed { packet, print });
         }
-        if batch.is_empty() || to.send(batch).is_err() {
+        if batch.is_empty() || handover.to.send(batch).is_err() {
             return;
         }
     }
