@@ -1,13 +1,13 @@
 use std::mem;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{Builder, JoinHandle, available_parallelism};
 
 use super::batch::Batch;
 use super::ledger::Ledger;
 
 /// Enters batches in a [`Ledger`]: on a thread of its own, so that it takes no time of the one
-/// that is told; where the system has no thread for it, at once.
+/// that is told; where there is but one core, or no thread to be had, at once.
 #[derive(Debug)]
 pub(super) enum Bookkeeper {
     Apart(Apart),
@@ -27,6 +27,13 @@ const BATCHES: usize = 4;
 
 impl Bookkeeper {
     pub(super) fn new(slice_ns: i64) -> Self {
+        if available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+            return Self::Here(Ledger::new(slice_ns));
+        }
+        Self::apart(slice_ns)
+    }
+
+    fn apart(slice_ns: i64) -> Self {
         let (to_enter, full) = sync_channel::<Batch>(BATCHES);
         let (emptied, empty) = channel();
         let work = move || {
@@ -95,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_thread_for_them_measures_are_the_same() {
+    fn measures_are_the_same_without_a_thread_for_them() {
         let slice_ns = 1_000_000_000;
-        let apart = measured_by(Bookkeeper::new(slice_ns));
+        let apart = measured_by(Bookkeeper::apart(slice_ns));
         assert_eq!(apart, measured_by(Bookkeeper::Here(Ledger::new(slice_ns))));
     }
 }
