@@ -27,14 +27,14 @@ impl<O: Observer> Analysis<O> {
 
     /// Takes the next packet.
     pub fn packet(&mut self, packet: &Packet) {
-        let slot = self
+        let (slot, direction) = self
             .table
             .find(Side::Sender, packet, packet.at_ns, &mut self.over);
         for connection in self.over.drain(..) {
             end(connection, &mut self.observer);
         }
         if let Some(connection) = self.table.get_mut(slot)
-            && see(connection, packet, &mut self.observer)
+            && see(connection, direction, packet, &mut self.observer)
         {
             self.table.close(slot, packet.at_ns);
         }
@@ -59,8 +59,12 @@ impl<O: Observer> Analysis<O> {
 }
 
 /// Enters a packet; whether the connection is closed now and was not before.
-fn see<O: Observer>(connection: &mut Connection, packet: &Packet, observer: &mut O) -> bool {
-    let direction = connection.direction_of(packet);
+fn see<O: Observer>(
+    connection: &mut Connection,
+    direction: Direction,
+    packet: &Packet,
+    observer: &mut O,
+) -> bool {
     let half = connection.half_mut(direction);
     if half.repeats[0].is_repeat(packet, fingerprint(packet)) {
         half.counts.repeated_packets += 1;

@@ -67,6 +67,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn completing(&mut self, direction: Direction, packet: &Packet) {
         let expected = self.handshake.syn_acks > 0
             && self.handshake.completed_ns.is_none()
@@ -90,6 +91,7 @@ impl Connection {
 
     /// Counts and places what a packet carries, in the trace at its sender. `None` if its
     /// sequence number is out of all bounds.
+    #[inline]
     pub(crate) fn sent(&mut self, direction: Direction, packet: &Packet) -> Option<Sent> {
         let (half, peer) = self.both(direction);
         let mut sent = Sent {
@@ -140,6 +142,7 @@ impl Connection {
 
     /// Enters what an ACK covers, in the trace at the sender of that; `direction` is the ACK's
     /// own.
+    #[inline]
     pub(crate) fn acked(&mut self, direction: Direction, packet: &Packet) -> Option<Acked> {
         let ack = packet.ack.filter(|_| !packet.flags.rst)?;
         let (own, half) = self.both(direction);
@@ -187,6 +190,7 @@ impl Connection {
     }
 
     /// The half that sends in a direction, and its peer.
+    #[inline]
     fn both(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
         let [forward, backward] = &mut self.halves;
         match direction {
@@ -200,6 +204,7 @@ impl Connection {
 pub(crate) const LARGEST_FRAME: u32 = 9216;
 
 impl Half {
+    #[inline]
     fn count_headers(&mut self, packet: &Packet) {
         let counts = &mut self.counts;
         let flags = packet.flags;
@@ -212,6 +217,7 @@ impl Half {
     }
 
     /// Whether a packet only asks for an answer. Counts it if it does, and if it is a mere ACK.
+    #[inline]
     fn probe(&mut self, packet: &Packet, sent: &Sent, peer_closed: bool) -> Option<Class> {
         if packet.flags.syn || packet.flags.fin || packet.payload_len > 1 {
             return None;
@@ -236,6 +242,7 @@ impl Half {
         }
     }
 
+    #[inline]
     fn place(&mut self, packet: &Packet, sent: &mut Sent) {
         let Some(tracker) = self.tracker.as_mut() else {
             return;

@@ -1,10 +1,13 @@
+use std::iter;
+
 use crate::packet::Packet;
 
 /// The last packets of one direction, to tell when a trace shows one of them twice: captures on
 /// all devices see a packet on each device that it passes.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
-    recent: [(u64, i64); 8],
+    prints: [u64; 8],
+    at_ns: [i64; 8],
     next: usize,
 }
 
@@ -29,13 +32,15 @@ impl Repeats {
         } else {
             SAME_PACKET_WITHOUT_ID_NS
         };
-        let seen = self
-            .recent
-            .iter()
-            .any(|&(other, at_ns)| other == print && packet.at_ns.abs_diff(at_ns) <= limit);
+        // Mostly there is none, which is found faster without a branch for each.
+        let known = |found, &other| found | (other == print);
+        let seen = self.prints.iter().fold(false, known)
+            && iter::zip(&self.prints, self.at_ns)
+                .any(|(&other, at_ns)| other == print && packet.at_ns.abs_diff(at_ns) <= limit);
         if !seen {
-            self.recent[self.next % self.recent.len()] = (print, packet.at_ns);
-            self.next = (self.next + 1) % self.recent.len();
+            let place = self.next % self.prints.len();
+            (self.prints[place], self.at_ns[place]) = (print, packet.at_ns);
+            self.next = place + 1;
         }
         seen
     }

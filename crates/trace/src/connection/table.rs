@@ -82,40 +82,44 @@ impl Table {
         }
     }
 
-    /// The slot of the connection that a packet belongs to, if the last packet of the trace with
-    /// its addresses and ports belonged to it as well.
+    /// The slot of the connection that a packet belongs to and which way the packet went, if the
+    /// last packet of the trace with its addresses and ports belonged to it as well.
     #[inline]
-    pub(crate) fn current(&mut self, side: Side, packet: &Packet) -> Option<usize> {
+    pub(crate) fn current(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
         let Recent { slot, number } = self.recent[side as usize][like(packet)];
         if let Some(Some(connection)) = self.slots.get(slot)
             && connection.number == number
-            && connection.is_between(packet.from, packet.to)
+            && let Some(direction) = connection.direction_of(packet)
         {
-            return connection.takes(packet).then_some(slot);
+            let takes = connection.takes(direction, packet);
+            return takes.then_some((slot, direction));
         }
         self.look_up(side, packet)
     }
 
-    fn look_up(&mut self, side: Side, packet: &Packet) -> Option<usize> {
+    fn look_up(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
         let uses = self.by_tuple.get(&tuple(packet.from, packet.to))?;
         let slot = *uses.slots.get(uses.current[side as usize]?)?;
         let connection = self.slots.get(slot)?.as_ref()?;
         let number = connection.number;
         self.recent[side as usize][like(packet)] = Recent { slot, number };
-        connection.takes(packet).then_some(slot)
+        let direction = connection.direction_of(packet)?;
+        let takes = connection.takes(direction, packet);
+        takes.then_some((slot, direction))
     }
 
-    /// The slot of the connection that a packet belongs to, opened if it is new. Those that it
-    /// supersedes are added to `over`. The time is by the sender's clock.
+    /// The slot of the connection that a packet belongs to, opened if it is new, and which way
+    /// the packet went. Those that it supersedes are added to `over`. The time is by the sender's
+    /// clock.
     pub(crate) fn find(
         &mut self,
         side: Side,
         packet: &Packet,
         now_ns: i64,
         over: &mut Vec<Connection>,
-    ) -> usize {
-        if let Some(slot) = self.current(side, packet) {
-            return slot;
+    ) -> (usize, Direction) {
+        if let Some(found) = self.current(side, packet) {
+            return found;
         }
         let tuple = tuple(packet.from, packet.to);
         let uses = self.by_tuple.entry(tuple).or_default();
@@ -123,8 +127,11 @@ impl Table {
         let from = current.map_or(0, |index| index + 1);
         let next = (from..uses.slots.len()).find(|&index| {
             let slot = uses.slots.get(index).and_then(|&slot| self.slots.get(slot));
-            slot.and_then(Option::as_ref)
-                .is_some_and(|connection| connection.takes(packet))
+            let connection = slot.and_then(Option::as_ref);
+            connection.is_some_and(|connection| {
+                let direction = connection.direction_of(packet);
+                direction.is_some_and(|direction| connection.takes(direction, packet))
+            })
         });
         let index = next.unwrap_or(uses.slots.len());
         uses.current[side as usize] = Some(index);
@@ -155,7 +162,9 @@ impl Table {
         for current in uses.current.iter_mut().flatten() {
             *current -= behind;
         }
-        slot
+        let connection = self.slots.get(slot).and_then(Option::as_ref);
+        let direction = connection.and_then(|connection| connection.direction_of(packet));
+        (slot, direction.unwrap_or(Direction::Forward))
     }
 
     /// Whether a packet's addresses and ports have been seen.
@@ -264,25 +273,22 @@ impl Connection {
         }
     }
 
+    /// Which way a packet went, if it has this connection's addresses and ports.
     #[inline]
-    fn is_between(&self, one: Endpoint, other: Endpoint) -> bool {
-        (one == self.originator && other == self.responder)
-            || (one == self.responder && other == self.originator)
-    }
-
-    #[inline]
-    pub(crate) fn direction_of(&self, packet: &Packet) -> Direction {
-        if packet.from == self.originator {
-            Direction::Forward
+    fn direction_of(&self, packet: &Packet) -> Option<Direction> {
+        if packet.from == self.originator && packet.to == self.responder {
+            Some(Direction::Forward)
+        } else if packet.from == self.responder && packet.to == self.originator {
+            Some(Direction::Backward)
         } else {
-            Direction::Backward
+            None
         }
     }
 
     /// Whether a packet with this connection's addresses and ports can be its own.
     #[inline]
-    fn takes(&self, packet: &Packet) -> bool {
-        let half = self.half(self.direction_of(packet));
+    fn takes(&self, direction: Direction, packet: &Packet) -> bool {
+        let half = self.half(direction);
         let Some(numbering) = half.numbering else {
             return true;
         };

@@ -39,54 +39,78 @@ impl<O: Observer> Engine<O> {
     }
 
     pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
-        let &Printed { ref packet, print } = printed;
-        let now_ns = self.sides.saw(side, packet.at_ns);
+        let now_ns = self.sides.saw(side, printed.packet.at_ns);
         let ahead_ns = self.sides.ahead_ns();
-        if self.told_ahead_ns.replace(ahead_ns) != Some(ahead_ns) {
+        if self.told_ahead_ns != Some(ahead_ns) {
+            self.told_ahead_ns = Some(ahead_ns);
             self.observer.clocks(ahead_ns);
         }
-        let mut translated = None;
         if side == Side::Receiver && self.nat.translates() {
-            translated = Some(self.nat.translate(packet));
-        }
-        let place = self
-            .table
-            .current(side, translated.as_ref().unwrap_or(packet));
-        let slot = place.filter(|_| !packet.flags.syn).unwrap_or_else(|| {
-            if side == Side::Sender {
-                self.nat.announce(print, packet);
-            } else if !self.table.knows(translated.as_ref().unwrap_or(packet))
-                && self.nat.recognise(print, packet)
-            {
-                translated = Some(self.nat.translate(packet));
-            }
-            let packet = translated.as_ref().unwrap_or(packet);
-            let slot = self.table.find(side, packet, now_ns, &mut self.over);
-            for connection in self.over.drain(..) {
-                end(connection, &mut self.sides, &mut self.observer);
-            }
-            slot
-        });
-        let packet = translated.as_ref().unwrap_or(packet);
-        if let Some(connection) = self.table.get_mut(slot) {
-            if connection.reversed.is_none() {
-                let far = |end: Endpoint| self.far.contains(&end.address);
-                let reversed = far(connection.originator) && !far(connection.responder);
-                connection.reversed = Some(reversed);
-            }
-            let mut view = View {
-                connection,
-                sides: &mut self.sides,
-                observer: &mut self.observer,
-                ended: false,
-            };
-            view.packet(side, packet, print, now_ns);
-            if view.connection.closes_now() {
-                self.table.close(slot, now_ns);
-            }
+            let packet = self.nat.translate(&printed.packet);
+            self.translated(side, &packet, printed, now_ns);
+        } else {
+            self.translated(side, &printed.packet, printed, now_ns);
         }
         while let Some(connection) = self.table.expired(now_ns) {
             end(connection, &mut self.sides, &mut self.observer);
+        }
+    }
+
+    /// Takes a packet with its addresses and ports at the sender's trace, as far as they are known.
+    #[inline(always)]
+    fn translated(&mut self, side: Side, packet: &Packet, printed: &Printed, now_ns: i64) {
+        match self.table.current(side, packet) {
+            Some((slot, direction)) if !packet.flags.syn => {
+                self.enter(slot, direction, side, packet, printed.print, now_ns);
+            }
+            _ => self.perhaps_new(side, packet, printed, now_ns),
+        }
+    }
+
+    /// Takes a packet that may open a connection.
+    #[inline(never)]
+    fn perhaps_new(&mut self, side: Side, packet: &Packet, printed: &Printed, now_ns: i64) {
+        let print = printed.print;
+        let mut recognised = None;
+        if side == Side::Sender {
+            self.nat.announce(print, packet);
+        } else if !self.table.knows(packet) && self.nat.recognise(print, &printed.packet) {
+            recognised = Some(self.nat.translate(&printed.packet));
+        }
+        let packet = recognised.as_ref().unwrap_or(packet);
+        let (slot, direction) = self.table.find(side, packet, now_ns, &mut self.over);
+        for connection in self.over.drain(..) {
+            end(connection, &mut self.sides, &mut self.observer);
+        }
+        self.enter(slot, direction, side, packet, print, now_ns);
+    }
+
+    /// Enters a packet in its connection.
+    #[inline]
+    fn enter(
+        &mut self,
+        slot: usize,
+        direction: Direction,
+        side: Side,
+        packet: &Packet,
+        print: u64,
+        now_ns: i64,
+    ) {
+        let Some(connection) = self.table.get_mut(slot) else {
+            return;
+        };
+        if connection.reversed.is_none() {
+            connection.reversed = Some(is_reversed(connection, &self.far));
+        }
+        let mut view = View {
+            connection,
+            sides: &mut self.sides,
+            observer: &mut self.observer,
+            ended: false,
+        };
+        view.packet(direction, side, packet, print, now_ns);
+        if view.connection.closes_now() {
+            self.table.close(slot, now_ns);
         }
     }
 
@@ -106,6 +130,13 @@ impl<O: Observer> Engine<O> {
         }
         (observer, sides, nat)
     }
+}
+
+/// Whether the originator is the one at the receiver's trace.
+#[cold]
+fn is_reversed(connection: &Connection, far: &HashSet<[u8; 16]>) -> bool {
+    let far = |end: Endpoint| far.contains(&end.address);
+    far(connection.originator) && !far(connection.responder)
 }
 
 fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut O) {
@@ -136,9 +167,16 @@ struct View<'a, O> {
 }
 
 impl<O: Observer> View<'_, O> {
-    fn packet(&mut self, side: Side, packet: &Packet, print: u64, now_ns: i64) {
+    #[inline(never)]
+    fn packet(
+        &mut self,
+        direction: Direction,
+        side: Side,
+        packet: &Packet,
+        print: u64,
+        now_ns: i64,
+    ) {
         let connection = &mut *self.connection;
-        let direction = connection.direction_of(packet);
         let half = connection.half_mut(direction);
         if half.repeats[side as usize].is_repeat(packet, print) {
             half.counts.repeated_packets += 1;
@@ -162,6 +200,7 @@ impl<O: Observer> View<'_, O> {
     }
 
     /// At which trace the packets of a direction are seen first.
+    #[inline]
     fn departure_side(&self, direction: Direction) -> Side {
         match self.connection.way(direction) {
             Way::There => Side::Sender,
@@ -169,6 +208,7 @@ impl<O: Observer> View<'_, O> {
         }
     }
 
+    #[inline]
     fn departs(&mut self, direction: Direction, packet: &Packet, print: u64) {
         let Some(sent) = self.connection.sent(direction, packet) else {
             return;
@@ -188,6 +228,7 @@ impl<O: Observer> View<'_, O> {
         self.connection.link_mut(direction).depart(print, fate);
     }
 
+    #[inline]
     fn arrives(&mut self, direction: Direction, packet: &Packet, print: u64) {
         let arrived = Arrived {
             direction,
@@ -200,17 +241,32 @@ impl<O: Observer> View<'_, O> {
         if let Some(acked) = self.connection.acked(direction, packet) {
             self.observer.acked(self.connection, &acked);
         }
-        self.connection.link_mut(direction).arrive(Waiting {
+        let waiting = Waiting {
             print,
             at_ns: packet.at_ns,
             packet: packet.number,
             seq: packet.seq.wrapping_add(u32::from(packet.flags.syn)),
             payload_len: packet.payload_len,
-        });
+        };
+        let link = self.connection.link_mut(direction);
+        match link.expects(print) {
+            Some(index) => {
+                let side = self.departure_side(direction);
+                self.delivered(direction, &waiting, index, side);
+            }
+            None => link.arrive(waiting),
+        }
     }
 
-    /// Enters what has arrived, as far as it is clear what it is.
+    /// Enters what has arrived and waits, as far as it is clear what it is.
+    #[inline]
     fn arrivals(&mut self, direction: Direction) {
+        if self.connection.link_mut(direction).waits() {
+            self.waiting_arrivals(direction);
+        }
+    }
+
+    fn waiting_arrivals(&mut self, direction: Direction) {
         let side = self.departure_side(direction);
         let certain_ns = if self.ended {
             i64::MAX
@@ -233,6 +289,7 @@ impl<O: Observer> View<'_, O> {
         }
     }
 
+    #[inline]
     fn delivered(&mut self, direction: Direction, waiting: &Waiting, index: usize, side: Side) {
         let half = self.connection.half_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
@@ -254,7 +311,9 @@ impl<O: Observer> View<'_, O> {
                     .min(fate.end),
             };
             let (at_ns, packet) = (waiting.at_ns, Some(fate.packet));
-            repaired = tracker.delivered(fate.begin, old_end, at_ns, packet);
+            if fate.begin < old_end {
+                repaired = tracker.delivered(fate.begin, old_end, at_ns, packet);
+            }
             new = tracker.delivered(old_end, fate.end, at_ns, packet);
         }
         link.passage.delivered_bytes += (repaired + new).unsigned_abs();

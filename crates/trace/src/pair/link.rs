@@ -61,6 +61,20 @@ impl Link {
         self.unsearched.0 = self.unsearched.0.saturating_add(1);
     }
 
+    /// The departure after the one that matched last, if it has this fingerprint and no arrival
+    /// waits.
+    #[inline]
+    pub(crate) fn expects(&self, print: u64) -> Option<usize> {
+        let expected = self.prints.get(self.expected) == Some(&print);
+        (expected && self.arrived.is_empty()).then_some(self.expected)
+    }
+
+    /// Whether there are arrivals of which it is not clear what they are.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
     #[inline]
     pub(crate) fn arrive(&mut self, waiting: Waiting) {
         self.arrived.push_back(waiting);
@@ -68,7 +82,6 @@ impl Link {
 
     /// The next packet that arrived, if it is clear what it is. Arrivals keep their order. All
     /// is clear of those before `certain_ns`.
-    #[inline]
     pub(crate) fn next_arrival(&mut self, certain_ns: i64) -> Option<(Waiting, Identity)> {
         let waiting = *self.arrived.front()?;
         let identity = if let Some(index) = self.departure_of(waiting.print) {
@@ -86,7 +99,6 @@ impl Link {
         Some((waiting, identity))
     }
 
-    #[inline]
     fn departure_of(&self, print: u64) -> Option<usize> {
         let end = self.prints.len();
         let begin = end.saturating_sub(self.unsearched.0);

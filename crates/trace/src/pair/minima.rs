@@ -30,24 +30,29 @@ impl Minima {
     #[inline]
     pub(crate) fn add(&mut self, point: Point) {
         let origin_ns = *self.origin_ns.get_or_insert(point.at_ns);
-        self.width_ns = self.width_ns.max(FIRST_WIDTH_NS);
         let offset_ns = u64::try_from(point.at_ns.saturating_sub(origin_ns)).unwrap_or(0);
         self.points += 1;
         self.sum_of_offsets_ns += offset_ns as f64;
         if !self.interval.contains(&offset_ns) {
-            while offset_ns / self.width_ns >= INTERVALS as u64 {
-                self.join();
-            }
-            self.place = (offset_ns / self.width_ns) as usize;
-            let begin = self.place as u64 * self.width_ns;
-            self.interval = begin..begin.saturating_add(self.width_ns);
+            self.go_to(offset_ns);
         }
-        let place = self.place;
-        if self.smallest.len() <= place {
-            self.smallest.resize(place + 1, None);
+        let smallest = &mut self.smallest[self.place];
+        if smallest.is_none_or(|smallest| point.delay_ns < smallest.delay_ns) {
+            *smallest = Some(point);
         }
-        let smallest = &mut self.smallest[place];
-        *smallest = smaller(*smallest, Some(point));
+    }
+
+    fn go_to(&mut self, offset_ns: u64) {
+        self.width_ns = self.width_ns.max(FIRST_WIDTH_NS);
+        while offset_ns / self.width_ns >= INTERVALS as u64 {
+            self.join();
+        }
+        self.place = (offset_ns / self.width_ns) as usize;
+        let begin = self.place as u64 * self.width_ns;
+        self.interval = begin..begin.saturating_add(self.width_ns);
+        if self.smallest.len() <= self.place {
+            self.smallest.resize(self.place + 1, None);
+        }
     }
 
     fn join(&mut self) {

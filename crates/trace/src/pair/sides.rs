@@ -1,3 +1,5 @@
+use std::mem;
+
 use super::clock::Clock;
 use super::minima::{Minima, Point};
 use crate::connection::Side;
@@ -8,13 +10,13 @@ use crate::packet::Packet;
 pub(crate) struct Sides {
     /// What has not arrived after this time will not.
     given_up_after_ns: i64,
-    /// For packets that leave at either side: until when, by the clock of the other, all that
-    /// left is known.
-    certain_ns: [i64; 2],
-    /// And before which time, by their own clock, they have arrived if they ever do.
+    /// The time of the last packet, of whichever trace, by either clock.
+    now_ns: [i64; 2],
+    /// For packets that leave at either side: before which time, by the clock there, they have
+    /// arrived if they ever do.
     given_up_ns: [i64; 2],
     /// The first and the last time that each has shown, by its own clock.
-    seen: [Option<(i64, i64)>; 2],
+    seen: [Span; 2],
     /// Which have been read to their end.
     ended: [bool; 2],
     /// By how much the receiver's clock is ahead, about.
@@ -24,13 +26,53 @@ pub(crate) struct Sides {
 }
 
 /// The raw delays of the packets that leave at one side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Delays {
     minima: Minima,
-    range_ns: Option<(i64, i64)>,
-    /// When the last packet left that arrived.
-    last_ns: Option<i64>,
-    lately_ns: Option<i64>,
+    raw: Span,
+    /// When the last packet left that arrived; `MIN` if none did.
+    last_ns: i64,
+    /// The least since the estimate of the offset was renewed; `MAX` if there was none.
+    lately_ns: i64,
+}
+
+impl Default for Delays {
+    fn default() -> Self {
+        Self {
+            minima: Minima::default(),
+            raw: Span::default(),
+            last_ns: i64::MIN,
+            lately_ns: i64::MAX,
+        }
+    }
+}
+
+/// The least and the most of some times, in nanoseconds; of none, the most is less.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    least_ns: i64,
+    most_ns: i64,
+}
+
+impl Default for Span {
+    fn default() -> Self {
+        Self {
+            least_ns: i64::MAX,
+            most_ns: i64::MIN,
+        }
+    }
+}
+
+impl Span {
+    #[inline]
+    fn add(&mut self, ns: i64) {
+        self.least_ns = self.least_ns.min(ns);
+        self.most_ns = self.most_ns.max(ns);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.most_ns < self.least_ns
+    }
 }
 
 /// The estimate of the clocks' offset is renewed after so many packets that were found in both.
@@ -44,9 +86,9 @@ impl Sides {
     pub(crate) fn new(max_transit_ns: i64, offset_ns: i64) -> Self {
         Self {
             given_up_after_ns: max_transit_ns.saturating_add(SLACK_NS),
-            certain_ns: [i64::MIN; 2],
+            now_ns: [i64::MIN; 2],
             given_up_ns: [i64::MIN; 2],
-            seen: [None; 2],
+            seen: Default::default(),
             ended: [false; 2],
             offset_ns,
             ways: Default::default(),
@@ -57,16 +99,14 @@ impl Sides {
     /// Takes notice of the next packet of one trace, and gives its time by the sender's clock.
     #[inline]
     pub(crate) fn saw(&mut self, side: Side, at_ns: i64) -> i64 {
-        let seen = &mut self.seen[side as usize];
-        let (first, last) = seen.unwrap_or((at_ns, at_ns));
-        *seen = Some((first.min(at_ns), last.max(at_ns)));
-        let (here_ns, there_ns) = match side {
-            Side::Sender => (at_ns, self.by_clock_of(Side::Receiver, at_ns)),
-            Side::Receiver => (self.by_clock_of(Side::Sender, at_ns), at_ns),
+        self.seen[side as usize].add(at_ns);
+        self.now_ns = match side {
+            Side::Sender => [at_ns, self.by_clock_of(Side::Receiver, at_ns)],
+            Side::Receiver => [self.by_clock_of(Side::Sender, at_ns), at_ns],
         };
-        self.certain_ns = [there_ns, here_ns].map(|ns| ns.saturating_sub(SLACK_NS));
-        self.given_up_ns = [here_ns, there_ns].map(|ns| ns.saturating_sub(self.given_up_after_ns));
-        here_ns
+        let after_ns = self.given_up_after_ns;
+        self.given_up_ns = self.now_ns.map(|ns| ns.saturating_sub(after_ns));
+        self.now_ns[0]
     }
 
     /// Says that no more comes of one trace.
@@ -98,7 +138,7 @@ impl Sides {
     /// Until when, by the clock of the side of arrival, all that left the other side is known.
     #[inline]
     pub(crate) fn certain_ns(&self, departure: Side) -> i64 {
-        self.certain_ns[departure as usize]
+        self.now_ns[departure.other() as usize].saturating_sub(SLACK_NS)
     }
 
     /// What left before this time, by the clock of its side, and has not arrived, will not.
@@ -111,19 +151,19 @@ impl Sides {
     /// arrival: after the first of these times and, once that trace has ended, before the last.
     pub(crate) fn covered_ns(&self, departure: Side) -> (i64, i64) {
         let arrival = departure.other() as usize;
-        let range_ns = self.ways[departure as usize].range_ns;
-        let Some(((first, last), (least, most))) = self.seen[arrival].zip(range_ns) else {
+        let (seen, way) = (self.seen[arrival], &self.ways[departure as usize]);
+        if seen.is_empty() || way.raw.is_empty() {
             return (i64::MAX, i64::MIN);
-        };
+        }
         // What left before something that arrived would have arrived before the end as well, even
         // if one packet took, or seems to have taken, very long.
         let end = if self.ended[arrival] {
-            let last_ns = self.ways[departure as usize].last_ns;
-            last.saturating_sub(most).max(last_ns.unwrap_or(i64::MIN))
+            let last_ns = seen.most_ns.saturating_sub(way.raw.most_ns);
+            last_ns.max(way.last_ns)
         } else {
             i64::MAX
         };
-        (first.saturating_sub(least), end)
+        (seen.least_ns.saturating_sub(way.raw.least_ns), end)
     }
 
     /// A packet that left one side was found at the other.
@@ -135,16 +175,17 @@ impl Sides {
             at_ns: sent_ns,
             delay_ns: raw_ns,
         });
-        let (least, most) = way.range_ns.unwrap_or((raw_ns, raw_ns));
-        way.range_ns = Some((least.min(raw_ns), most.max(raw_ns)));
-        way.last_ns = way.last_ns.max(Some(sent_ns));
-        way.lately_ns = Some(way.lately_ns.map_or(raw_ns, |least| least.min(raw_ns)));
+        way.raw.add(raw_ns);
+        way.last_ns = way.last_ns.max(sent_ns);
+        way.lately_ns = way.lately_ns.min(raw_ns);
         self.matches += 1;
         if self.matches == RENEWAL {
             self.matches = 0;
             let [there, back] = &mut self.ways;
-            if let (Some(there), Some(back)) = (there.lately_ns.take(), back.lately_ns.take()) {
-                self.offset_ns = (there / 2).saturating_sub(back / 2);
+            let there_ns = mem::replace(&mut there.lately_ns, i64::MAX);
+            let back_ns = mem::replace(&mut back.lately_ns, i64::MAX);
+            if there_ns < i64::MAX && back_ns < i64::MAX {
+                self.offset_ns = (there_ns / 2).saturating_sub(back_ns / 2);
             }
         }
     }

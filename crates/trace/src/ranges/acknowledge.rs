@@ -25,10 +25,15 @@ pub(crate) struct Sacked {
 
 impl Tracker {
     /// Enters a cumulative acknowledgement of all before `ack`.
+    #[inline]
     pub(crate) fn acknowledged(&mut self, ack: i64, at_ns: i64) -> Advance {
         if ack <= self.acked {
             return Advance::default();
         }
+        self.advance(ack, at_ns)
+    }
+
+    fn advance(&mut self, ack: i64, at_ns: i64) -> Advance {
         let mut advance = Advance {
             bytes: ack - self.acked,
             ..Advance::default()
@@ -59,16 +64,21 @@ impl Tracker {
 
     /// Enters the blocks of a SACK option, as positions, of an ACK that acknowledges all before
     /// `ack`.
+    #[inline]
     pub(crate) fn selectively_acknowledged(
         &mut self,
         ack: i64,
         blocks: &[(i64, i64)],
         at_ns: i64,
     ) -> Sacked {
-        let mut sacked = Sacked::default();
         if blocks.is_empty() {
-            return sacked;
+            return Sacked::default();
         }
+        self.cover(ack, blocks, at_ns)
+    }
+
+    fn cover(&mut self, ack: i64, blocks: &[(i64, i64)], at_ns: i64) -> Sacked {
+        let mut sacked = Sacked::default();
         let mut seen = [(0, 0); 4];
         for (place, &(left, right)) in blocks.iter().enumerate() {
             let inside_second = blocks

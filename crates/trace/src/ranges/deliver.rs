@@ -7,6 +7,7 @@ use super::{Delivery, Range, Tracker};
 impl Tracker {
     /// Enters the arrival of bytes, in the packet with that number in the sender's trace if that
     /// is known, and says how many of them arrived for the first time.
+    #[inline]
     pub(crate) fn delivered(
         &mut self,
         begin: i64,
@@ -21,6 +22,17 @@ impl Tracker {
         if begin == end {
             return 0;
         }
+        self.arrived(begin, end, in_order, at_ns, packet)
+    }
+
+    fn arrived(
+        &mut self,
+        begin: i64,
+        end: i64,
+        in_order: i64,
+        at_ns: i64,
+        packet: Option<u64>,
+    ) -> i64 {
         let mut first = 0;
         let mut at = begin.max(self.floor);
         let mut index = self.index_of(at);

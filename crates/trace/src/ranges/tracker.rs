@@ -96,11 +96,13 @@ impl Tracker {
     }
 
     /// Bytes sent and not acknowledged.
+    #[inline]
     pub(crate) fn outstanding(&self) -> i64 {
         (self.next - self.acked).max(0)
     }
 
     /// Enters the payload of a packet.
+    #[inline]
     pub(crate) fn sent(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) -> Placed {
         let placed = if begin >= self.next {
             self.append(begin, end, at_ns, packet);
@@ -116,6 +118,7 @@ impl Tracker {
         placed
     }
 
+    #[inline]
     fn append(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) {
         self.in_flight += 1;
         self.ranges.push_back(Range {
