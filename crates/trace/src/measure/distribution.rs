@@ -9,8 +9,15 @@ use super::rounded::Rounded;
 /// Number, smallest, largest, mean and standard deviation are exact. So are quantiles while there
 /// are at most 4,096 values; from then on they are rounded up to three digits, by less than
 /// 0.1 %, in memory that hardly grows any more.
+///
+/// One without values takes a word of memory: most connections of a trace can be attempts to
+/// connect, and each has 26 distributions.
 #[derive(Debug, Clone, Default)]
-pub struct Distribution {
+pub struct Distribution(Option<Box<Filled>>);
+
+/// One with a value at least.
+#[derive(Debug, Clone)]
+struct Filled {
     values: Values,
     count: u64,
     smallest: u64,
@@ -46,12 +53,6 @@ const QUANTILES: [(&str, f64); 11] = [
     ("p99_9", 0.999),
 ];
 
-impl Default for Values {
-    fn default() -> Self {
-        Self::All(Vec::new())
-    }
-}
-
 impl Distribution {
     /// Adds a value; a negative one counts as 0.
     #[inline]
@@ -64,16 +65,168 @@ impl Distribution {
     pub(crate) fn record_many(&mut self, value: i64, times: u64) {
         let value = value.max(0).unsigned_abs();
         if times > 0 {
-            self.sum_up(value, times);
-            self.keep(value, times);
+            match &mut self.0 {
+                Some(filled) => filled.record_many(value, times),
+                None => self.begin(value, times),
+            }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, first: u64, times: u64) {
+        let mut filled = Box::new(Filled {
+            values: Values::All(Vec::new()),
+            count: 0,
+            smallest: first,
+            largest: first,
+            first,
+            sum: 0.0,
+            sum_of_squares: 0.0,
+        });
+        filled.record_many(first, times);
+        self.0 = Some(filled);
+    }
+
+    /// Adds all values of another.
+    pub(crate) fn add(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (_, None) => {}
+            (Some(own), Some(other)) => own.add(other),
+            (none, other) => none.clone_from(other),
+        }
+    }
+
+    /// Puts the values in order, which reading them needs.
+    pub(crate) fn settle(&mut self) {
+        if let Some(Filled {
+            values: Values::All(all),
+            ..
+        }) = self.0.as_deref_mut()
+        {
+            all.sort_unstable();
+        }
+    }
+
+    /// The number of values.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.as_ref().map_or(0, |filled| filled.count)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether quantiles are exact.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let all = |filled: &Filled| matches!(filled.values, Values::All(_));
+        self.0.as_deref().is_none_or(all)
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        Some(self.0.as_ref()?.smallest)
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        Some(self.0.as_ref()?.largest)
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        let filled = self.0.as_ref()?;
+        Some(filled.first as f64 + filled.sum / filled.count as f64)
+    }
+
+    /// The standard deviation of a sample; none of a single value.
+    #[must_use]
+    pub fn sd(&self) -> Option<f64> {
+        let filled = self.0.as_ref()?;
+        let count = filled.count as f64;
+        let spread = filled.sum_of_squares - filled.sum * filled.sum / count;
+        (filled.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
+    }
+
+    /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
+    /// never interpolated). `q` is limited to 0 to 1.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let filled = self.0.as_ref()?;
+        if q.is_nan() {
+            return None;
+        }
+        // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
+        let rank = q * filled.count as f64 * (1.0 - 4.0 * f64::EPSILON);
+        let rank = (rank.ceil() as u64).clamp(1, filled.count);
+        match &filled.values {
+            Values::All(all) => all.get(rank as usize - 1).copied(),
+            Values::Rounded(rounded) => {
+                let value = rounded.of_rank(rank).unwrap_or(filled.largest);
+                Some(value.clamp(filled.smallest, filled.largest))
+            }
+        }
+    }
+
+    /// Each value in order, with how often it came.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(u64, u64)> {
+        let Some(filled) = &self.0 else {
+            return Vec::new();
+        };
+        match &filled.values {
+            Values::All(all) => {
+                let equals = all.chunk_by(|one, other| one == other);
+                equals
+                    .filter_map(|equal| Some((*equal.first()?, equal.len() as u64)))
+                    .collect()
+            }
+            Values::Rounded(rounded) => {
+                let within = |value: u64| value.clamp(filled.smallest, filled.largest);
+                let steps = rounded.iter();
+                steps.map(|(value, times)| (within(value), times)).collect()
+            }
+        }
+    }
+
+    /// The cumulative distribution: values in order, each with the share of all that do not
+    /// exceed it. Of more than 1,000 different values come those at each thousandth, and in the
+    /// last thousandth at each ten-thousandth.
+    #[must_use]
+    pub fn curve(&self) -> Vec<(u64, f64)> {
+        let steps = self.steps();
+        if steps.len() <= 1000 {
+            let mut below = 0;
+            let points = steps.into_iter().map(|(value, times)| {
+                below += times;
+                (value, below as f64 / self.len() as f64)
+            });
+            return points.collect();
+        }
+        let shares = (0..=999).map(|place| f64::from(place) / 1000.0);
+        let shares = shares.chain((9991..=10_000).map(|place| f64::from(place) / 10_000.0));
+        shares
+            .filter_map(|share| Some((self.quantile(share)?, share)))
+            .collect()
+    }
+}
+
+impl Filled {
+    #[inline]
+    fn record_many(&mut self, value: u64, times: u64) {
+        self.sum_up(value, times);
+        self.keep(value, times);
     }
 
     #[inline]
     fn sum_up(&mut self, value: u64, times: u64) {
-        if self.count == 0 {
-            (self.first, self.smallest, self.largest) = (value, value, value);
-        }
         self.count += times;
         self.smallest = self.smallest.min(value);
         self.largest = self.largest.max(value);
@@ -108,15 +261,7 @@ impl Distribution {
         }
     }
 
-    /// Adds all values of another.
-    pub(crate) fn add(&mut self, other: &Self) {
-        if other.count == 0 {
-            return;
-        }
-        if self.count == 0 {
-            *self = other.clone();
-            return;
-        }
+    fn add(&mut self, other: &Self) {
         let shift = other.first as f64 - self.first as f64;
         let count = other.count as f64;
         self.sum_of_squares +=
@@ -134,115 +279,6 @@ impl Distribution {
                 }
             }
         }
-    }
-
-    /// Puts the values in order, which reading them needs.
-    pub(crate) fn settle(&mut self) {
-        if let Values::All(all) = &mut self.values {
-            all.sort_unstable();
-        }
-    }
-
-    /// The number of values.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.count
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Whether quantiles are exact.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
-        matches!(self.values, Values::All(_))
-    }
-
-    /// The smallest value.
-    #[must_use]
-    pub fn min(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.smallest)
-    }
-
-    /// The largest value.
-    #[must_use]
-    pub fn max(&self) -> Option<u64> {
-        (self.count > 0).then_some(self.largest)
-    }
-
-    /// The mean.
-    #[must_use]
-    pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.first as f64 + self.sum / self.count as f64)
-    }
-
-    /// The standard deviation of a sample; none of a single value.
-    #[must_use]
-    pub fn sd(&self) -> Option<f64> {
-        let count = self.count as f64;
-        let spread = self.sum_of_squares - self.sum * self.sum / count;
-        (self.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
-    }
-
-    /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
-    /// never interpolated). `q` is limited to 0 to 1.
-    #[must_use]
-    pub fn quantile(&self, q: f64) -> Option<u64> {
-        if self.count == 0 || q.is_nan() {
-            return None;
-        }
-        // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
-        let rank = q * self.count as f64 * (1.0 - 4.0 * f64::EPSILON);
-        let rank = (rank.ceil() as u64).clamp(1, self.count);
-        match &self.values {
-            Values::All(all) => all.get(rank as usize - 1).copied(),
-            Values::Rounded(rounded) => {
-                let value = rounded.of_rank(rank).unwrap_or(self.largest);
-                Some(value.clamp(self.smallest, self.largest))
-            }
-        }
-    }
-
-    /// Each value in order, with how often it came.
-    #[must_use]
-    pub fn steps(&self) -> Vec<(u64, u64)> {
-        match &self.values {
-            Values::All(all) => {
-                let equals = all.chunk_by(|one, other| one == other);
-                equals
-                    .filter_map(|equal| Some((*equal.first()?, equal.len() as u64)))
-                    .collect()
-            }
-            Values::Rounded(rounded) => {
-                let within = |value: u64| value.clamp(self.smallest, self.largest);
-                let steps = rounded.iter();
-                steps.map(|(value, times)| (within(value), times)).collect()
-            }
-        }
-    }
-
-    /// The cumulative distribution: values in order, each with the share of all that do not
-    /// exceed it. Of more than 1,000 different values come those at each thousandth, and in the
-    /// last thousandth at each ten-thousandth.
-    #[must_use]
-    pub fn curve(&self) -> Vec<(u64, f64)> {
-        let steps = self.steps();
-        if steps.len() <= 1000 {
-            let mut below = 0;
-            let points = steps.into_iter().map(|(value, times)| {
-                below += times;
-                (value, below as f64 / self.count as f64)
-            });
-            return points.collect();
-        }
-        let shares = (0..=999).map(|place| f64::from(place) / 1000.0);
-        let shares = shares.chain((9991..=10_000).map(|place| f64::from(place) / 10_000.0));
-        shares
-            .filter_map(|share| Some((self.quantile(share)?, share)))
-            .collect()
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Measures {
     /// What was sent.
     pub sent: Volume,
     /// What of it was lost; only with a trace at the receiver.
-    pub loss: Option<Loss>,
+    pub loss: Option<Box<Loss>>,
     /// Times at the sender.
     #[serde(flatten)]
     pub latency: Latency,
@@ -178,5 +178,16 @@ impl Measures {
         self.delay.settle();
         self.spacing.settle();
         self.head_of_line.settle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_direction_without_data_takes_less_than_a_kilobyte() {
+        assert_eq!(size_of::<Distribution>(), size_of::<usize>());
+        assert!(size_of::<Measures>() < 1024, "{}", size_of::<Measures>());
     }
 }

@@ -28,7 +28,7 @@ pub fn table(summary: &Summary) -> Table {
     let mut table = Table::new(caption, columns);
     for single in connections.iter().take(MOST) {
         let (main, counts) = (&single.main, &single.main.sent.counts);
-        let lost = main.loss.as_ref();
+        let lost = main.loss.as_deref();
         let lost = lost.map(|loss| number::count(loss.passage.lost_data_packets));
         let latency = |q| value(main.latency.ack_latency.quantile(q), 1e6);
         table.row([

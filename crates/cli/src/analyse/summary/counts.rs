@@ -94,7 +94,7 @@ impl Rows<'_> {
         }
         self.table.section("lost on the way");
         let of = |together: &Together, tell: fn(&Loss) -> String| {
-            together.main.loss.as_ref().map_or_else(String::new, tell)
+            together.main.loss.as_deref().map_or_else(String::new, tell)
         };
         let mut row = |name: &str, tell: fn(&Loss) -> String| {
             self.row(name, |together| of(together, tell));
