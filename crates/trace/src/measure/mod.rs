@@ -5,10 +5,10 @@
 //! packet by packet is folded as it comes, in memory that does not grow with the trace once
 //! [`Distribution`]s are full, save for one record per slice of time.
 //!
-//! That takes two threads. On the one that analyses, the meter notes in a batch what it is told;
-//! on the other, a bookkeeper enters one batch after the other in a ledger, which has the
-//! [`Measures`] of each connection. What is slow to enter holds the analysis up once four batches
-//! wait.
+//! Where there are two cores, that takes two threads. On the one that analyses, the meter notes in
+//! a batch what it is told; on the other, a bookkeeper enters one batch after the other in a
+//! ledger, which has the [`Measures`] of each connection. What is slow to enter holds the analysis
+//! up once four batches wait.
 
 mod batch;
 mod blocking;
