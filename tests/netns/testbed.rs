@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_tests::samples::assert_flows;
 use pillion_traffic::records::read_records;
 
 use crate::common::*;
@@ -110,6 +111,9 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     assert_eq!(bundling[0]["group"], "bundled");
     assert_eq!(bundling[0]["connections"], 4);
     assert!(bundling[0]["verdicts"]["bundled"].as_u64() > Some(0));
+    let bytes = ["new_bytes", "redundant_bytes"].map(|name| bundling[0][name].as_u64().unwrap());
+    assert_flows(&made, "bundled", 4, bytes);
+    assert!(!made.join("flows-thin.csv.zst").exists());
 
     let again = command.output().unwrap();
     assert!(

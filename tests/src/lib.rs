@@ -11,7 +11,7 @@
 //! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
 //! is the first byte of the stream, `1:101` the first hundred.
 //!
-//! Apart from all that stands [`tfrc`].
+//! Apart from all that stand [`tfrc`] and [`samples`].
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
@@ -23,6 +23,7 @@ mod link;
 mod netns;
 mod peer;
 mod play;
+pub mod samples;
 mod script;
 mod segment;
 mod setup;

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_tests::samples::assert_flows;
 use serde_json::Value;
 
 use crate::common::*;
@@ -96,6 +97,10 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
     );
 
     let bundled = folder_of(&runs[1]);
+    let bytes = ["new_bytes", "redundant_bytes"].map(|name| bundling[0][name].as_u64().unwrap());
+    assert_flows(&bundled, "thin", 4, bytes);
+    assert!(!folder_of(&runs[0]).join("flows-thin.csv.zst").exists());
+
     let verified = lab("verify", &bundled).output().unwrap();
     assert_eq!(stdout(&verified), "the same, bit for bit\n");
     assert_eq!(verified.status.code(), Some(0));

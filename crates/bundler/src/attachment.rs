@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::link::{self, Target};
 use crate::stand::Stand;
-use crate::{Change, Device, Error, Namespace, Policy, Programs, Selection, Totals};
+use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Selection, Totals};
 
 /// Programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
@@ -147,6 +147,15 @@ impl Attachment {
     /// [`Error::System`] if the kernel refuses to read the map.
     pub fn totals(&self) -> Result<Totals, Error> {
         Totals::read(&self.programs.totals)
+    }
+
+    /// What its connections can be read with, as often as is wanted.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`], [`Error::Load`] where the kernel has no iterator over socket
+    /// storage.
+    pub fn flows(&self) -> Result<FlowReader, Error> {
+        FlowReader::of(self.programs.flows.as_fd())
     }
 
     /// Detaches the programs; what they did can still be read.

@@ -1,8 +1,8 @@
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::query::{MapInfo, MapInfoIter};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -73,27 +73,64 @@ pub enum WantedBy {
 /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] where the kernel
 /// has no iterator over socket storage.
 pub fn list_flows() -> Result<Vec<Flow>, Error> {
+    let program = load()?;
+    let mut flows = Vec::new();
+    for map in MapInfoIter::default().filter(is_ours) {
+        let Some(map) = map_by_id(map.id) else {
+            continue; // that pillion has just ended
+        };
+        flows.extend(FlowReader::new(program.as_fd(), map.as_fd())?.read()?);
+    }
+    Ok(flows)
+}
+
+/// Reads the connections of one pillion, as often as is wanted: what that takes is loaded once.
+#[derive(Debug)]
+pub struct FlowReader {
+    link: OwnedFd,
+}
+
+impl FlowReader {
+    /// Of the connections in one map.
+    ///
+    /// # Errors
+    /// As [`list_flows`].
+    pub(crate) fn of(map: BorrowedFd) -> Result<Self, Error> {
+        Self::new(load()?.as_fd(), map)
+    }
+
+    fn new(program: BorrowedFd, map: BorrowedFd) -> Result<Self, Error> {
+        let link = link::attach(program, &Target::Iterator(Some(map))).map_err(failed)?;
+        Ok(Self { link })
+    }
+
+    /// All of them, as they are now.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn read(&self) -> Result<Vec<Flow>, Error> {
+        let run = link::run_iterator(self.link.as_fd()).map_err(failed)?;
+        let mut bytes = Vec::new();
+        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
+        let records = bytes.chunks_exact(size_of::<flow_types::flow_record>());
+        Ok(records.map(parse).collect())
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::system("list the connections", error)
+}
+
+/// The program that reads them.
+fn load() -> Result<OwnedFd, Error> {
     let log = LibbpfLog::start();
     let mut storage = MaybeUninit::uninit();
     let skel = FlowsSkelBuilder::default()
         .open(&mut storage)
         .and_then(OpenSkel::load)
         .map_err(|error| log.explain(&error))?;
-    let failed = |error| Error::system("list the connections", error);
-    let mut bytes = Vec::new();
-    for map in MapInfoIter::default().filter(is_ours) {
-        let Some(map) = map_by_id(map.id) else {
-            continue; // that pillion has just ended
-        };
-        let target = Target::Iterator(Some(map.as_fd()));
-        let link = link::attach(skel.progs.pillion_list.as_fd(), &target).map_err(failed)?;
-        let run = link::run_iterator(link.as_fd()).map_err(failed)?;
-        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
-    }
-    Ok(bytes
-        .chunks_exact(size_of::<flow_types::flow_record>())
-        .map(parse)
-        .collect())
+    let program = skel.progs.pillion_list.as_fd().try_clone_to_owned();
+    program.map_err(|error| Error::system("keep a program", error))
 }
 
 /// Another version of pillion may keep something else under the same name.

@@ -2,7 +2,7 @@
 //!
 //! [`Programs::load`] brings the eBPF programs into the kernel, [`Attachment`]
 //! puts them to work; nothing of it outlives the process. What they did is read
-//! from [`Totals`] and [`list_flows`].
+//! from [`Totals`], [`list_flows`] and, time and again, [`FlowReader`].
 
 mod attachment;
 mod cgroup;
@@ -44,7 +44,7 @@ pub use congestion::{CongestionControl, offered as offered_congestion_controls};
 pub use decision::Decision;
 pub use device::{Device, LinkHeader};
 pub use error::Error;
-pub use flows::{Flow, WantedBy, list_flows};
+pub use flows::{Flow, FlowReader, WantedBy, list_flows};
 pub use hook::Hook;
 pub use netns::Namespace;
 pub use netns_name::NamespaceName;

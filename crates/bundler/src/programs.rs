@@ -26,6 +26,7 @@ pub struct Programs {
     pub(crate) tables: Tables,
     pub(crate) served: Served,
     pub(crate) totals: MapHandle,
+    pub(crate) flows: MapHandle,
     pub(crate) hook: Hook,
 }
 
@@ -89,6 +90,7 @@ impl Programs {
             tables,
             served,
             totals: map(&skel.maps.pillion_totals)?,
+            flows: map(&skel.maps.pillion_flows)?,
             hook: Hook::of_this_kernel(),
         })
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pillion_sockets::{CsvFile, Sample, Sockets, Ticks};
+use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, Ticks, csv_line};
 
 use crate::netns::NetnsArgs;
 use crate::stop;
@@ -54,7 +54,7 @@ impl Args {
             )
         };
         let mut csv = path
-            .map(|path| CsvFile::create(path))
+            .map(|path| CsvFile::create(path, CSV_HEADING))
             .transpose()
             .with_context(failed)?;
         let stop = stop::on_signal()?;
@@ -66,7 +66,9 @@ impl Args {
             let mut samples = sockets.sample(at_ns)?;
             samples.retain(|sample| self.is_wanted(sample));
             match &mut csv {
-                Some(csv) => csv.write(&samples).with_context(failed)?,
+                Some(csv) => csv
+                    .write(samples.iter().map(csv_line))
+                    .with_context(failed)?,
                 None => match self.print(&samples, first_ns) {
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
                     result => result.context("print the samples")?,

@@ -67,15 +67,15 @@ pub enum CsvFile {
 }
 
 impl CsvFile {
-    /// Makes the file, and writes the heading.
-    pub fn create(path: &Path) -> io::Result<Self> {
+    /// Makes the file, and writes its heading.
+    pub fn create(path: &Path, heading: &str) -> io::Result<Self> {
         let file = BufWriter::new(File::create(path)?);
         let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
         let mut csv = match is_compressed {
             true => Self::Compressed(zstd::Encoder::new(file, 1)?),
             false => Self::Plain(file),
         };
-        writeln!(csv.to(), "{CSV_HEADING}")?;
+        writeln!(csv.to(), "{heading}")?;
         Ok(csv)
     }
 
@@ -86,12 +86,12 @@ impl CsvFile {
         }
     }
 
-    /// Adds a line for each sample.
-    pub fn write(&mut self, samples: &[Sample]) -> io::Result<()> {
+    /// Adds lines, which are without their ends.
+    pub fn write(&mut self, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
         let to = self.to();
-        samples
-            .iter()
-            .try_for_each(|sample| writeln!(to, "{}", csv_line(sample)))
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(to, "{line}"))
     }
 
     /// Writes what is still held back.

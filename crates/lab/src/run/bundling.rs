@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use pillion_bundler::{
-    Attachment, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection, Totals,
+    Attachment, FlowReader, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection, Totals,
     cgroup2_mount,
 };
 use serde::Serialize;
@@ -15,6 +15,8 @@ use crate::testbed::{DEVICE, Place};
 #[derive(Debug)]
 pub(super) struct Bundling {
     group: String,
+    /// The place of the group's host in [`Run::hosts`](crate::experiment::Run::hosts).
+    pub(super) host: usize,
     attachment: Attachment,
 }
 
@@ -49,8 +51,14 @@ impl Bundling {
         let devices = selection.devices()?;
         Ok(Some(Self {
             group: streams.traffic.name.clone(),
+            host: streams.host,
             attachment: Attachment::new(programs, cgroup.as_fd(), &devices)?,
         }))
+    }
+
+    /// To ask it of its connections.
+    pub(super) fn flows(&self) -> Result<FlowReader, Error> {
+        Ok(self.attachment.flows()?)
     }
 
     /// Ends it.

@@ -3,6 +3,7 @@
 
 mod bundling;
 mod counts;
+mod flows;
 mod folder;
 mod listing;
 mod manifest;
@@ -116,13 +117,13 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     let queue = run.measure.queue;
     let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.events")));
     let queue = queue.transpose()?;
-    let samplers = sockets::sample(run, &testbed, folder)?;
     let streams = Streams::listen(run, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();
     for (number, group) in run.streams.iter().enumerate() {
         let host = &testbed.hosts[group.host];
         bundlings.extend(Bundling::start(group, host, streams::port(number))?);
     }
+    let samplers = sockets::sample(run, &testbed, &bundlings, folder)?;
     log.say("the streams connect");
     (how.progress)(Stage::Connecting);
     let ended = streams.send(run, &testbed, || {

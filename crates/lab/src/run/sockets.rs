@@ -1,19 +1,117 @@
-use pillion_sockets::{Sampler, Sockets};
+//! Samples of the streams' sockets, and of what pillion knows of them, at the same moments.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pillion_bundler::FlowReader;
+use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, Ticks, csv_line};
+
+use super::bundling::Bundling;
+use super::flows::{FLOWS_HEADING, flow_line};
 use super::folder::Folder;
 use crate::Error;
 use crate::experiment::Run;
 use crate::testbed::Testbed;
 
-/// Begins to sample the streams' sockets, on every host that they come from.
-pub(super) fn sample(run: &Run, testbed: &Testbed, folder: &Folder) -> Result<Vec<Sampler>, Error> {
+/// Samples one host's connections until it is stopped.
+pub(super) struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), Error>>,
+}
+
+/// Begins to sample, on every host that streams come from.
+pub(super) fn sample(
+    run: &Run,
+    testbed: &Testbed,
+    bundlings: &[Bundling],
+    folder: &Folder,
+) -> Result<Vec<Sampler>, Error> {
     let Some(interval) = run.measure.sockets else {
         return Ok(Vec::new());
     };
-    let samplers = testbed.hosts.iter().map(|host| {
+    let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {
         let sockets = host.enter(Sockets::open)??;
-        let file = folder.file(&format!("sockets-{}.csv.zst", host.name));
-        Ok(Sampler::start(sockets, interval, &file)?)
+        let to = file(folder, &format!("sockets-{}", host.name), CSV_HEADING)?;
+        let bundlings = bundlings.iter().filter(|it| it.host == number);
+        let readers = bundlings.map(Bundling::flows);
+        let flows = match readers.collect::<Result<Vec<_>, _>>()? {
+            none if none.is_empty() => None,
+            readers => {
+                let to = file(folder, &format!("flows-{}", host.name), FLOWS_HEADING)?;
+                Some((readers, to))
+            }
+        };
+        Ok(Sampler::start(interval, (sockets, to), flows))
     });
     samplers.collect()
+}
+
+/// A file of samples, and its path for what is said of it.
+type Csv = (CsvFile, Box<dyn Fn(std::io::Error) -> Error + Send>);
+
+fn file(folder: &Folder, name: &str, heading: &str) -> Result<Csv, Error> {
+    let path = folder.file(&format!("{name}.csv.zst"));
+    let failed = Error::file(&path);
+    let csv = CsvFile::create(&path, heading).map_err(&failed)?;
+    Ok((csv, Box::new(failed)))
+}
+
+impl Sampler {
+    fn start(
+        interval: Duration,
+        (mut sockets, (mut csv, failed)): (Sockets, Csv),
+        mut flows: Option<(Vec<FlowReader>, Csv)>,
+    ) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let mut ticks = Ticks::every(interval);
+            while !stopped.load(Ordering::Relaxed) {
+                let at_ns = ticks.sleep();
+                let samples = sockets.sample(at_ns)?;
+                if let Some((readers, (csv, failed))) = &mut flows {
+                    let lines = flow_lines(&samples, readers)?;
+                    csv.write(lines).map_err(failed)?;
+                }
+                csv.write(samples.iter().map(csv_line)).map_err(&failed)?;
+            }
+            if let Some((_, (csv, failed))) = flows {
+                csv.finish().map_err(failed)?;
+            }
+            csv.finish().map_err(failed)
+        });
+        Self { stop, thread }
+    }
+
+    /// Stops after the next round.
+    ///
+    /// # Errors
+    /// [`Error::Sockets`], [`Error::Bundler`], [`Error::File`].
+    pub(super) fn stop(self) -> Result<(), Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_else(|_| {
+            Err(Error::System {
+                action: "sample the streams' sockets",
+                source: std::io::Error::other("the thread failed"),
+            })
+        })
+    }
+}
+
+/// Of the sampled connections that are bundled, in the samples' order. One whose application has
+/// not closed it yet is known to pillion even when it has ended.
+fn flow_lines(samples: &[Sample], readers: &[FlowReader]) -> Result<Vec<String>, Error> {
+    let mut flows = HashMap::new();
+    for reader in readers {
+        let read = reader.read()?.into_iter();
+        flows.extend(read.map(|flow| ((flow.local, flow.peer), flow)));
+    }
+    let lines = samples.iter().filter_map(|sample| {
+        let flow = flows.get(&(sample.local, sample.peer))?;
+        Some(flow_line(sample.at_ns, flow))
+    });
+    Ok(lines.collect())
 }
