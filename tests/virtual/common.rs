@@ -40,6 +40,19 @@ pub fn boot(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
+/// Runs those of this program's ignored tests inside whose names begin so, one after the other, in
+/// the order of their names.
+pub fn test_inside(names: &str) {
+    let this = std::env::current_exe().unwrap();
+    let this = this.to_str().unwrap();
+    let arguments = [this, "--ignored", "--test-threads=1", names];
+    let output = boot(&[], &arguments).output().unwrap();
+    let report = stdout(&output);
+    print!("{report}");
+    assert!(output.status.success(), "{}{}", report, stderr(&output));
+    assert!(!report.contains("running 0 tests"), "{report}");
+}
+
 /// What a shell's lines write inside, which must not fail.
 pub fn shell(options: &[&str], lines: &str) -> String {
     let output = boot(options, &["sh", "-ec", lines]).output().unwrap();

@@ -3,6 +3,7 @@
 mod boot;
 mod bundling;
 mod common;
+mod kernel;
 mod mechanisms;
 mod queue;
 mod run;

@@ -8,21 +8,10 @@ mod smart_framing;
 mod thin_dupack;
 mod window_growth;
 
-use crate::common::{boot, needs_kernel, stderr, stdout};
+use crate::common::{needs_kernel, test_inside};
 
 #[test]
 fn each_does_in_the_lab_kernel_what_its_specification_says() {
     needs_kernel!();
-    let this = std::env::current_exe().unwrap();
-    let this = this.to_str().unwrap();
-    let output = boot(
-        &[],
-        &[this, "--ignored", "--test-threads=1", "mechanisms::"],
-    )
-    .output()
-    .unwrap();
-    let report = stdout(&output);
-    print!("{report}");
-    assert!(output.status.success(), "{}{}", report, stderr(&output));
-    assert!(!report.contains("running 0 tests"), "{report}");
+    test_inside("mechanisms::");
 }

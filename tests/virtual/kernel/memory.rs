@@ -1,0 +1,58 @@
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// Pages that are mapped in one piece.
+const BLOCK: usize = 1 << 17;
+/// So many that what is beside one is another.
+const BLOCKS: usize = 128;
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn a_process_forks_while_it_has_a_packet_ring_mapped() {
+    let family = AddressFamily::Packet;
+    let socket = socket(family, SockType::Raw, SockFlag::empty(), None).unwrap();
+    let request = libc::tpacket_req {
+        tp_block_size: BLOCK as u32,
+        tp_block_nr: BLOCKS as u32,
+        tp_frame_size: 2048,
+        tp_frame_nr: (BLOCKS * BLOCK / 2048) as u32,
+    };
+    // SAFETY: the request lives across the call and has the length stated.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_RX_RING,
+            (&raw const request).cast(),
+            size_of_val(&request) as libc::socklen_t,
+        )
+    };
+    Errno::result(set).unwrap();
+    // SAFETY: a new mapping of the socket's memory.
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            BLOCKS * BLOCK,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            socket.as_raw_fd(),
+            0,
+        )
+    };
+    assert_ne!(memory, libc::MAP_FAILED);
+    for _ in 0..10 {
+        let mut status = 0;
+        // SAFETY: the child does nothing but end; the status lives across the call.
+        let (child, ended) = unsafe {
+            let child = Errno::result(libc::fork()).unwrap();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            (child, libc::waitpid(child, &raw mut status, 0))
+        };
+        assert_eq!((ended, status), (child, 0));
+    }
+}
