@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::common::*;
-use crate::testbed::run_one;
+use crate::testbed::make;
 
 const RUN: &str = r#"
 duration = 2
@@ -65,10 +65,7 @@ fn lost(before: &[Key], behind: &[Key]) -> Vec<usize> {
 fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_asked_for() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
-    let (mut command, made) = run_one(folder.path(), RUN);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "", "no doubts");
+    let made = make(folder.path(), RUN);
     let summary = read_json(&made.join("summary.json"));
     let [there, back] = ways(&made.join("sender.pcap"));
     let [there_behind, back_before] = ways(&made.join("receiver.pcap"));

@@ -41,8 +41,17 @@ streams = 1
 queue = false
 "#;
 
+/// Makes a run that leaves no doubts, and gives its folder.
+pub fn make(folder: &Path, run: &str) -> PathBuf {
+    let (mut command, made) = run_one(folder, run);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "", "no doubts");
+    made
+}
+
 /// The command that makes a run, and where its folder is to be.
-pub fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
+fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
     let file = folder.join("run.toml");
     fs::write(&file, run).unwrap();
     let target = folder.join("made");
@@ -65,10 +74,7 @@ fn failure(folder: &Path, output: &Output) -> String {
 fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
-    let (mut command, made) = run_one(folder.path(), RUN);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "", "no doubts");
+    let made = make(folder.path(), RUN);
     let summary = read_json(&made.join("summary.json"));
     assert_eq!(summary["doubts"], serde_json::json!([]));
     let count = |way: &str, what: &str| summary[way][what].as_u64().unwrap();
@@ -115,7 +121,7 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     assert_flows(&made, "bundled", 4, bytes);
     assert!(!made.join("flows-thin.csv.zst").exists());
 
-    let again = command.output().unwrap();
+    let again = run_one(folder.path(), RUN).0.output().unwrap();
     assert!(
         stderr(&again).contains("made: it is there already"),
         "{}",
