@@ -11,6 +11,8 @@ use pillion_tests::{Checksums, Link, Setup, Wire, netstat, sysctl, unlimited};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
+use crate::random::limits;
+
 /// All that fits rides along with a retransmission, and with new data nothing: by then TCP
 /// deems what is in flight lost, so that the stream is thin.
 fn options() -> Options {
@@ -377,14 +379,7 @@ fn again(starts: &[u32], acknowledged: u32, options: &Options, mss: u32) -> u32 
     let mut ends = starts.iter().copied().filter(|end| *end > acknowledged);
     let sent = starts[starts.len() - 1];
     let own = ends.next().expect("something is outstanding");
-    let limit = match options.max_bytes {
-        0 => mss.min(2047),
-        bytes => mss.min(2047).min(bytes),
-    };
-    let packets = match options.max_packets {
-        0 => 64,
-        packets => packets as usize,
-    };
+    let (packets, limit) = limits(options, mss);
     let fits = |end: &u32| sent - own <= 2048 && end - acknowledged <= limit;
     ends.take(packets).take_while(fits).last().unwrap_or(own)
 }

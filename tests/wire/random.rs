@@ -20,18 +20,24 @@ impl Record {
     /// Where the next segment is to start, if it has so many new bytes.
     fn next(&self, bytes: u32, options: &Options, mss: u32) -> u32 {
         let end = self.end + bytes;
-        let limit = match options.max_bytes {
-            0 => mss.min(2047),
-            bytes => mss.min(2047).min(bytes),
-        };
-        let packets = match options.max_packets {
-            0 => 64,
-            packets => packets as usize,
-        };
+        let (packets, limit) = limits(options, mss);
         let fits = |start: &&u32| **start >= self.acknowledged && end - **start <= limit;
         let bundle = self.starts.iter().rev().take(packets).take_while(fits);
         bundle.last().copied().unwrap_or(self.end)
     }
+}
+
+/// How many segments may ride along, and how much payload a segment may have in all.
+pub fn limits(options: &Options, mss: u32) -> (usize, u32) {
+    let packets = match options.max_packets {
+        0 => 64,
+        packets => packets as usize,
+    };
+    let bytes = match options.max_bytes {
+        0 => mss.min(2047),
+        bytes => mss.min(2047).min(bytes),
+    };
+    (packets, bytes)
 }
 
 fn setup(random: &mut impl Rng) -> (Setup, Options) {
