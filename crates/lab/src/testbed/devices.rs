@@ -56,17 +56,12 @@ impl Port<'_> {
 
 /// Ports of a bridge.
 pub(super) fn bridge(place: &Place, ports: &[&str]) -> Result<(), Error> {
-    let mut lines = vec![
-        "link set lo up".to_owned(),
-        "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0".to_owned(),
-    ];
-    lines.extend(
-        ports
-            .iter()
-            .map(|port| format!("link set {port} master bridge up")),
-    );
+    let bridge = "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0";
+    let mut lines = vec![bridge.to_owned()];
+    let ports = ports.iter();
+    lines.extend(ports.map(|port| format!("link set {port} master bridge up")));
     lines.push("link set bridge up".to_owned());
-    place.run_batch("ip", &lines)
+    place.set_up(lines)
 }
 
 /// The hardware address of whoever has an address.

@@ -103,7 +103,7 @@ impl Testbed {
             },
         ];
         join(to_hosts, to_router)?;
-        let mut of_router = lines(to_hosts.raise(ROUTER_IN));
+        let mut of_router = to_hosts.raise(ROUTER_IN).to_vec();
         let hosts = run.hosts.iter().map(|host| Place::create(&host.name, log));
         let hosts: Vec<Place> = hosts.collect::<Result<_, _>>()?;
         for ((place, host), (number, port)) in
@@ -119,7 +119,7 @@ impl Testbed {
             };
             join(here, there)?;
             let address = addresses::sender(number);
-            place.run_batch("ip", &end(here, address, ROUTER_IN))?;
+            set_up_end(here, address, ROUTER_IN)?;
             of_router.push(to_hosts.meet(address));
             link::build(host, here, there)?;
         }
@@ -138,8 +138,8 @@ impl Testbed {
         let emulator = Emulator::build(run, out, last, log)?;
         of_router.extend(out.raise(ROUTER_OUT));
         of_router.push(out.meet(RECEIVER));
-        router.run_batch("ip", &of_router)?;
-        receiver.run_batch("ip", &end(last, RECEIVER, ROUTER_OUT))?;
+        router.set_up(of_router)?;
+        set_up_end(last, RECEIVER, ROUTER_OUT)?;
         router.set("net.ipv4.ip_forward", "1")?;
         bottleneck::build(&router, OUT, run)?;
 
@@ -193,22 +193,13 @@ impl Testbed {
     }
 }
 
-/// Commands of `ip` that set up a machine at an end, behind which all others are.
-fn end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Vec<String> {
-    let mut lines = lines(port.raise(address));
+/// Sets up a machine at an end, with one router to all others.
+fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Result<(), Error> {
+    let mut lines = port.raise(address).to_vec();
     lines.push(port.meet(router));
-    lines.push(format!(
-        "route add default via {router} dev {}",
-        port.device
-    ));
-    lines
-}
-
-/// A machine's first commands of `ip`, and these.
-fn lines(more: [String; 2]) -> Vec<String> {
-    let mut lines = vec!["link set lo up".to_owned()];
-    lines.extend(more);
-    lines
+    let device = port.device;
+    lines.push(format!("route add default via {router} dev {device}"));
+    port.place.set_up(lines)
 }
 
 fn set_all(place: &Place, sysctls: &Sysctls) -> Result<(), Error> {

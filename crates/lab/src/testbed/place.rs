@@ -1,5 +1,6 @@
 use std::fs;
 use std::io;
+use std::iter;
 
 use serde::de::DeserializeOwned;
 
@@ -70,6 +71,13 @@ impl Place {
             host: self.name.clone(),
             reason: format!("no JSON: {error}"),
         })
+    }
+
+    /// Sets its devices up by commands of `ip`, all at once, the loopback device first.
+    pub(super) fn set_up(&self, lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
+        let loopback = "link set lo up".to_owned();
+        let lines: Vec<_> = iter::once(loopback).chain(lines).collect();
+        self.run_batch("ip", &lines)
     }
 
     /// Runs many commands of `ip` or of `tc` at once.
