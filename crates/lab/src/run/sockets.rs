@@ -1,6 +1,7 @@
 //! Samples of the streams' sockets, and of what pillion knows of them, at the same moments.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -34,13 +35,13 @@ pub(super) fn sample(
     };
     let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {
         let sockets = host.enter(Sockets::open)??;
-        let to = file(folder, &format!("sockets-{}", host.name), CSV_HEADING)?;
+        let to = Csv::create(folder, &format!("sockets-{}", host.name), CSV_HEADING)?;
         let bundlings = bundlings.iter().filter(|it| it.host == number);
         let readers = bundlings.map(Bundling::flows);
         let flows = match readers.collect::<Result<Vec<_>, _>>()? {
             none if none.is_empty() => None,
             readers => {
-                let to = file(folder, &format!("flows-{}", host.name), FLOWS_HEADING)?;
+                let to = Csv::create(folder, &format!("flows-{}", host.name), FLOWS_HEADING)?;
                 Some((readers, to))
             }
         };
@@ -50,19 +51,32 @@ pub(super) fn sample(
 }
 
 /// A file of samples, and its path for what is said of it.
-type Csv = (CsvFile, Box<dyn Fn(std::io::Error) -> Error + Send>);
+struct Csv {
+    path: PathBuf,
+    file: CsvFile,
+}
 
-fn file(folder: &Folder, name: &str, heading: &str) -> Result<Csv, Error> {
-    let path = folder.file(&format!("{name}.csv.zst"));
-    let failed = Error::file(&path);
-    let csv = CsvFile::create(&path, heading).map_err(&failed)?;
-    Ok((csv, Box::new(failed)))
+impl Csv {
+    fn create(folder: &Folder, name: &str, heading: &str) -> Result<Self, Error> {
+        let path = folder.file(&format!("{name}.csv.zst"));
+        let file = CsvFile::create(&path, heading).map_err(Error::file(&path))?;
+        Ok(Self { path, file })
+    }
+
+    fn write(&mut self, lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
+        let written = self.file.write(lines);
+        written.map_err(|source| Error::file(&self.path)(source))
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        self.file.finish().map_err(Error::file(&self.path))
+    }
 }
 
 impl Sampler {
     fn start(
         interval: Duration,
-        (mut sockets, (mut csv, failed)): (Sockets, Csv),
+        (mut sockets, mut samples_to): (Sockets, Csv),
         mut flows: Option<(Vec<FlowReader>, Csv)>,
     ) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
@@ -72,16 +86,15 @@ impl Sampler {
             while !stopped.load(Ordering::Relaxed) {
                 let at_ns = ticks.sleep();
                 let samples = sockets.sample(at_ns)?;
-                if let Some((readers, (csv, failed))) = &mut flows {
-                    let lines = flow_lines(&samples, readers)?;
-                    csv.write(lines).map_err(failed)?;
+                if let Some((readers, flows_to)) = &mut flows {
+                    flows_to.write(flow_lines(&samples, readers)?)?;
                 }
-                csv.write(samples.iter().map(csv_line)).map_err(&failed)?;
+                samples_to.write(samples.iter().map(csv_line))?;
             }
-            if let Some((_, (csv, failed))) = flows {
-                csv.finish().map_err(failed)?;
+            if let Some((_, flows_to)) = flows {
+                flows_to.finish()?;
             }
-            csv.finish().map_err(failed)
+            samples_to.finish()
         });
         Self { stop, thread }
     }
