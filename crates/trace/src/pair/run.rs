@@ -75,8 +75,7 @@ fn merge<O: Observer>(
         .beginning()
         .first()
         .map_or(0, |first| first.packet.at_ns);
-    let whole = options.period == Period::default();
-    let takes = |at_ns| whole || options.period.takes(begin_ns, at_ns);
+    let takes = |at_ns| options.period.takes(begin_ns, at_ns);
     let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
     for (there, here) in lead.ends {
