@@ -16,8 +16,9 @@ const RUN_FILE: &str = "/etc/pillion/run.toml";
 const NAME: &str = "run";
 
 /// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
-/// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must not be there, and is
-/// there only if all is well; what is left of a run that failed is beside it, as [`BROKEN`].
+/// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must
+/// not be there, and is there only if all is well; what is left of a run that failed is beside it,
+/// as [`BROKEN`].
 ///
 /// `reached` is told how far virtual time has come; the run ends without a trace when `stop` is
 /// set.

@@ -64,9 +64,7 @@ impl Listing {
             drops: sum.drops + number(qdisc, "drops"),
         })
     }
-}
 
-impl Listing {
     /// Packets that a device has received.
     pub(super) fn received(&self, machine: &str, device: &str) -> Option<u64> {
         let links = entries(&self.0.get(machine)?.links);
