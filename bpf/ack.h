@@ -6,62 +6,76 @@
 #ifndef PILLION_ACK_H
 #define PILLION_ACK_H
 
-#include "segment.h"
-
-#define SACK_WORDS 3 /* of the option with one block */
+#include "tcp_options.h"
 
 struct ack {
 	__u32 ack;
+	bool unread; /* its options make no sense: what it reports is unknown */
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
-	__u16 option_at; /* offset of the SACK option, with its NOPs */
-	__be32 option[SACK_WORDS]; /* NOPs, kind, length; the first block */
 };
+
+static __always_inline __u32 option_word(const struct tcp_options *options,
+					 __u32 at)
+{
+	return (__u32)option_byte(options, at) << 24 |
+	       (__u32)option_byte(options, at + 1) << 16 |
+	       (__u32)option_byte(options, at + 2) << 8 |
+	       option_byte(options, at + 3);
+}
 
 /*
  * The first SACK block reports a duplicate if it lies below the
  * acknowledgement, or inside the second block (RFC 2883, section 4); only the
  * former can be of a bundle, whose new data follows what it duplicates.
- *
- * Options are expected where RFC 7323, appendix A, puts them. A receiver that
- * lays them out otherwise looks like one that reports nothing.
  */
-static __always_inline void read_duplicate(struct __sk_buff *skb, __u32 at,
-					   __u32 words, struct ack *ack)
+static __always_inline void read_duplicate(const struct tcp_options *options,
+					   __u32 option, struct ack *ack)
 {
-	__be32 *option = ack->option;
-
-	if (words < SACK_WORDS ||
-	    bpf_skb_load_bytes(skb, at, option, sizeof(ack->option)))
-		return;
-	if (option[0] == bpf_htonl(TCP_OPT_TIMESTAMPS)) {
-		at += TCP_OPT_TIMESTAMPS_WORDS * 4;
-		if (words < TCP_OPT_TIMESTAMPS_WORDS + SACK_WORDS ||
-		    bpf_skb_load_bytes(skb, at, option, sizeof(ack->option)))
-			return;
-	}
-	if ((option[0] & bpf_htonl(TCP_OPT_SACK_MASK)) !=
-	    bpf_htonl(TCP_OPT_SACK))
-		return;
-	ack->option_at = at;
-	ack->duplicate_start = bpf_ntohl(option[1]);
-	ack->duplicate_end = bpf_ntohl(option[2]);
+	ack->duplicate_start = option_word(options, option + SACK_HEADER);
+	ack->duplicate_end = option_word(options, option + SACK_HEADER + 4);
 	ack->duplicate = !after(ack->duplicate_end, ack->ack) &&
 			 before(ack->duplicate_start, ack->duplicate_end);
 }
 
-/* The segment's IP header has been read. */
-static __always_inline int parse_ack(struct __sk_buff *skb,
-				     const struct segment *seg, struct ack *ack)
+static __always_inline bool has_block(__u8 len)
 {
-	struct tcphdr tcp;
+	return len >= SACK_HEADER + SACK_BLOCK;
+}
 
-	if (bpf_skb_load_bytes(skb, seg->tcp, &tcp, sizeof(tcp)) || !tcp.ack ||
-	    tcp.rst || tcp.syn)
+/*
+ * The segment's IP header has been read. Options are left in the caller's
+ * buffer, which is zero before.
+ */
+static __always_inline int parse_ack(struct __sk_buff *skb,
+				     const struct segment *seg,
+				     struct tcp_options *options,
+				     struct options_found *found,
+				     struct ack *ack)
+{
+	void *end = (void *)(long)skb->data_end;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	__be32 *first = (void *)(tcp + 1);
+	__u32 len;
+
+	if ((void *)(tcp + 1) > end || !tcp->ack || tcp->rst || tcp->syn ||
+	    tcp->doff * 4 < TCP_HLEN)
 		return -1;
-	ack->ack = bpf_ntohl(tcp.ack_seq);
-	read_duplicate(skb, seg->tcp + TCP_HLEN, tcp.doff - TCP_HLEN / 4, ack);
+	ack->ack = bpf_ntohl(tcp->ack_seq);
+	len = tcp->doff * 4 - TCP_HLEN;
+	if (!len)
+		return 0;
+	if (len == ALIGNED_LENGTH && (void *)(first + 1) <= end &&
+	    *first == bpf_htonl(ALIGNED_TIMESTAMPS))
+		return 0;
+	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
+	    find_options(options, found))
+		ack->unread = true;
+	else if (has_block(found->report_len))
+		read_duplicate(options, found->report, ack);
+	else if (has_block(found->sack_len))
+		read_duplicate(options, found->sack, ack);
 	return 0;
 }
 

@@ -11,56 +11,93 @@
 #define PILLION_BUNDLE_H
 
 #include "grow.h"
-#include "history.h"
 #include "level.h"
-#include "maps.h"
+#include "path.h"
 #include "retransmission.h"
-#include "round_trip.h"
-#include "sending_rate.h"
 #include "thin.h"
 
+/* What may ride along with the newest segment, and what does. */
+struct choice {
+	__u32 packets; /* at most */
+	__u32 una; /* from here on */
+	__u32 limit; /* of the payload in all */
+	__u32 kept; /* payload before the segment */
+
+	__u32 segments;
+	__u32 start; /* where the first of them begins */
+};
+
 /*
- * Decides for new data that follows the history; *start becomes the sequence
- * number at which the segment with its bundle begins.
+ * As many of the segments before the newest one as fit. A global function, as
+ * the verifier is to look at the loop once.
  */
+__noinline int find_previous(struct record *record, struct choice *choice)
+{
+	__u32 newest, begin, end, i, seq;
+
+	if (!record || !choice)
+		return NO_HISTORY;
+	newest = record->next - 1;
+	begin = slot(record, newest)->seq;
+	end = record_end(record);
+	choice->start = begin;
+	for (i = 1; i < RECORD - 1 && i <= choice->packets; i++) {
+		seq = slot(record, newest - i)->seq;
+		if (before(seq, choice->una) || seq == choice->start)
+			break;
+		if (end - seq > choice->limit)
+			return choice->segments ? BUNDLED : NO_ROOM;
+		if (begin - seq > choice->kept)
+			break;
+		choice->segments = i;
+		choice->start = seq;
+	}
+	return choice->segments ? BUNDLED : NO_HISTORY;
+}
+
+/* Decides for new data. */
 static __always_inline enum verdict
 choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-       const struct segment *seg, __u32 *start)
+       const struct segment *seg, struct choice *choice)
 {
-	__u32 snd_una = tp->snd_una, end = seg->seq + seg->len;
-	__u32 packets = allowed_packets(flow);
+	__u32 limit, size;
+	struct egress *egress = &flow->egress;
 	enum verdict verdict;
-	__u32 i, candidate, limit;
 
-	if (!after(seg->seq, snd_una))
+	if (!after(seg->seq, tp->snd_una))
 		return NOTHING_OUTSTANDING;
-	limit = payload_limit(skb, &flow->options, tp, seg);
+	limit = payload_limit(skb, flow, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
-	verdict = test_thin(&flow->options, tp);
+	verdict = test_thin(&flow->options, egress, tp);
 	if (verdict != BUNDLED)
 		return verdict;
-	if (!packets || packets > flow->segments)
-		packets = flow->segments;
+	if (READ_ONCE(flow->ingress.unread))
+		return UNWATCHED;
+	size = path_limit(&egress->path);
+	choice->packets = allowed_packets(flow) ?: RECORD;
+	choice->una = tp->snd_una;
+	choice->limit = size < limit ? size : limit;
+	choice->kept = egress->announced_kept;
+	verdict = find_previous(&egress->record, choice);
+	return verdict == NO_ROOM && size < limit ? PATH_SIZE : verdict;
+}
 
-	*start = seg->seq;
-	verdict = NO_HISTORY;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= packets; i++) {
-		candidate =
-			flow->starts[(flow->next - i) & (HISTORY_SEGMENTS - 1)];
-		if (before(candidate, snd_una))
-			break;
-		if (end - candidate > limit) {
-			verdict = NO_ROOM;
-			break;
-		}
-		*start = candidate;
-	}
-	return *start == seg->seq ? verdict : BUNDLED;
+/* What rides along, and with which segment, is in the record from now on. */
+static __always_inline void note_bundle(struct egress *egress,
+					const struct segment *seg,
+					const struct choice *choice)
+{
+	struct record *record = &egress->record;
+	__u32 newest = record->next - 1, i;
+
+	mark(slot(record, newest), seg->seq - choice->start);
+	for (i = 1; i < RECORD - 1 && i <= choice->segments; i++)
+		mark(slot(record, newest - i), RODE_ALONG);
 }
 
 /* Lets the remembered bytes from start on ride along. */
@@ -79,88 +116,83 @@ static __always_inline enum verdict prepend(struct __sk_buff *skb,
 	return BUNDLED;
 }
 
-/* New data, recorded whatever becomes of it. */
 static __always_inline enum verdict send_new(struct __sk_buff *skb,
 					     struct flow *flow,
 					     struct bpf_tcp_sock *tp,
-					     struct segment *seg, __u32 *start)
+					     struct segment *seg)
 {
+	struct egress *egress = &flow->egress;
+	struct choice choice = {};
 	enum verdict verdict;
 
-	if (seg->seq != flow->sent_end)
-		forget(flow);
-	note_new_segment(flow);
-	verdict = choose(skb, flow, tp, seg, start);
-	if (seg->len >= HISTORY_BYTES) {
-		forget(flow);
-		return verdict;
-	}
-	if (remember(skb, flow, seg)) {
-		forget(flow);
+	verdict = choose(skb, flow, tp, seg, &choice);
+	if (keep(skb, seg->payload, flow, seg->seq, seg->len))
 		return UNREADABLE;
-	}
+	egress->kept = egress->announced_kept + seg->len;
+	if (egress->kept > HISTORY_BYTES)
+		egress->kept = HISTORY_BYTES;
 	if (verdict != BUNDLED)
 		return verdict;
-	verdict = prepend(skb, flow, seg, *start);
+	verdict = prepend(skb, flow, seg, choice.start);
 	if (verdict == BUNDLED)
-		note_bundle(flow, *start);
+		note_bundle(egress, seg, &choice);
 	return verdict;
 }
 
-/* A packet with data, as it leaves; so many redundant bytes ride along. */
-static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
-				    struct bpf_tcp_sock *tp,
-				    const struct segment *seg, __u32 redundant)
+/* So many redundant bytes have been added to what TCP sends. */
+static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
 {
-	struct sent sent = {.payload = seg->len + redundant};
-
-	if (flow->options.reaction != REACT_TFRC_SP)
-		return;
-	sent.packets = skb->gso_size ? skb->gso_segs : 1;
-	sent.wire = sent.payload + sent.packets * (seg->payload - seg->ip);
-	note_sent(&flow->sending, now_us(), round_trip_us(tp), &sent);
+	ADD(flow, redundant_bytes, bytes);
+	flow->egress.sending.current.payload += bytes;
+	flow->egress.sending.current.wire += bytes;
 }
 
-/* One data segment on its way out; parsed is what parse() said of it. */
-static __always_inline enum verdict
-send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	     struct segment *seg, enum verdict parsed)
+/*
+ * Is the segment at the device the one that TCP has announced? Then nothing but
+ * its headers may be against bundling. ELSEWHERE if it is another one.
+ */
+static __always_inline enum verdict identify(const struct egress *egress,
+					     struct bpf_tcp_sock *tp,
+					     const struct segment *seg,
+					     enum verdict parsed)
 {
-	/* TCP counts a segment as sent when it has passed here. */
-	__u32 snd_nxt = tp->snd_nxt, end = seg->seq + seg->len;
-	enum verdict verdict = parsed;
-	__u32 start = seg->seq, redundant;
+	__u32 end = seg->seq + seg->len;
 
-	if (after(end, snd_nxt) && end == flow->sent_end)
-		return verdict; /* counted at the device above this one */
-	if (!after(end, snd_nxt)) {
-		if (!before(seg->seq, flow->again_end))
-			note_run(flow, allowed_packets(flow) + 1);
-		note_again(flow, seg->seq, end);
-		if (!flow->options.retransmissions || verdict != BUNDLED)
-			verdict = OLD_DATA;
-		else
-			verdict = send_again(skb, flow, tp, seg);
-		redundant = verdict == RETRANSMISSION_BUNDLED
-				    ? flow->along_end - end
-				    : 0;
-		count(flow, verdict, 0, redundant);
-		measure(skb, flow, tp, seg, redundant);
+	if (parsed == NOT_PLAIN_IP)
+		return parsed;
+	if (end != egress->announced_end ||
+	    after(seg->seq, egress->announced_seq))
+		return ELSEWHERE;
+	if (seg->seq != egress->announced_seq)
+		return OVERLAP;
+	if (egress->announced == NEW_DATA && seg->seq != tp->snd_nxt)
+		return WAITED;
+	return parsed;
+}
+
+/* The announced segment, one way or another, or something else. */
+static __always_inline enum verdict
+send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+     struct segment *seg, enum verdict parsed)
+{
+	struct egress *egress = &flow->egress;
+	enum announced announced = egress->announced;
+	enum verdict verdict;
+	__u32 grown = skb->len;
+
+	verdict = identify(egress, tp, seg, parsed);
+	if (announced == NOTHING || verdict == ELSEWHERE)
 		return verdict;
-	}
-	if (flow->off)
-		return verdict; /* as if recorded elsewhere: a gap */
-	if (before(seg->seq, snd_nxt))
-		verdict = OVERLAP;
+	egress->announced = NOTHING;
 	if (verdict == BUNDLED)
-		verdict = send_new(skb, flow, tp, seg, &start);
-	else
-		forget(flow);
-	flow->sent_end = end;
-	redundant = verdict == BUNDLED ? seg->seq - start : 0;
-	count(flow, verdict, verdict == OVERLAP ? end - snd_nxt : seg->len,
-	      redundant);
-	measure(skb, flow, tp, seg, redundant);
+		verdict = announced == NEW_DATA
+				  ? send_new(skb, flow, tp, seg)
+				  : send_again(skb, flow, tp, seg);
+	else if (announced == RETRANSMISSION)
+		verdict = OLD_DATA;
+	count(flow, verdict);
+	if (verdict == BUNDLED || verdict == RETRANSMISSION_BUNDLED)
+		add_redundant(flow, skb->len - grown);
 	return verdict;
 }
 
@@ -168,31 +200,24 @@ send_segment(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 				  struct flow *flow, enum link_header link)
 {
-	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
-	enum verdict verdict;
+	struct egress *egress = &flow->egress;
+	struct bpf_tcp_sock *tp;
 	struct segment seg = {};
+	enum verdict verdict;
 
-	if (!tp || (flow->off && !before(tp->snd_una, flow->sent_end)))
+	if (READ_ONCE(egress->announced) == NOTHING)
 		return TCX_NEXT;
-	verdict = parse(skb, &seg, link);
-	if (verdict == NOT_PLAIN_IP) {
-		if (!seg.in_tunnel) /* counted at the tunnel's device */
-			count(flow, verdict, 0, 0);
+	tp = bpf_tcp_sock(sk);
+	if (!tp)
 		return TCX_NEXT;
-	}
-	if (!seg.len)
+	verdict = parse_link(skb, &seg, link) ? NOT_PLAIN_IP
+					      : parse_tcp(skb, &seg);
+	if (seg.in_tunnel || (verdict != NOT_PLAIN_IP && !seg.len))
 		return TCX_NEXT;
-	/*
-	 * The socket's lock serialises its segments, but not those that waited
-	 * on the way: for a neighbour's address, in a queue of the firewall or
-	 * of a device above. What is not recorded here counts as a gap.
-	 */
-	if (__sync_lock_test_and_set(&flow->busy, 1)) {
-		count(flow, BUSY, seg.len, 0);
+	if (!try_enter(&egress->busy))
 		return TCX_NEXT;
-	}
-	verdict = send_segment(skb, flow, tp, &seg, verdict);
-	__sync_lock_test_and_set(&flow->busy, 0);
+	verdict = send(skb, flow, tp, &seg, verdict);
+	leave(&egress->busy);
 	return verdict == DROPPED ? TCX_DROP : TCX_NEXT;
 }
 

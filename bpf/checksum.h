@@ -10,6 +10,7 @@
 #ifndef PILLION_CHECKSUM_H
 #define PILLION_CHECKSUM_H
 
+#include "bound.h"
 #include "segment.h"
 
 #define TCP_CHECK  16 /* its offset in the TCP header */
@@ -30,6 +31,7 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 {
 	__u32 chunk[SUM_CHUNK / 4] = {};
 	__u32 left, at, addresses, i;
+	__u64 rest;
 	__s64 sum;
 	__u16 check = 0;
 
@@ -56,9 +58,10 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 		left -= SUM_CHUNK;
 	}
 	__builtin_memset(chunk, 0, sizeof(chunk));
-	asm volatile("%0 &= %1" : "+r"(left) : "i"(SUM_CHUNK - 1));
+	rest = left - 1;
 	if (left) {
-		if (bpf_skb_load_bytes(skb, at, chunk, left))
+		BOUND(rest, SUM_CHUNK);
+		if (bpf_skb_load_bytes(skb, at, chunk, rest + 1))
 			return -1;
 		sum = bpf_csum_diff(NULL, 0, chunk, SUM_CHUNK, sum);
 	}

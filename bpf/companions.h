@@ -36,9 +36,9 @@ static __noinline int set_option(void *socket, enum companion companion,
 	if (!all || (__u32)companion >= COMPANIONS)
 		return error;
 	if (error)
-		all->companions_refused[companion]++;
+		ADD_TO(all->companions_refused[companion], 1);
 	else
-		all->companions_set[companion]++;
+		ADD_TO(all->companions_set[companion], 1);
 	return error;
 }
 

@@ -11,11 +11,10 @@
  * s modulo HISTORY_BYTES, so this is a power of two; it also bounds the payload
  * of a segment with a bundle.
  */
-#define HISTORY_BYTES	 2048
-#define HISTORY_SEGMENTS 64 /* segments remembered; a power of two */
-#define REPORTS		 8 /* kept at a time; a power of two */
-#define RUN_LENGTHS	 8 /* the last stands for all that are longer */
-#define LOSS_INTERVALS	 8 /* remembered (RFC 5348, section 5.4) */
+#define HISTORY_BYTES  2048
+#define RECORD	       128 /* segments recorded, and one; a power of two */
+#define RUN_LENGTHS    8 /* the last stands for all that are longer */
+#define LOSS_INTERVALS 8 /* remembered (RFC 5348, section 5.4) */
 
 /* When is a stream thin? (LCN 2015, section III.B.2) */
 enum thin_test {
@@ -132,6 +131,15 @@ enum verdict {
 	/* Where retransmissions are bundled as well. */
 	RETRANSMISSION_BUNDLED, /* segments that follow it ride along */
 
+	/* It did not come to a device from TCP's own hands. */
+	ELSEWHERE, /* it left by no device with pillion, or was dropped before
+		    */
+	WAITED, /* on its way there; TCP went on meanwhile */
+
+	/* Bundling would not be safe now. */
+	UNWATCHED, /* the losses that bundles hide could not be told */
+	PATH_SIZE, /* bundles so large did not get through lately */
+
 	VERDICTS
 };
 
@@ -149,6 +157,7 @@ struct counters {
 	__u64 reordered; /* deemed lost, but came late */
 	__u64 reports; /* DSACKs of bundles taken out of ACKs */
 	__u64 acks_dropped; /* that failed half-way */
+	__u64 acks_unread; /* options not understood, or met by another one */
 };
 
 /* The last time that TFRC-SP was asked about a reaction. */
@@ -193,24 +202,10 @@ struct loss_events {
 	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
 };
 
-/* A report of duplicates, and the acknowledgement beside it; empty: none. */
-struct report {
-	__u32 ack;
-	__u32 start;
-	__u32 end;
-};
-
 /* Who wants a connection to be bundled. */
 enum wanted_by {
 	WANTED_BY_RULE,
 	WANTED_BY_APPLICATION,
-};
-
-/* Is a reaction due? */
-enum due {
-	NOT_DUE,
-	DUE_IF_UNDONE, /* TCP has reduced the window, and may take that back */
-	DUE,
 };
 
 /* Does the peer offer SACK? */
@@ -218,6 +213,131 @@ enum sack {
 	SACK_MISSING,
 	SACK_OFFERED,
 	SACK_UNKNOWN, /* until the next packet leaves */
+};
+
+/*
+ * A segment that TCP sent. It ends where the next one in the record begins.
+ */
+struct sent_segment {
+	__u32 seq;
+	__u16 sent; /* when its packet left (record.h); wraps */
+	__u16 how; /* redundant bytes before it, and flags (record.h) */
+};
+
+/*
+ * What TCP sent last, oldest first and without a gap: slot next - 1 has the
+ * newest segment, and slot next begins where that one ends. Before there are so
+ * many, the others have no length.
+ */
+struct record {
+	__u32 next; /* counts on; a slot is this modulo RECORD */
+	struct sent_segment segments[RECORD];
+};
+
+/* A segment on its way from TCP to a device (transmission.h). */
+enum announced {
+	NOTHING,
+	NEW_DATA,
+	RETRANSMISSION,
+};
+
+/* Packets that bundles made larger, and that did not come through (path.h). */
+struct path_size {
+	__u32 limit; /* payload of a segment with its bundle; 0: none */
+	__u32 suspect; /* the smallest that was lost, of late; 0: none */
+	__u32 rounds; /* in which some were, one after the other */
+	__u32 round_end; /* of the last one, a sequence number */
+	__u32 epoch; /* counts what arrives since the first of them */
+	__u32 pause_s; /* how long the limit holds */
+	__u64 until_us; /* when it ends */
+};
+
+/*
+ * Written by what stands on the way out alone: with the socket locked, as long
+ * as its packets do not wait on their way, and by one processor at a time
+ * (enter() in guard.h).
+ */
+struct egress {
+	struct sending sending;
+	struct loss_events loss_events;
+	struct decision decision;
+	struct path_size path;
+	struct record record;
+	__u32 busy;
+	enum verdict last; /* of the last segment */
+	__u32 kept; /* payload before the record's end that history[] has */
+	__u32 retransmissions; /* tp->total_retrans, when last looked at */
+	__u32 retransmitted; /* packets with old data that left */
+	__u32 rtt_min_us; /* the connection's own minimum, ~0: none */
+	__u32 overhead; /* memory that a segment takes beside its payload */
+
+	enum announced announced;
+	__u32 announced_seq;
+	__u32 announced_end;
+	__u32 announced_kept; /* payload before it that history[] has */
+	__u32 announced_room; /* for payload, as to memory (truesize.h) */
+	__u32 announced_varying; /* bytes of options that come and go */
+
+	__u32 reduced_at; /* losses before belong to a window reduced by then */
+	__u32 reacted_at; /* the same, for a hidden loss */
+	__u32 answered; /* of ingress.calls */
+	__u32 answered_if_undone;
+
+	/* What rode along with a retransmission last. */
+	__u32 along_count; /* 0: nothing ever did */
+	__u32 along_seq; /* where the retransmitted segment begins */
+	__u32 along_start; /* where it ends */
+	__u32 along_end;
+	__u32 reduced_to; /* snd_ssthresh as it left, packets */
+};
+
+/* Losses that bundles hid. */
+struct hidden {
+	__u32 segments;
+	__u32 bytes;
+	__u64 saved_us;
+};
+
+/* Segments lost one after the other, the last such run (level.h). */
+struct run {
+	__u32 start;
+	__u32 end;
+	__u32 segments;
+	__u32 noted; /* it has ended, and is counted */
+};
+
+/*
+ * Written by what stands on the way in alone, by one processor at a time. ACKs
+ * come here before TCP has looked at them, and while it sends.
+ */
+struct ingress {
+	__u32 busy;
+	__u32 acked; /* the highest acknowledgement that came */
+	__u32 unread; /* the last ACK could not be read */
+	__u32 calls; /* times a reaction was found to be due */
+	__u32 calls_if_undone; /* once TCP takes back its own reduction */
+
+	enum loss_rule rule;
+	enum loss_rule
+		asked_rule; /* that of the options, when last looked at */
+	__u32 silent; /* ACKs of bundles without a report, while learning */
+	struct hidden doubts; /* found so far, if it reports duplicates */
+	struct hidden doubts_by_ack; /* if it does not */
+	__u32 doubts_end; /* where the last of them ends */
+
+	__u32 lost_start; /* the loss found last */
+	__u32 lost_end;
+	__u64 lost_saved_us; /* what was counted for it */
+
+	__u32 along_judged; /* of egress.along_count */
+
+	__u32 epoch; /* of egress.path */
+	__u32 through; /* the largest bundle that arrived since, payload */
+
+	__u32 level; /* previous segments that ride along */
+	__u32 run_segments; /* segments sent, fading */
+	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
+	struct run run;
 };
 
 struct flow {
@@ -228,57 +348,18 @@ struct flow {
 	__u8 history[HISTORY_BYTES];
 
 	struct counters counters;
+	struct egress egress;
+	struct ingress ingress;
+
+	/* What the rules and the application have it be (policy.h). */
 	struct options options;
 	struct companions companions;
 	__u32 companions_refused; /* as companions.set, when last tried */
-	enum verdict last; /* of the last segment */
 	__u32 opening; /* an enum opening */
 	__u32 rule; /* that decided; 0: none matches */
 	enum wanted_by wanted_by;
 	__u32 off; /* the application declined: no more bundles */
-	__u32 busy; /* a processor is at work on what follows */
-	__u32 sent_end; /* behind the last new byte seen at a device */
-	__u32 segments; /* how many are remembered */
-	__u32 next; /* where in starts[] the next segment goes */
-	__u32 starts[HISTORY_SEGMENTS]; /* first sequence number of each */
-	__u32 bundles[HISTORY_SEGMENTS]; /* that of the packet it went out in */
-	__u32 sent_us[HISTORY_SEGMENTS]; /* when that packet left */
-
-	/* For the adaptive level. */
-	__u32 level; /* previous segments that ride along */
-	__u32 run_segments; /* new segments, fading */
-	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
-
-	/* What arriving ACKs say; written by the receiving side alone. */
-	enum loss_rule loss_rule;
-	__u32 unreported; /* ACKs of bundles without a DSACK, while learning */
-	__u32 lost_start; /* the loss found last */
-	__u32 lost_end;
-	__u64 lost_saved_us; /* what was counted for it */
-	enum due reaction_due;
-	__u32 reacted_at; /* losses before belong to the window reduced then */
 	enum sack sack;
-
-	/* What TCP sent again last, from the first byte to the last. */
-	__u32 again_start;
-	__u32 again_end;
-
-	/* What rode along with a retransmission last. */
-	__u32 along_start; /* where the retransmitted segment ends */
-	__u32 along_end;
-	__u32 along_pending; /* no ACK has told what became of it */
-	__u32 reduced_to; /* snd_ssthresh as it left, packets */
-
-	/*
-	 * Reports of duplicates that were taken out of ACKs still on their way
-	 * to the socket: a device may deliver several at once.
-	 */
-	struct report reports[REPORTS];
-	__u32 next_report;
-
-	struct sending sending;
-	struct loss_events loss_events;
-	struct decision decision;
 };
 
 /* With the kernel's 72 bytes before it (Linux 6.18) it fits into 4 KiB. */
@@ -306,6 +387,7 @@ struct flow_record {
 	__u32 off;
 	enum loss_rule loss_rule;
 	__u32 level;
+	__u32 path_size; /* payload that gets through at most; 0: not limited */
 	struct options options;
 	struct companions companions;
 	__u32 companions_refused;

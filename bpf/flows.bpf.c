@@ -34,20 +34,23 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 		record.netns = skc->skc_net.net->ns.inum;
 	record.in_flight = tp->packets_out - (tp->sacked_out + tp->lost_out) +
 			   tp->retrans_out;
-	record.rtt_min_us = tp->rtt_min.s[0].v;
+	record.rtt_min_us = flow->egress.rtt_min_us;
+	if (tp->rtt_min.s[0].v < record.rtt_min_us)
+		record.rtt_min_us = tp->rtt_min.s[0].v;
 	record.snd_cwnd = tp->snd_cwnd;
 	record.mss = tp->mss_cache;
-	record.last = flow->last;
+	record.last = flow->egress.last;
 	record.rule = flow->rule;
 	record.wanted_by = flow->wanted_by;
 	record.off = flow->off;
-	record.loss_rule = flow->loss_rule;
-	record.level = flow->level;
+	record.loss_rule = flow->ingress.rule;
+	record.level = flow->ingress.level;
+	record.path_size = flow->egress.path.limit;
 	record.options = flow->options;
 	record.companions = flow->companions;
 	record.companions_refused = flow->companions_refused;
 	record.counters = flow->counters;
-	record.decision = flow->decision;
+	record.decision = flow->egress.decision;
 	write(ctx->meta->seq, &record);
 	return 0;
 }

@@ -16,19 +16,23 @@
  * device takes, IP cuts a segment before it comes here, and nobody does after.
  */
 static __always_inline __u32 payload_limit(struct __sk_buff *skb,
-					   const struct options *options,
+					   const struct flow *flow,
 					   struct bpf_tcp_sock *tp,
 					   const struct segment *seg)
 {
-	__u32 limit = tp->mss_cache, headers = seg->payload - seg->ip, mtu = 0;
+	__u32 varying = flow->egress.announced_varying, mtu = 0;
+	__u32 limit = tp->mss_cache, headers = seg->payload - seg->ip;
+	__u32 max_bytes = flow->options.max_bytes;
 
-	limit = limit > seg->sack_bytes ? limit - seg->sack_bytes : 0;
+	limit = limit > varying ? limit - varying : 0;
 	if (bpf_check_mtu(skb, 0, &mtu, 0, 0) < 0 || mtu < headers)
 		return 0;
 	if (mtu - headers < limit)
 		limit = mtu - headers;
-	if (options->max_bytes && options->max_bytes < limit)
-		limit = options->max_bytes;
+	if (max_bytes && max_bytes < limit)
+		limit = max_bytes;
+	if (flow->egress.announced_room < limit)
+		limit = flow->egress.announced_room;
 	return limit < HISTORY_BYTES ? limit : HISTORY_BYTES - 1;
 }
 

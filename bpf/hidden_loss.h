@@ -13,201 +13,138 @@
 #define PILLION_HIDDEN_LOSS_H
 
 #include "ack.h"
-#include "level.h"
 #include "maps.h"
 #include "saved.h"
+#include "settle.h"
 
 /* ACKs of bundles without a report after which a receiver makes none. */
 #define LEARN_FROM 8
 
-static __always_inline __u32 later(__u32 a, __u32 b)
-{
-	return after(a, b) ? a : b;
-}
-
-static __always_inline __u32 earlier(__u32 a, __u32 b)
-{
-	return before(a, b) ? a : b;
-}
-
 /*
- * Finds the packet whose last byte is acknowledged. Returns 0 if none that is
- * remembered ends there. A global function, as the next: the verifier looks at
- * its loop once, and not once for each way that leads to it.
+ * The redundant bytes that the receiver did not have. What it reports lies
+ * before its next expected byte; or behind a gap, and was waiting there.
  */
-__noinline int find_packet(struct flow *flow, __u32 ack, __u32 una,
-			   struct packet *packet)
-{
-	__u32 end, i, slot, found = 0;
-
-	if (!flow || !packet)
-		return 0;
-	packet->covered = 0;
-	end = flow->sent_end;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= flow->segments; i++) {
-		slot = (flow->next - i) & (HISTORY_SEGMENTS - 1);
-		if (!after(end, una))
-			break;
-		if (end == ack) {
-			packet->start = flow->bundles[slot];
-			packet->seq = flow->starts[slot];
-			packet->sent_us = flow->sent_us[slot];
-			found = 1;
-		}
-		if (found)
-			packet->covered++;
-		end = flow->starts[slot];
-	}
-	return found;
-}
-
-/* Segments of the history that begin within the range. */
-__noinline int segments_in(struct flow *flow, __u32 start, __u32 end)
-{
-	__u32 i, first, count = 0;
-
-	if (!flow)
-		return 0;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= flow->segments; i++) {
-		first = flow->starts[(flow->next - i) & (HISTORY_SEGMENTS - 1)];
-		if (before(first, start))
-			break;
-		if (before(first, end))
-			count++;
-	}
-	return count;
-}
-
-/* The redundant bytes that the receiver did not have. */
-static __always_inline void lost_by_dsack(struct flow *flow,
-					  const struct ack *ack,
+static __always_inline void lost_by_dsack(const struct ack *ack,
 					  const struct packet *packet,
-					  struct loss *loss)
+					  __u32 una, struct settled *settled)
 {
-	loss->start = packet->start;
-	loss->end = packet->seq;
-	/* A duplicate is what lies before the receiver's next expected byte. */
-	if (ack->duplicate)
-		loss->start = later(loss->start, ack->duplicate_end);
-	loss->segments = segments_in(flow, loss->start, loss->end);
+	settled->lost_start = later(packet->start, una);
+	settled->lost_end = packet->seq;
+	if (!ack->duplicate)
+		return;
+	if (after(ack->duplicate_start, settled->lost_start))
+		settled->lost_end = earlier(packet->seq, ack->duplicate_start);
+	else
+		settled->lost_start =
+			later(settled->lost_start, ack->duplicate_end);
 }
 
 /* All but the last segment that the ACK covers. */
-static __always_inline void lost_by_ack(__u32 una, const struct packet *packet,
-					struct loss *loss)
+static __always_inline void lost_by_ack(const struct packet *packet, __u32 una,
+					struct settled *settled)
 {
-	if (packet->covered < 2)
-		return;
-	loss->start = una;
-	loss->end = packet->seq;
-	loss->segments = packet->covered - 1;
+	settled->lost_start = una;
+	settled->lost_end = packet->seq;
 }
 
 /*
- * Does this receiver report duplicates? Silence tells only where it had all
- * that was redundant, having acknowledged it before.
+ * Does this receiver report duplicates? A report tells at once; silence does
+ * after a while, for in time it would have had one to make.
  */
-static __always_inline void learn(struct flow *flow, const struct ack *ack,
-				  const struct packet *packet, __u32 una)
+static __always_inline void learn(struct flow *flow, const struct ack *ack)
 {
-	if (flow->loss_rule != LOSS_RULE_LEARNING)
+	struct ingress *ingress = &flow->ingress;
+	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
+
+	if (ingress->asked_rule != asked) {
+		ingress->asked_rule = asked;
+		ingress->rule = asked;
+		ingress->silent = 0;
+	}
+	if (asked != LOSS_RULE_LEARNING || ingress->rule == LOSS_RULE_DSACK)
 		return;
 	if (ack->duplicate)
-		flow->loss_rule = LOSS_RULE_DSACK;
-	else if (!after(packet->seq, una) && ++flow->unreported >= LEARN_FROM)
-		flow->loss_rule = LOSS_RULE_ACK;
+		ingress->rule = LOSS_RULE_DSACK;
+	else if (ingress->silent < LEARN_FROM &&
+		 ++ingress->silent == LEARN_FROM)
+		ingress->rule = LOSS_RULE_ACK;
 }
 
-/*
- * A segment deemed lost came after all, behind the packet that repaired it: all
- * of it is duplicate, and so its ACK acknowledges nothing.
- */
-static __always_inline void look_for_reordering(struct flow *flow,
-						const struct ack *ack)
+/* Losses that a bundle hid, up to end, are found, or known to be such. */
+static __always_inline void count_hidden(struct flow *flow,
+					 const struct hidden *hidden, __u32 end)
 {
-	if (!ack->duplicate || !before(ack->duplicate_start, flow->lost_end) ||
-	    !after(ack->duplicate_end, flow->lost_start))
+	if (!hidden->segments)
 		return;
-	flow->lost_end = flow->lost_start;
-	ADD(flow, reordered, 1);
-	take_back_saved(flow);
+	ADD(flow, hidden_losses, hidden->segments);
+	ADD(flow, repaired_bytes, hidden->bytes);
+	ADD(flow, saved_us, hidden->saved_us);
+	if (after(end, READ_ONCE(flow->egress.reduced_at)))
+		WRITE_ONCE(flow->ingress.calls, flow->ingress.calls + 1);
 }
 
-/* Does the ACK end beyond a retransmission that others rode along with? */
-static __always_inline bool
-is_of_retransmission(struct flow *flow, const struct ack *ack, __u32 una)
+static __always_inline void add_hidden(struct hidden *sum,
+				       const struct hidden *hidden)
 {
-	return flow->along_pending && before(una, flow->along_start) &&
-	       !before(ack->ack, flow->along_end);
+	sum->segments += hidden->segments;
+	sum->bytes += hidden->bytes;
+	sum->saved_us += hidden->saved_us;
 }
 
-/*
- * What rode along with a retransmission, and is not reported as duplicate, was
- * lost; by the published rule too, for the ACK covers several segments. TCP has
- * reduced its window already, for the segment that it sent again.
- *
- * But of the others it knows that it sent them once, and takes their
- * acknowledgement for that of the originals: the time-out looks spurious
- * (F-RTO, RFC 5682), and the reduction is undone. Then one is due.
- */
-static __always_inline void judge_retransmission(struct flow *flow,
-						 const struct ack *ack)
+/* It is known by now what silence means, and so what was found before is. */
+static __always_inline void settle_doubts(struct flow *flow)
 {
-	__u32 start = flow->along_start, end = flow->along_end, lost;
+	struct ingress *ingress = &flow->ingress;
 
-	flow->along_pending = 0;
-	lost = segments_in(flow, start, end);
-	if (ack->duplicate)
-		lost -= segments_in(flow, later(start, ack->duplicate_start),
-				    earlier(end, ack->duplicate_end));
-	if (!lost)
+	if (ingress->rule == LOSS_RULE_LEARNING)
 		return;
-	ADD(flow, repaired_along, lost);
-	flow->lost_start = start;
-	flow->lost_end = end;
-	flow->lost_saved_us = 0;
-	if (flow->reaction_due == NOT_DUE && after(end, flow->reacted_at))
-		flow->reaction_due = DUE_IF_UNDONE;
+	if (ingress->rule == LOSS_RULE_DSACK)
+		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
+	else
+		count_hidden(flow, &ingress->doubts_by_ack,
+			     ingress->doubts_end);
+	ingress->doubts = (struct hidden){};
+	ingress->doubts_by_ack = (struct hidden){};
 }
 
-/* An ACK arrives, and the kernel has not looked at it yet. */
-static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
-				   const struct ack *ack)
+/* An ACK that ends with a bundle's packet, of which una tells nothing yet. */
+static __always_inline void
+find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
+	    const struct packet *packet, __u32 una, struct settled *settled)
 {
-	struct packet packet = {};
-	struct loss loss = {};
-	__u32 una = tp->snd_una;
+	struct ingress *ingress = &flow->ingress;
+	struct record *record = &flow->egress.record;
+	struct hidden hidden = {}, by_ack = {};
 
-	if (!after(ack->ack, una)) {
-		look_for_reordering(flow, ack);
-		return;
-	}
-	if (is_of_retransmission(flow, ack, una)) {
-		judge_retransmission(flow, ack);
-		return;
-	}
-	if (!find_packet(flow, ack->ack, una, &packet))
-		return;
-	if (!before(packet.start, packet.seq))
-		return; /* not bundled */
-	learn(flow, ack, &packet, una);
-	packet.start = later(packet.start, una);
-	if (!before(packet.start, packet.seq))
+	learn(flow, ack);
+	settle_doubts(flow);
+	if (!after(packet->seq, una))
 		return; /* what was redundant is acknowledged already */
-	if (flow->loss_rule == LOSS_RULE_DSACK)
-		lost_by_dsack(flow, ack, &packet, &loss);
-	else if (flow->loss_rule == LOSS_RULE_ACK)
-		lost_by_ack(una, &packet, &loss);
-	if (!before(loss.start, loss.end))
+	if (ingress->rule != LOSS_RULE_DSACK) {
+		lost_by_ack(packet, una, settled);
+		count_lost(record, settled, &by_ack);
+	}
+	if (ingress->rule != LOSS_RULE_ACK) {
+		lost_by_dsack(ack, packet, una, settled);
+		count_lost(record, settled, &hidden);
+		hidden.saved_us =
+			(__u64)hidden.segments * saved_us(tp, packet->sent);
+	}
+	if (ingress->rule == LOSS_RULE_LEARNING) {
+		add_hidden(&ingress->doubts, &hidden);
+		add_hidden(&ingress->doubts_by_ack, &by_ack);
+		ingress->doubts_end = settled->lost_end;
+		settled->lost_end = settled->lost_start;
 		return;
-	ADD(flow, hidden_losses, loss.segments);
-	ADD(flow, repaired_bytes, loss.end - loss.start);
-	note_run(flow, loss.segments);
-	note_saved(flow, tp, &packet, &loss);
-	flow->lost_start = loss.start;
-	flow->lost_end = loss.end;
-	if (after(loss.end, flow->reacted_at))
-		flow->reaction_due = DUE;
+	}
+	if (ingress->rule == LOSS_RULE_ACK)
+		hidden = by_ack;
+	count_hidden(flow, &hidden, settled->lost_end);
+	if (!hidden.segments)
+		return;
+	ingress->lost_start = settled->lost_start;
+	ingress->lost_end = settled->lost_end;
+	ingress->lost_saved_us = hidden.saved_us;
 }
 
 #endif /* PILLION_HIDDEN_LOSS_H */

@@ -6,13 +6,17 @@
  * runs seen, the level is the smallest k that leaves fewer segments unrepaired
  * than the target (LCN 2015, section VI, has this as future work). Counts fade,
  * so that the level returns to one when the losses stop.
+ *
+ * What counts is the segments that bundles can repair. A loss is one that a
+ * bundle hid, or that TCP has retransmitted, if the receiver did not report it
+ * as duplicate.
  */
 #ifndef PILLION_LEVEL_H
 #define PILLION_LEVEL_H
 
-#include "flow.h"
+#include "guard.h"
 
-/* New segments after which all counts are halved. */
+/* Segments after which all counts are halved. */
 #define FADE_AFTER 1024
 #define PPM	   1000000
 
@@ -28,58 +32,98 @@ static __always_inline __u64 runs_beyond(__u64 longer, __u64 at, __u64 shorter)
 }
 
 /* A global function, as the verifier is to look at the loops once. */
-__noinline int choose_level(struct flow *flow)
+__noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 {
 	__u64 longer = 0, shorter, bearable;
 	__u32 k;
 
-	if (!flow)
+	if (!ingress)
 		return 1;
 	for (k = 0; k < RUN_LENGTHS; k++)
-		longer += flow->runs[k];
-	shorter = flow->run_segments;
-	bearable = shorter * flow->options.target_ppm;
+		longer += ingress->runs[k];
+	shorter = ingress->run_segments;
+	bearable = shorter * target_ppm;
 	for (k = 0; k < RUN_LENGTHS; k++) {
-		longer -= flow->runs[k];
-		if (runs_beyond(longer, flow->runs[k], shorter) * PPM <=
+		longer -= ingress->runs[k];
+		if (runs_beyond(longer, ingress->runs[k], shorter) * PPM <=
 		    bearable << 10)
 			return k + 1;
-		shorter = flow->runs[k];
+		shorter = ingress->runs[k];
 	}
 	return RUN_LENGTHS;
 }
 
-/* So many segments were lost one after the other. */
-static __always_inline void note_run(struct flow *flow, __u32 length)
+static __always_inline __u16 *runs_of(struct ingress *ingress, __u32 length)
 {
-	__u32 last = length < RUN_LENGTHS ? length - 1 : RUN_LENGTHS - 1;
+	__u32 last = length < RUN_LENGTHS ? length : RUN_LENGTHS;
 
-	if (!length || last >= RUN_LENGTHS)
-		return;
-	flow->runs[last]++;
-	flow->level = choose_level(flow);
+	return &ingress->runs[(last - 1) & (RUN_LENGTHS - 1)];
 }
 
-static __always_inline void note_new_segment(struct flow *flow)
+/* The run goes on with a lost segment, or begins with it. */
+static __always_inline void lengthen_run(struct ingress *ingress, __u32 start,
+					 __u32 end)
+{
+	struct run *run = &ingress->run;
+
+	if (run->noted || !run->segments) {
+		run->start = start;
+		run->segments = 0;
+		run->noted = 0;
+	}
+	run->end = end;
+	run->segments++;
+}
+
+/* A segment arrived that no bundle had to repair. */
+static __always_inline void end_run(struct ingress *ingress)
+{
+	struct run *run = &ingress->run;
+
+	if (run->noted || !run->segments)
+		return;
+	(*runs_of(ingress, run->segments))++;
+	run->noted = 1;
+}
+
+/* So many of the last run's segments had arrived after all. */
+static __always_inline void shorten_run(struct ingress *ingress, __u32 segments)
+{
+	struct run *run = &ingress->run;
+	__u16 *count;
+
+	if (segments > run->segments)
+		segments = run->segments;
+	if (run->noted && segments) {
+		count = runs_of(ingress, run->segments);
+		if (*count)
+			(*count)--;
+		if (run->segments > segments)
+			(*runs_of(ingress, run->segments - segments))++;
+	}
+	run->segments -= segments;
+}
+
+static __always_inline void fade(struct ingress *ingress)
 {
 	__u32 k;
 
-	if (++flow->run_segments < FADE_AFTER)
+	if (++ingress->run_segments < FADE_AFTER)
 		return;
-	flow->run_segments /= 2;
+	ingress->run_segments /= 2;
 	for (k = 0; k < RUN_LENGTHS; k++)
-		flow->runs[k] /= 2;
-	flow->level = choose_level(flow);
+		ingress->runs[k] /= 2;
 }
 
 /* Previous segments that may ride along; 0: no limit. */
-static __always_inline __u32 allowed_packets(const struct flow *flow)
+static __always_inline __u32 allowed_packets(struct flow *flow)
 {
-	__u32 limit = flow->options.max_packets;
+	__u32 limit = flow->options.max_packets, level;
 
 	if (flow->options.level == LEVEL_FIXED)
 		return limit;
-	return limit && limit < flow->level ? limit : flow->level;
+	level = READ_ONCE(flow->ingress.level);
+	return limit && limit < level ? limit : level;
 }
 
 #endif /* PILLION_LEVEL_H */

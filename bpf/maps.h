@@ -3,7 +3,7 @@
 #ifndef PILLION_MAPS_H
 #define PILLION_MAPS_H
 
-#include "flow.h"
+#include "guard.h"
 
 /* A connection is ours while it has an entry here; the entry dies with it. */
 struct {
@@ -27,21 +27,8 @@ static __always_inline struct totals *totals(void)
 	return bpf_map_lookup_elem(&pillion_totals, &zero);
 }
 
-static __always_inline void count(struct flow *flow, enum verdict verdict,
-				  __u32 new_bytes, __u32 redundant_bytes)
-{
-	struct totals *all = totals();
-
-	if ((__u32)verdict >= VERDICTS || !all)
-		return;
-	flow->last = verdict;
-	flow->counters.verdicts[verdict]++;
-	flow->counters.new_bytes += new_bytes;
-	flow->counters.redundant_bytes += redundant_bytes;
-	all->counters.verdicts[verdict]++;
-	all->counters.new_bytes += new_bytes;
-	all->counters.redundant_bytes += redundant_bytes;
-}
+/* What both sides of a connection add to, or several processors. */
+#define ADD_TO(counter, n) ((void)__sync_fetch_and_add(&(counter), n))
 
 /* Adds to a counter of the connection, and to that of all together. */
 #define ADD(flow, counter, n)                                                  \
@@ -49,10 +36,19 @@ static __always_inline void count(struct flow *flow, enum verdict verdict,
 		struct totals *all_ = totals();                                \
                                                                                \
 		if (all_) {                                                    \
-			(flow)->counters.counter += (n);                       \
-			all_->counters.counter += (n);                         \
+			ADD_TO((flow)->counters.counter, n);                   \
+			ADD_TO(all_->counters.counter, n);                     \
 		}                                                              \
 	} while (0)
+
+/* What has become of a segment. */
+static __always_inline void count(struct flow *flow, enum verdict verdict)
+{
+	if ((__u32)verdict >= VERDICTS)
+		return;
+	flow->egress.last = verdict;
+	ADD(flow, verdicts[verdict], 1);
+}
 
 static __always_inline void note_decision(struct flow *flow,
 					  const struct decision *decision)
@@ -61,7 +57,7 @@ static __always_inline void note_decision(struct flow *flow,
 
 	if (!all)
 		return;
-	flow->decision = *decision;
+	flow->egress.decision = *decision;
 	all->decision = *decision;
 }
 

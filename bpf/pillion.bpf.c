@@ -11,14 +11,15 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "arrival.h"
 #include "bundle.h"
 #include "companions.h"
-#include "hidden_loss.h"
 #include "policy.h"
 #include "reaction.h"
 #include "report.h"
 #include "scope.h"
 #include "switch.h"
+#include "transmission.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -29,7 +30,41 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
 }
 
-static __always_inline int leave(struct __sk_buff *skb, enum link_header link)
+/* A packet leaves TCP; returns what the kernel is to be told with it. */
+static __always_inline int on_transmit(struct __sk_buff *skb,
+				       struct bpf_sock *sk, struct flow *flow)
+{
+	enum verdict parsed = NOT_PLAIN_IP;
+	struct segment seg = {};
+	struct bpf_tcp_sock *tp;
+	struct tcp_sock *full;
+	int told;
+
+	if (flow->sack == SACK_UNKNOWN)
+		flow = look_again(sk, flow);
+	tp = bpf_tcp_sock(sk);
+	full = bpf_skc_to_tcp_sock(sk);
+	if (!flow || !tp || !full)
+		return KEEP;
+	if (!parse_ip(skb, &seg, 0, skb->protocol))
+		parsed = parse_tcp(skb, &seg);
+	else if (seg.in_tunnel)
+		return KEEP; /* seen before, without what carries it */
+	if (!try_enter(&flow->egress.busy)) {
+		count(flow, BUSY);
+		return KEEP;
+	}
+	told = react(flow, tp, full);
+	if (parsed == NOT_PLAIN_IP)
+		count(flow, NOT_PLAIN_IP);
+	else if (seg.len)
+		transmit(skb, flow, tp, full, &seg, parsed);
+	leave(&flow->egress.busy);
+	return told;
+}
+
+static __always_inline int on_egress(struct __sk_buff *skb,
+				     enum link_header link)
 {
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
@@ -37,7 +72,8 @@ static __always_inline int leave(struct __sk_buff *skb, enum link_header link)
 	return flow ? bundle(skb, sk, flow, link) : TCX_NEXT;
 }
 
-static __always_inline int arrive(struct __sk_buff *skb, enum link_header link)
+static __always_inline int on_ingress(struct __sk_buff *skb,
+				      enum link_header link)
 {
 	return take_out_report(skb, link) ? TCX_DROP : TCX_NEXT;
 }
@@ -46,34 +82,36 @@ static __always_inline int arrive(struct __sk_buff *skb, enum link_header link)
 SEC("tcx/egress")
 int pillion_egress(struct __sk_buff *skb)
 {
-	return leave(skb, LINK_ETHERNET);
+	return on_egress(skb, LINK_ETHERNET);
 }
 
 /* Every packet that arrives by such a device. */
 SEC("tcx/ingress")
 int pillion_report(struct __sk_buff *skb)
 {
-	return arrive(skb, LINK_ETHERNET);
+	return on_ingress(skb, LINK_ETHERNET);
 }
 
 /* Every packet that leaves by a device without link headers: a tunnel. */
 SEC("tcx/egress")
 int pillion_egress_ip(struct __sk_buff *skb)
 {
-	return leave(skb, LINK_NONE);
+	return on_egress(skb, LINK_NONE);
 }
 
 /* Every packet that arrives by such a device. */
 SEC("tcx/ingress")
 int pillion_report_ip(struct __sk_buff *skb)
 {
-	return arrive(skb, LINK_NONE);
+	return on_ingress(skb, LINK_NONE);
 }
 
 /* Every packet that arrives for a socket of the cgroup; none is changed. */
 SEC("cgroup_skb/ingress")
 int pillion_ingress(struct __sk_buff *skb)
 {
+	struct tcp_options options = {};
+	struct options_found found = {};
 	struct bpf_tcp_sock *tp;
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
@@ -84,27 +122,20 @@ int pillion_ingress(struct __sk_buff *skb)
 		return 1;
 	tp = bpf_tcp_sock(sk);
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
-	    parse_ack(skb, &seg, &ack))
+	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	restore_report(flow, &ack);
 	on_ack(flow, tp, &ack);
 	return 1;
 }
 
 /* Every packet that leaves a socket of the cgroup; none is changed. */
 SEC("cgroup_skb/egress")
-int pillion_react(struct __sk_buff *skb)
+int pillion_transmit(struct __sk_buff *skb)
 {
-	struct bpf_tcp_sock *tp;
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
 
-	if (!flow)
-		return KEEP;
-	if (flow->sack == SACK_UNKNOWN)
-		flow = look_again(sk, flow);
-	tp = bpf_tcp_sock(sk);
-	return flow && tp ? react(flow, tp) : KEEP;
+	return flow ? on_transmit(skb, sk, flow) : KEEP;
 }
 
 /* A connection is begun, or established in either direction. */

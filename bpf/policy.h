@@ -6,6 +6,8 @@
 #include "companions.h"
 #include "connection.h"
 #include "maps.h"
+#include "record.h"
+#include "thin.h"
 #include "wish.h"
 
 /*
@@ -140,48 +142,53 @@ static __always_inline enum sack read_sack(struct tcp_sock *tp)
 							  : SACK_MISSING;
 }
 
+/* What TCP has done with a connection that is taken in. */
+struct beginning {
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 total_retrans;
+	enum sack sack;
+};
+
 /* The connection is ours from now on, if there is memory. */
-static __always_inline struct flow *take_in(void *sk, __u32 snd_nxt,
-					    enum sack sack,
+static __always_inline struct flow *take_in(void *sk,
+					    const struct beginning *beginning,
 					    const struct grant *grant,
 					    const struct options *options)
 {
 	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 					       BPF_SK_STORAGE_GET_F_CREATE);
 	struct totals *all = totals();
+	struct egress *egress;
+	struct ingress *ingress;
 
 	if (!all)
 		return NULL;
 	if (!flow) {
-		all->connections_refused++;
+		ADD_TO(all->connections_refused, 1);
 		return NULL;
 	}
-	all->connections++;
+	ADD_TO(all->connections, 1);
 	flow->opening = grant->opening;
 	flow->options = *options;
-	flow->loss_rule = options->loss_rule;
-	flow->level = 1;
-	flow->sack = sack;
-	flow->reacted_at = snd_nxt;
-	flow->again_start = snd_nxt;
-	flow->again_end = snd_nxt;
-	flow->sent_end = snd_nxt;
-	flow->segments = 0;
+	flow->sack = beginning->sack;
+	egress = &flow->egress;
+	begin_record(&egress->record, beginning->snd_una);
+	/* What is outstanding already stands in it as one segment. */
+	add_segment(&egress->record, beginning->snd_nxt, 0, now_us());
+	egress->retransmissions = beginning->total_retrans;
+	egress->rtt_min_us = NO_RTT_SAMPLE;
+	egress->reduced_at = beginning->snd_una;
+	egress->reacted_at = beginning->snd_una;
+	egress->along_seq = beginning->snd_una;
+	egress->along_start = beginning->snd_una;
+	egress->along_end = beginning->snd_una;
+	ingress = &flow->ingress;
+	ingress->acked = beginning->snd_una;
+	ingress->asked_rule = options->loss_rule;
+	ingress->rule = options->loss_rule;
+	ingress->level = 1;
 	return flow;
-}
-
-/*
- * It goes on with other options, and what was learnt of it holds. A packet that
- * is leaving at this moment may meet some of each; any mixture is a valid one.
- */
-static __always_inline void change_options(struct flow *flow,
-					   const struct options *options)
-{
-	if (flow->options.loss_rule != options->loss_rule) {
-		flow->loss_rule = options->loss_rule;
-		flow->unreported = 0;
-	}
-	flow->options = *options;
 }
 
 /*
@@ -192,10 +199,9 @@ static __always_inline void change_options(struct flow *flow,
  * are watched until they are acknowledged, for what they hide is to be reacted
  * to.
  */
-static __always_inline struct flow *settle(void *sk, struct flow *flow,
-					   const struct wish *wish,
-					   const struct grant *grant,
-					   __u32 snd_nxt, enum sack sack)
+static __always_inline struct flow *
+put_into_effect(void *sk, struct flow *flow, const struct wish *wish,
+		const struct grant *grant, const struct beginning *beginning)
 {
 	struct options options = grant->options;
 
@@ -209,10 +215,15 @@ static __always_inline struct flow *settle(void *sk, struct flow *flow,
 	}
 	if (wish)
 		narrow(&options, wish);
+	/*
+	 * With other options it goes on, and what was learnt of it holds. A
+	 * packet that is leaving at this moment may meet some of each; any
+	 * mixture is a valid one.
+	 */
 	if (flow)
-		change_options(flow, &options);
+		flow->options = options;
 	else
-		flow = take_in(sk, snd_nxt, sack, grant, &options);
+		flow = take_in(sk, beginning, grant, &options);
 	if (!flow)
 		return NULL;
 	flow->off = 0;
@@ -233,6 +244,7 @@ static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
 					  struct companions *companions)
 {
 	struct connection connection = {};
+	struct beginning beginning = {};
 	struct grant grant = {};
 
 	describe(tp, opening, &connection);
@@ -243,7 +255,11 @@ static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
 					  BPF_SK_STORAGE_GET_F_CREATE);
 	if (wish)
 		wish->grant = grant;
-	return settle(sk, flow, wish, &grant, tp->snd_nxt, read_sack(tp));
+	beginning.snd_nxt = tp->snd_nxt;
+	beginning.snd_una = tp->snd_una;
+	beginning.total_retrans = tp->total_retrans;
+	beginning.sack = read_sack(tp);
+	return put_into_effect(sk, flow, wish, &grant, &beginning);
 }
 
 /*

@@ -22,31 +22,33 @@
 
 #define KEEP		1
 #define KEEP_AND_REDUCE 3
+#define TCP_CA_CWR	2 /* Recovery and Loss are higher */
 
-/* Those that bundles hid, and those that made TCP send again. */
+/* Those that bundles hid, and those that made TCP retransmit. */
 static __always_inline void learn_losses(struct flow *flow,
 					 struct bpf_tcp_sock *tp)
 {
+	struct egress *egress = &flow->egress;
 	__u32 known = flow->counters.hidden_losses +
-		      flow->counters.repaired_along +
-		      flow->counters.verdicts[OLD_DATA] +
-		      flow->counters.verdicts[RETRANSMISSION_BUNDLED];
+		      flow->counters.repaired_along + egress->retransmitted;
 
-	if (known != flow->loss_events.known)
-		note_losses(&flow->loss_events, known, flow->sending.packets,
-			    now_us(), round_trip_us(tp));
+	if (known != egress->loss_events.known)
+		note_losses(&egress->loss_events, known,
+			    egress->sending.packets, now_us(),
+			    round_trip_us(tp));
 }
 
 /* Does the stream send no more than it may, after at least one loss? */
 static __always_inline bool within_allowance(struct flow *flow,
 					     struct bpf_tcp_sock *tp)
 {
+	struct egress *egress = &flow->egress;
 	__u64 now = now_us(), rtt_us = round_trip_us(tp), p;
-	struct sent sent = sending_rate(&flow->sending, now, rtt_us);
+	struct sent sent = sending_rate(&egress->sending, now, rtt_us);
 	struct decision decision = {.at = now, .rate_sent = sent.payload};
 	bool within;
 
-	p = loss_event_rate(&flow->loss_events, flow->sending.packets, now,
+	p = loss_event_rate(&egress->loss_events, egress->sending.packets, now,
 			    rtt_us);
 	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
 	within = sent.payload <= decision.rate_allowed &&
@@ -61,33 +63,59 @@ static __always_inline bool within_allowance(struct flow *flow,
  * Has TCP a larger window again than it reduced it to? Its threshold bounds the
  * slow start after a time-out.
  */
-static __always_inline bool is_undone(const struct flow *flow,
+static __always_inline bool is_undone(const struct egress *egress,
 				      struct bpf_tcp_sock *tp)
 {
-	return tp->snd_cwnd > flow->reduced_to;
+	return tp->snd_cwnd > egress->reduced_to;
+}
+
+/*
+ * While the kernel reduces the window, whatever for, it does so for all losses
+ * of the data that was outstanding when it began.
+ */
+static __always_inline bool is_reducing(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >=
+	       TCP_CA_CWR;
+}
+
+/* Is there a loss to answer for that the kernel has not answered for? */
+static __always_inline bool is_due(struct flow *flow, struct bpf_tcp_sock *tp)
+{
+	__u32 if_undone = READ_ONCE(flow->ingress.calls_if_undone);
+	__u32 calls = READ_ONCE(flow->ingress.calls);
+	struct egress *egress = &flow->egress;
+	bool due = calls != egress->answered;
+
+	egress->answered = calls;
+	if (if_undone == egress->answered_if_undone)
+		return due;
+	if (before(tp->snd_una, egress->along_end))
+		return due; /* TCP has not looked at the ACK yet */
+	egress->answered_if_undone = if_undone;
+	return due || is_undone(egress, tp);
 }
 
 /* A packet of ours leaves; what the kernel is to be told with it. */
-static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp)
+static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
+				 struct tcp_sock *sk)
 {
 	enum reaction reaction = flow->options.reaction;
-	bool due = true;
+	struct egress *egress = &flow->egress;
 
 	if (reaction == REACT_TFRC_SP)
 		learn_losses(flow, tp);
-	if (flow->reaction_due == NOT_DUE)
+	if (is_reducing(sk)) {
+		WRITE_ONCE(egress->reduced_at, sk->high_seq);
+		egress->answered = READ_ONCE(flow->ingress.calls);
 		return KEEP;
-	if (flow->reaction_due == DUE_IF_UNDONE) {
-		if (before(tp->snd_una, flow->along_end))
-			return KEEP; /* TCP has not looked at the ACK yet */
-		due = is_undone(flow, tp);
 	}
-	flow->reaction_due = NOT_DUE;
-	if (!due)
+	if (!is_due(flow, tp))
 		return KEEP;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;
-	flow->reacted_at = tp->snd_nxt;
+	WRITE_ONCE(egress->reduced_at, tp->snd_nxt);
+	WRITE_ONCE(egress->reacted_at, tp->snd_nxt);
 	if (reaction == REACT_NONE)
 		return KEEP;
 	ADD(flow, reactions, 1);

@@ -1,51 +1,77 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reports of duplicates (DSACK, RFC 2883) that bundles cause are taken out of
- * the ACK before TCP sees it.
+ * Reports of duplicates (DSACK, RFC 2883) that bundles cause are hidden from
+ * TCP.
  *
  * TCP takes a report for one of its own retransmissions, as long as it has seen
  * no more reports than it retransmitted (tcp_dsack_seen(): dsack_dups <=
  * total_retrans). It would then undo a window reduction that was right, and
  * widen RACK's reordering window. And once it has seen more, it ignores those
  * that are about its retransmissions as well.
+ *
+ * So their option becomes one that TCP does not know, and passes over. At the
+ * socket it is read from there (ack.h).
  */
 #ifndef PILLION_REPORT_H
 #define PILLION_REPORT_H
 
 #include "ack.h"
-#include "history.h"
 #include "maps.h"
+#include "record.h"
 
 /*
- * Is the report that of a packet which carried a bundle? Either its beginning
- * was duplicate, and the rest advanced the acknowledgement, as a retransmission
- * never does; or the whole of it, because a later packet overtook it, and TCP
- * sent nothing of it again. What rode along with a retransmission is judged by
- * the same. A global function, as the verifier is to look at the loop once.
+ * Did TCP retransmit any of it, and did all of it ride along? A global
+ * function, as the verifier is to look at the loop once.
  */
-__noinline int is_of_bundle(struct flow *flow, __u32 start, __u32 end,
-			    __u32 ack, __u32 una)
+__noinline int look_up(struct record *record, __u32 start, __u32 end)
 {
-	__u32 packet_end, i, slot;
-	bool advances = after(ack, una), again;
+	__u32 next, at, i;
+	__u16 any = 0, all = RODE_ALONG, how;
 
-	if (!flow)
+	if (!record)
 		return 0;
-	again = was_sent_again(flow, start, end);
-	if (rode_along(flow, start, end) && (advances || !again))
-		return 1;
-	packet_end = flow->sent_end;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= flow->segments; i++) {
-		slot = (flow->next - i) & (HISTORY_SEGMENTS - 1);
-		if (start == flow->bundles[slot] &&
-		    before(start, flow->starts[slot]) &&
-		    !before(ack, packet_end) &&
-		    ((advances && !after(end, flow->starts[slot])) ||
-		     (!again && end == packet_end)))
-			return 1;
-		packet_end = flow->starts[slot];
+	next = READ_ONCE(record->next);
+	if (before(start, first_byte(slot(record, oldest(next)))))
+		return 0; /* too old to tell */
+	at = find_segment(record, next, start);
+	for (i = 0; i < RECORD && at != next; i++, at++) {
+		if (!before(first_byte(slot(record, at)), end))
+			break;
+		how = READ_ONCE(slot(record, at)->how);
+		any |= how;
+		all &= how;
 	}
-	return 0;
+	return (any & RETRANSMITTED) | all;
+}
+
+/*
+ * Is the report about a bundle? What TCP has not retransmitted, and rode along,
+ * came twice for that. Of what it has retransmitted, the report is a bundle's
+ * if it is in the ACK of that very packet: its beginning was duplicate, and the
+ * rest advances the acknowledgement, as a retransmission does not.
+ */
+static __always_inline bool
+is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
+{
+	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
+	struct egress *egress = &flow->egress;
+	struct record *record = &egress->record;
+	__u32 next = READ_ONCE(record->next);
+	struct packet packet = {};
+	int seen = look_up(record, start, end);
+	__u32 una;
+
+	if (!(seen & RETRANSMITTED))
+		return seen & RODE_ALONG;
+	una = acked_so_far(flow, tp, first_byte(slot(record, next)));
+	if (!after(ack->ack, una))
+		return false;
+	if (!before(start, egress->along_start) &&
+	    !after(end, egress->along_end))
+		return true;
+	find_packet(record, next, ack->ack, &packet);
+	return packet.end == ack->ack && packet.start == start &&
+	       !after(end, packet.seq) && !(packet.how & RETRANSMITTED);
 }
 
 /* The other end's address comes first, as in the packet. */
@@ -65,87 +91,98 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb,
 	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 }
 
-/*
- * Leaves NOPs in place of the first block, or of the option if it has no other.
- */
-static __always_inline int
-erase(struct __sk_buff *skb, const struct segment *seg, const struct ack *ack)
+static __always_inline __u8 *at_option(struct tcp_options *options, __u32 at)
 {
-	__u32 nops = bpf_htonl(0x01010101), len;
-	__be32 option[SACK_WORDS] = {nops, nops, nops};
-	__be32 was[SACK_WORDS];
+	return &options->bytes[at & (OPTIONS_BUFFER - 1)];
+}
+
+/*
+ * Gives the first block of the SACK option an option of its own. The header for
+ * it takes the place of the two NOPs that Linux, Windows and the BSDs put
+ * before SACK; if there is no other block, none is needed. Returns -1 if there
+ * is no place for it. A global function, as places that vary are not for the
+ * stack.
+ */
+__noinline int separate_report(struct tcp_options *options,
+			       const struct options_found *found)
+{
+	__u32 at, i;
+	__u8 len;
+
+	if (!options || !found)
+		return -1;
+	at = found->sack;
+	len = found->sack_len;
+	if (len < SACK_HEADER + 2 * SACK_BLOCK) {
+		*at_option(options, at) = TCP_OPT_REPORT;
+		return 0;
+	}
+	if (at < 2 || *at_option(options, at - 1) != TCP_OPT_NOP ||
+	    *at_option(options, at - 2) != TCP_OPT_NOP)
+		return -1;
+	*at_option(options, at - 2) = TCP_OPT_REPORT;
+	*at_option(options, at - 1) = SACK_HEADER + SACK_BLOCK;
+	for (i = 0; i < SACK_BLOCK; i++)
+		*at_option(options, at + i) =
+			*at_option(options, at + SACK_HEADER + i);
+	*at_option(options, at + SACK_BLOCK) = TCP_OPT_SACK;
+	*at_option(options, at + SACK_BLOCK + 1) = len - SACK_BLOCK;
+	return 0;
+}
+
+/* Returns -1 if the packet is half rewritten, and 1 if it is as it was. */
+static __always_inline int hide_report(struct __sk_buff *skb,
+				       const struct segment *seg,
+				       struct tcp_options *options,
+				       const struct options_found *found)
+{
+	__u32 at = seg->tcp + TCP_HLEN;
+	__u8 was[OPTIONS_MAX];
+	__u64 len = options->len - 1;
 	__s64 diff;
 
-	__builtin_memcpy(was, ack->option, sizeof(was));
-	len = bpf_ntohl(was[0]) & ~TCP_OPT_SACK_MASK;
-	if (len > 10)
-		option[2] = bpf_htonl(TCP_OPT_SACK | (len - 8));
-	diff = bpf_csum_diff(was, sizeof(was), option, sizeof(option), 0);
+	__builtin_memcpy(was, options->bytes, sizeof(was));
+	if (separate_report(options, found))
+		return 1;
+	diff = bpf_csum_diff((__be32 *)was, sizeof(was),
+			     (__be32 *)options->bytes, sizeof(was), 0);
+	BOUND(len, OPTIONS_BUFFER);
 	if (diff < 0 ||
-	    bpf_skb_store_bytes(skb, ack->option_at, option, sizeof(option), 0))
+	    bpf_skb_store_bytes(skb, at, options->bytes, len + 1, 0))
 		return -1;
 	return bpf_l4_csum_replace(skb, seg->tcp + TCP_CHECK, 0, diff, 0);
-}
-
-static __always_inline void keep_report(struct flow *flow,
-					const struct ack *ack)
-{
-	struct report *report =
-		&flow->reports[flow->next_report++ & (REPORTS - 1)];
-
-	report->ack = ack->ack;
-	report->start = ack->duplicate_start;
-	report->end = ack->duplicate_end;
-}
-
-/* What was taken out of this ACK is put back, for hidden_loss.h to read. */
-static __always_inline void restore_report(struct flow *flow, struct ack *ack)
-{
-	struct report *report;
-	__u32 i;
-
-	for (i = 0; i < REPORTS; i++) {
-		report = &flow->reports[i];
-		if (report->ack != ack->ack || report->start == report->end)
-			continue;
-		ack->duplicate = true;
-		ack->duplicate_start = report->start;
-		ack->duplicate_end = report->end;
-		report->end = report->start;
-		return;
-	}
 }
 
 /* A packet has arrived at a device. Returns -1 if it is half rewritten. */
 static __always_inline int take_out_report(struct __sk_buff *skb,
 					   enum link_header link)
 {
+	struct tcp_options options = {};
+	struct options_found found = {};
 	struct segment seg = {};
 	struct ack ack = {};
 	struct bpf_tcp_sock *tp;
 	struct bpf_sock *sk;
 	struct flow *flow;
-	int result = 0;
+	int result = 1;
 
-	if (parse_link(skb, &seg, link) || parse_ack(skb, &seg, &ack) ||
-	    !ack.duplicate)
+	if (parse_link(skb, &seg, link) ||
+	    parse_ack(skb, &seg, &options, &found, &ack) || !ack.duplicate ||
+	    found.report_len)
 		return 0;
 	sk = find_socket(skb, &seg);
 	if (!sk)
 		return 0;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	tp = flow ? bpf_tcp_sock(sk) : NULL;
-	if (tp && is_of_bundle(flow, ack.duplicate_start, ack.duplicate_end,
-			       ack.ack, tp->snd_una)) {
-		result = erase(skb, &seg, &ack);
-		keep_report(flow, &ack);
-		if (result)
-			ADD(flow, acks_dropped, 1);
-		else
-			ADD(flow, reports, 1);
-	}
+	if (tp && is_of_bundle(flow, tp, &ack))
+		result = hide_report(skb, &seg, &options, &found);
+	if (flow && !result)
+		ADD(flow, reports, 1);
+	else if (flow && result < 0)
+		ADD(flow, acks_dropped, 1);
 	bpf_sk_release(sk);
-	return result;
+	return result < 0 ? result : 0;
 }
 
 #endif /* PILLION_REPORT_H */

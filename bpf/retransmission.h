@@ -15,8 +15,8 @@
 #define PILLION_RETRANSMISSION_H
 
 #include "grow.h"
-#include "history.h"
 #include "level.h"
+#include "path.h"
 #include "thin.h"
 
 #define TCP_FLAGS 13 /* offset of the byte with PSH */
@@ -25,33 +25,38 @@
 /*
  * Where the last of the segments that follow seq ends, if so many may, and only
  * up to limit: seq itself if none does. A global function, as the verifier is
- * to look at the loops once.
+ * to look at the loop once.
  */
-__noinline int find_followers(struct flow *flow, __u32 seq, __u32 packets,
-			      __u32 limit)
+__noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
+				__u32 limit)
 {
-	__u32 i, end, first = 0, last = seq;
+	__u32 at, i, end, last = seq;
 
-	if (!flow)
+	if (!record)
 		return seq;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= flow->segments; i++) {
-		if (flow->starts[(flow->next - i) & (HISTORY_SEGMENTS - 1)] ==
-		    seq) {
-			first = i;
-			break;
-		}
-	}
-	if (!packets || packets > first)
-		packets = first;
-	for (i = 1; i <= HISTORY_SEGMENTS && i <= packets; i++) {
-		end = i < first ? flow->starts[(flow->next - first + i) &
-					       (HISTORY_SEGMENTS - 1)]
-				: flow->sent_end;
+	at = find_segment(record, record->next, seq);
+	if (slot(record, at)->seq != seq)
+		return seq;
+	for (i = 0; i < RECORD && i < packets && at != record->next; i++) {
+		end = slot(record, ++at)->seq;
 		if (after(end, limit))
 			break;
 		last = end;
 	}
 	return last;
+}
+
+/* A global function, as the one above. */
+__noinline int mark_followers(struct record *record, __u32 start, __u32 end)
+{
+	__u32 at, i;
+
+	if (!record)
+		return 0;
+	at = find_segment(record, record->next, start);
+	for (i = 0; i < RECORD && before(slot(record, at)->seq, end); i++)
+		mark(slot(record, at++), RODE_ALONG);
+	return 0;
 }
 
 /* It ends where a write of the application's did, as a rule. */
@@ -80,22 +85,41 @@ append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 	return RETRANSMISSION_BUNDLED;
 }
 
-/* May others ride along with it, as far as they fit? */
+/*
+ * May others ride along with it, as far as they fit? Not if they did the last
+ * time: the packet may have been too large for the path.
+ */
 static __always_inline bool takes_along(struct flow *flow,
 					struct bpf_tcp_sock *tp,
 					const struct segment *seg)
 {
-	__u32 end = seg->seq + seg->len;
+	struct egress *egress = &flow->egress;
 
-	if (flow->off || seg->seq != tp->snd_una || tp->sacked_out)
+	if (seg->seq != tp->snd_una || tp->sacked_out)
 		return false;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return false;
-	if (flow->sent_end - end > HISTORY_BYTES)
-		return false; /* none follows, or what does is forgotten */
-	if (end == flow->along_end && before(seg->seq, flow->along_start))
-		return false; /* done at the device above this one */
-	return test_thin(&flow->options, tp) == BUNDLED;
+	if (READ_ONCE(flow->ingress.unread))
+		return false;
+	if (egress->along_seq == seg->seq &&
+	    before(egress->along_seq, egress->along_end)) {
+		egress->along_seq = egress->along_end;
+		return false;
+	}
+	return test_thin(&flow->options, egress, tp) == BUNDLED;
+}
+
+/* The last byte that may ride along: it is kept, and TCP itself has sent it. */
+static __always_inline __u32 last_to_follow(struct egress *egress,
+					    struct bpf_tcp_sock *tp,
+					    const struct segment *seg,
+					    __u32 limit)
+{
+	__u32 end = seg->seq + seg->len, snd_nxt = tp->snd_nxt;
+
+	if (before(end, record_end(&egress->record) - egress->kept))
+		return end;
+	return after(seg->seq + limit, snd_nxt) ? snd_nxt : seg->seq + limit;
 }
 
 /* A plain retransmission; OLD_DATA if it passes untouched. */
@@ -104,23 +128,29 @@ static __noinline enum verdict send_again(struct __sk_buff *skb,
 					  struct bpf_tcp_sock *tp,
 					  struct segment *seg)
 {
-	__u32 end = seg->seq + seg->len, limit, last;
+	__u32 end = seg->seq + seg->len, packets, limit, size, last;
+	struct egress *egress = &flow->egress;
 	enum verdict verdict;
 
 	if (!takes_along(flow, tp, seg))
 		return OLD_DATA;
-	limit = payload_limit(skb, &flow->options, tp, seg);
-	last = find_followers(flow, end, allowed_packets(flow),
-			      seg->seq + limit);
+	limit = payload_limit(skb, flow, tp, seg);
+	size = path_limit(&egress->path);
+	packets = allowed_packets(flow);
+	last = find_followers(
+		&egress->record, end, packets ?: RECORD,
+		last_to_follow(egress, tp, seg, size < limit ? size : limit));
 	if (last == end)
 		return OLD_DATA;
 	verdict = append(skb, flow, seg, last);
 	if (verdict != RETRANSMISSION_BUNDLED)
 		return verdict;
-	flow->along_start = end;
-	flow->along_end = last;
-	flow->along_pending = 1;
-	flow->reduced_to = tp->snd_ssthresh;
+	mark_followers(&egress->record, end, last);
+	egress->along_seq = seg->seq;
+	egress->along_start = end;
+	egress->along_end = last;
+	egress->reduced_to = tp->snd_ssthresh;
+	PUBLISH(egress->along_count, egress->along_count + 1);
 	return verdict;
 }
 

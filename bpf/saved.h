@@ -17,58 +17,32 @@
 #ifndef PILLION_SAVED_H
 #define PILLION_SAVED_H
 
-#include "history.h"
-#include "maps.h"
+#include "record.h"
+#include "round_trip.h"
 #include "thin.h"
 
-/* A packet of the history. */
-struct packet {
-	__u32 start; /* of its payload */
-	__u32 seq; /* of its new data */
-	__u32 sent_us; /* when it left */
-	__u32 covered; /* segments up to its end, so far unacknowledged */
-};
-
-struct loss {
-	__u32 start;
-	__u32 end;
-	__u32 segments;
-};
-
-/* The loss was found just now, by the ACK of the packet that repaired it. */
-static __always_inline __u64 saved_us(struct flow *flow,
-				      struct bpf_tcp_sock *tp,
-				      const struct packet *packet,
-				      const struct loss *loss)
+/* Whole units that have passed for certain; less if they are too many. */
+static __always_inline __u32 since_us(__u16 sent)
 {
-	__u32 rtt_us = tp->rtt_min, until_ack_us = now_us() - packet->sent_us;
+	__u16 units = (__u16)(now_us() >> SENT_UNIT_BITS) - sent;
 
-	if (flow->loss_rule != LOSS_RULE_DSACK)
-		return 0; /* it may have been a delayed ACK */
-	if (tp->sacked_out || was_sent_again(flow, loss->start, loss->end))
+	return units ? (units - 1) << SENT_UNIT_BITS : 0;
+}
+
+/*
+ * For each segment that was lost, as the ACK of the packet that repaired it
+ * tells just now.
+ */
+static __always_inline __u32 saved_us(struct bpf_tcp_sock *tp, __u16 sent)
+{
+	__u32 rtt_us = tp->rtt_min, until_ack_us = since_us(sent);
+
+	if (tp->sacked_out)
 		return 0; /* TCP knew of it, or acted as if it did */
 	if (rtt_us == NO_RTT_SAMPLE)
 		return 0;
 	/* The minimum may be that of another path. */
-	if (until_ack_us < rtt_us)
-		rtt_us = until_ack_us;
-	return (__u64)rtt_us * loss->segments;
-}
-
-static __always_inline void note_saved(struct flow *flow,
-				       struct bpf_tcp_sock *tp,
-				       const struct packet *packet,
-				       const struct loss *loss)
-{
-	flow->lost_saved_us = saved_us(flow, tp, packet, loss);
-	ADD(flow, saved_us, flow->lost_saved_us);
-}
-
-/* The loss found last was none. */
-static __always_inline void take_back_saved(struct flow *flow)
-{
-	ADD(flow, saved_us, -flow->lost_saved_us);
-	flow->lost_saved_us = 0;
+	return until_ack_us < rtt_us ? until_ack_us : rtt_us;
 }
 
 #endif /* PILLION_SAVED_H */

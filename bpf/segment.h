@@ -22,15 +22,20 @@
 
 #define TCP_HLEN  20
 #define TCP_CHECK 16 /* offset of the checksum */
-/* The first word of Linux's options: two NOPs, kind, length. */
-#define TCP_OPT_TIMESTAMPS	 0x0101080a
-#define TCP_OPT_TIMESTAMPS_WORDS 3
-#define TCP_OPT_SACK		 0x01010500
-#define TCP_OPT_SACK_MASK	 0xffffff00
 
 /* Sequence numbers wrap. */
 #define before(a, b) ((__s32)((a) - (b)) < 0)
 #define after(a, b)  before(b, a)
+
+static __always_inline __u32 later(__u32 a, __u32 b)
+{
+	return after(a, b) ? a : b;
+}
+
+static __always_inline __u32 earlier(__u32 a, __u32 b)
+{
+	return before(a, b) ? a : b;
+}
 
 struct segment {
 	__u32 seq;
@@ -40,7 +45,6 @@ struct segment {
 	__u16 payload;
 	__u16 ip_len; /* the length as the IP header states it */
 	__u32 ip_end; /* where the packet ends by that; padding may follow */
-	__u16 sack_bytes; /* options that come and go, and take from the MSS */
 	__u16 check; /* the TCP checksum */
 	bool ipv6;
 	bool in_tunnel; /* inside another packet */
@@ -144,45 +148,17 @@ parse_link(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 }
 
 /*
- * Only what Linux writes for a plain segment passes: timestamps, then SACK.
- * MD5, AO, MPTCP and whatever comes next cover or describe the payload.
+ * Returns BUNDLED if nothing in the headers is against bundling, else the
+ * reason; TCP's options are not looked at (tcp_options.h). seg->len and
+ * seg->seq are known unless it is NOT_PLAIN_IP.
  */
-static __always_inline bool options_are_plain(const __be32 *word, void *end,
-					      __u32 words, struct segment *seg)
-{
-	seg->sack_bytes = 0;
-	if (!words)
-		return true;
-	if ((void *)(word + 1) > end)
-		return false;
-	if (*word == bpf_htonl(TCP_OPT_TIMESTAMPS)) {
-		if (words == TCP_OPT_TIMESTAMPS_WORDS)
-			return true;
-		if (words < TCP_OPT_TIMESTAMPS_WORDS)
-			return false;
-		words -= TCP_OPT_TIMESTAMPS_WORDS;
-		word += TCP_OPT_TIMESTAMPS_WORDS;
-		if ((void *)(word + 1) > end)
-			return false;
-	}
-	seg->sack_bytes = words * 4;
-	return *word == bpf_htonl(TCP_OPT_SACK | (words * 4 - 2));
-}
-
-/*
- * Returns BUNDLED if nothing about the segment itself is against bundling, else
- * the reason. seg->len and seg->seq are known unless it is NOT_PLAIN_IP.
- */
-static __always_inline enum verdict
-parse(struct __sk_buff *skb, struct segment *seg, enum link_header link)
+static __always_inline enum verdict parse_tcp(struct __sk_buff *skb,
+					      struct segment *seg)
 {
 	void *end = (void *)(long)skb->data_end;
-	struct tcphdr *tcp;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
 	__u32 header;
 
-	if (parse_link(skb, seg, link))
-		return NOT_PLAIN_IP;
-	tcp = (void *)(long)skb->data + seg->tcp;
 	if ((void *)(tcp + 1) > end)
 		return NOT_PLAIN_IP;
 	header = tcp->doff * 4;
@@ -200,9 +176,6 @@ parse(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 		return NOT_PLAIN_IP; /* padded, or cut */
 	if (tcp->syn || tcp->rst || tcp->urg)
 		return FLAGS;
-	if (!options_are_plain((void *)(tcp + 1), end, (header - TCP_HLEN) / 4,
-			       seg))
-		return TCP_OPTION;
 	return BUNDLED;
 }
 

@@ -55,7 +55,11 @@ SAME(UNREADABLE);
 SAME(NO_MEMORY);
 SAME(DROPPED);
 SAME(RETRANSMISSION_BUNDLED);
-_Static_assert(VERDICTS == RETRANSMISSION_BUNDLED + 1,
+SAME(ELSEWHERE);
+SAME(WAITED);
+SAME(UNWATCHED);
+SAME(PATH_SIZE);
+_Static_assert(VERDICTS == PATH_SIZE + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
@@ -141,6 +145,7 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 {
 	bool on = option == PILLION_BUNDLE && value;
 	bool connected = is_in_state(sk, CONNECTED);
+	struct beginning beginning = {};
 	struct bpf_tcp_sock *tp;
 	struct grant grant = {};
 	struct wish *wish;
@@ -169,7 +174,11 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 	wish->grant = grant;
 	if (!flow && !is_in_state(sk, SENDING))
 		return 0;
-	if (!settle(sk, flow, wish, &grant, tp->snd_nxt, SACK_UNKNOWN) && on)
+	beginning.snd_nxt = tp->snd_nxt;
+	beginning.snd_una = tp->snd_una;
+	beginning.total_retrans = tp->total_retrans;
+	beginning.sack = SACK_UNKNOWN;
+	if (!put_into_effect(sk, flow, wish, &grant, &beginning) && on)
 		return -ENOMEM;
 	return 0;
 }
@@ -240,8 +249,8 @@ static __always_inline void read_counters(const struct flow *flow,
 	stats->repaired_bytes = counters->repaired_bytes;
 	stats->reactions = counters->reactions;
 	stats->saved_us = counters->saved_us;
-	stats->last = seen ? flow->last + 1 : PILLION_LAST_NONE;
-	stats->level = flow->level;
+	stats->last = seen ? flow->egress.last + 1 : PILLION_LAST_NONE;
+	stats->level = flow->ingress.level;
 }
 
 static __always_inline int get_stats(struct bpf_sock *sk,

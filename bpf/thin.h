@@ -20,12 +20,18 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 	       tp->retrans_out;
 }
 
-/* BUNDLED if it is thin, else the reason. */
+/*
+ * BUNDLED if it is thin, else the reason. The minimum RTT is that of the whole
+ * connection, as published; the kernel forgets its own after some minutes.
+ */
 static __always_inline enum verdict test_thin(const struct options *options,
+					      struct egress *egress,
 					      struct bpf_tcp_sock *tp)
 {
 	__u32 rtt;
 
+	if (tp->rtt_min < egress->rtt_min_us)
+		egress->rtt_min_us = tp->rtt_min;
 	switch (options->thin_test) {
 	case THIN_ALWAYS:
 		return BUNDLED;
@@ -34,7 +40,7 @@ static __always_inline enum verdict test_thin(const struct options *options,
 			return BUNDLED;
 		return NOT_THIN;
 	default:
-		rtt = tp->rtt_min;
+		rtt = egress->rtt_min_us;
 		if (rtt == NO_RTT_SAMPLE)
 			return NO_RTT;
 		if (options->thin_rtt == THIN_RTT_SMOOTHED)

@@ -408,10 +408,21 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct sk_buff;
+
+struct sk_buff_head {
+	struct sk_buff *next;
+};
+
 struct sock {
 	struct sock_common __sk_common;
+	struct sk_buff_head sk_write_queue;
 	kuid_t sk_uid;
 	struct sock_cgroup_data sk_cgrp_data;
+};
+
+struct inet_connection_sock {
+	__u8 icsk_ca_state : 5;
 };
 
 struct minmax_sample {
@@ -427,7 +438,9 @@ struct tcp_options_received {
 };
 
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	struct tcp_options_received rx_opt;
+	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 snd_cwnd;
 	__u32 mss_cache;
@@ -435,6 +448,8 @@ struct tcp_sock {
 	__u32 sacked_out;
 	__u32 lost_out;
 	__u32 retrans_out;
+	__u32 total_retrans;
+	__u32 high_seq;
 	struct minmax rtt_min;
 };
 
@@ -478,6 +493,7 @@ struct sk_buff {
 	struct net_device *dev;
 	char cb[48];
 	unsigned int len;
+	unsigned int truesize;
 	__u16 queue_mapping;
 	__be16 protocol;
 	__u16 network_header;

@@ -18,6 +18,11 @@ pub fn isolated(test: impl FnOnce() + Send) {
     }
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        // The lab kernel mends what other kernels leave to the bundler.
+        let clamp = "net.ipv4.tcp_clamp_scaling_ratio";
+        if fs::exists(path_of(clamp)).expect("/proc/sys") {
+            sysctl(clamp, "0");
+        }
         test();
     };
     thread::scope(|scope| {
@@ -36,10 +41,13 @@ pub fn isolated(test: impl FnOnce() + Send) {
 /// # Panics
 /// When the kernel does not know it or refuses the value.
 pub fn sysctl(name: &str, value: &str) {
-    let path = format!("/proc/sys/{}", name.replace('.', "/"));
-    if let Err(error) = fs::write(&path, value) {
+    if let Err(error) = fs::write(path_of(name), value) {
         panic!("sysctl {name}={value}: {error}");
     }
+}
+
+fn path_of(sysctl: &str) -> String {
+    format!("/proc/sys/{}", sysctl.replace('.', "/"))
 }
 
 /// One of the counters that `nstat` shows as `TcpExt`, of the calling thread's namespace.

@@ -1,9 +1,11 @@
 //! What a test does to the wire, and what it expects to see there.
 
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
 use crate::peer::PATIENCE;
@@ -39,6 +41,17 @@ impl Wire {
                 .script
                 .fail(&format!("write of {bytes} bytes: {other:?}")),
         }
+    }
+
+    /// Writes so many bytes of the stream from a file, which the kernel does not copy.
+    pub fn send_file(&mut self, bytes: u32) {
+        let start = self.written + 1;
+        self.written += bytes;
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&content(start, start + bytes))
+            .expect("it is written");
+        let sent = sendfile(&self.stream, &file, Some(&mut 0), bytes as usize);
+        assert_eq!(sent, Ok(bytes as usize), "sendfile");
     }
 
     /// Bytes written so far.

@@ -12,7 +12,7 @@ fn odd_and_even(checksums: Checksums) {
     };
     setup.run_everywhere(|wire| {
         let full = wire.mss() + 1;
-        wire.sends(&format!("1:2 1:4 1:104 1:203 1:536 1:1401 1:{full}"));
+        wire.sends(&format!("1:2 1:4 1:104 1:203 1:536 1:801 1:{full}"));
         wire.ack(full);
         let (next, last) = (full + 77, full + 77 + 64);
         wire.sends(&format!("{full}:{next} {full}:{last}"));
@@ -46,9 +46,9 @@ fn largest(checksums: Checksums) {
         ..Setup::default()
     };
     setup.run_everywhere(|wire| {
-        wire.sends("1:1001 1:2047");
+        wire.sends("1:801 1:2047");
         wire.ack(2047);
-        wire.sends("2047:3047 2047:4094");
+        wire.sends("2047:2846 2047:4094");
         wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 2)]);
     });
 }

@@ -13,8 +13,8 @@ fn ipv4_options_are_in_nobodys_way() {
         setup.run(|wire| {
             let four_nops = [1; 4];
             wire.set_option((libc::IPPROTO_IP, libc::IP_OPTIONS), &four_nops);
-            let full = 1 + wire.mss() - 4;
-            wire.sends(&format!("1:101 1:202 1:{full} 101:{}", full + 1));
+            let (full, second) = (1 + wire.mss() - 4, 1 + 700 + wire.mss() - 4);
+            wire.sends(&format!("1:101 1:701 1:{full} 701:{second}"));
             wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1)]);
         });
     }

@@ -27,5 +27,6 @@ mod size;
 mod switch;
 mod tfrc_sp;
 mod thin;
+mod truesize;
 mod two_bundlers;
 mod untouched;

@@ -1,7 +1,7 @@
 //! Random writes and acknowledgements, against the rules in a few lines of Rust.
 
 use pillion_bundler::{Options, ThinTest};
-use pillion_tests::{Checksums, Ip, Setup, Wire};
+use pillion_tests::{Checksums, Ip, Setup, Wire, segment_overhead};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
@@ -18,9 +18,9 @@ struct Record {
 
 impl Record {
     /// Where the next segment is to start, if it has so many new bytes.
-    fn next(&self, bytes: u32, options: &Options, mss: u32) -> u32 {
+    fn next(&self, bytes: u32, limits: (usize, u32), overhead: u32) -> u32 {
         let end = self.end + bytes;
-        let (packets, limit) = limits(options, mss);
+        let (packets, limit) = (limits.0, limits.1.min(bytes + overhead - 1));
         let fits = |start: &&u32| **start >= self.acknowledged && end - **start <= limit;
         let bundle = self.starts.iter().rev().take(packets).take_while(fits);
         bundle.last().copied().unwrap_or(self.end)
@@ -30,7 +30,7 @@ impl Record {
 /// How many segments may ride along, and how much payload a segment may have in all.
 pub fn limits(options: &Options, mss: u32) -> (usize, u32) {
     let packets = match options.max_packets {
-        0 => 64,
+        0 => 126,
         packets => packets as usize,
     };
     let bytes = match options.max_bytes {
@@ -60,6 +60,7 @@ fn setup(random: &mut impl Rng) -> (Setup, Options) {
 }
 
 fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
+    let (limits, overhead) = (limits(options, wire.mss()), segment_overhead());
     let mut record = Record {
         end: 1,
         acknowledged: 1,
@@ -73,7 +74,7 @@ fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
         }
         let most = [10, 100, 400, wire.mss().min(2047)][random.random_range(0..4)];
         let bytes = random.random_range(1..=most);
-        let start = record.next(bytes, options, wire.mss());
+        let start = record.next(bytes, limits, overhead);
         record.starts.push(record.end);
         record.end += bytes;
         wire.sends(&format!("{start}:{}", record.end));

@@ -70,6 +70,7 @@ fn no_more_is_saved_than_passed_until_the_ack() {
         wire.sends("1:101");
         let begun = Instant::now();
         wire.sends("1:201");
+        thread::sleep(Duration::from_millis(1));
         wire.ack(201);
         let (losses, saved) = saved(wire);
         assert_eq!(losses, 1);
@@ -93,13 +94,13 @@ fn without_a_loss_nothing_is_saved() {
 }
 
 #[test]
-fn what_tcp_sent_again_saved_nothing() {
+fn what_tcp_retransmitted_was_not_hidden_and_saved_nothing() {
     let rto_min = Duration::from_secs(1);
     Setup { rto_min, ..dsack() }.run(|wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:201");
         wire.ack(201);
-        assert_eq!(saved(wire), (1, Duration::ZERO));
+        assert_eq!(saved(wire), (0, Duration::ZERO));
     });
 }
 

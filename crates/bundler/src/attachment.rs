@@ -30,7 +30,7 @@ impl Attachment {
         let mut links = Vec::new();
         // The connections come last: each is bundled from its first byte or not at all.
         for (program, target) in [
-            (&programs.react, Target::CgroupEgress(cgroup)),
+            (&programs.transmit, Target::CgroupEgress(cgroup)),
             (&programs.ingress, Target::CgroupIngress(cgroup)),
             (&programs.sockops, Target::SockOps(cgroup)),
         ] {

@@ -41,6 +41,9 @@ pub struct Flow {
     pub loss_rule: LossRule,
     /// Previous segments that ride along, where that follows the losses.
     pub level: u32,
+    /// Bytes of payload that a segment with its bundle may have for now, where larger ones
+    /// did not get through the path.
+    pub path_size: Option<u32>,
     /// The companions that the kernel took.
     #[serde(skip_serializing_if = "Companions::is_empty")]
     pub companions: Companions,
@@ -184,6 +187,7 @@ fn parse(record: &[u8]) -> Flow {
         off: raw.off != 0,
         loss_rule,
         level: raw.level,
+        path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
         companions: Companions::of_flow(&raw.companions),
         companions_refused: Companion::of(raw.companions_refused),
         last: last.filter(|_| !counters.verdicts.is_empty()),

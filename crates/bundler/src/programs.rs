@@ -1,3 +1,4 @@
+use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -17,7 +18,7 @@ pub struct Programs {
     ethernet: DevicePrograms,
     ip: DevicePrograms,
     pub(crate) ingress: OwnedFd,
-    pub(crate) react: OwnedFd,
+    pub(crate) transmit: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
     /// None where the kernel lacks what they need.
@@ -48,6 +49,7 @@ impl Programs {
             .as_mut()
             .expect("the programs have read-only data");
         rodata.any_namespace = policy.scope == Scope::Anywhere;
+        rodata.receivers_are_safe = clamps_the_scaling_ratio();
         let has_switch = switch::is_supported();
         open.progs.pillion_setsockopt.set_autoload(has_switch);
         open.progs.pillion_getsockopt.set_autoload(has_switch);
@@ -78,7 +80,7 @@ impl Programs {
                 report: own(skel.progs.pillion_report_ip.as_fd())?,
             },
             ingress: own(skel.progs.pillion_ingress.as_fd())?,
-            react: own(skel.progs.pillion_react.as_fd())?,
+            transmit: own(skel.progs.pillion_transmit.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
             review: own(skel.progs.pillion_review.as_fd())?,
             setsockopt: has_switch
@@ -122,6 +124,12 @@ impl Programs {
             LinkHeader::Absent => &self.ip,
         }
     }
+}
+
+/// Does this kernel keep a receiver's window sane whatever a program adds to its packets? The
+/// lab kernel does, and says so; docs/bundling.md has what happens elsewhere.
+fn clamps_the_scaling_ratio() -> bool {
+    fs::read("/proc/sys/net/ipv4/tcp_clamp_scaling_ratio").is_ok_and(|value| value == b"1\n")
 }
 
 /// The programs that stand at a device.

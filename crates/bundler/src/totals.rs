@@ -38,6 +38,9 @@ pub struct Counters {
     pub reports: u64,
     /// ACKs dropped because taking out a report failed half-way.
     pub acks_dropped: u64,
+    /// ACKs of which it is not known what they report: their options make no sense, or
+    /// another processor was at work on one for too long.
+    pub acks_unread: u64,
 }
 
 impl Counters {
@@ -89,6 +92,7 @@ macro_rules! from_raw {
                     reordered: raw.reordered,
                     reports: raw.reports,
                     acks_dropped: raw.acks_dropped,
+                    acks_unread: raw.acks_unread,
                 }
             }
         })*
@@ -114,6 +118,7 @@ impl AddAssign<&Self> for Counters {
         self.reordered += other.reordered;
         self.reports += other.reports;
         self.acks_dropped += other.acks_dropped;
+        self.acks_unread += other.acks_unread;
     }
 }
 

@@ -69,6 +69,15 @@ verdicts! {
     NoMemory = NO_MEMORY, "no memory";
     /// Bundling failed half-way; the packet was dropped and TCP sends it again.
     Dropped = DROPPED, "dropped";
+    /// It left by no device with pillion, or was dropped before it came to one.
+    Elsewhere = ELSEWHERE, "elsewhere";
+    /// It waited between TCP and the device, and TCP has gone on meanwhile.
+    Waited = WAITED, "waited on the way";
+    /// Losses that bundles hide could not be told now: too much is outstanding, or the
+    /// receiver's ACKs cannot be read.
+    Unwatched = UNWATCHED, "unwatched";
+    /// Bundles so large did not get through lately.
+    PathSize = PATH_SIZE, "too large for the path";
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ const KINDS: [(&str, &[&str]); 5] = [
 /// Those that run for each packet: two on the way out, two on the way in.
 const PROGRAMS: [&str; 4] = [
     "pillion_egress",
-    "pillion_react",
+    "pillion_transmit",
     "pillion_report",
     "pillion_ingress",
 ];

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* An ACK arrives for a connection of ours. */
+#ifndef PILLION_ARRIVAL_H
+#define PILLION_ARRIVAL_H
+
+#include "hidden_loss.h"
+
+/*
+ * The report of a whole packet that had come before, so that its ACK
+ * acknowledges nothing: segments that were deemed lost, or retransmitted, had
+ * only been late.
+ */
+static __always_inline void come_late(struct flow *flow, __u32 next,
+				      const struct ack *ack)
+{
+	struct ingress *ingress = &flow->ingress;
+	struct record *record = &flow->egress.record;
+	__u32 start = ack->duplicate_start, end = ack->duplicate_end, last;
+	struct run *run = &ingress->run;
+
+	if (!ack->duplicate)
+		return;
+	if (before(start, run->end) && after(end, run->start)) {
+		start = later(start, run->start);
+		last = find_segment(record, next, earlier(end, run->end) - 1);
+		shorten_run(ingress,
+			    last - find_segment(record, next, start) + 1);
+	}
+	if (before(start, ingress->lost_end) &&
+	    after(end, ingress->lost_start)) {
+		ingress->lost_end = ingress->lost_start;
+		ADD(flow, reordered, 1);
+		ADD(flow, saved_us, -ingress->lost_saved_us);
+		ingress->lost_saved_us = 0;
+	}
+}
+
+/* Is it beyond a retransmission that others rode along with, the last one? */
+static __always_inline bool
+is_of_retransmission(struct flow *flow, const struct ack *ack, __u32 una)
+{
+	const struct egress *egress = &flow->egress;
+
+	return flow->ingress.along_judged != READ_ONCE(egress->along_count) &&
+	       before(una, egress->along_start) &&
+	       !before(ack->ack, egress->along_end);
+}
+
+/*
+ * What rode along with a retransmission, and is not reported as duplicate, was
+ * lost; by the published rule too, for the ACK covers several segments. TCP has
+ * reduced its window already, for the segment that it retransmitted.
+ *
+ * But of the others it knows that it sent them once, and takes their
+ * acknowledgement for that of the originals: the time-out looks spurious
+ * (F-RTO, RFC 5682), and the reduction is undone. Then one is due.
+ */
+static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
+						 const struct ack *ack,
+						 struct settled *settled)
+{
+	struct record *record = &flow->egress.record;
+	__u32 start = flow->egress.along_start, end = flow->egress.along_end;
+	struct ingress *ingress = &flow->ingress;
+	struct hidden hidden = {};
+
+	ingress->along_judged = READ_ONCE(flow->egress.along_count);
+	settled->lost_start = start;
+	settled->lost_end = end;
+	if (ack->duplicate && before(ack->duplicate_start, end) &&
+	    after(ack->duplicate_end, start)) {
+		/* Of what is reported in the middle, both sides were lost. */
+		if (after(ack->duplicate_start, start))
+			settled->lost_end = ack->duplicate_start;
+		else
+			settled->lost_start = ack->duplicate_end;
+	}
+	count_lost(record, settled, &hidden);
+	if (!hidden.segments)
+		return;
+	ADD(flow, repaired_along, hidden.segments);
+	ingress->lost_start = start;
+	ingress->lost_end = end;
+	ingress->lost_saved_us = 0;
+	if (after(end, READ_ONCE(flow->egress.reacted_at)))
+		WRITE_ONCE(ingress->calls_if_undone,
+			   ingress->calls_if_undone + 1);
+}
+
+/* What is known of losses so old that the record has no more of them. */
+static __always_inline void forget_old_losses(struct ingress *ingress,
+					      __u32 oldest_byte)
+{
+	if (before(ingress->lost_start, oldest_byte))
+		ingress->lost_start = ingress->lost_end = oldest_byte;
+	if (before(ingress->run.start, oldest_byte))
+		ingress->run.start = ingress->run.end = oldest_byte;
+}
+
+static __always_inline void acknowledge(struct flow *flow,
+					struct bpf_tcp_sock *tp,
+					const struct ack *ack, __u32 next)
+{
+	struct record *record = &flow->egress.record;
+	struct ingress *ingress = &flow->ingress;
+	__u32 end = first_byte(slot(record, next)), una;
+	struct settled settled = {};
+	struct packet packet = {};
+
+	una = acked_so_far(flow, tp, end);
+	if (!after(ack->ack, una)) {
+		come_late(flow, next, ack);
+		return;
+	}
+	if (after(ack->ack, end))
+		return; /* what was not recorded was not bundled */
+	find_packet(record, next, ack->ack, &packet);
+	settled.from = find_segment(record, next, una);
+	settled.to = packet.end == ack->ack ? packet.slot + 1 : packet.slot;
+	settled.lost_start = settled.lost_end = una;
+	if (is_of_retransmission(flow, ack, una))
+		judge_retransmission(flow, next, ack, &settled);
+	else if (packet.end == ack->ack && packet.how & REDUNDANT &&
+		 !(packet.how & RETRANSMITTED))
+		find_hidden(flow, tp, ack, &packet, una, &settled);
+	settle(record, ingress, &settled);
+	WRITE_ONCE(ingress->acked, ack->ack);
+	forget_old_losses(ingress, first_byte(slot(record, oldest(next))));
+	if (flow->options.level == LEVEL_ADAPTIVE)
+		WRITE_ONCE(ingress->level,
+			   choose_level(ingress, flow->options.target_ppm));
+}
+
+/* An ACK arrives, and TCP has not looked at it yet. */
+static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
+				   const struct ack *ack)
+{
+	struct ingress *ingress = &flow->ingress;
+	__u32 epoch = READ_ONCE(flow->egress.path.epoch);
+
+	if (!enter(&ingress->busy)) {
+		ADD(flow, acks_unread, 1);
+		return;
+	}
+	WRITE_ONCE(ingress->unread, ack->unread);
+	if (ingress->epoch != epoch) {
+		ingress->epoch = epoch;
+		ingress->through = 0;
+	}
+	if (ack->unread)
+		ADD(flow, acks_unread, 1);
+	else
+		acknowledge(flow, tp, ack, READ_ONCE(flow->egress.record.next));
+	leave(&ingress->busy);
+}
+
+#endif /* PILLION_ARRIVAL_H */

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What became of the segments that an ACK acknowledges: each one is looked at
+ * once, when its last byte is.
+ */
+#ifndef PILLION_SETTLE_H
+#define PILLION_SETTLE_H
+
+#include "level.h"
+#include "record.h"
+
+struct settled {
+	__u32 from; /* the first slot */
+	__u32 to; /* behind the last */
+	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
+	__u32 lost_end;
+};
+
+static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
+{
+	return !before(seq, start) && before(seq, end);
+}
+
+/* A global function, as the verifier is to look at the loop once. */
+__noinline int settle(struct record *record, struct ingress *ingress,
+		      const struct settled *settled)
+{
+	__u32 at, i, seq, end, packet;
+	bool lost;
+	__u16 how;
+
+	if (!record || !ingress || !settled)
+		return 0;
+	at = settled->from;
+	end = first_byte(slot(record, at));
+	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
+		seq = end;
+		end = first_byte(slot(record, at + 1));
+		how = READ_ONCE(slot(record, at)->how);
+		packet = end - packet_start(seq, how);
+		lost = how & RETRANSMITTED ||
+		       begins_in(seq, settled->lost_start, settled->lost_end);
+		if (!lost && how & REDUNDANT && ingress->through < packet)
+			ingress->through = packet;
+		if (lost && how & SMALL)
+			lengthen_run(ingress, seq, end);
+		else
+			end_run(ingress);
+		if (how & SMALL)
+			fade(ingress);
+	}
+	return 0;
+}
+
+/*
+ * Of the bytes lost, those of segments that TCP has not retransmitted: of the
+ * others it knows, and has done what it does about a loss.
+ */
+__noinline int count_lost(struct record *record, const struct settled *settled,
+			  struct hidden *hidden)
+{
+	__u32 at, i, seq, end;
+
+	if (!record || !settled || !hidden)
+		return 0;
+	at = settled->from;
+	end = first_byte(slot(record, at));
+	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
+		seq = end;
+		end = first_byte(slot(record, at + 1));
+		if (!begins_in(seq, settled->lost_start, settled->lost_end) ||
+		    READ_ONCE(slot(record, at)->how) & RETRANSMITTED)
+			continue;
+		hidden->segments++;
+		hidden->bytes += end - seq;
+	}
+	return 0;
+}
+
+#endif /* PILLION_SETTLE_H */

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reads the options of a TCP header, in whatever order they stand.
+ */
+#ifndef PILLION_TCP_OPTIONS_H
+#define PILLION_TCP_OPTIONS_H
+
+#include "bound.h"
+#include "segment.h"
+
+#define TCP_OPT_END	   0
+#define TCP_OPT_NOP	   1
+#define TCP_OPT_SACK	   5
+#define TCP_OPT_TIMESTAMPS 8
+#define TCP_OPT_ACCECN0	   172 /* RFC 9768; they tell of what was received */
+#define TCP_OPT_ACCECN1	   174
+/*
+ * Not assigned, and never on a wire: a report of duplicates that is not for TCP
+ * to see, on its way from the device to the socket (report.h).
+ */
+#define TCP_OPT_REPORT 112
+
+#define TIMESTAMPS_LENGTH 10
+#define SACK_HEADER	  2
+#define SACK_BLOCK	  8
+#define OPTIONS_MAX	  40 /* all of a header's */
+#define OPTIONS_BUFFER	  64 /* a power of two */
+
+/* The first word of Linux's: two NOPs, kind, length. */
+#define ALIGNED_TIMESTAMPS 0x0101080a
+#define ALIGNED_LENGTH	   12
+
+struct tcp_options {
+	__u32 len;
+	__u8 bytes[OPTIONS_BUFFER];
+};
+
+/* Where they stand in tcp_options.bytes; a length of 0: they do not. */
+struct options_found {
+	__u8 sack;
+	__u8 sack_len;
+	__u8 report;
+	__u8 report_len;
+	__u8 has_timestamps;
+	__u8 has_others; /* that cover or describe the payload, for all we know
+			  */
+};
+
+/* The header's len bytes of options, of which there is at least one word. */
+static __always_inline int load_options(struct __sk_buff *skb, __u32 at,
+					__u64 len, struct tcp_options *options)
+{
+	options->len = len;
+	len--;
+	BOUND(len, OPTIONS_BUFFER);
+	return bpf_skb_load_bytes(skb, at, options->bytes, len + 1);
+}
+
+static __always_inline __u8 option_byte(const struct tcp_options *options,
+					__u32 at)
+{
+	return options->bytes[at & (OPTIONS_BUFFER - 1)];
+}
+
+/*
+ * Returns -1 where a length is wrong: then what follows is not known. A global
+ * function, as the verifier is to look at the loop once.
+ */
+__noinline int find_options(const struct tcp_options *options,
+			    struct options_found *found)
+{
+	__u32 at = 0, i;
+	__u8 kind, len;
+
+	if (!options || !found)
+		return -1;
+	for (i = 0; i < OPTIONS_MAX && at < options->len; i++) {
+		/* It is no more; the verifier need not follow what it is. */
+		BOUND(at, OPTIONS_BUFFER);
+		kind = option_byte(options, at);
+		if (kind == TCP_OPT_END)
+			break;
+		if (kind == TCP_OPT_NOP) {
+			at++;
+			continue;
+		}
+		if (at + 1 >= options->len)
+			return -1;
+		len = option_byte(options, at + 1);
+		if (len < 2 || at + len > options->len)
+			return -1;
+		if (kind == TCP_OPT_SACK) {
+			found->sack = at;
+			found->sack_len = len;
+		} else if (kind == TCP_OPT_REPORT) {
+			found->report = at;
+			found->report_len = len;
+		} else if (kind == TCP_OPT_TIMESTAMPS) {
+			found->has_timestamps = 1;
+		} else if (kind != TCP_OPT_ACCECN0 && kind != TCP_OPT_ACCECN1) {
+			found->has_others = 1;
+		}
+		at += len;
+	}
+	return 0;
+}
+
+/*
+ * Only options that have nothing to do with the payload pass: MD5, AO, MPTCP
+ * and whatever comes next cover or describe it. *varying is how many bytes they
+ * take that come and go, and so are not in tp->mss_cache.
+ */
+static __always_inline bool options_are_plain(struct __sk_buff *skb,
+					      const struct segment *seg,
+					      __u32 *varying)
+{
+	__be32 *first = (void *)(long)skb->data + seg->tcp + TCP_HLEN;
+	__u32 len = seg->payload - seg->tcp - TCP_HLEN;
+	struct options_found found = {};
+	struct tcp_options options = {};
+
+	*varying = 0;
+	if (!len)
+		return true;
+	if ((void *)(first + 1) > (void *)(long)skb->data_end)
+		return false;
+	if (len == ALIGNED_LENGTH && *first == bpf_htonl(ALIGNED_TIMESTAMPS))
+		return true;
+	if (load_options(skb, seg->tcp + TCP_HLEN, len, &options) ||
+	    find_options(&options, &found) || found.has_others)
+		return false;
+	*varying = found.has_timestamps ? len - ALIGNED_LENGTH : len;
+	return true;
+}
+
+#endif /* PILLION_TCP_OPTIONS_H */

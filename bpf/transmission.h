@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What TCP sends: each segment, once, as it leaves TCP's hands.
+ *
+ * A cgroup program at egress sees every packet before any device does, as a
+ * rule within TCP's own call and so with the socket locked. There, TCP's state
+ * tells new data from old: it moves snd_nxt once the packet has passed, and
+ * total_retrans before a retransmission is passed on. Here the record is
+ * written; and what may be bundled is announced to the program at the device,
+ * which bundles nothing else: not the same packet once more at the next device,
+ * nor anything once this program is gone.
+ */
+#ifndef PILLION_TRANSMISSION_H
+#define PILLION_TRANSMISSION_H
+
+#include "history.h"
+#include "maps.h"
+#include "path.h"
+#include "sending_rate.h"
+#include "tcp_options.h"
+#include "truesize.h"
+
+/* A packet that leaves TCP, as it is told apart. */
+enum transmission {
+	IS_NEW,
+	IS_RETRANSMISSION,
+	IS_LATE, /* it waited on the way: TCP has gone on meanwhile */
+};
+
+static __always_inline enum transmission
+tell(struct egress *egress, struct bpf_tcp_sock *tp, const struct segment *seg)
+{
+	bool retransmits = tp->total_retrans != egress->retransmissions;
+
+	egress->retransmissions = tp->total_retrans;
+	if (seg->seq == tp->snd_nxt)
+		return IS_NEW;
+	if (retransmits && !after(seg->seq + seg->len, tp->snd_nxt))
+		return IS_RETRANSMISSION;
+	return IS_LATE;
+}
+
+/* Sequence numbers that are kept must not grow old: they wrap. */
+static __always_inline void refresh(struct egress *egress, __u32 snd_una)
+{
+	if (before(egress->reduced_at, snd_una))
+		WRITE_ONCE(egress->reduced_at, snd_una);
+	if (before(egress->reacted_at, snd_una))
+		WRITE_ONCE(egress->reacted_at, snd_una);
+	if (before(egress->path.round_end, snd_una))
+		egress->path.round_end = snd_una;
+	if (before(egress->along_end, snd_una)) {
+		egress->along_seq = snd_una;
+		egress->along_start = snd_una;
+		egress->along_end = snd_una;
+	}
+}
+
+/*
+ * Takes back what TCP turned out not to have sent: where a device refuses a
+ * packet, it sends the same again later, and maybe more with it.
+ */
+static __always_inline void drop_unsent(struct egress *egress, __u32 snd_nxt)
+{
+	struct record *record = &egress->record;
+	__u32 unsent = record_end(record) - snd_nxt, at;
+
+	if (!after(record_end(record), snd_nxt))
+		return;
+	egress->kept -= unsent < egress->kept ? unsent : egress->kept;
+	at = find_segment(record, record->next, snd_nxt);
+	if (slot(record, at)->seq != snd_nxt)
+		WRITE_ONCE(slot(record, ++at)->seq, snd_nxt);
+	PUBLISH(record->next, at);
+}
+
+/*
+ * The announced segment enters the record; false if there is no place for it.
+ * What TCP sent since the record's end, and did not show here, stands in it as
+ * one segment.
+ */
+static __always_inline bool record_new(struct egress *egress,
+				       const struct segment *seg, __u32 snd_una,
+				       bool small)
+{
+	struct record *record = &egress->record;
+	__u64 now = now_us();
+	bool gap;
+
+	drop_unsent(egress, seg->seq);
+	gap = record_end(record) != seg->seq;
+	egress->announced_kept = gap ? 0 : egress->kept;
+	egress->kept = 0;
+	if (is_full(record, gap ? 2 : 1, snd_una))
+		return false;
+	if (gap)
+		add_segment(record, seg->seq, 0, now);
+	add_segment(record, seg->seq + seg->len, small ? SMALL : 0, now);
+	return true;
+}
+
+/*
+ * TCP retransmits what lies between. A global function, as the verifier is to
+ * look at the loop once.
+ */
+__noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
+				  struct lost_bundles *lost)
+{
+	struct sent_segment *segment;
+	__u32 at, i, size;
+
+	if (!record || !lost)
+		return 0;
+	at = find_segment(record, record->next, start);
+	for (i = 0; i < RECORD && at != record->next; i++, at++) {
+		segment = slot(record, at);
+		if (!before(segment->seq, end))
+			break;
+		if (segment->how & RETRANSMITTED)
+			continue;
+		mark(segment, RETRANSMITTED);
+		if (!(segment->how & REDUNDANT))
+			continue;
+		size = slot(record, at + 1)->seq -
+		       packet_start(segment->seq, segment->how);
+		lost->last = segment->seq;
+		if (!lost->smallest || size < lost->smallest)
+			lost->smallest = size;
+	}
+	return 0;
+}
+
+static __always_inline void announce(struct egress *egress,
+				     const struct segment *seg,
+				     enum announced announced, __u32 varying,
+				     __u32 room)
+{
+	egress->announced_seq = seg->seq;
+	egress->announced_end = seg->seq + seg->len;
+	egress->announced_varying = varying;
+	egress->announced_room = room;
+	WRITE_ONCE(egress->announced, announced);
+}
+
+/* The one announced last did not come to a device of ours. */
+static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
+{
+	struct egress *egress = &flow->egress;
+
+	if (egress->announced == RETRANSMISSION)
+		count(flow, OLD_DATA);
+	else if (egress->announced == NEW_DATA &&
+		 before(egress->announced_seq, snd_nxt))
+		count(flow, ELSEWHERE);
+	egress->announced = NOTHING;
+}
+
+/* New data. */
+static __always_inline void
+transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	     struct tcp_sock *full, const struct segment *seg,
+	     enum verdict verdict)
+{
+	struct egress *egress = &flow->egress;
+	__u32 varying = 0, room, counted = record_end(&egress->record);
+	bool small = false;
+
+	if (verdict == BUNDLED && !options_are_plain(skb, seg, &varying))
+		verdict = TCP_OPTION;
+	if (verdict == BUNDLED)
+		small = seg->len + varying < tp->mss_cache &&
+			seg->len < HISTORY_BYTES;
+	refresh(egress, tp->snd_una);
+	/* All of it, or what came to be sent with it since it failed. */
+	if (before(counted, seg->seq + seg->len)) {
+		if (before(counted, seg->seq))
+			counted = seg->seq;
+		if (!flow->off)
+			ADD(flow, new_bytes, seg->seq + seg->len - counted);
+	}
+	if (!record_new(egress, seg, tp->snd_una, small) && verdict == BUNDLED)
+		verdict = UNWATCHED;
+	if (flow->off)
+		return;
+	if (verdict != BUNDLED) {
+		count(flow, verdict);
+		return;
+	}
+	if (!small) {
+		count(flow, FULL_SIZE);
+		return;
+	}
+	room = room_in_memory(full, egress, seg);
+	announce(egress, seg, NEW_DATA, varying, room);
+}
+
+static __always_inline void transmit_again(struct __sk_buff *skb,
+					   struct flow *flow,
+					   struct bpf_tcp_sock *tp,
+					   const struct segment *seg,
+					   enum verdict verdict)
+{
+	struct egress *egress = &flow->egress;
+	struct lost_bundles lost = {};
+	__u32 varying = 0;
+
+	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
+	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
+			   &lost);
+	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
+	if (flow->off)
+		return;
+	if (verdict == BUNDLED && flow->options.retransmissions &&
+	    options_are_plain(skb, seg, &varying))
+		announce(egress, seg, RETRANSMISSION, varying,
+			 room_again(egress, seg));
+	else
+		count(flow, OLD_DATA);
+}
+
+/* For TFRC-SP, whose rate counts all that is sent. */
+static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
+				    struct bpf_tcp_sock *tp,
+				    const struct segment *seg)
+{
+	struct sent sent = {.payload = seg->len};
+
+	if (flow->options.reaction != REACT_TFRC_SP)
+		return;
+	sent.packets = skb->gso_size ? skb->gso_segs : 1;
+	sent.wire = seg->len + sent.packets * (seg->payload - seg->ip);
+	note_sent(&flow->egress.sending, now_us(), round_trip_us(tp), &sent);
+}
+
+/* One segment with data; parsed is what the headers say against bundling. */
+static __always_inline void
+transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	 struct tcp_sock *full, const struct segment *seg, enum verdict parsed)
+{
+	close_announcement(flow, tp->snd_nxt);
+	switch (tell(&flow->egress, tp, seg)) {
+	case IS_NEW:
+		transmit_new(skb, flow, tp, full, seg, parsed);
+		break;
+	case IS_RETRANSMISSION:
+		transmit_again(skb, flow, tp, seg, parsed);
+		break;
+	default:
+		if (!flow->off)
+			count(flow, WAITED);
+	}
+	measure(skb, flow, tp, seg);
+}
+
+#endif /* PILLION_TRANSMISSION_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How large may a packet grow without misleading a receiver in this kernel?
+ *
+ * A packet that a program enlarges keeps the memory that it is said to take
+ * (skb->truesize) as long as it belongs to a socket. A receiver on another
+ * machine never learns of it. One in this kernel (in a container, behind a
+ * bridge) divides the payload by that memory, and keeps the result in eight
+ * bits (tcp_measure_rcv_mss(), since Linux 6.6): where the payload is as large
+ * as the memory, its window collapses, or it divides by zero later and the
+ * kernel panics. So the payload stays below, whatever the device: nothing tells
+ * where a packet will end.
+ */
+#ifndef PILLION_TRUESIZE_H
+#define PILLION_TRUESIZE_H
+
+#include "segment.h"
+
+/* Set before the programs are loaded: this kernel does not let that happen. */
+const volatile bool receivers_are_safe = false;
+
+/*
+ * Payload that the new segment may have with its bundle. It is what TCP is
+ * sending, and so the first in its queue of what is to be sent.
+ */
+static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
+					    struct egress *egress,
+					    const struct segment *seg)
+{
+	struct sk_buff *skb = ((struct sock *)tp)->sk_write_queue.next;
+	__u32 truesize;
+
+	if (receivers_are_safe)
+		return HISTORY_BYTES;
+	truesize = skb->truesize;
+	if (skb->len != seg->len || truesize <= seg->len)
+		return 0;
+	if (!egress->overhead || truesize - seg->len < egress->overhead)
+		egress->overhead = truesize - seg->len;
+	return truesize - 1;
+}
+
+/*
+ * The same of a segment that TCP retransmits: it takes as much memory beside
+ * its payload as others did, or more.
+ */
+static __always_inline __u32 room_again(const struct egress *egress,
+					const struct segment *seg)
+{
+	if (receivers_are_safe)
+		return HISTORY_BYTES;
+	return egress->overhead ? seg->len + egress->overhead - 1 : seg->len;
+}
+
+#endif /* PILLION_TRUESIZE_H */
