@@ -19,6 +19,7 @@ mod beside;
 mod cgroup;
 mod device;
 mod fast_open;
+mod held;
 mod link;
 mod memory;
 mod netns;

@@ -68,18 +68,27 @@ pub fn netstat(name: &str) -> u64 {
 
 /// Gives commands to `ip`, one on each line.
 pub(crate) fn ip(commands: &str) {
-    let mut ip = Command::new("ip")
+    batch("ip", commands);
+}
+
+/// Gives commands to `tc`, one on each line.
+pub(crate) fn tc(commands: &str) {
+    batch("tc", commands);
+}
+
+fn batch(tool: &str, commands: &str) {
+    let mut process = Command::new(tool)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("ip (Debian package iproute2) starts");
-    let mut stdin = ip.stdin.take().expect("it was piped");
+        .expect("ip and tc (Debian package iproute2) start");
+    let mut stdin = process.stdin.take().expect("it was piped");
     stdin
         .write_all(commands.as_bytes())
-        .expect("ip reads its commands");
+        .expect("it reads its commands");
     drop(stdin);
-    let output = ip.wait_with_output().expect("ip ends");
+    let output = process.wait_with_output().expect("it ends");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}on one of:\n{commands}");
 }

@@ -135,6 +135,19 @@ impl Peer {
         self.write(header, &[]);
     }
 
+    /// Acknowledges all before `position`, with other options behind the timestamps.
+    pub fn acknowledge_with(&mut self, position: u32, options: &[u8]) {
+        let mut header = self.acknowledgement(position, &[]);
+        let options = [header.options.as_slice(), options].concat();
+        header.set_options_raw(&options).expect("the options fit");
+        self.write(header, &[]);
+    }
+
+    /// A sequence number of the kernel's stream.
+    pub fn absolute(&self, position: u32) -> u32 {
+        self.isn.wrapping_add(position)
+    }
+
     /// Acknowledges all before `position`, and that a packet bore a mark of congestion.
     pub fn echo_congestion(&mut self, position: u32) {
         let mut header = self.acknowledgement(position, &[]);

@@ -8,10 +8,11 @@ use std::time::Duration;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
+use crate::device::TAP;
 use crate::peer::PATIENCE;
 use crate::script::{content, range};
 use crate::segment::Segment;
-use crate::{Checksums, Wire, socket};
+use crate::{Checksums, Wire, netns, socket};
 
 impl Wire {
     /// For each range, writes what of it is new and expects exactly it on the wire, as in
@@ -41,6 +42,17 @@ impl Wire {
                 .script
                 .fail(&format!("write of {bytes} bytes: {other:?}")),
         }
+    }
+
+    /// From now on the device's queue refuses whatever has payload, or takes it again: TCP hears
+    /// of it, and sends the segment later.
+    pub fn refuse_data(&mut self, refuse: bool) {
+        self.script.note(if refuse { "refuse" } else { "take" });
+        let command = match refuse {
+            true => format!("qdisc add dev {TAP} root bfifo limit 90\n"),
+            false => format!("qdisc del dev {TAP} root\n"),
+        };
+        netns::tc(&command);
     }
 
     /// Writes so many bytes of the stream from a file, which the kernel does not copy.
@@ -159,11 +171,28 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
-    /// An acknowledgement with a report that comes late: all of it is acknowledged already.
+    /// The same as [`Wire::ack`], with these options behind the timestamps: bytes before and
+    /// behind the blocks of ranges such as `1:101`.
+    pub fn ack_options(&mut self, position: u32, before: &[u8], ranges: &str, behind: &[u8]) {
+        self.script.note(&format!(
+            "ack={position},options={before:?},{ranges},{behind:?}"
+        ));
+        let blocks = ranges.split_whitespace().map(range);
+        let numbers = blocks.flat_map(|(start, end)| [start, end]);
+        let numbers = numbers.flat_map(|number| self.peer.absolute(number).to_be_bytes());
+        let options: Vec<u8> = before.iter().copied().chain(numbers).collect();
+        let options = [&options[..], behind].concat();
+        self.peer.acknowledge_with(position, &options);
+        self.await_acknowledged(position);
+    }
+
+    /// An acknowledgement, and maybe a report, of which nobody waits until the kernel takes note:
+    /// it comes late, or has to wait for the application.
     pub fn acks_late(&mut self, position: u32, duplicate: &str) {
         self.script
             .note(&format!("late ack={position},dsack={duplicate}"));
-        self.peer.acknowledge(position, &[range(duplicate)]);
+        let blocks: Vec<_> = duplicate.split_whitespace().map(range).collect();
+        self.peer.acknowledge(position, &blocks);
     }
 
     /// The same, and the peer has room for so many more bytes (in steps of 128).

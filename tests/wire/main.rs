@@ -29,4 +29,5 @@ mod tfrc_sp;
 mod thin;
 mod truesize;
 mod two_bundlers;
+mod unsent;
 mod untouched;
