@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c))
 
-.PHONY: all setup demo lab-kernel test check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -23,6 +23,11 @@ test: setup check
 	@$(MAKE) --no-print-directory lab-kernel || echo 'left out: what runs in the lab kernel'
 	$(CARGO) test --workspace --quiet
 	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
+
+# For as many minutes as told; with SEED, from those games on; with MINUTES=0, ten games.
+referee: setup
+	PILLION_REFEREE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),PILLION_REFEREE_SEED=$(SEED)) \
+		$(CARGO) test -p pillion --test virtual referee:: -- --nocapture
 
 check:
 	clang-format --dry-run --Werror $(BPF)

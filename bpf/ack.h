@@ -25,23 +25,37 @@ static __always_inline __u32 option_word(const struct tcp_options *options,
 	       option_byte(options, at + 3);
 }
 
-/*
- * The first SACK block reports a duplicate if it lies below the
- * acknowledgement, or inside the second block (RFC 2883, section 4); only the
- * former can be of a bundle, whose new data follows what it duplicates.
- */
-static __always_inline void read_duplicate(const struct tcp_options *options,
-					   __u32 option, struct ack *ack)
+static __always_inline bool has_blocks(__u8 len, __u8 blocks)
+{
+	return len >= SACK_HEADER + blocks * SACK_BLOCK;
+}
+
+static __always_inline void read_block(const struct tcp_options *options,
+				       __u32 option, struct ack *ack)
 {
 	ack->duplicate_start = option_word(options, option + SACK_HEADER);
 	ack->duplicate_end = option_word(options, option + SACK_HEADER + 4);
-	ack->duplicate = !after(ack->duplicate_end, ack->ack) &&
-			 before(ack->duplicate_start, ack->duplicate_end);
+	ack->duplicate = before(ack->duplicate_start, ack->duplicate_end);
 }
 
-static __always_inline bool has_block(__u8 len)
+/*
+ * The first SACK block reports a duplicate if it lies below the
+ * acknowledgement; or, behind a gap, inside the second block (RFC 2883, section
+ * 4).
+ */
+static __always_inline void read_duplicate(const struct tcp_options *options,
+					   const struct options_found *found,
+					   struct ack *ack)
 {
-	return len >= SACK_HEADER + SACK_BLOCK;
+	__u32 second = found->sack + SACK_HEADER + SACK_BLOCK;
+
+	read_block(options, found->sack, ack);
+	if (!after(ack->duplicate_end, ack->ack))
+		return;
+	if (!has_blocks(found->sack_len, 2) ||
+	    before(ack->duplicate_start, option_word(options, second)) ||
+	    after(ack->duplicate_end, option_word(options, second + 4)))
+		ack->duplicate = false;
 }
 
 /*
@@ -72,10 +86,10 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
 	    find_options(options, found))
 		ack->unread = true;
-	else if (has_block(found->report_len))
-		read_duplicate(options, found->report, ack);
-	else if (has_block(found->sack_len))
-		read_duplicate(options, found->sack, ack);
+	else if (has_blocks(found->report_len, 1))
+		read_block(options, found->report, ack);
+	else if (has_blocks(found->sack_len, 1))
+		read_duplicate(options, found, ack);
 	return 0;
 }
 

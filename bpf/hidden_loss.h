@@ -22,7 +22,8 @@
 
 /*
  * The redundant bytes that the receiver did not have. What it reports lies
- * before its next expected byte; or behind a gap, and was waiting there.
+ * before its next expected byte; or behind a gap, and was waiting there. A
+ * report of something else took the place of the packet's own, if it had one.
  */
 static __always_inline void lost_by_dsack(const struct ack *ack,
 					  const struct packet *packet,
@@ -32,7 +33,10 @@ static __always_inline void lost_by_dsack(const struct ack *ack,
 	settled->lost_end = packet->seq;
 	if (!ack->duplicate)
 		return;
-	if (after(ack->duplicate_start, settled->lost_start))
+	if (!before(ack->duplicate_start, packet->end) ||
+	    !after(ack->duplicate_end, packet->start))
+		settled->lost_end = settled->lost_start;
+	else if (after(ack->duplicate_start, settled->lost_start))
 		settled->lost_end = earlier(packet->seq, ack->duplicate_start);
 	else
 		settled->lost_start =

@@ -25,6 +25,7 @@ mod memory;
 mod netns;
 mod peer;
 mod play;
+pub mod referee;
 pub mod samples;
 mod script;
 mod segment;

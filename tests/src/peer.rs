@@ -27,6 +27,7 @@ pub(crate) struct Peer {
     ip: Ip,
     mss: u16,
     timestamps: bool,
+    sack: bool,
     signed: bool,
     ecn: bool,
     /// Its own port.
@@ -39,7 +40,7 @@ pub(crate) struct Peer {
     next: u32,
     /// The peer's clock, and the kernel's as last seen, for timestamps.
     clock: u32,
-    echo: u32,
+    pub echo: u32,
     /// The window field of every segment but SYNs.
     window: u16,
 }
@@ -51,6 +52,7 @@ impl Peer {
             ip: setup.ip,
             mss: setup.mss,
             timestamps: setup.timestamps,
+            sack: setup.sack,
             signed: setup.signed,
             ecn: setup.ecn,
             port: PEER_PORT,
@@ -157,7 +159,12 @@ impl Peer {
 
     /// Sends data that begins `gap` bytes after what was sent before.
     pub fn send(&mut self, position: u32, gap: u32, payload: &[u8]) {
-        let mut header = self.acknowledgement(position, &[]);
+        self.send_with(position, &[], gap, payload);
+    }
+
+    /// The same with ranges acknowledged selectively.
+    pub fn send_with(&mut self, position: u32, ranges: &[(u32, u32)], gap: u32, payload: &[u8]) {
+        let mut header = self.acknowledgement(position, ranges);
         header.sequence_number = self.next.wrapping_add(gap);
         header.psh = true;
         self.write(header, payload);
@@ -236,7 +243,11 @@ impl Peer {
         header.ece = header.ack && self.ecn;
         let mut options = vec![
             TcpOptionElement::MaximumSegmentSize(self.mss),
-            TcpOptionElement::SelectiveAcknowledgementPermitted,
+            if self.sack {
+                TcpOptionElement::SelectiveAcknowledgementPermitted
+            } else {
+                TcpOptionElement::Noop
+            },
             // Not the end of the options, for more may follow.
             TcpOptionElement::Noop,
             TcpOptionElement::WindowScale(WINDOW_SCALE),

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
@@ -32,16 +33,30 @@ impl Wire {
 
     /// The same with send(2)'s flags, such as `MSG_MORE` or `MSG_OOB`.
     pub fn write_with(&mut self, bytes: u32, flags: i32) {
+        let sent = self.offer(bytes, flags);
+        if sent != bytes {
+            self.script
+                .fail(&format!("{sent} of {bytes} bytes were written"));
+        }
+    }
+
+    /// The same, as far as the socket has room; how many were written.
+    pub(crate) fn offer(&mut self, bytes: u32, flags: i32) -> u32 {
         let start = self.written + 1;
-        self.written += bytes;
         let content = content(start, start + bytes);
         let flags = MsgFlags::from_bits_retain(flags);
-        match send(self.stream.as_raw_fd(), &content, flags) {
-            Ok(sent) if sent == content.len() => {}
-            other => self
+        let sent = match send(self.stream.as_raw_fd(), &content, flags) {
+            Ok(sent) => sent as u32,
+            Err(Errno::EAGAIN | Errno::ENOBUFS) => 0,
+            Err(error) => self
                 .script
-                .fail(&format!("write of {bytes} bytes: {other:?}")),
+                .fail(&format!("write of {bytes} bytes: {error}")),
+        };
+        if flags.bits() & libc::MSG_ZEROCOPY != 0 {
+            self.pages.push(content);
         }
+        self.written += sent;
+        sent
     }
 
     /// From now on the device's queue refuses whatever has payload, or takes it again: TCP hears
@@ -55,15 +70,18 @@ impl Wire {
         netns::tc(&command);
     }
 
-    /// Writes so many bytes of the stream from a file, which the kernel does not copy.
+    /// Writes so many bytes of the stream from a file, which the kernel does not copy; as far as
+    /// the socket has room.
     pub fn send_file(&mut self, bytes: u32) {
         let start = self.written + 1;
-        self.written += bytes;
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(&content(start, start + bytes))
             .expect("it is written");
-        let sent = sendfile(&self.stream, &file, Some(&mut 0), bytes as usize);
-        assert_eq!(sent, Ok(bytes as usize), "sendfile");
+        match sendfile(&self.stream, &file, Some(&mut 0), bytes as usize) {
+            Ok(sent) => self.written += sent as u32,
+            Err(Errno::EAGAIN) => {}
+            Err(error) => self.script.fail(&format!("sendfile of {bytes}: {error}")),
+        }
     }
 
     /// Bytes written so far.

@@ -29,6 +29,8 @@ pub struct Setup {
     pub mss: u16,
     /// The timestamps option is in use, and takes 12 bytes from the MSS.
     pub timestamps: bool,
+    /// The peer offers selective acknowledgements.
+    pub sack: bool,
     /// Both ends sign what they send (TCP MD5; active open only), which takes 20 bytes from
     /// the MSS. The options of a SYN have no room for timestamps as well.
     pub signed: bool,
@@ -91,6 +93,7 @@ impl Default for Setup {
             isn: None,
             mss: 1460,
             timestamps: false,
+            sack: true,
             signed: false,
             ecn: false,
             checksums: Checksums::Kernel,

@@ -109,6 +109,17 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
     bytes.cast_unsigned()
 }
 
+/// Bytes written that TCP has not sent yet.
+pub(crate) fn unsent(socket: &TcpStream) -> u32 {
+    /// Of the kernel's `linux/sockios.h`.
+    const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQNSD writes one integer, which lives across the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
+    assert_eq!(result, 0, "SIOCOUTQNSD: {}", io::Error::last_os_error());
+    bytes.cast_unsigned()
+}
+
 /// Segments that the peer acknowledged selectively.
 pub(crate) fn sacked(socket: &TcpStream) -> u32 {
     tcp_info(socket).tcpi_sacked

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
 
 use crate::link::{ETHERNET_HEADER, Link};
 
@@ -52,8 +53,8 @@ impl Tap {
     /// The next frame, or `None` when none comes in time.
     pub fn read(&self, timeout: Duration) -> Option<Frame> {
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
-        let timeout = PollTimeout::try_from(timeout).expect("a timeout of some seconds");
-        if poll(&mut fds, timeout).expect("the TAP device can be polled") == 0 {
+        let timeout = Some(TimeSpec::from_duration(timeout));
+        if ppoll(&mut fds, timeout, None).expect("the TAP device can be polled") == 0 {
             return None;
         }
         let mut bytes = vec![0; VNET_HEADER + usize::from(u16::MAX)];

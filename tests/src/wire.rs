@@ -23,6 +23,8 @@ pub struct Wire {
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) stream: TcpStream,
     pub(crate) peer: Peer,
+    /// What was written without a copy, for the kernel reads it until it is acknowledged.
+    pub(crate) pages: Vec<Vec<u8>>,
     /// Bytes written to the stream.
     pub(crate) written: u32,
     /// The sending half is closed; its FIN counts as a byte until acknowledged.
@@ -65,6 +67,7 @@ impl Wire {
             attachments,
             stream,
             peer,
+            pages: Vec::new(),
             written: 0,
             closed: false,
             _tagging: tagging,

@@ -6,5 +6,6 @@ mod common;
 mod kernel;
 mod mechanisms;
 mod queue;
+mod referee;
 mod run;
 mod truth;

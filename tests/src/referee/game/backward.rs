@@ -1,0 +1,146 @@
+//! What comes back to the sender, and what pillion is to make of it.
+
+use std::time::Instant;
+
+use pillion_bundler::{Counters, LossRule, Reaction};
+
+use super::super::judge::{self, Found, added};
+use super::super::receiver::Ack;
+use super::{Game, REDUCING};
+use crate::{netstat, socket};
+
+impl Game {
+    /// An ACK comes to the kernel, maybe with data.
+    pub(super) fn deliver(&mut self, ack: Ack, data: Option<&[u8]>) {
+        self.note(format!("ack {ack:?}"));
+        if let Some(report) = ack.report {
+            let packet = &mut self.ledger.packets[report.packet];
+            packet.report_lost &= ack.number <= self.ledger.acknowledged.max(packet.range.1 - 1);
+        }
+        let expected = self.expect(&ack);
+        let seen = reports_seen();
+        let blocks = ack.report.map(|report| report.range);
+        let blocks: Vec<_> = blocks
+            .into_iter()
+            .chain(ack.blocks.iter().copied())
+            .collect();
+        self.wire.peer.echo = ack.echo;
+        match data {
+            Some(data) => self.wire.peer.send_with(ack.number, &blocks, 0, data),
+            None => self.wire.peer.acknowledge(ack.number, &blocks),
+        }
+        self.takes_note(ack.number);
+        self.compare(&ack, &expected, reports_seen() - seen);
+        if ack.number > self.ledger.acknowledged {
+            self.judged.push(ack.number);
+            self.ledger.acknowledged = ack.number;
+            self.progress = Instant::now();
+        }
+    }
+
+    /// Waits until the kernel has processed an acknowledgement.
+    pub(super) fn takes_note(&mut self, number: u32) {
+        if number <= self.ledger.acknowledged {
+            return;
+        }
+        let all = self.wire.written + 1 + u32::from(self.closed);
+        if !socket::until(|| self.outstanding() <= all - number) {
+            self.fail("the kernel took no note of an ACK");
+        }
+    }
+
+    /// The segments that are to be found lost, and whether TCP is to see the report.
+    pub(super) fn expect(&mut self, ack: &Ack) -> (Vec<Found>, Option<bool>) {
+        if self.wire.attachments.is_empty() {
+            return (Vec::new(), ack.report.map(|_| true));
+        }
+        let recorded = |at: u32| at >= self.recorded_from;
+        let last = self.ledger.ends_at(ack.number);
+        let found = match last {
+            Some(last) if recorded(last.range.0) => self.rule.judge(&self.ledger, ack),
+            _ => Vec::new(),
+        };
+        let report = ack.report.filter(|report| recorded(report.range.0));
+        let report = report.filter(|_| !self.options.retransmissions);
+        let visible = report.map(|report| !self.ledger.is_of_bundle(ack, report));
+        (found, visible)
+    }
+
+    pub(super) fn compare(
+        &mut self,
+        ack: &Ack,
+        expected: &(Vec<Found>, Option<bool>),
+        reports: u64,
+    ) {
+        let (found, visible) = expected;
+        let counters = self.read_counters();
+        let lost = added(&self.counters, &counters, |at| at.hidden_losses);
+        self.counters = counters;
+        self.tally.reports_seen += reports;
+        self.tally.reports_hidden += u64::from(ack.report.is_some()) - reports.min(1);
+        if self.is_uncertain {
+            return;
+        }
+        // Of a large write, the record knows one segment, as of what is older than it.
+        let begins_late = self.ledger.acknowledged < self.recorded_from;
+        let in_one = begins_late || self.scenario.has_large_writes();
+        let by_ack = self.rule.rule() == LossRule::Ack && in_one;
+        if lost != found.len() as u64 && !self.options.retransmissions && !by_ack {
+            let segments = found.iter().map(|at| &self.ledger.segments[at.segment]);
+            let segments: Vec<_> = segments.collect();
+            self.fail(&format!("{lost} losses were found, not {segments:?}"));
+        }
+        if visible.is_some_and(|visible| u64::from(visible) != reports) {
+            self.fail(&format!(
+                "TCP saw {reports} reports, and should: {visible:?}"
+            ));
+        }
+        if self.rule.rule() == LossRule::Dsack {
+            match judge::false_losses(&self.ledger, found) {
+                Ok(report_lost) => self.tally.report_lost += report_lost,
+                Err(why) => self.fail(&why),
+            }
+        }
+        for at in found {
+            self.ledger.segments[at.segment].found = true;
+        }
+        self.tally.found += lost;
+    }
+
+    /// A packet has left: has the kernel been told of congestion, and was there a reason?
+    pub(super) fn reacted(&mut self) {
+        let counters = self.read_counters();
+        let reactions = added(&self.counters, &counters, |at| at.reactions);
+        self.counters.reactions = counters.reactions;
+        if reactions == 0 {
+            return;
+        }
+        self.tally.reactions += reactions;
+        self.note(format!("{reactions} reactions"));
+        let found = self.ledger.segments.iter().filter(|at| at.found);
+        let new = found.filter(|at| at.range.1 > self.reduced_at).count();
+        if new == 0 && !self.is_uncertain && !self.options.retransmissions {
+            self.fail("a reaction without a loss since the last one");
+        }
+        if self.options.reaction == Reaction::None {
+            self.fail("a reaction that was not wanted");
+        }
+        let state = self.wire.tcp_info().tcpi_ca_state;
+        if state < REDUCING {
+            self.fail(&format!("the kernel was told, and is in state {state}"));
+        }
+        self.reduced_at = self.ledger.acknowledged.max(self.reduced_at);
+    }
+
+    pub(super) fn read_counters(&self) -> Counters {
+        match self.wire.attachments.last() {
+            Some(attachment) => attachment.totals().expect("the totals").counters,
+            None => Counters::default(),
+        }
+    }
+}
+
+/// Reports of duplicates that TCP has seen: of what is acknowledged, and of what is not.
+fn reports_seen() -> u64 {
+    netstat("TCPDSACKRecv") + netstat("TCPDSACKOfoRecv")
+}

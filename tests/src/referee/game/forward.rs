@@ -1,0 +1,107 @@
+//! What crosses the device on its way to the receiver, and what the receiver makes of it.
+
+use std::time::Instant;
+
+use rand::RngExt;
+
+use super::super::receiver::{Ack, Arrival};
+use super::{CROWD, Event, Game};
+use crate::script::content;
+use crate::segment::Segment;
+use crate::socket;
+
+impl Game {
+    pub(super) fn leaves(&mut self, segment: &Segment) {
+        let start = self.wire.peer.position(segment.header.sequence_number);
+        let end = start.wrapping_add(segment.payload.len() as u32);
+        let fin = segment.header.fin;
+        let now = Instant::now();
+        if start == end && !fin {
+            if end != self.ledger.end() && !segment.header.rst {
+                self.plan(now + self.scenario.forward.delay, Event::Probe);
+            }
+            return;
+        }
+        self.note(format!("leaves {start}:{end}"));
+        if segment.header.rst {
+            self.fail("the connection was reset");
+        }
+        if let Some(fault) = &segment.fault {
+            self.fail(fault);
+        }
+        if segment.payload != content(start, end) {
+            self.fail("the payload is not that of the stream");
+        }
+        let all = self.wire.written + 1 + u32::from(self.closed);
+        let sent = all - socket::unsent(&self.wire.stream);
+        if end > sent {
+            self.fail(&format!("TCP has sent no more than {sent}"));
+        }
+        let id = if start == end {
+            usize::MAX // a FIN alone
+        } else {
+            let along = self.options.retransmissions;
+            match self.ledger.leaves((start, end), along) {
+                Ok(id) => id,
+                Err(why) => self.fail(&why),
+            }
+        };
+        if let Some(packet) = self.ledger.packets.get(id) {
+            self.tally.packets += 1;
+            self.tally.bundles += u64::from(packet.is_bundle());
+        }
+        let segments = self.ledger.segments.iter().rev();
+        let outstanding = segments.take_while(|at| at.range.1 > self.ledger.acknowledged);
+        self.is_uncertain |= outstanding.count() > CROWD;
+        let arrival = Arrival {
+            range: (start, end),
+            fin,
+            clock: segment.timestamp().unwrap_or(0),
+        };
+        let bytes = segment.payload.len();
+        for at in self.scenario.forward.carry(&mut self.random, bytes, now) {
+            self.plan(at, Event::Packet(id, arrival));
+        }
+        self.reacted();
+    }
+
+    pub(super) fn arrives(&mut self, id: usize, arrival: Arrival, now: Instant) {
+        let lacked = self.receiver.lacks(arrival.range);
+        let (start, end) = arrival.range;
+        self.note(format!("arrives {start}:{end}, lacked {lacked:?}"));
+        if id < self.ledger.packets.len() {
+            self.ledger.arrives(id, lacked);
+        }
+        if self.random.random_bool(self.receiver.reneges()) {
+            self.receiver.renege();
+        }
+        let ack = self.receiver.receive(id, arrival, now);
+        for packet in self.receiver.unreported() {
+            self.ledger.packets[packet].report_lost = true;
+        }
+        if let Some(ack) = ack {
+            self.sends_ack(ack, now);
+        }
+    }
+
+    pub(super) fn sends_ack(&mut self, ack: Ack, now: Instant) {
+        let arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
+        let id = self.acks.len();
+        if let Some(report) = ack.report {
+            // Until it is there.
+            self.ledger.packets[report.packet].report_lost = true;
+        }
+        self.note(format!(
+            "{} {ack:?}",
+            if arrivals.is_empty() {
+                "loses"
+            } else {
+                "sends"
+            }
+        ));
+        self.acks.push(ack);
+        for at in arrivals {
+            self.plan(at, Event::Ack(id));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! One connection from its beginning to its end.
+
+mod acts;
+mod backward;
+mod forward;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use pillion_bundler::{Counters, Options};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+use super::judge::{self, Rule};
+use super::ledger::Ledger;
+use super::receiver::{Ack, Arrival, Receiver};
+use super::scenario::Scenario;
+use super::tally::Tally;
+use crate::{Wire, socket, sysctl};
+
+/// Time-outs back off to two minutes, and may be lost as well; without progress for so long, the
+/// stream is stuck.
+const STUCK: Duration = Duration::from_secs(1200);
+
+/// As many segments as pillion's record holds: with more outstanding it says so, and the rules in
+/// here do not go that far.
+const CROWD: usize = 100;
+
+/// Events of which the last are told with a failure.
+const TOLD: usize = 60;
+
+/// TCP reduces its window, for whatever reason (`TCP_CA_CWR`).
+const REDUCING: u8 = 2;
+
+/// When, and then in the order in which they were made.
+type Due<T> = Reverse<(Instant, usize, T)>;
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A packet arrives at the receiver.
+    Packet(usize, Arrival),
+    /// One without data, that wants an answer.
+    Probe,
+    /// An ACK arrives at the sender.
+    Ack(usize),
+    Act(usize),
+}
+
+pub struct Game {
+    seed: u64,
+    scenario: Scenario,
+    random: Pcg64,
+    wire: Wire,
+    receiver: Receiver,
+    ledger: Ledger,
+    rule: Rule,
+    options: Options,
+    events: BinaryHeap<Due<Event>>,
+    made: usize,
+    acks: Vec<Ack>,
+    /// Where the record of the bundler at work begins.
+    recorded_from: u32,
+    /// More was outstanding than the rules in here know of, or TCP sent what nobody saw.
+    is_uncertain: bool,
+    counters: Counters,
+    /// Losses before belong to a window that has been reduced.
+    reduced_at: u32,
+    /// Ends of bundles that an ACK has told of.
+    judged: Vec<u32>,
+    closed: bool,
+    log: Vec<String>,
+    tells_all: bool,
+    tally: Tally,
+    begun: Instant,
+    progress: Instant,
+}
+
+impl Game {
+    pub fn begin(seed: u64, scenario: Scenario) -> Self {
+        sysctl("net.ipv4.tcp_congestion_control", "reno");
+        let wire = Wire::open(scenario.setup.clone());
+        wire.set_option(
+            (libc::IPPROTO_TCP, libc::TCP_CONGESTION),
+            scenario.congestion.as_bytes(),
+        );
+        for (name, value) in &scenario.sysctls {
+            sysctl(&format!("net.ipv4.{name}"), &value.to_string());
+        }
+        let one = 1i32.to_ne_bytes();
+        wire.set_option((libc::SOL_SOCKET, libc::SO_ZEROCOPY), &one);
+        let now = Instant::now();
+        let mut game = Self {
+            seed,
+            random: Pcg64::seed_from_u64(!seed),
+            receiver: Receiver::new(scenario.manner.clone()),
+            ledger: Ledger::new(),
+            rule: Rule::new(scenario.options.loss_rule),
+            options: scenario.options,
+            events: BinaryHeap::new(),
+            made: 0,
+            acks: Vec::new(),
+            recorded_from: 1,
+            is_uncertain: false,
+            counters: Counters::default(),
+            reduced_at: 1,
+            judged: Vec::new(),
+            closed: false,
+            log: Vec::new(),
+            tells_all: std::env::var_os("PILLION_REFEREE_LOG").is_some(),
+            tally: Tally::default(),
+            begun: now,
+            progress: now,
+            wire,
+            scenario,
+        };
+        for act in 0..game.scenario.acts.len() {
+            let at = now + game.scenario.acts[act].0;
+            game.plan(at, Event::Act(act));
+        }
+        game
+    }
+
+    /// What happened; nothing where TCP itself gave up.
+    pub fn play(mut self) -> Option<Tally> {
+        while !self.receiver.is_complete() || self.outstanding() > 0 {
+            let now = Instant::now();
+            if now > self.progress + STUCK {
+                // Where much is lost, TCP may give up in the end.
+                match self.wire.stream.take_error() {
+                    Ok(Some(_)) => return None,
+                    _ => self.fail("the stream is stuck"),
+                }
+            }
+            let due = self.events.peek().map(|Reverse((at, ..))| *at);
+            let due = [due, self.receiver.due()].into_iter().flatten().min();
+            let due = due.unwrap_or(now + STUCK);
+            if due > now {
+                if let Some(segment) = self.wire.peer.read(due - now) {
+                    self.leaves(&segment);
+                }
+                continue;
+            }
+            self.next(now);
+            self.drain();
+        }
+        Some(self.close())
+    }
+
+    fn plan(&mut self, at: Instant, event: Event) {
+        self.events.push(Reverse((at, self.made, event)));
+        self.made += 1;
+    }
+
+    /// What is due first.
+    fn next(&mut self, now: Instant) {
+        let timer = self.receiver.due().filter(|due| *due <= now);
+        let event = self.events.peek().map(|Reverse((at, ..))| *at);
+        if timer.is_some_and(|timer| event.is_none_or(|event| timer < event)) {
+            let ack = self.receiver.acknowledge();
+            self.sends_ack(ack, now);
+            return;
+        }
+        let Some(Reverse((_, _, event))) = self.events.pop() else {
+            return;
+        };
+        match event {
+            Event::Packet(id, arrival) => self.arrives(id, arrival, now),
+            Event::Probe => {
+                let ack = self.receiver.acknowledge();
+                self.sends_ack(ack, now);
+            }
+            Event::Ack(id) => self.deliver(self.acks[id].clone(), None),
+            Event::Act(at) => self.act(self.scenario.acts[at].1, now),
+        }
+        let acts_left = |Reverse((_, _, event)): &Due<Event>| matches!(event, Event::Act(_));
+        if !self.closed && !self.events.iter().any(acts_left) {
+            self.closed = true;
+            self.wire.shutdown();
+        }
+    }
+
+    /// All that the kernel has sent by now.
+    fn drain(&mut self) {
+        while let Some(segment) = self.wire.peer.read(Duration::ZERO) {
+            self.leaves(&segment);
+        }
+        let mut unread = [0; 4096];
+        while matches!((&self.wire.stream).read(&mut unread), Ok(1..)) {}
+    }
+
+    /// Bytes that the kernel waits for to be acknowledged, or to be sent.
+    fn outstanding(&self) -> u32 {
+        socket::unacknowledged(&self.wire.stream)
+    }
+
+    fn close(mut self) -> Tally {
+        let counters = self.read_counters();
+        let [hidden, _, unacknowledged] = judge::hidden(&self.ledger, &self.judged);
+        self.tally.hidden = hidden;
+        self.tally.unacknowledged = unacknowledged;
+        if !self.is_uncertain && counters.acks_unread > 0 {
+            self.fail("an ACK could not be read");
+        }
+        self.tally.games = 1;
+        self.tally.duration = self.begun.elapsed();
+        self.tally
+    }
+
+    fn note(&mut self, event: String) {
+        let at = self.begun.elapsed();
+        let line = format!("{:10.6} {event}", at.as_secs_f64());
+        if self.tells_all {
+            println!("{line}");
+        }
+        self.log.push(line);
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        let from = self.log.len().saturating_sub(TOLD);
+        panic!(
+            "seed {}: {why}\n{:?}\n{}\nseed {}: {why}",
+            self.seed,
+            self.scenario,
+            self.log[from..].join("\n"),
+            self.seed
+        )
+    }
+}

@@ -1,0 +1,128 @@
+//! What pillion did, held against what the rules say.
+
+use pillion_bundler::{Counters, LossRule};
+
+use super::ledger::{Kind, Ledger};
+use super::receiver::Ack;
+
+/// ACKs of bundles without a report after which a receiver is taken for one that makes none.
+const LEARN_FROM: u32 = 8;
+
+/// A segment that is found to have been lost, and the packet that repaired it.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    pub segment: usize,
+    pub packet: usize,
+}
+
+/// The rule by which losses are found, as it is learnt.
+#[derive(Debug, Default)]
+pub struct Rule {
+    asked: LossRule,
+    learnt: Option<LossRule>,
+    silent: u32,
+    /// Found so far, if it reports duplicates, and if it does not.
+    doubts: [Vec<Found>; 2],
+}
+
+impl Rule {
+    pub fn new(asked: LossRule) -> Self {
+        Self {
+            asked,
+            ..Self::default()
+        }
+    }
+
+    /// Segments that are found to have been lost with this ACK.
+    pub fn judge(&mut self, ledger: &Ledger, ack: &Ack) -> Vec<Found> {
+        let Some(packet) = ledger.bundle_that_ends(ack) else {
+            return Vec::new();
+        };
+        let mut found = self.learn(ack);
+        let with = |segments: Vec<usize>| {
+            let segments = segments.into_iter();
+            segments.map(move |segment| Found { segment, packet })
+        };
+        let by_report = with(ledger.hidden_by_report(ack, packet));
+        let by_ack = with(ledger.hidden_by_ack(packet));
+        match self.rule() {
+            LossRule::Dsack => found.extend(by_report),
+            LossRule::Ack => found.extend(by_ack),
+            LossRule::Auto => {
+                self.doubts[0].extend(by_report);
+                self.doubts[1].extend(by_ack);
+            }
+        }
+        found
+    }
+
+    pub fn rule(&self) -> LossRule {
+        self.learnt.unwrap_or(self.asked)
+    }
+
+    /// What was in doubt, once it is known what silence means.
+    fn learn(&mut self, ack: &Ack) -> Vec<Found> {
+        if self.asked != LossRule::Auto || self.learnt == Some(LossRule::Dsack) {
+            return Vec::new();
+        }
+        if ack.report.is_some() {
+            self.learnt = Some(LossRule::Dsack);
+        } else if self.silent < LEARN_FROM {
+            self.silent += 1;
+            if self.silent == LEARN_FROM {
+                self.learnt = Some(LossRule::Ack);
+            }
+        }
+        match self.learnt {
+            Some(LossRule::Dsack) => std::mem::take(&mut self.doubts[0]),
+            Some(LossRule::Ack) => std::mem::take(&mut self.doubts[1]),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Segments found to be lost that had come: only where the report of it did not.
+pub fn false_losses(ledger: &Ledger, found: &[Found]) -> Result<u64, String> {
+    let mut report_lost = 0;
+    for Found { segment, packet } in found {
+        let range = ledger.segments[*segment].range;
+        let packet = &ledger.packets[*packet];
+        let lacked = packet.lacked.as_deref().unwrap_or_default();
+        if lacked
+            .iter()
+            .any(|(start, end)| *start < range.1 && range.0 < *end)
+        {
+            continue;
+        }
+        if !packet.report_lost {
+            return Err(format!("{range:?} was not lost"));
+        }
+        report_lost += 1;
+    }
+    Ok(report_lost)
+}
+
+/// How many segments were lost and brought by a bundle, with TCP none the wiser; and of those not
+/// found, how many for want of an ACK that ends with the bundle.
+pub fn hidden(ledger: &Ledger, judged: &[u32]) -> [u64; 3] {
+    let mut counts = [0; 3];
+    for segment in &ledger.segments {
+        let Some(came_with) = segment.came_with else {
+            continue;
+        };
+        let packet = &ledger.packets[came_with];
+        let in_bundle = matches!(packet.kind, Kind::New { from } if segment.range.0 < from);
+        if segment.retransmitted || !in_bundle {
+            continue;
+        }
+        counts[0] += 1;
+        counts[1] += u64::from(segment.found);
+        counts[2] += u64::from(!segment.found && !judged.contains(&packet.range.1));
+    }
+    counts
+}
+
+/// What a step added to a counter.
+pub fn added(before: &Counters, after: &Counters, counter: impl Fn(&Counters) -> u64) -> u64 {
+    counter(after) - counter(before)
+}

@@ -1,0 +1,207 @@
+//! What was sent, and what came of it: the truth, from outside.
+
+use super::receiver::{Ack, Range, Report};
+
+/// A segment as TCP first sent it.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub range: Range,
+    /// The packet in which it left as new data.
+    pub packet: usize,
+    /// TCP has sent it again, all of it or a part.
+    pub retransmitted: bool,
+    /// It was carried by a later packet as well, as part of a bundle.
+    pub rode_along: bool,
+    /// The packet that first brought all of it to the receiver.
+    pub came_with: Option<usize>,
+    /// It was counted as lost, and repaired by a bundle.
+    pub found: bool,
+}
+
+/// How a packet came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// New data, from this position on; what is before it is a bundle.
+    New { from: u32 },
+    /// TCP sent it again; from this position on, others ride along.
+    Retransmission { until: u32 },
+}
+
+#[derive(Debug, Clone)]
+pub struct Packet {
+    pub range: Range,
+    pub kind: Kind,
+    /// The report that it caused was in an ACK that was lost or overtaken.
+    pub report_lost: bool,
+    /// What the receiver lacked of it when it first arrived.
+    pub lacked: Option<Vec<Range>>,
+}
+
+impl Packet {
+    pub fn is_bundle(&self) -> bool {
+        matches!(self.kind, Kind::New { from } if from > self.range.0)
+    }
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    pub segments: Vec<Segment>,
+    pub packets: Vec<Packet>,
+    /// What has been acknowledged to the kernel.
+    pub acknowledged: u32,
+}
+
+fn overlap(a: Range, b: Range) -> bool {
+    a.0 < b.1 && b.0 < a.1
+}
+
+impl Ledger {
+    pub fn new() -> Self {
+        Self {
+            acknowledged: 1,
+            ..Self::default()
+        }
+    }
+
+    /// Behind all that was sent.
+    pub fn end(&self) -> u32 {
+        self.segments.last().map_or(1, |segment| segment.range.1)
+    }
+
+    /// A packet left. With `along`, others may ride along with a retransmission. Returns what is
+    /// wrong with it, if anything is.
+    pub fn leaves(&mut self, range: Range, along: bool) -> Result<usize, String> {
+        let end = self.end();
+        let id = self.packets.len();
+        let kind = if range.1 > end {
+            self.leaves_new(range, end, id)?;
+            Kind::New { from: end }
+        } else {
+            self.leaves_again(range, along)
+        };
+        self.packets.push(Packet {
+            range,
+            kind,
+            report_lost: false,
+            lacked: None,
+        });
+        Ok(id)
+    }
+
+    fn leaves_new(&mut self, range: Range, end: u32, packet: usize) -> Result<(), String> {
+        if range.0 > end {
+            return Err(format!("{range:?} leaves a gap behind {end}"));
+        }
+        if range.0 < end && !self.segments.iter().any(|at| at.range.0 == range.0) {
+            return Err(format!("{range:?} does not begin with a segment"));
+        }
+        for segment in &mut self.segments {
+            segment.rode_along |= segment.range.0 >= range.0;
+        }
+        self.segments.push(Segment {
+            range: (end, range.1),
+            packet,
+            retransmitted: false,
+            rode_along: false,
+            came_with: None,
+            found: false,
+        });
+        Ok(())
+    }
+
+    fn leaves_again(&mut self, range: Range, along: bool) -> Kind {
+        let mut until = range.1;
+        if along && let Some(first) = self.segments.iter().find(|at| at.range.1 > range.0) {
+            until = until.min(first.range.1);
+        }
+        for segment in &mut self.segments {
+            segment.retransmitted |= overlap(segment.range, (range.0, until));
+            segment.rode_along |= overlap(segment.range, (until, range.1));
+        }
+        Kind::Retransmission { until }
+    }
+
+    /// A packet arrived, of which the receiver lacked this.
+    pub fn arrives(&mut self, id: usize, lacked: Vec<Range>) {
+        let range = self.packets[id].range;
+        for segment in &mut self.segments {
+            let (start, end) = segment.range;
+            if range.0 <= start
+                && end <= range.1
+                && lacked.iter().any(|at| overlap(*at, (start, end)))
+            {
+                segment.came_with.get_or_insert(id);
+            }
+        }
+        self.packets[id].lacked.get_or_insert(lacked);
+    }
+
+    /// The segment that ends where an ACK does.
+    pub fn ends_at(&self, number: u32) -> Option<&Segment> {
+        let at = self.segments.binary_search_by_key(&number, |at| at.range.1);
+        at.ok().map(|at| &self.segments[at])
+    }
+
+    /// The packet whose new data an ACK ends with, if it carried a bundle, and TCP has not sent
+    /// that data again.
+    pub fn bundle_that_ends(&self, ack: &Ack) -> Option<usize> {
+        let last = self.ends_at(ack.number)?;
+        let is_bundle = self.packets[last.packet].is_bundle();
+        let is_new = ack.number > self.acknowledged;
+        (is_new && is_bundle && !last.retransmitted).then_some(last.packet)
+    }
+
+    /// The segments that an ACK tells to be lost and repaired, by the reports of duplicates: the
+    /// rule, in a few lines.
+    pub fn hidden_by_report(&self, ack: &Ack, packet: usize) -> Vec<usize> {
+        let Packet { range, kind, .. } = self.packets[packet].clone();
+        let Kind::New { from } = kind else {
+            return Vec::new();
+        };
+        let mut lost = (range.0.max(self.acknowledged), from);
+        if let Some(report) = ack.report {
+            if !overlap(report.range, range) {
+                return Vec::new(); // the report of another one, in place of this one's
+            }
+            if report.range.0 > lost.0 {
+                lost.1 = lost.1.min(report.range.0);
+            } else {
+                lost.0 = lost.0.max(report.range.1);
+            }
+        }
+        self.not_retransmitted_in(lost)
+    }
+
+    /// The same by the published rule: an ACK of several segments.
+    pub fn hidden_by_ack(&self, packet: usize) -> Vec<usize> {
+        match self.packets[packet].kind {
+            Kind::New { from } => self.not_retransmitted_in((self.acknowledged, from)),
+            Kind::Retransmission { .. } => Vec::new(),
+        }
+    }
+
+    fn not_retransmitted_in(&self, (start, end): Range) -> Vec<usize> {
+        let segments = self.segments.iter().enumerate();
+        let begins_in = segments.filter(|(_, at)| (start..end).contains(&at.range.0));
+        let not_again = begins_in.filter(|(_, at)| !at.retransmitted);
+        not_again.map(|(at, _)| at).collect()
+    }
+
+    /// Is a report about a bundle, and so not for TCP? The rule, in a few lines.
+    pub fn is_of_bundle(&self, ack: &Ack, report: Report) -> bool {
+        let touched = || {
+            self.segments
+                .iter()
+                .filter(|at| overlap(at.range, report.range))
+        };
+        if !touched().any(|at| at.retransmitted) {
+            return touched().all(|at| at.rode_along);
+        }
+        self.ends_at(ack.number).is_some_and(|last| {
+            ack.number > self.acknowledged
+                && !last.retransmitted
+                && self.packets[last.packet].range.0 == report.range.0
+                && report.range.1 <= last.range.0
+        })
+    }
+}

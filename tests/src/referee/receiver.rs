@@ -1,0 +1,232 @@
+//! An honest TCP receiver that has a manner of its own of acknowledging.
+
+use std::time::{Duration, Instant};
+
+/// From its first byte to behind its last, as positions in the stream.
+pub type Range = (u32, u32);
+
+/// What a receiver does as it likes.
+#[derive(Debug, Clone)]
+pub struct Manner {
+    /// It acknowledges what is behind a gap (RFC 2018).
+    pub sack: bool,
+    /// It reports duplicates (RFC 2883).
+    pub reports: bool,
+    /// It acknowledges the first of so many segments at once, the others with it.
+    pub every: u32,
+    /// Or after so long.
+    pub delay: Duration,
+    /// How often it discards what it has behind a gap, though it acknowledged it, per packet.
+    pub reneges: f64,
+}
+
+/// A duplicate, and by which packet it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    pub range: Range,
+    pub packet: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Ack {
+    pub number: u32,
+    pub report: Option<Report>,
+    /// Behind a gap, the newest first.
+    pub blocks: Vec<Range>,
+    /// The sender's clock, as it is echoed.
+    pub echo: u32,
+}
+
+/// A packet at the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    pub range: Range,
+    /// The stream ends with it.
+    pub fin: bool,
+    /// The sender's clock as it left.
+    pub clock: u32,
+}
+
+pub struct Receiver {
+    manner: Manner,
+    /// The next byte expected.
+    next: u32,
+    /// What is there behind a gap, the newest first.
+    beyond: Vec<Range>,
+    /// Where the stream ends, once that is known.
+    fin: Option<u32>,
+    report: Option<Report>,
+    echo: u32,
+    /// Packets whose report another one took the place of before it was sent.
+    unreported: Vec<usize>,
+    waiting: u32,
+    due: Option<Instant>,
+}
+
+impl Receiver {
+    pub fn new(manner: Manner) -> Self {
+        Self {
+            manner,
+            next: 1,
+            beyond: Vec::new(),
+            fin: None,
+            report: None,
+            echo: 0,
+            unreported: Vec::new(),
+            waiting: 0,
+            due: None,
+        }
+    }
+
+    /// The stream has come to its end.
+    pub fn is_complete(&self) -> bool {
+        self.fin.is_some_and(|end| self.next > end)
+    }
+
+    /// When it acknowledges what it has not so far.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The parts of a range that are not there.
+    pub fn lacks(&self, (start, end): Range) -> Vec<Range> {
+        let mut there = self.beyond.clone();
+        there.sort_unstable();
+        let mut at = start.max(self.next);
+        let mut lacking = Vec::new();
+        for (from, to) in there {
+            if from > at && at < end {
+                lacking.push((at, from.min(end)));
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            lacking.push((at, end));
+        }
+        lacking
+    }
+
+    /// A packet arrives; what is acknowledged at once.
+    pub fn receive(&mut self, packet: usize, arrival: Arrival, now: Instant) -> Option<Ack> {
+        let Arrival { range, fin, clock } = arrival;
+        if fin {
+            self.fin = Some(range.1);
+        }
+        if range.0 <= self.next {
+            self.echo = clock;
+        }
+        let at_once = range.0 == range.1 || self.take(packet, range);
+        if self.fin == Some(self.next) {
+            self.next += 1;
+        }
+        self.waiting += 1;
+        if at_once || self.is_complete() || self.waiting >= self.manner.every {
+            return Some(self.acknowledge());
+        }
+        self.due = self.due.or(Some(now + self.manner.delay));
+        None
+    }
+
+    /// True if it is to be acknowledged at once: something is missing, or came twice.
+    fn take(&mut self, packet: usize, (start, end): Range) -> bool {
+        if end <= self.next {
+            self.report_new(packet, (start, end));
+            return true;
+        }
+        if start > self.next {
+            self.keep(packet, (start, end));
+            return true;
+        }
+        if start < self.next {
+            self.report_new(packet, (start, self.next));
+        }
+        self.next = end;
+        let gap_was = !self.beyond.is_empty();
+        self.beyond.sort_unstable();
+        while let Some((from, to)) = self.beyond.first().copied() {
+            if from > self.next {
+                break;
+            }
+            if from < end {
+                self.report_more(packet, (from, to.min(end)));
+            }
+            self.next = self.next.max(to);
+            self.beyond.remove(0);
+        }
+        gap_was
+    }
+
+    /// Keeps what is behind a gap, and reports what of it was there.
+    fn keep(&mut self, packet: usize, (mut start, mut end): Range) {
+        for (at, (from, to)) in self.beyond.clone().into_iter().enumerate() {
+            if from <= start && end <= to {
+                self.report_new(packet, (start, end));
+                self.beyond[..=at].rotate_right(1);
+                return;
+            }
+            if start < to && from < end {
+                self.report_new(packet, (start.max(from), end.min(to)));
+            }
+        }
+        self.beyond.retain(|(from, to)| {
+            let apart = *to < start || *from > end;
+            if !apart {
+                start = start.min(*from);
+                end = end.max(*to);
+            }
+            apart
+        });
+        self.beyond.insert(0, (start, end));
+    }
+
+    fn report_new(&mut self, packet: usize, range: Range) {
+        let before = self.report.replace(Report { range, packet });
+        self.unreported.extend(before.map(|report| report.packet));
+    }
+
+    /// Packets of which it will not report that they brought what was there.
+    pub fn unreported(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.unreported)
+    }
+
+    /// A report has room for one range: what does not adjoin is left out.
+    fn report_more(&mut self, packet: usize, (start, end): Range) {
+        match &mut self.report {
+            None => self.report_new(packet, (start, end)),
+            Some(report) if report.range.0 <= end && start <= report.range.1 => {
+                report.range = (report.range.0.min(start), report.range.1.max(end));
+            }
+            Some(_) => self.unreported.push(packet),
+        }
+    }
+
+    /// Says what is there, and what came twice.
+    pub fn acknowledge(&mut self) -> Ack {
+        self.waiting = 0;
+        self.due = None;
+        let report = self.report.take();
+        let can = self.manner.sack;
+        Ack {
+            number: self.next,
+            report: report.filter(|_| can && self.manner.reports),
+            blocks: self
+                .beyond
+                .iter()
+                .copied()
+                .filter(|_| can)
+                .take(2)
+                .collect(),
+            echo: self.echo,
+        }
+    }
+
+    /// Discards what is behind a gap, though it was acknowledged.
+    pub fn renege(&mut self) {
+        self.beyond.clear();
+    }
+
+    /// How often it does.
+    pub fn reneges(&self) -> f64 {
+        self.manner.reneges
+    }
+}
