@@ -14,6 +14,8 @@ struct ack {
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
+	bool sacked; /* the newest block, that is no report */
+	__u32 sacked_end;
 };
 
 static __always_inline __u32 option_word(const struct tcp_options *options,
@@ -58,6 +60,18 @@ static __always_inline void read_duplicate(const struct tcp_options *options,
 		ack->duplicate = false;
 }
 
+/* A receiver tells first of what came last (RFC 2018, section 4). */
+static __always_inline void read_sacked(const struct tcp_options *options,
+					const struct options_found *found,
+					struct ack *ack)
+{
+	__u8 reports = ack->duplicate && !found->report_len;
+	__u32 end = found->sack + SACK_HEADER + reports * SACK_BLOCK + 4;
+
+	ack->sacked = has_blocks(found->sack_len, 1 + reports);
+	ack->sacked_end = option_word(options, end);
+}
+
 /*
  * The segment's IP header has been read. Options are left in the caller's
  * buffer, which is zero before.
@@ -90,6 +104,7 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 		read_block(options, found->report, ack);
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
+	read_sacked(options, found, ack);
 	return 0;
 }
 

@@ -87,6 +87,20 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 			   ingress->calls_if_undone + 1);
 }
 
+/* A packet has arrived behind a gap. */
+static __always_inline void note_sacked(struct flow *flow, __u32 next,
+					__u32 end, __u32 mss)
+{
+	struct packet packet = {};
+	__u32 size;
+
+	find_packet(&flow->egress.record, next, end, &packet);
+	size = end - packet.start;
+	if (packet.end == end && !(packet.how & RETRANSMITTED))
+		note_arrival(&flow->ingress, end, size < mss ? size : mss,
+			     packet.how);
+}
+
 /* What is known of losses so old that the record has no more of them. */
 static __always_inline void forget_old_losses(struct ingress *ingress,
 					      __u32 oldest_byte)
@@ -95,6 +109,8 @@ static __always_inline void forget_old_losses(struct ingress *ingress,
 		ingress->lost_start = ingress->lost_end = oldest_byte;
 	if (before(ingress->run.start, oldest_byte))
 		ingress->run.start = ingress->run.end = oldest_byte;
+	if (before(ingress->bundle_end, oldest_byte))
+		ingress->bundle_end = oldest_byte;
 }
 
 static __always_inline void acknowledge(struct flow *flow,
@@ -107,6 +123,8 @@ static __always_inline void acknowledge(struct flow *flow,
 	struct settled settled = {};
 	struct packet packet = {};
 
+	if (ack->sacked)
+		note_sacked(flow, next, ack->sacked_end, tp->mss_cache);
 	una = acked_so_far(flow, tp, end);
 	if (!after(ack->ack, una)) {
 		come_late(flow, next, ack);
@@ -118,6 +136,7 @@ static __always_inline void acknowledge(struct flow *flow,
 	settled.from = find_segment(record, next, una);
 	settled.to = packet.end == ack->ack ? packet.slot + 1 : packet.slot;
 	settled.lost_start = settled.lost_end = una;
+	settled.mss = tp->mss_cache;
 	if (is_of_retransmission(flow, ack, una))
 		judge_retransmission(flow, next, ack, &settled);
 	else if (packet.end == ack->ack && packet.how & REDUNDANT &&
@@ -145,6 +164,7 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	WRITE_ONCE(ingress->unread, ack->unread);
 	if (ingress->epoch != epoch) {
 		ingress->epoch = epoch;
+		ingress->largest = 0;
 		ingress->through = 0;
 	}
 	if (ack->unread)

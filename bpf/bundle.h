@@ -10,6 +10,7 @@
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
 
+#include "cut.h"
 #include "grow.h"
 #include "level.h"
 #include "path.h"
@@ -25,6 +26,7 @@ struct choice {
 
 	__u32 segments;
 	__u32 start; /* where the first of them begins */
+	bool is_probe; /* it is not known to come through */
 };
 
 /*
@@ -60,7 +62,7 @@ static __always_inline enum verdict
 choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
        const struct segment *seg, struct choice *choice)
 {
-	__u32 limit, size;
+	__u32 limit, size, proved;
 	struct egress *egress = &flow->egress;
 	enum verdict verdict;
 
@@ -78,13 +80,19 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return verdict;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
-	size = path_limit(&egress->path);
+	size = current_limit(&egress->path);
+	proved = proved_size(&egress->path, &flow->ingress, seg->ipv6);
+	if (is_probing(&egress->path, tp->snd_una) && proved < size)
+		size = proved;
 	choice->packets = allowed_packets(flow) ?: RECORD;
 	choice->una = tp->snd_una;
 	choice->limit = size < limit ? size : limit;
 	choice->kept = egress->announced_kept;
 	verdict = find_previous(&egress->record, choice);
-	return verdict == NO_ROOM && size < limit ? PATH_SIZE : verdict;
+	if (verdict == NO_ROOM && size < limit)
+		return PATH_SIZE;
+	choice->is_probe = seg->seq + seg->len - choice->start > proved;
+	return verdict;
 }
 
 /* What rides along, and with which segment, is in the record from now on. */
@@ -95,6 +103,8 @@ static __always_inline void note_bundle(struct egress *egress,
 	struct record *record = &egress->record;
 	__u32 newest = record->next - 1, i;
 
+	if (choice->is_probe)
+		egress->path.probe_end = seg->seq + seg->len;
 	mark(slot(record, newest), seg->seq - choice->start);
 	for (i = 1; i < RECORD - 1 && i <= choice->segments; i++)
 		mark(slot(record, newest - i), RODE_ALONG);
@@ -184,12 +194,14 @@ send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (announced == NOTHING || verdict == ELSEWHERE)
 		return verdict;
 	egress->announced = NOTHING;
-	if (verdict == BUNDLED)
-		verdict = announced == NEW_DATA
-				  ? send_new(skb, flow, tp, seg)
-				  : send_again(skb, flow, tp, seg);
+	if (verdict != BUNDLED)
+		verdict = announced == NEW_DATA ? verdict : OLD_DATA;
+	else if (announced == NEW_DATA)
+		verdict = send_new(skb, flow, tp, seg);
 	else if (announced == RETRANSMISSION)
-		verdict = OLD_DATA;
+		verdict = send_again(skb, flow, tp, seg);
+	else
+		verdict = cut(skb, seg, egress->announced_room);
 	count(flow, verdict);
 	if (verdict == BUNDLED || verdict == RETRANSMISSION_BUNDLED)
 		add_redundant(flow, skb->len - grown);

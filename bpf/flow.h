@@ -139,6 +139,7 @@ enum verdict {
 	/* Bundling would not be safe now. */
 	UNWATCHED, /* the losses that bundles hide could not be told */
 	PATH_SIZE, /* bundles so large did not get through lately */
+	RETRANSMISSION_CUT, /* and it left with its first segment alone */
 
 	VERDICTS
 };
@@ -239,16 +240,18 @@ enum announced {
 	NOTHING,
 	NEW_DATA,
 	RETRANSMISSION,
+	TO_BE_CUT, /* a retransmission, down to announced_room */
 };
 
-/* Packets that bundles made larger, and that did not come through (path.h). */
+/* How large may a packet be to come through (path.h)? Sizes are of payload. */
 struct path_size {
-	__u32 limit; /* payload of a segment with its bundle; 0: none */
+	__u32 probe_end; /* where the segment ends that tries it */
 	__u32 suspect; /* the smallest that was lost, of late; 0: none */
 	__u32 rounds; /* in which some were, one after the other */
 	__u32 round_end; /* of the last one, a sequence number */
-	__u32 epoch; /* counts what arrives since the first of them */
-	__u32 pause_s; /* how long the limit holds */
+	__u32 epoch; /* what came through before it counts no more */
+	__u32 limit; /* 0: none */
+	__u32 pause_s; /* how long it holds */
 	__u64 until_us; /* when it ends */
 };
 
@@ -275,7 +278,7 @@ struct egress {
 	__u32 announced_seq;
 	__u32 announced_end;
 	__u32 announced_kept; /* payload before it that history[] has */
-	__u32 announced_room; /* for payload, as to memory (truesize.h) */
+	__u32 announced_room; /* for payload (truesize.h, cut.h) */
 	__u32 announced_varying; /* bytes of options that come and go */
 
 	__u32 reduced_at; /* losses before belong to a window reduced by then */
@@ -332,7 +335,10 @@ struct ingress {
 	__u32 along_judged; /* of egress.along_count */
 
 	__u32 epoch; /* of egress.path */
-	__u32 through; /* the largest bundle that arrived since, payload */
+	__u32 largest; /* packet that has arrived since, payload */
+	__u32 through; /* the same of those with bundles */
+	__u32 bundle_end; /* of the newest bundle that has arrived */
+	__u32 bundle_size; /* payload of its packet */
 
 	__u32 level; /* previous segments that ride along */
 	__u32 run_segments; /* segments sent, fading */
@@ -373,7 +379,7 @@ struct endpoints {
 	__u16 peer_port;
 };
 
-/* What flows.bpf.c writes of each connection. */
+/* What flows.bpf.c writes of each connection, and its counters behind that. */
 struct flow_record {
 	struct endpoints ends;
 	__u32 netns; /* inode number of its network namespace; 0: not known */
@@ -391,7 +397,6 @@ struct flow_record {
 	struct options options;
 	struct companions companions;
 	__u32 companions_refused;
-	struct counters counters;
 	struct decision decision;
 };
 

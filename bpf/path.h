@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A path, or a device, may drop what is large: then no bundle comes through,
- * and TCP retransmits all that left in one.
+ * A path, or a device, may drop what is large. Then a bundle is lost for its
+ * size, again and again; and so is what TCP retransmits, which merges segments
+ * that were lost one after the other (tcp_retrans_try_collapse()).
  *
- * That is told from other losses by rounds. One in which TCP retransmits what
- * left in a bundle's packet, and no such packet arrives that is as large,
- * raises a suspicion; several in a row, each with packets that left after the
- * last one, set a limit below the smallest that was lost. After a pause it is
- * tried again, and the pause gets longer each time that this fails (as for
- * probes of a path's MTU: RFC 8899, sections 4.3 and 5.1).
+ * So a size that is not known to come through is tried by one packet at a time,
+ * as with probes of a path's MTU (RFC 8899): the next ones tell TCP at once if
+ * that was lost. What every path is to carry needs no proof. Where TCP
+ * retransmits what left in a bundle's packet, and no later one as large has
+ * arrived, all that was known is in doubt: sizes are to be proved anew, and by
+ * bundles. After some rounds of that in a row there is a limit below the
+ * smallest that was lost, for a pause that gets longer each time (RFC 8899,
+ * sections 4.3 and 5.1).
+ *
+ * A path that becomes smaller has lost several in a row by then: what TCP
+ * merges of those, and sends in vain, is cut (cut.h).
  */
 #ifndef PILLION_PATH_H
 #define PILLION_PATH_H
@@ -16,31 +22,55 @@
 #include "record.h"
 #include "round_trip.h"
 
+/* Payload in the packets that all are to take (RFC 791, RFC 8200). */
+#define BASE_IPV4 (576 - 40)
+#define BASE_IPV6 (1280 - 60)
+
 #define ROUNDS	    3
-#define PAUSE_S	    10
+#define PAUSE_S	    2
 #define PAUSE_MAX_S 640
 
-/* Packets larger for a bundle that are lost for certain, payload; 0: none. */
-struct lost_bundles {
-	__u32 smallest;
-	__u32 last; /* where the newest of these segments begins */
+/* What TCP retransmits in one packet. */
+struct sent_again {
+	__u32 first_end; /* where the first of its segments ends */
+	bool repeated; /* another of them was sent again before */
+	/* Those that left in a bundle's packet, and are sent again now: */
+	__u32 smallest_packet; /* payload; 0: none did */
+	__u32 last; /* where the newest of them begins */
 };
 
-/* From now on counts what arrives anew. */
-static __always_inline void begin_epoch(struct path_size *path)
+/* Is what arrived all since the last round? */
+static __always_inline bool is_up_to_date(const struct path_size *path,
+					  const struct ingress *ingress)
 {
-	WRITE_ONCE(path->epoch, path->epoch + 1);
+	return READ_ONCE(ingress->epoch) == path->epoch;
 }
 
 /* The largest packet with a bundle that has arrived since, payload. */
 static __always_inline __u32 came_through(const struct path_size *path,
 					  const struct ingress *ingress)
 {
-	if (READ_ONCE(ingress->epoch) != path->epoch)
-		return 0;
-	return READ_ONCE(ingress->through);
+	return is_up_to_date(path, ingress) ? READ_ONCE(ingress->through) : 0;
 }
 
+/* Has a bundle as large that left later arrived? Then it was no matter of size.
+ */
+static __always_inline bool is_ordinary(const struct ingress *ingress,
+					const struct sent_again *again)
+{
+	return after(READ_ONCE(ingress->bundle_end), again->last) &&
+	       READ_ONCE(ingress->bundle_size) >= again->smallest_packet;
+}
+
+/* What was suspected has come through. */
+static __always_inline void trust(struct path_size *path)
+{
+	path->rounds = 0;
+	path->suspect = 0;
+	path->pause_s = 0;
+}
+
+/* What has been suspected is certain enough for now. */
 static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 {
 	path->pause_s = path->pause_s ? 2 * path->pause_s : PAUSE_S;
@@ -53,43 +83,64 @@ static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 /* TCP retransmits, for the first time, what left in such packets. */
 static __always_inline void note_lost_bundles(struct path_size *path,
 					      const struct ingress *ingress,
-					      const struct lost_bundles *lost,
+					      const struct sent_again *again,
 					      __u32 snd_nxt)
 {
-	__u32 through = came_through(path, ingress);
-
-	if (!lost->smallest)
+	if (!again->smallest_packet || is_ordinary(ingress, again))
 		return;
-	if (path->rounds && through >= path->suspect) {
-		path->rounds = 0;
-		path->suspect = 0;
-		path->pause_s = 0;
-	} else if (path->rounds && through >= lost->smallest) {
-		begin_epoch(path); /* such do get through; did just now */
+	if (path->suspect && came_through(path, ingress) >= path->suspect)
+		trust(path);
+	if (!path->suspect || again->smallest_packet < path->suspect)
+		path->suspect = again->smallest_packet;
+	if (path->rounds && before(again->last, path->round_end))
 		return;
-	}
-	if (!path->suspect || lost->smallest < path->suspect)
-		path->suspect = lost->smallest;
-	if (path->rounds && before(lost->last, path->round_end))
-		return;
-	if (!path->rounds)
-		begin_epoch(path);
 	path->rounds++;
 	path->round_end = snd_nxt;
+	WRITE_ONCE(path->epoch, path->epoch + 1);
 	if (path->rounds >= ROUNDS)
 		limit_path_size(path, now_us());
 }
 
-/* Payload that a segment with its bundle may have, as far as the path goes. */
-static __always_inline __u32 path_limit(struct path_size *path)
+/* The limit of the path, or what it is while there is none. */
+static __always_inline __u32 current_limit(struct path_size *path)
 {
-	if (!path->limit || now_us() < path->until_us)
-		return path->limit ?: HISTORY_BYTES;
+	if (!path->limit)
+		return HISTORY_BYTES;
+	if (now_us() < path->until_us)
+		return path->limit;
 	/* One more round in which it fails is enough. */
 	path->limit = 0;
 	path->rounds = ROUNDS - 1;
-	begin_epoch(path);
 	return HISTORY_BYTES;
+}
+
+static __always_inline __u32 base_size(bool ipv6)
+{
+	return ipv6 ? BASE_IPV6 : BASE_IPV4;
+}
+
+/* Payload of a packet that is known to come through. */
+static __always_inline __u32 proved_size(struct path_size *path,
+					 const struct ingress *ingress,
+					 bool ipv6)
+{
+	__u32 through = came_through(path, ingress);
+	__u32 base = base_size(ipv6), largest = 0;
+
+	if (path->suspect && through >= path->suspect)
+		trust(path);
+	if (path->rounds)
+		return through;
+	if (is_up_to_date(path, ingress))
+		largest = READ_ONCE(ingress->largest);
+	return largest > base ? largest : base;
+}
+
+/* Is one on its way that tries a size? */
+static __always_inline bool is_probing(const struct path_size *path,
+				       __u32 snd_una)
+{
+	return after(path->probe_end, snd_una);
 }
 
 #endif /* PILLION_PATH_H */

@@ -180,11 +180,14 @@ static __always_inline struct flow *take_in(void *sk,
 	egress->rtt_min_us = NO_RTT_SAMPLE;
 	egress->reduced_at = beginning->snd_una;
 	egress->reacted_at = beginning->snd_una;
+	egress->path.probe_end = beginning->snd_una;
+	egress->path.round_end = beginning->snd_una;
 	egress->along_seq = beginning->snd_una;
 	egress->along_start = beginning->snd_una;
 	egress->along_end = beginning->snd_una;
 	ingress = &flow->ingress;
 	ingress->acked = beginning->snd_una;
+	ingress->bundle_end = beginning->snd_una;
 	ingress->asked_rule = options->loss_rule;
 	ingress->rule = options->loss_rule;
 	ingress->level = 1;

@@ -19,9 +19,6 @@
 #include "path.h"
 #include "thin.h"
 
-#define TCP_FLAGS 13 /* offset of the byte with PSH */
-#define TCP_PSH	  0x08
-
 /*
  * Where the last of the segments that follow seq ends, if so many may, and only
  * up to limit: seq itself if none does. A global function, as the verifier is
@@ -135,7 +132,7 @@ static __noinline enum verdict send_again(struct __sk_buff *skb,
 	if (!takes_along(flow, tp, seg))
 		return OLD_DATA;
 	limit = payload_limit(skb, flow, tp, seg);
-	size = path_limit(&egress->path);
+	size = current_limit(&egress->path);
 	packets = allowed_packets(flow);
 	last = find_followers(
 		&egress->record, end, packets ?: RECORD,

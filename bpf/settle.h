@@ -14,6 +14,7 @@ struct settled {
 	__u32 to; /* behind the last */
 	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
 	__u32 lost_end;
+	__u32 mss; /* a larger packet is cut by the device */
 };
 
 static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
@@ -21,11 +22,27 @@ static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
 	return !before(seq, start) && before(seq, end);
 }
 
+/* A packet has arrived that left with so much payload. */
+static __always_inline void note_arrival(struct ingress *ingress, __u32 end,
+					 __u32 size, __u16 how)
+{
+	if (ingress->largest < size)
+		WRITE_ONCE(ingress->largest, size);
+	if (!(how & REDUNDANT))
+		return;
+	if (ingress->through < size)
+		WRITE_ONCE(ingress->through, size);
+	if (!after(end, ingress->bundle_end))
+		return;
+	WRITE_ONCE(ingress->bundle_size, size);
+	WRITE_ONCE(ingress->bundle_end, end);
+}
+
 /* A global function, as the verifier is to look at the loop once. */
 __noinline int settle(struct record *record, struct ingress *ingress,
 		      const struct settled *settled)
 {
-	__u32 at, i, seq, end, packet;
+	__u32 at, i, seq, end, size;
 	bool lost;
 	__u16 how;
 
@@ -37,11 +54,13 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		how = READ_ONCE(slot(record, at)->how);
-		packet = end - packet_start(seq, how);
 		lost = how & RETRANSMITTED ||
 		       begins_in(seq, settled->lost_start, settled->lost_end);
-		if (!lost && how & REDUNDANT && ingress->through < packet)
-			ingress->through = packet;
+		size = end - packet_start(seq, how);
+		if (!lost)
+			note_arrival(ingress, end,
+				     size < settled->mss ? size : settled->mss,
+				     how);
 		if (lost && how & SMALL)
 			lengthen_run(ingress, seq, end);
 		else

@@ -145,6 +145,11 @@ impl Peer {
         self.write(header, &[]);
     }
 
+    /// From now on this position of the stream is its first.
+    pub fn count_from(&mut self, position: u32) {
+        self.isn = self.isn.wrapping_add(position - 1);
+    }
+
     /// A sequence number of the kernel's stream.
     pub fn absolute(&self, position: u32) -> u32 {
         self.isn.wrapping_add(position)

@@ -26,6 +26,17 @@ impl Wire {
         }
     }
 
+    /// A segment of full size comes through, so that bundles may be as large. Behind it, positions
+    /// count anew.
+    pub fn prove_path(&mut self) {
+        let end = 1 + self.mss();
+        self.sends(&format!("1:{end}"));
+        self.ack(end);
+        self.script.note("from here");
+        self.peer.count_from(end);
+        self.written = 0;
+    }
+
     /// Writes so many bytes of the stream at once, unseen by the script.
     pub fn write(&mut self, bytes: u32) {
         self.write_with(bytes, 0);
@@ -126,13 +137,17 @@ impl Wire {
 
     /// The range of the next segment, whatever it is, checked like all others.
     pub fn read(&mut self) -> (u32, u32) {
-        let Some(segment) = self.peer.read(PATIENCE) else {
-            self.script.fail("nothing came");
-        };
+        self.read_within(PATIENCE)
+            .unwrap_or_else(|| self.script.fail("nothing came"))
+    }
+
+    /// The same, if one comes in time.
+    pub fn read_within(&mut self, time: Duration) -> Option<(u32, u32)> {
+        let segment = self.peer.read(time)?;
         let seen = self.describe(&segment);
         self.script.note(&seen);
         self.inspect(&segment);
-        range(&seen)
+        Some(range(seen.trim_end_matches(char::is_alphabetic)))
     }
 
     /// Expects silence for a time.

@@ -5,6 +5,7 @@ mod bundling;
 mod common;
 mod kernel;
 mod mechanisms;
+mod path_size;
 mod queue;
 mod referee;
 mod run;

@@ -35,7 +35,7 @@ fn a_batch() {
     for seed in first..first + BATCH {
         all.add(&play(seed));
     }
-    println!("tally {all}");
+    println!("\ntally {all}");
 }
 
 fn play_batch(first: u64) -> Output {

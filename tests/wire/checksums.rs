@@ -1,7 +1,7 @@
 //! The checksum is right whoever computes it. [`pillion_tests::Wire::expect`] verifies
 //! it, and that it was computed where it should be.
 
-use pillion_bundler::Verdict::{Bundled, NothingOutstanding};
+use pillion_bundler::Verdict::{Bundled, FullSize, NothingOutstanding};
 use pillion_tests::{Checksums, Setup};
 
 /// New and redundant bytes in odd and even numbers, up to a full MSS.
@@ -11,12 +11,13 @@ fn odd_and_even(checksums: Checksums) {
         ..Setup::default()
     };
     setup.run_everywhere(|wire| {
+        wire.prove_path();
         let full = wire.mss() + 1;
         wire.sends(&format!("1:2 1:4 1:104 1:203 1:536 1:801 1:{full}"));
         wire.ack(full);
         let (next, last) = (full + 77, full + 77 + 64);
         wire.sends(&format!("{full}:{next} {full}:{last}"));
-        wire.assert_verdicts(&[(Bundled, 7), (NothingOutstanding, 2)]);
+        wire.assert_verdicts(&[(Bundled, 7), (NothingOutstanding, 2), (FullSize, 1)]);
     });
 }
 

@@ -1,6 +1,6 @@
 //! IP headers that are longer than usual.
 
-use pillion_bundler::Verdict::{Bundled, NoHistory, NotPlainIp, NothingOutstanding};
+use pillion_bundler::Verdict::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
 use pillion_tests::{Checksums, Ip, Setup};
 
 #[test]
@@ -11,11 +11,12 @@ fn ipv4_options_are_in_nobodys_way() {
             ..Setup::default()
         };
         setup.run(|wire| {
+            wire.prove_path();
             let four_nops = [1; 4];
             wire.set_option((libc::IPPROTO_IP, libc::IP_OPTIONS), &four_nops);
             let (full, second) = (1 + wire.mss() - 4, 1 + 700 + wire.mss() - 4);
             wire.sends(&format!("1:101 1:701 1:{full} 701:{second}"));
-            wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1)]);
+            wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1), (FullSize, 1)]);
         });
     }
 }

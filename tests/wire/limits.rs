@@ -27,7 +27,10 @@ fn with_limit_2_two_previous_segments_ride_along() {
 
 #[test]
 fn without_a_limit_all_that_fits_into_the_mss_rides_along() {
-    limits(0, 0).run_everywhere(|wire| wire.sends("1:401 1:801 1:1201 401:1601"));
+    limits(0, 0).run_everywhere(|wire| {
+        wire.prove_path();
+        wire.sends("1:401 1:801 1:1201 401:1601");
+    });
 }
 
 #[test]

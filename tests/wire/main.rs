@@ -16,6 +16,7 @@ mod ip_headers;
 mod level;
 mod limits;
 mod link_headers;
+mod path_size;
 mod policy;
 mod random;
 mod reaction;

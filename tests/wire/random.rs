@@ -60,6 +60,7 @@ fn setup(random: &mut impl Rng) -> (Setup, Options) {
 }
 
 fn play(wire: &mut Wire, options: &Options, random: &mut impl Rng) {
+    wire.prove_path();
     let (limits, overhead) = (limits(options, wire.mss()), segment_overhead());
     let mut record = Record {
         end: 1,

@@ -142,7 +142,7 @@ fn cubic_reduces_as_cubic_does() {
 fn under_the_published_rule_an_ack_of_many_segments_reduces_the_window() {
     for (segments, acked, half) in [(4, 4, 5), (7, 6, 8)] {
         setup(LossRule::Ack).run(|wire| {
-            let end = |segments: u32| segments * 100 + 1;
+            let end = |segments: u32| segments * 50 + 1;
             for segment in 1..=segments {
                 wire.sends(&format!("1:{}", end(segment)));
             }

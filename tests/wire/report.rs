@@ -40,15 +40,15 @@ fn the_blocks_beside_it_stay() {
             ..setup()
         };
         setup.run(|wire| {
-            wire.sends("1:101 1:201 1:301 1:401 1:501 1:601 1:701 1:801");
-            wire.ack(101);
+            wire.sends("1:51 1:101 1:151 1:201 1:251 1:301 1:351 1:401");
+            wire.ack(51);
             // As many as there is room for.
             let (beside, sacked) = if timestamps {
-                ("301:401 501:601", 2)
+                ("151:201 251:301", 2)
             } else {
-                ("301:401 501:601 701:801", 3)
+                ("151:201 251:301 351:401", 3)
             };
-            wire.ack_duplicate(201, "1:101", beside);
+            wire.ack_duplicate(101, "1:51", beside);
             assert_eq!(reports(wire), (0, 1));
             wire.await_sacked(sacked);
         });

@@ -69,6 +69,7 @@ fn sack_blocks_take_their_room_from_the_mss() {
 #[test]
 fn bundles_shrink_with_the_mtu() {
     Setup::default().run(|wire| {
+        wire.prove_path();
         wire.sends("1:401 1:801");
         wire.set_mtu(1040);
         wire.sends("401:1201 801:1801 1201:2001");

@@ -30,6 +30,7 @@ fn what_rides_along_takes_less_than_a_segment_without_payload() {
 #[test]
 fn without_a_limit_as_many_ride_along_as_the_memory_allows() {
     jumbo().run(|wire| {
+        wire.prove_path();
         let most = (segment_overhead() - 1) / 100;
         for segment in 1..=2 * most {
             let first = segment.saturating_sub(most + 1);

@@ -77,12 +77,14 @@ fn datagrams_are_untouched_whole_or_in_fragments() {
 fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_takes() {
     Setup::default().run(|wire| {
         wire.reconnect_with_fragments(7778, 800);
-        wire.sends("1:401 1:761 401:762");
+        wire.sends("1:761");
+        wire.ack(761);
+        wire.sends("761:1161 761:1521 1161:1522");
         wire.sends_in_fragments(1000);
-        wire.sends("1762:1962 1762:2162 1962:2562");
+        wire.sends("2522:2722 2522:2922 2722:3322");
         wire.assert_verdicts(&[
             (Bundled, 4),
-            (NothingOutstanding, 1),
+            (NothingOutstanding, 2),
             (NotPlainIp, 1),
             (NoRoom, 1),
         ]);

@@ -115,7 +115,7 @@ impl FlowReader {
         let run = link::run_iterator(self.link.as_fd()).map_err(failed)?;
         let mut bytes = Vec::new();
         File::from(run).read_to_end(&mut bytes).map_err(failed)?;
-        let records = bytes.chunks_exact(size_of::<flow_types::flow_record>());
+        let records = bytes.chunks_exact(size_of::<Record>());
         Ok(records.map(parse).collect())
     }
 }
@@ -149,18 +149,23 @@ fn map_by_id(id: u32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// What the program writes of each connection.
+#[repr(C, packed)]
+struct Record {
+    of_flow: flow_types::flow_record,
+    counters: flow_types::counters,
+}
+
 fn parse(record: &[u8]) -> Flow {
     // SAFETY: plain integers, of which any bits are valid; chunks_exact gives the size.
-    let raw = unsafe {
-        record
-            .as_ptr()
-            .cast::<flow_types::flow_record>()
-            .read_unaligned()
-    };
+    let Record {
+        of_flow: raw,
+        counters,
+    } = unsafe { record.as_ptr().cast::<Record>().read_unaligned() };
     let address = |octets: [u8; 16], port| {
         SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
     };
-    let counters = Counters::from(&raw.counters);
+    let counters = Counters::from(&counters);
     let loss_rule = match raw.loss_rule {
         flow_types::loss_rule::LOSS_RULE_DSACK => LossRule::Dsack,
         flow_types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,

@@ -1,0 +1,143 @@
+//! A path that drops what is large: bundling must not cost the stream its life, and is tried
+//! again. Minutes of virtual time, inside the lab kernel.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use pillion_bundler::{Options, Verdict, list_flows};
+use pillion_tests::{Setup, Wire};
+
+use crate::common::{needs_kernel, test_inside};
+
+#[test]
+fn bundling_gives_way_to_a_path_that_drops_what_is_large() {
+    needs_kernel!();
+    test_inside("path_size::inside::");
+}
+
+const MESSAGE: u32 = 400;
+const ITT: Duration = Duration::from_millis(80);
+const RTT: Duration = Duration::from_millis(100);
+
+/// An application that writes messages, and a receiver that acknowledges each segment, as far as
+/// the path lets it through.
+struct Path {
+    largest: u32,
+    /// What has come, in order.
+    come: u32,
+    /// What has come behind a gap.
+    behind: Vec<(u32, u32)>,
+    sent: u32,
+    next_write: Instant,
+    acks: VecDeque<(Instant, u32, String)>,
+}
+
+impl Path {
+    fn new(largest: u32) -> Self {
+        Self {
+            largest,
+            come: 1,
+            behind: Vec::new(),
+            sent: 0,
+            next_write: Instant::now(),
+            acks: VecDeque::new(),
+        }
+    }
+
+    /// Sends messages for so long, and waits as long as it takes until all have come; how long.
+    fn carry(&mut self, wire: &mut Wire, time: Duration) -> Duration {
+        let begin = Instant::now();
+        loop {
+            let writes = begin.elapsed() < time;
+            assert!(begin.elapsed() < 2 * time, "{} have come", self.come);
+            if !writes && self.come == 1 + MESSAGE * self.sent {
+                return begin.elapsed();
+            }
+            if writes && Instant::now() >= self.next_write {
+                wire.write(MESSAGE);
+                self.sent += 1;
+                self.next_write += ITT;
+            }
+            let now = Instant::now();
+            if self.acks.front().is_some_and(|(at, ..)| *at <= now) {
+                let (_, number, block) = self.acks.pop_front().unwrap();
+                wire.acks_late(number, &block);
+            }
+            let mut due = self.acks.front().map_or(now + RTT, |(at, ..)| *at);
+            if writes {
+                due = due.min(self.next_write);
+            }
+            let wait = due.saturating_duration_since(Instant::now());
+            if let Some((start, end)) = wire.read_within(wait)
+                && start < end
+                && end - start <= self.largest
+            {
+                self.receive(start, end);
+            }
+        }
+    }
+
+    fn receive(&mut self, start: u32, end: u32) {
+        self.behind.push((start, end));
+        while let Some(at) = self
+            .behind
+            .iter()
+            .position(|(start, _)| *start <= self.come)
+        {
+            self.come = self.come.max(self.behind.swap_remove(at).1);
+        }
+        let block = match start > self.come {
+            true => format!("{start}:{end}"),
+            false => String::new(),
+        };
+        self.acks
+            .push_back((Instant::now() + RTT, self.come, block));
+    }
+}
+
+fn setup() -> Setup {
+    Setup {
+        rtt: RTT,
+        rto_min: Duration::from_millis(200),
+        initial_window: 10,
+        timestamps: true,
+        ..Setup::bundling(Options::default())
+    }
+}
+
+fn path_size() -> Option<u32> {
+    list_flows().expect("the list")[0].path_size
+}
+
+mod inside {
+    use super::*;
+
+    const SECONDS: Duration = Duration::from_secs(10);
+
+    #[test]
+    #[ignore = "runs in the lab kernel"]
+    fn from_the_beginning_the_stream_is_hardly_held_up() {
+        setup().run(|wire| {
+            let mut path = Path::new(700);
+            let time = path.carry(wire, SECONDS);
+            assert!(time < SECONDS + SECONDS / 20, "{time:?}");
+            assert_eq!(path_size(), Some(2 * MESSAGE - 1));
+        });
+    }
+
+    #[test]
+    #[ignore = "runs in the lab kernel"]
+    fn once_the_path_is_larger_again_so_are_bundles() {
+        setup().run(|wire| {
+            let mut path = Path::new(700);
+            path.carry(wire, SECONDS);
+            path.largest = u32::MAX;
+            path.carry(wire, 3 * SECONDS);
+            assert_eq!(path_size(), None);
+            let before = wire.totals().counters.of(Verdict::Bundled);
+            path.carry(wire, SECONDS);
+            let bundled = wire.totals().counters.of(Verdict::Bundled) - before;
+            assert!(bundled > 100, "{bundled}");
+        });
+    }
+}
