@@ -147,7 +147,7 @@ impl Peer {
 
     /// From now on this position of the stream is its first.
     pub fn count_from(&mut self, position: u32) {
-        self.isn = self.isn.wrapping_add(position - 1);
+        self.isn = self.isn.wrapping_add(position).wrapping_sub(1);
     }
 
     /// A sequence number of the kernel's stream.

@@ -1,7 +1,9 @@
 //! The adaptive level: as many previous segments as the losses seen demand.
 
+use std::time::Duration;
+
 use pillion_bundler::{Level, LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, sysctl};
 
 /// At most one segment of a thousand is to stay unrepaired.
 fn adaptive(max_packets: u32) -> Setup {
@@ -58,6 +60,56 @@ fn frequent_losses_raise_it_and_without_any_it_falls_back_to_one() {
             wire.ack(at);
         }
         assert_eq!(level(wire, at), 1);
+    });
+}
+
+/// What bundles cannot repair counts neither as lost nor as sent.
+#[test]
+fn losses_of_what_is_too_large_for_a_bundle_do_not_raise_it() {
+    Setup {
+        rto_min: Duration::from_millis(250),
+        timestamps: true,
+        ..adaptive(0)
+    }
+    .run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        let mut at = 1;
+        for _ in 0..4 {
+            let end = at + wire.mss();
+            wire.sends(&format!("{at}:{end}"));
+            wire.expect(&format!("{at}:{end}"));
+            wire.ack(end);
+            at = end;
+        }
+        // TCP's window is small by now.
+        for end in [at + 200, at + 400, at + 600, at + 800] {
+            wire.sends(&format!("{at}:{} {at}:{end}", at + 100));
+            wire.ack_duplicate(end, &format!("{at}:{}", at + 100), "");
+            at = end;
+        }
+        let (second, third, end) = (at + 100, at + 200, at + 300);
+        wire.sends(&format!("{at}:{second} {at}:{third} {second}:{end}"));
+    });
+}
+
+#[test]
+fn large_writes_between_losses_do_not_lower_it() {
+    adaptive(0).run(|wire| {
+        let mut at = 1;
+        for _ in 0..40 {
+            at = lose_one(wire, at);
+        }
+        let raised = level(wire, at);
+        assert!(raised > 1, "{raised}");
+        at += 500;
+        for _ in 0..200 {
+            let end = at + 20 * wire.mss();
+            wire.write(end - at);
+            while wire.read().1 != end {}
+            wire.ack(end);
+            at = end;
+        }
+        assert_eq!(level(wire, at), raised);
     });
 }
 

@@ -135,6 +135,42 @@ fn cubic_reduces_as_cubic_does() {
     });
 }
 
+/// Half of the sequence space is 2 GiB.
+#[test]
+fn a_connection_reacts_after_any_number_of_bytes() {
+    let mss = 8960;
+    Setup {
+        mss,
+        ..setup(LossRule::Dsack)
+    }
+    .run(|wire| {
+        wire.pass((1 << 31) + (1 << 27));
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301");
+        assert_eq!(wire.totals().counters.hidden_losses, 1);
+        assert_eq!(reactions(wire), 1);
+    });
+}
+
+#[test]
+fn what_was_outstanding_when_tcp_reduced_its_window_reduces_it_no_more() {
+    let ecn = true;
+    Setup {
+        ecn,
+        ..setup(LossRule::Dsack)
+    }
+    .run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack_echo(101);
+        wire.sends("101:301 101:401");
+        wire.ack(301);
+        wire.sends("301:501");
+        assert_eq!(wire.totals().counters.hidden_losses, 1);
+        assert_eq!(reactions(wire), 0);
+    });
+}
+
 /// The published RDB's own tests. Its reaction came within the ACK, so that a window of 10
 /// became 5; ours comes with the next segment, after the ACK of six segments has let slow
 /// start grow the window to 16.
