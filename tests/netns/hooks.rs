@@ -1,5 +1,9 @@
 //! By tcx or by clsact: beside others, and with nothing left behind.
 
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -105,4 +109,21 @@ fn a_killed_pillion_leaves_no_filter() {
     eventually("the filters are gone", || {
         !shown(&hosts, "a0").contains("pillion")
     });
+}
+
+#[test]
+fn a_pillion_awaits_its_turn_at_a_device_but_not_for_ever() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let name = SocketAddr::from_abstract_name("pillion-clsact").unwrap();
+    let bind = move || UnixDatagram::bind_addr(&name);
+    let never_let_go = hosts.near.enter(bind).unwrap().unwrap();
+    let begun = Instant::now();
+    let attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let waited = begun.elapsed();
+    assert!(waited >= Duration::from_secs(2), "{waited:?}");
+    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
+    attach.end();
+    assert!(!shown(&hosts, "a0").contains("clsact"));
+    drop(never_let_go);
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::turn::Turn;
 use crate::{Device, Error, Namespace, NamespaceName, netlink};
 
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
@@ -67,6 +68,7 @@ impl Drop for Clsact {
 
 impl Filters {
     fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> io::Result<Self> {
+        let _turn = Turn::take();
         let mut both = hook(device, INGRESS | EGRESS);
         // SAFETY: a call with a description of its own, which it only reads.
         let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
@@ -82,7 +84,7 @@ impl Filters {
             match Filter::attach(device, point, program) {
                 Ok(filter) => attached.filters.push(filter),
                 Err(error) => {
-                    attached.remove();
+                    attached.remove_in_turn();
                     return Err(error);
                 }
             }
@@ -95,6 +97,11 @@ impl Filters {
     }
 
     fn remove(&self) {
+        let _turn = Turn::take();
+        self.remove_in_turn();
+    }
+
+    fn remove_in_turn(&self) {
         for filter in self.filters.iter().filter(|it| it.holds(self.device)) {
             let _ = filter.remove(self.device);
         }

@@ -32,6 +32,7 @@ mod selection;
 mod stand;
 mod switch;
 mod totals;
+mod turn;
 mod verdict;
 mod watch;
 
