@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c))
 
-.PHONY: all setup demo lab-kernel test referee check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -28,6 +28,11 @@ test: setup check
 referee: setup
 	PILLION_REFEREE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),PILLION_REFEREE_SEED=$(SEED)) \
 		$(CARGO) test -p pillion --test virtual referee:: -- --nocapture
+
+# An hour has 10,000 connections and 1,000 attachments; SEED decides which.
+soak: setup
+	PILLION_SOAK_MINUTES=$(or $(MINUTES),60) PILLION_SOAK_SEED=$(or $(SEED),1) \
+		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
 check:
 	clang-format --dry-run --Werror $(BPF)

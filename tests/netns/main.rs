@@ -19,6 +19,7 @@ mod namespaces;
 mod queue;
 mod run;
 mod safety;
+mod soak;
 mod sockets;
 mod stream;
 mod switch;

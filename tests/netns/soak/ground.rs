@@ -1,0 +1,183 @@
+//! Where it all takes place: two hosts with a lossy path between them, and cgroups of their own,
+//! of which the outermost is to pillion the root of all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
+use pillion_lab::{Lane, Namespace};
+use pillion_path::{Direction, Disorder, Loss, PathConfig};
+
+use super::memory::Accounting;
+use super::talk::PATIENCE;
+
+pub struct Ground {
+    pub lane: Lane,
+    pub accounting: Accounting,
+    mount: PathBuf,
+    top: PathBuf,
+}
+
+/// A cgroup.
+#[derive(Debug)]
+pub struct Group(PathBuf);
+
+/// Losses in runs and alone, and packets that overtake others or come twice.
+fn path(seed: u64) -> PathConfig {
+    let direction = |in_good| Direction {
+        jitter: Duration::from_millis(1),
+        rate_bps: Some(50_000_000),
+        queue_packets: 500,
+        loss: Loss::GilbertElliott {
+            to_bad: 0.005,
+            to_good: 0.3,
+            in_bad: 0.5,
+            in_good,
+        },
+        disorder: Some(Disorder {
+            reorder: 0.002,
+            duplicate: 0.002,
+            late: Duration::from_millis(15),
+        }),
+        ..Direction::delayed(Duration::from_millis(20))
+    };
+    PathConfig {
+        forward: direction(0.03),
+        backward: direction(0.01),
+        seed,
+    }
+}
+
+impl Ground {
+    pub fn create(seed: u64) -> io::Result<Self> {
+        let lane = Lane::create("soak", &path(seed)).map_err(io::Error::other)?;
+        let mount = pillion_bundler::cgroup2_mount().map_err(io::Error::other)?;
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
+        let name = format!("soak-{}", std::process::id());
+        let top = mount.join(own.unwrap_or_default()).join(&name);
+        fs::create_dir(&top)?;
+        Ok(Self {
+            lane,
+            accounting: Accounting::begin(&top, &name)?,
+            mount,
+            top,
+        })
+    }
+
+    pub fn group(&self, name: &str) -> io::Result<Group> {
+        let path = self.top.join(name);
+        fs::create_dir(&path)?;
+        Ok(Group(path))
+    }
+
+    /// A program on a host and in a cgroup.
+    pub fn program(&self, host: &Namespace, group: &Group, words: &[String]) -> Command {
+        let doors = [Some(group.door()), self.accounting.door()];
+        let mut command = host.command(&words[0]);
+        command.args(&words[1..]);
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || enter(&doors)) };
+        command
+    }
+
+    /// The same, where the outermost of these cgroups is the root of all, and mounted as such.
+    pub fn cell(&self, host: &Namespace, group: &Group, words: &[String]) -> Command {
+        let outermost = [Some(Group(self.top.clone()).door())];
+        let doors = [Some(group.door()), self.accounting.door()];
+        let root = self.mount.clone();
+        let mut command = host.command(&words[0]);
+        command.args(&words[1..]);
+        // SAFETY: as above.
+        unsafe {
+            command.pre_exec(move || {
+                enter(&outermost)?;
+                unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWCGROUP)?;
+                let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+                mount(None::<&str>, "/", None::<&str>, private, None::<&str>)?;
+                // The same file system cannot be mounted over itself.
+                umount2(&root, MntFlags::MNT_DETACH)?;
+                let (kind, none) = (Some("cgroup2"), None::<&str>);
+                mount(kind, &root, kind, MsFlags::empty(), none)?;
+                enter(&doors)
+            });
+        }
+        command
+    }
+
+    /// Whatever went wrong, no process and no cgroup stays behind.
+    pub fn clear(&self) {
+        fn remove(cgroup: &Path) {
+            below(cgroup).iter().for_each(|inner| remove(inner));
+            let _ = fs::remove_dir(cgroup);
+        }
+        let begun = Instant::now();
+        while self.top.exists() && begun.elapsed() < PATIENCE {
+            let _ = fs::write(self.top.join("cgroup.kill"), "1");
+            remove(&self.top);
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.accounting.end();
+    }
+}
+
+fn enter(doors: &[Option<io::Result<File>>]) -> io::Result<()> {
+    for door in doors.iter().flatten() {
+        match door {
+            Ok(door) => (&mut &*door).write_all(b"0")?,
+            Err(error) => return Err(error.kind().into()),
+        }
+    }
+    Ok(())
+}
+
+impl Group {
+    fn door(&self) -> io::Result<File> {
+        door(&self.0)
+    }
+
+    /// Removes it, which is possible once no process is left in it and no cgroup below it.
+    pub fn remove(&self) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            match fs::remove_dir(&self.0) {
+                Ok(()) => return Ok(()),
+                Err(error) if begun.elapsed() > PATIENCE => {
+                    let left = self.left();
+                    return Err(format!("{}: {error}: {left}", self.0.display()));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
+    fn left(&self) -> String {
+        let processes = fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default();
+        let processes: Vec<_> = processes.lines().map(name_of).collect();
+        let below = below(&self.0);
+        format!("left are processes {processes:?} and cgroups {below:?}")
+    }
+}
+
+fn name_of(process: &str) -> String {
+    let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    format!("{process} {}", name.trim_end())
+}
+
+fn below(cgroup: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cgroup).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+/// A file that a process joins a cgroup by writing `0` to.
+pub fn door(cgroup: &Path) -> io::Result<File> {
+    let file = cgroup.join("cgroup.procs");
+    OpenOptions::new().write(true).open(file)
+}

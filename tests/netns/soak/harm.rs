@@ -1,0 +1,56 @@
+//! What the kernel says when it has come to harm.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// The kernel's messages since this was made; none where they cannot be read.
+#[derive(Debug)]
+pub struct Messages(Option<File>);
+
+/// Words of warnings, crashes and stalls.
+const HARM: [&str; 7] = [
+    "WARNING:",
+    "BUG:",
+    "Oops",
+    "general protection fault",
+    "divide error",
+    "blocked for more than",
+    "detected stall",
+];
+
+impl Messages {
+    pub fn from_now_on() -> Self {
+        let mut options = File::options();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let opened = options.open("/dev/kmsg");
+        let at_end = opened.and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file));
+        if let Err(error) = &at_end {
+            println!("left out: the kernel's messages: {error}");
+        }
+        Self(at_end.ok())
+    }
+
+    /// An error repeats the first message that tells of harm.
+    pub fn check(&mut self) -> Result<(), String> {
+        let Some(file) = &mut self.0 else {
+            return Ok(());
+        };
+        // One message each time, and none is longer.
+        let mut message = [0; 8192];
+        loop {
+            match file.read(&mut message) {
+                Ok(length) => {
+                    let text = String::from_utf8_lossy(&message[..length]);
+                    if HARM.iter().any(|word| text.contains(word)) {
+                        return Err(format!("the kernel says: {}", text.trim_end()));
+                    }
+                }
+                // Some were overwritten before they could be read.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(format!("the kernel's messages: {error}")),
+            }
+        }
+    }
+}

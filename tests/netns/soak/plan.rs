@@ -1,0 +1,215 @@
+//! What both ends of a connection do, drawn from the number of the connection alone: that is all
+//! that they tell each other.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Kinds of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Thin in both directions, for some seconds.
+    Thin,
+    /// Thin, with a large write now and then.
+    Mixed,
+    /// Writes of many segments, which leave in packets that the device is to cut (GSO).
+    Large,
+    /// A few messages, and no more.
+    Short,
+    /// One end closes its half early, and the other one goes on.
+    HalfClosed,
+    /// One end resets the connection in the middle of it.
+    Reset,
+    /// Thin in both directions, until its client is told to end.
+    Long,
+}
+
+impl Kind {
+    pub const ALL: [Self; 7] = [
+        Self::Thin,
+        Self::Mixed,
+        Self::Large,
+        Self::Short,
+        Self::HalfClosed,
+        Self::Reset,
+        Self::Long,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Thin => "thin",
+            Self::Mixed => "mixed",
+            Self::Large => "large writes",
+            Self::Short => "short-lived",
+            Self::HalfClosed => "half-closed",
+            Self::Reset => "reset",
+            Self::Long => "long-lived",
+        }
+    }
+
+    /// Any but a long one.
+    pub fn draw(random: &mut impl Rng) -> Self {
+        const OF_TWENTY: [(Kind, u32); 6] = [
+            (Kind::Thin, 6),
+            (Kind::Mixed, 3),
+            (Kind::Large, 3),
+            (Kind::Short, 4),
+            (Kind::HalfClosed, 2),
+            (Kind::Reset, 2),
+        ];
+        let mut drawn = random.random_range(0..20);
+        for (kind, share) in OF_TWENTY {
+            if drawn < share {
+                return kind;
+            }
+            drawn -= share;
+        }
+        unreachable!("the shares add up to twenty")
+    }
+
+    /// That of a connection, by its number.
+    pub fn of(connection: u64) -> Self {
+        Self::ALL[(connection % Self::ALL.len() as u64) as usize]
+    }
+
+    /// The number of a connection of this kind.
+    pub fn number(self, random: &mut impl Rng) -> u64 {
+        let kinds = Self::ALL.len() as u64;
+        random.random_range(0..1 << 48) * kinds + self as u64
+    }
+}
+
+/// Who began the connection, and who did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+impl Side {
+    pub fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// What one end sends.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    /// None: until something ends it.
+    pub messages: Option<u32>,
+    /// Mean time between two, milliseconds.
+    gap_ms: u64,
+    bytes: RangeInclusive<usize>,
+    /// Share of the messages that are large, and have as many bytes as that.
+    large: (f64, RangeInclusive<usize>),
+}
+
+impl Sending {
+    fn thin(random: &mut impl Rng, messages: RangeInclusive<u32>) -> Self {
+        Self {
+            messages: Some(random.random_range(messages)),
+            gap_ms: random.random_range(5..40),
+            bytes: 1..=random.random_range(20..450),
+            large: (0.0, 1..=1),
+        }
+    }
+
+    fn endless(self) -> Self {
+        Self {
+            messages: None,
+            ..self
+        }
+    }
+
+    fn with_large(self, share: f64, bytes: RangeInclusive<usize>) -> Self {
+        Self {
+            large: (share, bytes),
+            ..self
+        }
+    }
+
+    /// The next message: the time before it, and its bytes.
+    pub fn next(&self, random: &mut impl Rng) -> (Duration, usize) {
+        let gap = Duration::from_millis(random.random_range(0..=2 * self.gap_ms));
+        let (share, large) = &self.large;
+        let bytes = match random.random_bool(*share) {
+            true => large.clone(),
+            false => self.bytes.clone(),
+        };
+        (gap, random.random_range(bytes))
+    }
+}
+
+/// What becomes of a connection, as far as its ends decide it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub client: Sending,
+    pub server: Sending,
+    /// Who resets it, once all of its own is sent.
+    pub resets: Option<Side>,
+}
+
+impl Plan {
+    pub fn of(connection: u64) -> Self {
+        let kind = Kind::of(connection);
+        let random = &mut Pcg64::seed_from_u64(connection);
+        let messages = match kind {
+            Kind::Short => 1..=3,
+            Kind::Large => 5..=40,
+            _ => 30..=150,
+        };
+        let mut plan = Self {
+            client: Sending::thin(random, messages.clone()),
+            server: Sending::thin(random, messages),
+            resets: None,
+        };
+        let side = match random.random() {
+            true => Side::Client,
+            false => Side::Server,
+        };
+        match kind {
+            Kind::Thin | Kind::Short => {}
+            Kind::Mixed => plan.change(side, |it| it.with_large(0.05, 2_000..=40_000)),
+            Kind::Large => plan.change(side, |it| it.with_large(0.5, 10_000..=100_000)),
+            Kind::HalfClosed => plan.change(side, |it| Sending {
+                messages: Some(3),
+                ..it
+            }),
+            Kind::Reset => {
+                plan.resets = Some(side);
+                // Its segments are answered by another reset, should the first be lost.
+                plan.change(side.other(), Sending::endless);
+            }
+            Kind::Long => {
+                plan.change(Side::Client, Sending::endless);
+                plan.change(Side::Server, Sending::endless);
+            }
+        }
+        plan
+    }
+
+    pub fn of_side(&self, side: Side) -> &Sending {
+        match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        }
+    }
+
+    fn change(&mut self, side: Side, change: impl FnOnce(Sending) -> Sending) {
+        let sending = match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        };
+        *sending = change(sending.clone());
+    }
+}
+
+/// Chance for one side of a connection, and the pattern of what it sends.
+pub fn stream(connection: u64, side: Side) -> u64 {
+    connection * 2 + side as u64
+}

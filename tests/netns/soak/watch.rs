@@ -1,0 +1,219 @@
+//! Has everything begin and end, and watches.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+use super::books::Books;
+use super::crowd::Member;
+use super::ends::Task;
+use super::field::{Field, News};
+use super::flat::Samples;
+use super::ground::Ground;
+use super::harm::Messages;
+use super::memory::Sample;
+use super::remains::Remains;
+use super::ride::{CLIENTS, Ride, draw};
+use super::talk::PATIENCE;
+use super::tally::Tally;
+
+/// How long, and how fast things happen.
+#[derive(Debug, Clone, Copy)]
+pub struct Length {
+    pub time: Duration,
+    /// Connections of each of the two clients that stay.
+    pub connections_hourly: u32,
+    /// Pillions. A fifth or so run a client of their own, with a dozen connections.
+    pub pillions_hourly: u32,
+}
+
+/// Connections of each client that last as long as it does.
+const LONG: u32 = 5;
+
+/// Time between two samples of memory.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Time between two reports of progress.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Kernel memory that may be left of so many processes when all have ended, bytes: what the kernel
+/// keeps of each for itself.
+const LEFT: u64 = 2 << 20;
+
+struct Watch {
+    length: Length,
+    field: Field,
+    news: Receiver<News>,
+    members: Vec<Member>,
+    books: Books,
+    tally: Tally,
+    samples: Samples,
+    kernel: Messages,
+    /// Pillions that have begun, and those that have not ended.
+    begun: u64,
+    riding: u64,
+}
+
+/// Soaks for so long; prints what happened. An error says what is broken.
+pub fn soak(length: Length, seed: u64) -> Result<(), String> {
+    let ground = Ground::create(seed).map_err(|error| format!("the ground: {error}"))?;
+    let before = Remains::now(&ground);
+    let (tell, news) = channel();
+    let mut watch = Watch {
+        length,
+        field: Field::new(ground, tell),
+        news,
+        members: Vec::new(),
+        books: Books::default(),
+        tally: Tally::default(),
+        samples: Samples::default(),
+        kernel: Messages::from_now_on(),
+        begun: 0,
+        riding: 0,
+    };
+    let random = &mut Pcg64::seed_from_u64(seed);
+    let stays = watch.begin(random)?;
+    watch.pass(random, stays)?;
+    watch.field.end();
+    watch.end(&before)?;
+    let path = watch.field.ground.lane.path.ledger();
+    let table = watch
+        .tally
+        .table(&watch.books, &path, &watch.samples, length.samples());
+    print!("{}", table.to_text(false));
+    let tally = &watch.tally;
+    if tally.bundles == 0 || tally.connections == 0 {
+        return Err("nothing was bundled".to_owned());
+    }
+    Ok(())
+}
+
+impl Length {
+    /// Samples of memory in all.
+    fn samples(self) -> usize {
+        (self.time.as_secs_f64() / SAMPLE.as_secs_f64()) as usize
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.field.end();
+        self.field.ground.clear();
+    }
+}
+
+impl Watch {
+    /// The server, the clients, and a pillion that stays, whose process this returns.
+    fn begin(&mut self, random: &mut Pcg64) -> Result<u32, String> {
+        let server = Member::server(&self.field)?;
+        self.members.push(server);
+        for name in CLIENTS {
+            let task = Task {
+                seed: random.random(),
+                hourly: self.length.connections_hourly,
+                long: LONG,
+                seconds: u32::MAX,
+            };
+            let client = Member::client(&self.field, name, task)?;
+            self.members.push(client);
+        }
+        self.ride(Ride::that_stays());
+        loop {
+            if let Some(process) = self.hear(PATIENCE)? {
+                return Ok(process);
+            }
+        }
+    }
+
+    fn ride(&mut self, ride: Ride) {
+        self.begun += 1;
+        self.riding += 1;
+        self.field.ride(ride, self.begun);
+    }
+
+    /// Waits for news, and takes them in; returns the process of a pillion that is at work now.
+    fn hear(&mut self, patience: Duration) -> Result<Option<u32>, String> {
+        match self.news.recv_timeout(patience) {
+            Ok(News::Said(said)) => self.books.take(said)?,
+            Ok(News::Attached(process)) => return Ok(Some(process)),
+            Ok(News::Ended(outcome)) => {
+                self.riding -= 1;
+                self.tally.add(&outcome?);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err("nobody is left".to_owned()),
+        }
+        Ok(None)
+    }
+
+    fn pass(&mut self, random: &mut Pcg64, stays: u32) -> Result<(), String> {
+        let begun = Instant::now();
+        let (time, of_all) = (self.length.time, self.length.samples());
+        let mut next = [Duration::ZERO, Duration::ZERO, MINUTE];
+        while begun.elapsed() < time {
+            let now = begun.elapsed();
+            let [ride, sample, minute] = next.map(|it| it <= now);
+            if ride {
+                let rides = draw(random, self.begun);
+                let mean = 3600.0 / f64::from(self.length.pillions_hourly) * rides.len() as f64;
+                next[0] += Duration::from_secs_f64(mean * random.random_range(0.0..2.0));
+                rides.into_iter().for_each(|ride| self.ride(ride));
+            }
+            if sample {
+                next[1] += SAMPLE;
+                self.sample(stays)?;
+            }
+            if minute {
+                next[2] += MINUTE;
+                println!("{}", self.tally.line(&self.books, now));
+                self.members.iter_mut().try_for_each(Member::check)?;
+                self.samples.check(of_all)?;
+                self.kernel.check()?;
+            }
+            let until = next.iter().min().copied().unwrap_or_default();
+            self.hear(until.saturating_sub(begun.elapsed()))?;
+        }
+        self.sample(stays)?;
+        self.samples.check(of_all)
+    }
+
+    fn sample(&mut self, stays: u32) -> Result<(), String> {
+        let sample = Sample::take(stays, &self.field.ground.accounting);
+        let sample = sample.map_err(|error| format!("the pillion that stays: {error}"))?;
+        self.samples.add(sample);
+        Ok(())
+    }
+
+    /// First the pillions, then the clients, then the server; then nothing is left.
+    fn end(&mut self, before: &Remains) -> Result<(), String> {
+        let begun = Instant::now();
+        while self.riding > 0 {
+            self.hear(Duration::from_secs(1))?;
+            if begun.elapsed() > 3 * PATIENCE {
+                return Err(format!("{} pillions do not end", self.riding));
+            }
+        }
+        for member in self.members.drain(..).rev() {
+            member.end()?;
+        }
+        while let Ok(News::Said(said)) = self.news.try_recv() {
+            self.books.take(said)?;
+        }
+        self.books.close()?;
+        let left = Remains::now(&self.field.ground).beyond(before);
+        if !left.is_empty() {
+            return Err(format!("left behind: {left:?}"));
+        }
+        self.kernel.check()?;
+        let accounting = &self.field.ground.accounting;
+        accounting.reclaim();
+        let left = accounting.kernel_bytes().unwrap_or(0);
+        println!("{left} bytes of kernel memory left");
+        match left {
+            0..LEFT => Ok(()),
+            _ => Err(format!("left behind: {left} bytes of kernel memory")),
+        }
+    }
+}
