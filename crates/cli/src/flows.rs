@@ -68,12 +68,18 @@ fn table(flows: &[Flow]) -> Table {
             number::count(counters.of(Verdict::Bundled)),
             number::percent(counters.redundant_share()),
             number::millis(counters.saved_us as f64 / 1e3),
-            flow.last
-                .map_or_else(String::new, |last| last.label().to_owned()),
+            last(flow),
             companions(flow),
         ]);
     }
     table
+}
+
+/// What became of its last segment, and how large bundles get while the path takes no larger ones.
+fn last(flow: &Flow) -> String {
+    let last = flow.last.map(|last| last.label().to_owned());
+    let limit = flow.path_size.map(|bytes| format!("at most {bytes} bytes"));
+    last.into_iter().chain(limit).collect::<Vec<_>>().join(", ")
 }
 
 /// What it has, and what the kernel refused.
