@@ -8,7 +8,6 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     println!("cargo:rerun-if-changed=../bpf");
     println!("cargo:rerun-if-changed=src/tfrc.c");
-    println!("cargo:rerun-if-changed=src/tags.bpf.c");
     cc::Build::new()
         .file("src/tfrc.c")
         .include("../bpf")
@@ -16,9 +15,13 @@ fn main() {
         .warnings_into_errors(true)
         .compile("pillion_tfrc");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    SkeletonBuilder::new()
-        .source("src/tags.bpf.c")
-        .clang_args(["-I../bpf", "-Wall", "-Werror"])
-        .build_and_generate(out.join("tags.skel.rs"))
-        .expect("the tests' eBPF programs are compiled");
+    for name in ["grow", "tags"] {
+        let source = format!("src/{name}.bpf.c");
+        println!("cargo:rerun-if-changed={source}");
+        SkeletonBuilder::new()
+            .source(&source)
+            .clang_args(["-I../bpf", "-Wall", "-Werror"])
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .expect("the tests' eBPF programs are compiled");
+    }
 }

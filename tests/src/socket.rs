@@ -126,7 +126,11 @@ pub(crate) fn sacked(socket: &TcpStream) -> u32 {
 }
 
 /// What the kernel says of the connection.
-pub(crate) fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
+///
+/// # Panics
+/// When it says nothing.
+#[must_use]
+pub fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
     // SAFETY: plain integers, for which all zeroes is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut length = size_of_val(&info) as libc::socklen_t;

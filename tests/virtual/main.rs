@@ -9,4 +9,5 @@ mod path_size;
 mod queue;
 mod referee;
 mod run;
+mod scaling_ratio;
 mod truth;
