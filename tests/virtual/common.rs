@@ -86,6 +86,15 @@ pub fn processes_with(argument: &str) -> usize {
         .count()
 }
 
+/// The processes that a process has begun, and not its threads' or theirs.
+pub fn children_of(process: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let lists = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
+    let lists: String = lists.map(Result::unwrap_or_default).collect();
+    let ids = lists.split_whitespace().map(str::parse);
+    ids.collect::<Result<_, _>>().unwrap()
+}
+
 /// Waits until it is so.
 pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);

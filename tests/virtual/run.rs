@@ -131,6 +131,73 @@ fn a_run_that_fails_says_why_and_the_others_are_kept() {
     assert!(why.contains("net.ipv4.tcp_no_such"), "{why}");
 }
 
+/// The kernel gets the signal for a division by zero from outside, once a trace has begun.
+#[test]
+fn a_kernel_that_breaks_down_leaves_its_console_and_the_run_as_far_as_it_came() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
+    let endless = endless.replace("[variant.plain]\n", "");
+    let file = write(folder.path(), &endless);
+    let store = folder.path().join("store");
+    let pillion = lab("run", &file)
+        .arg("--json")
+        .arg("--store")
+        .arg(&store)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let made = || only_folder(&only_folder(&store)?);
+    let begun = || {
+        let work = only_folder(&made()?)?;
+        fs::metadata(work.join("run.part/sender.pcap")).ok()
+    };
+    await_that("there is a trace", || {
+        begun().is_some_and(|trace| trace.len() > 10_000)
+    });
+    let kernel = children_of(pillion.id());
+    assert_eq!(kernel.len(), 1);
+    kill(Pid::from_raw(kernel[0].cast_signed()), Signal::SIGFPE).unwrap();
+    let output = pillion.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+
+    let broken = made().unwrap().join("bundled,seed=7770079.broken");
+    let runs: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let why = runs[0]["error"].as_str().unwrap();
+    assert!(why.contains("Kernel mode signal 8"), "{why}");
+    assert!(why.contains(broken.to_str().unwrap()), "{why}");
+    let text = |file: &str| fs::read_to_string(broken.join(file)).unwrap();
+    assert!(why.starts_with(text("broken").trim()), "{why}");
+    assert!(text("run.toml").contains("seed = 7770079"));
+    let console = text("console.txt");
+    assert!(console.contains("Linux version 6."), "{console}");
+    assert!(console.contains("Kernel panic - not syncing"), "{console}");
+    let trace = fs::metadata(broken.join("sender.pcap")).unwrap();
+    assert!(trace.len() > 10_000);
+
+    let stored = |command: &str, name: &str| {
+        let mut pillion = lab(command, Path::new(name));
+        let output = pillion.arg("--store").arg(&store).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(stored("show", "experiment").contains("broken: the lab kernel ended"));
+    let name = broken.strip_prefix(&store).unwrap().with_extension("");
+    let name = name.to_str().unwrap();
+    assert!(stored("show", name).contains("broken: the lab kernel ended"));
+    stored("remove", name);
+    assert!(!broken.exists());
+}
+
+/// The only folder in another.
+fn only_folder(folder: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let mut folders = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir());
+    folders.next().filter(|_| folders.next().is_none())
+}
+
 #[test]
 fn a_signal_ends_the_runs_at_work_and_leaves_nothing_of_them() {
     needs_kernel!();

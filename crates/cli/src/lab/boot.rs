@@ -42,7 +42,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
 
-    /// Folder of the host that gets what the program leaves in /results
+    /// Folder of the host that gets what the program leaves in /results, as far as it came should
+    /// the kernel break down
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 

@@ -2,6 +2,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Breakdown;
+
 /// Why a program could not be run in the lab kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -21,7 +23,7 @@ pub enum EngineError {
     MissingTools(String),
     /// The kernel ended by itself before the program did.
     #[error("the lab kernel ended before its program did: {0}")]
-    Died(String),
+    Died(Breakdown),
     /// Inside, something other than the program failed.
     #[error("inside the lab kernel: {0}")]
     Inside(String),

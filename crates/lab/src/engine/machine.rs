@@ -14,7 +14,7 @@ use nix::sys::personality::{self, Persona};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
-use nix::unistd::{Pid, dup2_raw, pipe2};
+use nix::unistd::{Pid, dup2_raw, dup2_stdout, pipe2};
 
 use super::lines::{self, Line};
 use super::{EngineError, Image, LabKernel, Running};
@@ -40,10 +40,15 @@ pub struct Machine {
 /// Of 1 January 2000, in nanoseconds: the date at which every kernel starts.
 const START: &str = "time-travel-start=946684800000000000";
 
+/// What the kernel does not warn of in the usual way ends it as well: bad pages and objects,
+/// oopses, sleep where there must be none, lockups (TAINT_BAD_PAGE, _DIE, _WARN and _SOFTLOCKUP).
+const TAINTED: &str = "panic_on_taint=42a0";
+
 impl Machine {
-    /// Starts the kernel with an image, which holds the job. What the program leaves in
-    /// [`super::RESULTS`] goes to the folder `results` when it ends; what it writes, to `output`
-    /// and `errors` at once.
+    /// Starts the kernel with an image, which holds the job. What the program writes to files in
+    /// [`super::RESULTS`] goes to the folder `results`, twice a second of virtual time as far as
+    /// it has come, and as it is when the program ends; what it writes to its outputs, to
+    /// `output` and `errors` at once.
     ///
     /// The kernel ends with the thread that called this, at the latest.
     ///
@@ -97,7 +102,7 @@ impl Machine {
             .arg(format!("pillion.seed={}", self.seed))
             .args(["con=null", "con0=null,fd:2", "console=tty0"])
             .args(Line::ALL.map(Line::option))
-            .args(["loglevel=4", "panic=-1"])
+            .args(["loglevel=8", "panic=-1", "panic_on_warn=1", TAINTED])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
@@ -123,6 +128,8 @@ impl Machine {
                     sched_setaffinity(Pid::from_raw(0), &cores)?;
                 }
                 personality::set(personality::get()? | Persona::ADDR_NO_RANDOMIZE)?;
+                // There goes what it says before it has a console.
+                dup2_stdout(io::stderr())?;
                 Ok(())
             });
         }

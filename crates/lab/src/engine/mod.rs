@@ -14,13 +14,16 @@
 //! [`Machine`] how it is started, [`Running`] the running kernel, and [`run_as_init`] what runs
 //! inside.
 
+mod breakdown;
 mod compare;
+mod console;
 mod error;
 mod host;
 mod image;
 mod inside;
 mod job;
 mod kernel;
+mod left;
 mod lines;
 mod machine;
 mod run;
@@ -29,13 +32,16 @@ mod side_by_side;
 mod stall;
 mod verify;
 
+pub use breakdown::Breakdown;
 pub use compare::{Difference, differences};
+pub use console::Console;
 pub use error::EngineError;
 pub use host::HOST_FILE;
 pub use image::{Image, find_program};
 pub use inside::{is_init, run_as_init};
 pub use job::{Ending, Job, RESULTS};
 pub use kernel::LabKernel;
+pub use left::Failed;
 pub use machine::Machine;
 pub use run::run_virtually;
 pub use running::Running;

@@ -1,30 +1,29 @@
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::run::BROKEN;
-
 use super::host::{HOST_FILE, HostFacts};
+use super::left::{Failed, Left};
 use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
 
 /// The file inside that says what the run is.
-const RUN_FILE: &str = "/etc/pillion/run.toml";
+const INSIDE: &str = "/etc/pillion/run.toml";
 /// What its folder is called inside.
 const NAME: &str = "run";
 
 /// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
 /// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must
-/// not be there, and is there only if all is well; what is left of a run that failed is beside it,
-/// as [`BROKEN`].
+/// not be there, and is there only if all is well.
 ///
 /// `reached` is told how far virtual time has come; the run ends without a trace when `stop` is
 /// set.
 ///
 /// # Errors
-/// As [`super::Running::wait`]; [`EngineError::Inside`] with the run's own words where it fails.
+/// [`Failed`], for the reasons of [`super::Running::wait`], and [`EngineError::Inside`] with the
+/// run's own words where it fails.
 pub fn run_virtually(
     machine: &Machine,
     image: &Image,
@@ -33,14 +32,14 @@ pub fn run_virtually(
     folder: &Path,
     stop: &AtomicBool,
     mut reached: impl FnMut(Duration),
-) -> Result<(), EngineError> {
+) -> Result<(), Failed> {
     let parent = folder.parent().unwrap_or(Path::new("."));
     let out = tempfile::Builder::new()
         .prefix(".run-")
         .tempdir_in(parent)
         .map_err(EngineError::system("make a folder for the results"))?;
     let mut image = image.clone();
-    image.add_text(RUN_FILE, run);
+    image.add_text(INSIDE, run);
     image.set_job(&job(machine));
     let (begun, clock) = (SystemTime::now(), Instant::now());
     let words = Words::default();
@@ -50,25 +49,37 @@ pub fn run_virtually(
         Box::new(words.clone()),
         Box::new(words.clone()),
     )?;
+    let console = running.console();
     let mut virtual_time = Duration::ZERO;
-    let ending = running.wait(stop, |time| {
+    let ended = running.wait(stop, |time| {
         virtual_time = time;
         reached(time);
-    })?;
-    let keep = EngineError::system("keep the run's folder");
-    if ending != Ending::Exited(0) {
-        let broken = |of: &Path| PathBuf::from(format!("{}.{BROKEN}", of.display()));
-        let left = broken(&out.path().join(NAME));
-        if left.is_dir() {
-            fs::rename(left, broken(folder)).map_err(keep)?;
+    });
+    let error = match ended {
+        Ok(Ending::Exited(0)) => {
+            let whole = out.path().join(NAME);
+            let facts = HostFacts::gather(machine, pillion, begun, clock.elapsed(), virtual_time);
+            return fs::write(whole.join(HOST_FILE), facts.to_json())
+                .and_then(|()| fs::rename(&whole, folder))
+                .map_err(|error| EngineError::system("keep the run's folder")(error).into());
         }
-        return Err(EngineError::Inside(words.or(ending)));
+        Err(EngineError::Stopped) => return Err(EngineError::Stopped.into()),
+        Ok(ending) => EngineError::Inside(words.or(ending)),
+        Err(error) => error,
+    };
+    let left = Left {
+        inside: &out.path().join(NAME),
+        run,
+        error: &error.to_string(),
+        console: &console.text(),
+    };
+    match left.keep(folder) {
+        Ok(left) => Err(Failed {
+            error,
+            left: Some(left),
+        }),
+        Err(lost) => Err(EngineError::system("keep what is left of the run")(lost).into()),
     }
-    let whole = out.path().join(NAME);
-    let facts = HostFacts::gather(machine, pillion, begun, clock.elapsed(), virtual_time);
-    fs::write(whole.join(HOST_FILE), facts.to_json())
-        .and_then(|()| fs::rename(&whole, folder))
-        .map_err(keep)
 }
 
 /// pillion itself, to make the run.
@@ -80,7 +91,7 @@ fn job(machine: &Machine) -> Job {
     if let Some(hash) = machine.kernel.hash() {
         arguments.extend(["--lab-kernel", hash].map(String::from));
     }
-    arguments.extend([RUN_FILE.to_owned(), folder.to_string_lossy().into_owned()]);
+    arguments.extend([INSIDE.to_owned(), folder.to_string_lossy().into_owned()]);
     Job {
         program: "/init".to_owned(),
         arguments,

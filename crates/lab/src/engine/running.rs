@@ -1,6 +1,6 @@
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::job::Report;
 use super::stall::Stall;
-use super::{Ending, EngineError, Machine};
+use super::{Breakdown, Console, Ending, EngineError, Machine};
 
 /// A kernel at work; dropped, it ends.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Running {
     child: Child,
     reports: Receiver<Report>,
     copies: Vec<JoinHandle<()>>,
-    messages: Option<JoinHandle<String>>,
+    console: Console,
     stall: Stall,
     limit: Option<Duration>,
     control: Option<TempDir>,
@@ -27,9 +27,6 @@ pub struct Running {
 
 /// How often the flag to stop is looked at.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// Bytes of the kernel's last messages among which its end is explained.
-const LAST_MESSAGES: usize = 1 << 16;
 
 impl Running {
     /// Takes charge of a kernel just started; `read` are the host's ends of the lines, `control`
@@ -41,11 +38,14 @@ impl Running {
         sinks: [Box<dyn Write + Send>; 2],
         control: TempDir,
     ) -> Self {
-        let messages = child.stderr.take();
-        let messages = messages.map(|messages| thread::spawn(move || last_of(messages)));
         let (sender, reports) = channel();
         let mut read = read.into_iter();
         let mut copies = Vec::new();
+        let console = Console::default();
+        if let Some(messages) = child.stderr.take() {
+            let console = console.clone();
+            copies.push(thread::spawn(move || console.take_in(messages)));
+        }
         if let Some(line) = read.next() {
             copies.push(thread::spawn(move || tell(line, &sender)));
         }
@@ -56,11 +56,17 @@ impl Running {
             child,
             reports,
             copies,
-            messages,
+            console,
             stall: Stall::new(machine.patience),
             limit: machine.limit,
             control: Some(control),
         }
+    }
+
+    /// What the kernel says; all of it once the program's end was waited for.
+    #[must_use]
+    pub fn console(&self) -> Console {
+        self.console.clone()
     }
 
     /// Waits for the program's end. `reached` is told how far virtual time has come; the kernel
@@ -101,19 +107,21 @@ impl Running {
                 return Err(EngineError::Late { at, limit });
             }
         }
-        let messages = self.finish();
-        end.unwrap_or(Err(EngineError::Died(messages)))
+        let signal = self.finish();
+        end.unwrap_or_else(|| {
+            let breakdown = Breakdown::find(&self.console.text(), signal);
+            Err(EngineError::Died(breakdown))
+        })
     }
 
-    /// Waits until the kernel is gone and all that was written is passed on. Returns
-    /// why, by its own messages.
-    fn finish(&mut self) -> String {
-        let _ = self.child.wait();
+    /// Waits until the kernel is gone and all that was written is passed on. Returns the signal
+    /// that ended it, if one did.
+    fn finish(&mut self) -> Option<i32> {
+        let status = self.child.wait();
         for copy in self.copies.drain(..) {
             let _ = copy.join();
         }
-        let messages = self.messages.take().map(JoinHandle::join);
-        messages.and_then(Result::ok).unwrap_or_default()
+        status.ok().and_then(|status| status.signal())
     }
 }
 
@@ -150,40 +158,4 @@ fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
         }
     }
     let _ = io::copy(&mut line, &mut io::sink());
-}
-
-/// Reads to the end. Returns the line that says best why it ended. `PILLION_LOG=kernel` in the
-/// environment shows all of them.
-fn last_of(mut messages: impl Read) -> String {
-    let mut last = VecDeque::new();
-    let mut buffer = [0; 4096];
-    let shown = std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "kernel");
-    while let Ok(read @ 1..) = messages.read(&mut buffer) {
-        if shown {
-            let _ = io::stderr().write_all(&buffer[..read]);
-        }
-        last.extend(&buffer[..read]);
-        let excess = last.len().saturating_sub(LAST_MESSAGES);
-        last.drain(..excess);
-    }
-    let last = Vec::from(last);
-    let text = String::from_utf8_lossy(&last);
-    let lines = text.lines().map(without_time);
-    let mut lines = lines.filter(|line| !line.is_empty());
-    let telling = lines.clone().find_map(|line| {
-        let marks = ["pillion: ", "Kernel panic - not syncing: "];
-        marks.iter().find_map(|mark| line.strip_prefix(mark))
-    });
-    telling
-        .or_else(|| lines.next_back())
-        .unwrap_or("it said nothing")
-        .to_owned()
-}
-
-/// `[    0.123456] text` is `text`.
-fn without_time(line: &str) -> &str {
-    let rest = line
-        .strip_prefix('[')
-        .and_then(|line| line.split_once("] "));
-    rest.map_or(line, |(_, text)| text).trim()
 }

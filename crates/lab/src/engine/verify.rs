@@ -20,6 +20,7 @@ pub fn verify(
 ) -> Result<Vec<Difference>, EngineError> {
     let beside = tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
     let again = beside.path().join("again");
-    run_virtually(machine, image, pillion, run, &again, stop, reached)?;
+    run_virtually(machine, image, pillion, run, &again, stop, reached)
+        .map_err(|failed| failed.error)?;
     differences(folder, &again, &[HOST_FILE]).map_err(EngineError::system("compare the runs"))
 }

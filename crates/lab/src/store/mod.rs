@@ -61,10 +61,13 @@ impl Store {
         let given = Path::new(name);
         let inside = |component| matches!(component, Component::Normal(_));
         let path = match given.components().all(inside) {
-            true if self.0.join(given).is_dir() => self.0.join(given),
+            true if self.0.join(given).is_dir() || !given.exists() => self.0.join(given),
             _ => given.to_owned(),
         };
         if let Some(run) = StoredRun::read(&path)? {
+            return Ok(Found::Run(run));
+        }
+        if let Some(run) = self.run_called(&path)? {
             return Ok(Found::Run(run));
         }
         if let Some(made) = self.made(&path)? {
@@ -101,6 +104,17 @@ impl Store {
             let _ = fs::remove_dir(experiment);
         }
         Ok(())
+    }
+
+    /// A run that is not whole has a folder that is called more than it.
+    fn run_called(&self, path: &Path) -> Result<Option<StoredRun>, Error> {
+        let made = match path.parent() {
+            Some(parent) => self.made(parent)?,
+            None => None,
+        };
+        let name = path.file_name().unwrap_or_default();
+        let mut runs = made.into_iter().flat_map(|made| made.runs);
+        Ok(runs.find(|run| name == run.name.as_str()))
     }
 
     fn without(&self, name: &str) -> Error {

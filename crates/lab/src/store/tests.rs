@@ -56,6 +56,10 @@ fn an_experiments_name_stands_for_the_last_time_and_longer_ones_for_what_they_na
         path(&last.join("plain").display().to_string()),
         last.join("plain")
     );
+    assert_eq!(
+        path("loss/2026-01-02T00-00-00Z/bundled"),
+        last.join("bundled.broken")
+    );
     for unknown in ["gain", "loss/2026-01-02T00-00-00Z/notes", "..", ""] {
         let error = store.find(unknown).unwrap_err();
         assert!(

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
-use pillion_lab::engine::{EngineError, Image, Machine, cores, run_virtually, side_by_side};
+use pillion_lab::engine::{
+    EngineError, Failed, Image, Machine, cores, run_virtually, side_by_side,
+};
 
 use super::Campaign;
 use crate::VERSION;
@@ -39,14 +41,9 @@ impl Kernels {
         })
     }
 
-    fn make(
-        &self,
-        core: usize,
-        planned: &Planned,
-        campaign: &Campaign,
-    ) -> Result<PathBuf, EngineError> {
+    fn make(&self, core: usize, planned: &Planned, campaign: &Campaign) -> Result<PathBuf, Failed> {
         if campaign.stop.load(Ordering::Relaxed) {
-            return Err(EngineError::Stopped);
+            return Err(EngineError::Stopped.into());
         }
         let machine = Machine {
             core: Some(core),

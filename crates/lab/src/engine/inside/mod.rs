@@ -1,5 +1,6 @@
 //! The first process inside: it makes the place, runs the program, and brings its results out.
 
+mod mirror;
 mod place;
 mod program;
 mod results;
@@ -11,6 +12,7 @@ use std::fs;
 use nix::sys::reboot::{RebootMode, reboot};
 
 use super::job::{JOB_FILE, Job, Report};
+use results::Outflow;
 use teller::Teller;
 
 /// Whether this process is the first one of a lab kernel.
@@ -45,7 +47,8 @@ fn run() -> Result<super::Ending, String> {
     place::prepare()?;
     let job = fs::read(JOB_FILE).map_err(|error| format!("{JOB_FILE}: {error}"))?;
     let job: Job = serde_json::from_slice(&job).map_err(|error| format!("{JOB_FILE}: {error}"))?;
+    let results = Outflow::begin();
     let ending = program::run(&job)?;
-    results::bring_out()?;
+    results.map_or(Ok(()), Outflow::finish)?;
     Ok(ending)
 }

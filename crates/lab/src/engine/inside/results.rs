@@ -1,27 +1,54 @@
 use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
-use nix::unistd::sync;
+use nix::sched::{CloneFlags, unshare};
 
+use super::mirror::Mirror;
 use crate::engine::RESULTS;
 use crate::engine::lines;
 
-/// Where the host's folder is mounted, at the end only: the host's times of access would be
-/// seen inside otherwise.
-const OUTSIDE: &str = "/run/outside";
+/// Results on their way to the host: copied while they grow, so that they are there should the
+/// kernel break down, and as a whole in the end.
+pub struct Outflow {
+    over: Sender<()>,
+    thread: JoinHandle<Result<(), String>>,
+}
 
-/// Copies the results to the host, where it gave a folder for them.
-pub fn bring_out() -> Result<(), String> {
-    let wanted = fs::read_to_string("/proc/cmdline")
-        .is_ok_and(|line| line.split_whitespace().any(|word| word == lines::WANTED));
-    if !wanted {
-        return Ok(());
+/// How often they are copied, in virtual time.
+const BEAT: Duration = Duration::from_millis(500);
+
+/// Where the host's folder is mounted, for the thread that copies alone: any other would see the
+/// host's times and inode numbers there.
+const OUTSIDE: &str = "/run";
+
+impl Outflow {
+    /// Begins, where the host gave a folder.
+    pub fn begin() -> Option<Self> {
+        let wanted = fs::read_to_string("/proc/cmdline")
+            .is_ok_and(|line| line.split_whitespace().any(|word| word == lines::WANTED));
+        wanted.then(|| {
+            let (over, ended) = channel();
+            let thread = thread::spawn(move || copy_until(&ended));
+            Self { over, thread }
+        })
     }
+
+    /// Copies all that there is.
+    pub fn finish(self) -> Result<(), String> {
+        drop(self.over);
+        let joined = self.thread.join();
+        joined.unwrap_or_else(|_| Err("the thread that copies results failed".to_owned()))
+    }
+}
+
+fn copy_until(over: &Receiver<()>) -> Result<(), String> {
+    unshare(CloneFlags::CLONE_FS | CloneFlags::CLONE_NEWNS)
+        .map_err(|errno| format!("leave the namespace of mounts: {errno}"))?;
     let folder = lines::path(lines::RESULTS);
-    fs::create_dir(OUTSIDE).map_err(|error| format!("{OUTSIDE}: {error}"))?;
     mount(
         Some("results"),
         OUTSIDE,
@@ -30,38 +57,10 @@ pub fn bring_out() -> Result<(), String> {
         Some(folder.as_str()),
     )
     .map_err(|errno| format!("mount the host's folder: {errno}"))?;
-    copy_folder(Path::new(RESULTS), Path::new(OUTSIDE))?;
-    sync();
-    Ok(())
-}
-
-fn copy_folder(from: &Path, to: &Path) -> Result<(), String> {
-    let failed = |error: io::Error| format!("copy {}: {error}", from.display());
-    let mut entries = fs::read_dir(from)
-        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
-        .map_err(failed)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let (from, to) = (entry.path(), to.join(entry.file_name()));
-        let failed = |error: io::Error| format!("copy {}: {error}", from.display());
-        let kind = entry.file_type().map_err(failed)?;
-        if kind.is_dir() {
-            fs::create_dir_all(&to).map_err(failed)?;
-            copy_folder(&from, &to)?;
-        } else if kind.is_symlink() {
-            let target = fs::read_link(&from).map_err(failed)?;
-            symlink(target, &to).map_err(failed)?;
-        } else if kind.is_file() {
-            copy_file(&from, &to).map_err(failed)?;
-        }
+    let mut mirror = Mirror::new(Path::new(RESULTS), Path::new(OUTSIDE));
+    while over.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+        // What does not succeed now is told in the end, if it does not then.
+        let _ = mirror.grow();
     }
-    Ok(())
-}
-
-/// Until it is on the host, where writing may fail late.
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    let mut from = fs::File::open(from)?;
-    let mut to = fs::File::create(to)?;
-    io::copy(&mut from, &mut to)?;
-    to.sync_all()
+    mirror.finish()
 }
