@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c))
 
-.PHONY: all setup demo lab-kernel test referee soak check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak inside check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -33,6 +33,12 @@ referee: setup
 soak: setup
 	PILLION_SOAK_MINUTES=$(or $(MINUTES),60) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
+
+# Tests of this host's kernel, in the lab kernel instead.
+IN_KERNEL := $(CARGO) test --release --config "target.'cfg(all())'.runner=['$(CURDIR)/scripts/inside']"
+inside: all
+	$(IN_KERNEL) -p pillion-tests --test wire
+	$(IN_KERNEL) -p pillion --test netns
 
 check:
 	clang-format --dry-run --Werror $(BPF)

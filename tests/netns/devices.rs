@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -161,6 +162,8 @@ fn a_device_that_comes_is_bundled_on_until_it_goes() {
     hosts.ip("link set v0 down");
     hosts.ip("link set v0 name w0");
     hosts.ip("link set w0 up");
+    // Until pillion knows its name, even where commands take no time.
+    thread::sleep(Duration::from_millis(200));
     hosts.ip("link delete w0");
     attach.says("w0 has gone");
     assert_eq!(attach.links(), links);

@@ -133,6 +133,10 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
 #[test]
 fn a_mechanism_that_this_kernel_lacks_is_named_with_what_has_it() {
     needs_root!();
+    if Path::new("/proc/sys/net/ipv4/tcp_rto_restart").exists() {
+        println!("left out in the lab kernel, which has the mechanism");
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let run = RUN.replacen(
         "size = 120",

@@ -7,21 +7,25 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::sethostname;
 
 /// What is mounted where, and whether a kernel without it will do.
-const MOUNTS: [(&str, &str, Option<&str>, bool); 9] = [
+const MOUNTS: [(&str, &str, Option<&str>, bool); 11] = [
     ("proc", "/proc", None, true),
     ("sysfs", "/sys", None, true),
     ("devtmpfs", "/dev", None, true),
+    ("devpts", "/dev/pts", Some("ptmxmode=666"), true),
     ("tmpfs", "/tmp", Some("size=90%"), true),
     ("tmpfs", "/run", None, true),
     ("tmpfs", super::super::RESULTS, Some("size=90%"), true),
     ("cgroup2", "/sys/fs/cgroup", None, false),
     ("bpf", "/sys/fs/bpf", None, false),
     ("tracefs", "/sys/kernel/tracing", None, false),
+    ("debugfs", "/sys/kernel/debug", None, false),
 ];
 
 /// Mounts the kernel's file systems, and those that hold what is written.
 pub fn mount_all() -> Result<(), String> {
     for (kind, path, options, needed) in MOUNTS {
+        // Only /dev/pts is not there yet.
+        let _ = fs::create_dir(path);
         match mount(Some(kind), path, Some(kind), MsFlags::empty(), options) {
             Err(Errno::ENODEV | Errno::ENOENT) if !needed => {}
             Err(errno) => return Err(format!("mount {kind} at {path}: {errno}")),
