@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c))
 
-.PHONY: all setup demo lab-kernel test referee soak inside check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak inside sanitize check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -39,6 +39,13 @@ IN_KERNEL := $(CARGO) test --release --config "target.'cfg(all())'.runner=['$(CU
 inside: all
 	$(IN_KERNEL) -p pillion-tests --test wire
 	$(IN_KERNEL) -p pillion --test netns
+
+# The same and the referee's games, in a lab kernel that looks for faults of its own.
+sanitize: setup
+	@$(MAKE) --no-print-directory lab-kernel LAB_KERNEL=--sanitize
+	$(CARGO) test --release -p pillion --test virtual sanitizers::
+	PILLION_LAB_KERNEL=sanitizing $(MAKE) --no-print-directory inside
+	PILLION_LAB_KERNEL=sanitizing $(CARGO) test --release -p pillion --test virtual referee::
 
 check:
 	clang-format --dry-run --Werror $(BPF)

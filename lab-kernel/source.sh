@@ -1,5 +1,7 @@
 # shellcheck shell=sh
-# Where the kernel's source comes from, and what makes one kernel another.
+# Where the kernel's source comes from, what makes one kernel another, and where they are kept.
+
+cache=${PILLION_LAB_KERNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pillion/lab-kernel}
 
 fail() {
 	echo "lab-kernel: $1" >&2
@@ -39,6 +41,12 @@ check_tools() {
 scripts/setup lab-kernel installs them, or: apt-get install$missing"
 }
 
+# The options that were chosen.
+configuration() {
+	cat "$here/config"
+	[ -z "$sanitize" ] || cat "$here/sanitizers"
+}
+
 # All that decides what is built, one line each.
 identity() {
 	if [ -d "$1" ]; then
@@ -50,7 +58,7 @@ identity() {
 	for patch in "$here"/patches/*.patch; do
 		echo "patch ${patch##*/} $(sha256sum <"$patch" | cut -c 1-16)"
 	done
-	echo "config $(sha256sum <"$here/config" | cut -c 1-16)"
+	echo "config $(configuration | sha256sum | cut -c 1-16)"
 	echo "compiler $(cc --version | head -n 1)"
 	echo "pahole $(pahole --version)"
 }

@@ -9,5 +9,6 @@ mod path_size;
 mod queue;
 mod referee;
 mod run;
+mod sanitizers;
 mod scaling_ratio;
 mod truth;

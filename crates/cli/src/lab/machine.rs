@@ -10,8 +10,8 @@ use crate::times::parse_s;
 /// Options of everything that runs in the lab kernel.
 #[derive(clap::Args)]
 pub struct MachineArgs {
-    /// The lab kernel [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel`
-    /// built]
+    /// The lab kernel, or `sanitizing` for the last that was built to look for faults of its own
+    /// [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel` built]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 

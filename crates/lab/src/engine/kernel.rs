@@ -16,15 +16,22 @@ pub struct LabKernel {
 
 impl LabKernel {
     /// The kernel to use: the given one, else that of `PILLION_LAB_KERNEL`, else the last that
-    /// `make lab-kernel` built.
+    /// `make lab-kernel` built, which is `current`. A word stands for one that was built so:
+    /// `sanitizing`, or the name of a folder of the cache.
     ///
     /// # Errors
     /// [`EngineError::NoKernel`] where it is not there.
     pub fn find(given: Option<&Path>) -> Result<Self, EngineError> {
-        let path = given
+        let wanted = given
             .map(Path::to_owned)
             .or_else(|| variable("PILLION_LAB_KERNEL"))
-            .unwrap_or_else(|| cache().join("current").join("linux"));
+            .unwrap_or_else(|| PathBuf::from("current"));
+        let is_word = wanted.components().count() == 1 && !wanted.is_file();
+        let path = if is_word {
+            cache().join(wanted).join("linux")
+        } else {
+            wanted
+        };
         // Its folder's name tells one kernel from another, "current" does not.
         match path.canonicalize() {
             Ok(path) if path.is_file() => Ok(Self { path }),
