@@ -38,7 +38,7 @@ pub use console::Console;
 pub use error::EngineError;
 pub use host::HOST_FILE;
 pub use image::{Image, find_program};
-pub use inside::{is_init, run_as_init};
+pub use inside::{is_init, make_place, run_as_init};
 pub use job::{Ending, Job, RESULTS};
 pub use kernel::LabKernel;
 pub use left::Failed;

@@ -33,6 +33,17 @@ pub fn run_as_init() -> ! {
     }
 }
 
+/// Makes the place that programs expect, as the first process of any other kernel that starts
+/// from an [`Image`](super::Image): the kernel's file systems, folders to write to, a host name,
+/// the loopback device.
+///
+/// # Errors
+/// What failed, in a line.
+pub fn make_place() -> Result<(), String> {
+    place::mount_all()?;
+    place::prepare()
+}
+
 fn work() -> Result<(), String> {
     place::mount_all()?;
     let teller = Teller::start()?;
