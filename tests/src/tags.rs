@@ -4,8 +4,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHookBuilder};
+use nix::net::if_::if_nametoindex;
+use pillion_bundler::Hook;
 
-use crate::tcx::attach;
+use crate::tcx;
 use skeleton::TagsSkelBuilder;
 
 #[allow(
@@ -46,13 +49,53 @@ impl Tagging {
 
     /// Packets that leave get their tags before any program that is attached later.
     pub fn begin_egress(&mut self) {
-        let link = attach(&self.add, &self.device, libbpf_sys::BPF_TCX_EGRESS);
-        self.links.push(link);
+        self.links
+            .extend(attach(&self.add, &self.device, Place::Egress));
     }
 
     /// Packets that arrive keep their tags for the programs attached before.
     pub fn begin_ingress(&mut self) {
-        let link = attach(&self.take, &self.device, libbpf_sys::BPF_TCX_INGRESS);
-        self.links.push(link);
+        self.links
+            .extend(attach(&self.take, &self.device, Place::Ingress));
     }
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Egress,
+    Ingress,
+}
+
+/// By the hook that the bundlers take as well, so that the order holds.
+fn attach(program: &OwnedFd, device: &str, place: Place) -> Option<OwnedFd> {
+    match Hook::of_this_kernel() {
+        Hook::Tcx => Some(tcx::attach(program, device, place.of_tcx())),
+        Hook::Clsact => {
+            filter(program, device, place);
+            None
+        }
+    }
+}
+
+impl Place {
+    fn of_tcx(self) -> u32 {
+        match self {
+            Self::Egress => libbpf_sys::BPF_TCX_EGRESS,
+            Self::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        }
+    }
+}
+
+/// It ends with the device.
+fn filter(program: &OwnedFd, device: &str, place: Place) {
+    let index = if_nametoindex(device).expect("the device").cast_signed();
+    // Bundlers stand last, in the order in which they came.
+    let (point, priority) = match place {
+        Place::Egress => (TC_EGRESS, 1),
+        Place::Ingress => (TC_INGRESS, 0xffff),
+    };
+    let mut hook = TcHookBuilder::new(program.as_fd());
+    let mut hook = hook.ifindex(index).priority(priority).hook(point);
+    let attached = hook.create().and_then(|mut hook| hook.attach());
+    attached.expect("the tests' programs attach");
 }
