@@ -146,6 +146,9 @@ pub(crate) struct LibbpfLog;
 /// How libbpf begins to print what the verifier said.
 const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG";
 
+/// What it prints of the whole when one program has failed, and has been named.
+const AFTERWARDS: [&str; 2] = ["load object", "load BPF skeleton"];
+
 static LINES: Mutex<String> = Mutex::new(String::new());
 
 impl LibbpfLog {
@@ -174,7 +177,9 @@ impl LibbpfLog {
         }
         let telling = lines
             .lines()
-            .rfind(|line| line.contains("failed to") && !line.contains("load object"))
+            .rfind(|line| {
+                line.contains("failed to") && !AFTERWARDS.iter().any(|it| line.contains(it))
+            })
             .map_or_else(
                 || error.to_string(),
                 |line| line.trim_start_matches("libbpf: ").to_owned(),
