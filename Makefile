@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c))
 
-.PHONY: all setup demo lab-kernel test referee soak inside sanitize check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak inside sanitize kernels kernels-accept kernels-table check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -46,6 +46,17 @@ sanitize: setup
 	$(CARGO) test --release -p pillion --test virtual sanitizers::
 	PILLION_LAB_KERNEL=sanitizing $(MAKE) --no-print-directory inside
 	PILLION_LAB_KERNEL=sanitizing $(CARGO) test --release -p pillion --test virtual referee::
+
+# Stock kernels of distributions, in a machine emulator: all, or those of KERNELS='6.1 newest'.
+kernels: setup
+	@scripts/setup kernels
+	$(CARGO) run --quiet --package pillion-kernels -- run $(KERNELS)
+
+kernels-accept:
+	$(CARGO) run --quiet --package pillion-kernels -- accept
+
+kernels-table:
+	$(CARGO) run --quiet --package pillion-kernels -- table
 
 check:
 	clang-format --dry-run --Werror $(BPF)

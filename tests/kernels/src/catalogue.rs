@@ -1,0 +1,91 @@
+//! Which kernels there are, and what is run on each: `kernels.toml`.
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::BadInput;
+
+/// The whole file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// The package that depends on a suite's newest kernel.
+    pub package: String,
+    /// Modules to be inserted, by name.
+    pub modules: Vec<String>,
+    /// Beginnings of names of the tests of the wire that measure time.
+    pub timed: Vec<String>,
+    #[serde(rename = "kernel")]
+    pub kernels: Vec<Wanted>,
+}
+
+/// A kernel as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// What it is called here.
+    pub name: String,
+    /// Whose it is, for people.
+    pub distribution: String,
+    /// The suite of the archive that has it.
+    pub suite: String,
+    /// The suite has security updates beside it.
+    pub security: bool,
+    /// Tests of the wire that this kernel cannot pass.
+    #[serde(default)]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// Tests that are not run, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// The beginning of their names.
+    pub tests: String,
+    pub reason: String,
+}
+
+impl Catalogue {
+    /// The one that belongs to this source.
+    pub fn load() -> Result<Self> {
+        toml::from_str(include_str!("../kernels.toml")).context("kernels.toml")
+    }
+
+    /// Those named, in the file's order; without names, all.
+    pub fn choose(&self, names: &[String]) -> Result<Vec<&Wanted>> {
+        if let Some(unknown) = names.iter().find(|name| !self.has(name)) {
+            let all: Vec<_> = self.kernels.iter().map(|it| it.name.as_str()).collect();
+            let all = all.join(", ");
+            let line = format!("{unknown}: no such kernel in kernels.toml; there are {all}");
+            return Err(BadInput(line).into());
+        }
+        let kernels = self.kernels.iter();
+        let chosen = kernels.filter(|it| names.is_empty() || names.contains(&it.name));
+        Ok(chosen.collect())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.kernels.iter().any(|kernel| kernel.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_chosen_by_name_and_a_wrong_name_is_told() {
+        let catalogue = Catalogue::load().unwrap();
+        assert_eq!(
+            catalogue.choose(&[]).unwrap().len(),
+            catalogue.kernels.len()
+        );
+        let first = catalogue.kernels[0].name.clone();
+        let chosen = catalogue.choose(std::slice::from_ref(&first)).unwrap();
+        assert_eq!(chosen, [&catalogue.kernels[0]]);
+        let error = catalogue.choose(&["2.4".to_owned()]).unwrap_err();
+        let line = error.to_string();
+        assert!(line.starts_with("2.4: no such kernel"), "{line}");
+        assert!(line.contains(&first), "{line}");
+    }
+}

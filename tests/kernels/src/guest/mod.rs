@@ -1,0 +1,49 @@
+//! The first process of the guest: it does the work, and switches the machine off.
+
+mod check;
+mod cost;
+mod link;
+mod modules;
+mod streams;
+mod teller;
+mod wire;
+
+use std::fs;
+
+use nix::sys::reboot::{RebootMode, reboot};
+use pillion_lab::engine::make_place;
+
+use crate::report::{JOB_FILE, Job, Part, Report};
+use teller::Teller;
+
+/// The binary under test, in the image.
+const PILLION: &str = "/bin/pillion";
+
+/// Does the work of the first process, and ends the machine.
+pub fn run() -> ! {
+    if let Err(reason) = work() {
+        // The console is all that is left.
+        eprintln!("kernels: {reason}");
+    }
+    loop {
+        // The first process must not end.
+        let _ = reboot(RebootMode::RB_POWER_OFF);
+    }
+}
+
+fn work() -> Result<(), String> {
+    make_place()?;
+    let teller = Teller::open()?;
+    let job = fs::read(JOB_FILE).map_err(|error| format!("{JOB_FILE}: {error}"))?;
+    let job: Job = serde_json::from_slice(&job).map_err(|error| format!("{JOB_FILE}: {error}"))?;
+    teller.part(Part::Boot, || modules::insert(&job.modules))?;
+    if let Some(wire) = &job.wire {
+        // Where something is missing, nothing else can work.
+        if teller.part(Part::Check, || check::run(&teller))? {
+            teller.part(Part::Cost, || cost::measure(&teller))?;
+            teller.part(Part::Streams, || streams::run(&teller))?;
+            teller.part(Part::Wire, || wire::run(wire, &job.wire_runs, &teller))?;
+        }
+    }
+    teller.tell(&Report::End)
+}

@@ -1,0 +1,138 @@
+//! Streams from end to end: every byte that arrives is verified, and bundles are among them.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use super::PILLION;
+use super::link::Link;
+use super::teller::Teller;
+use crate::report::{Report, Stream};
+
+/// A message of the default size each 20 ms, for so many seconds.
+const PACE: [&str; 4] = ["--itt", "20:2", "--duration", "10"];
+
+/// Where pillion writes its account.
+const STATS: &str = "/tmp/stats.json";
+
+/// One over IPv4 that is bundled from its first byte on, one over IPv6 that is taken in later.
+pub fn run(teller: &Teller) -> Result<(), String> {
+    let link = Link::make()?;
+    let streams: [(&str, &str, Bundled); 2] = [
+        ("run, IPv4", "10.77.0.2:7777", by_run),
+        ("attach, IPv6", "[fd77::2]:7778", by_attach),
+    ];
+    for (name, address, bundled) in streams {
+        let receiver = receive(&link.receiver, address)?;
+        let traffic = ["traffic", "send", "--json", "--to", address];
+        let sent = bundled(&link.sender, &[&traffic[..], &PACE].concat())?;
+        let stream = judge(name, &sent, receiver)?;
+        teller.tell(&Report::Stream(stream))?;
+    }
+    Ok(())
+}
+
+/// Sends as `pillion traffic` is told to.
+type Bundled = fn(&Namespace, &[&str]) -> Result<Output, String>;
+
+fn by_run(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
+    let mut run = namespace.command(PILLION);
+    run.args(["run", "--stats", STATS, "--quiet", "--", PILLION])
+        .args(traffic);
+    run.output().map_err(|error| format!("{PILLION}: {error}"))
+}
+
+/// The connection is a second old when pillion comes.
+fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
+    let failed = |error: io::Error| format!("{PILLION}: {error}");
+    let mut send = namespace.command(PILLION);
+    let sending = start(
+        send.args(traffic)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    )?;
+    thread::sleep(Duration::from_secs(1));
+    let mut attach = namespace.command(PILLION);
+    attach.args(["attach", "--all", "--stats", STATS]);
+    let mut attached = start(attach.stderr(Stdio::null()))?;
+    let output = sending.wait_with_output().map_err(failed);
+    let attach = Pid::from_raw(attached.id().cast_signed());
+    kill(attach, Signal::SIGTERM).map_err(|errno| errno.to_string())?;
+    attached.wait().map_err(failed)?;
+    output
+}
+
+fn receive(namespace: &Namespace, address: &str) -> Result<Child, String> {
+    let mut command = namespace.command(PILLION);
+    command.args([
+        "traffic",
+        "receive",
+        "--listen",
+        address,
+        "--streams",
+        "1",
+        "--json",
+    ]);
+    let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let mut line = String::new();
+    let said = child.stderr.take().map(BufReader::new);
+    said.map(|mut said| said.read_line(&mut line));
+    if line.contains("listening on") {
+        return Ok(child);
+    }
+    Err(format!("the receiver says: {}", line.trim()))
+}
+
+fn start(command: &mut Command) -> Result<Child, String> {
+    command
+        .spawn()
+        .map_err(|error| format!("{PILLION}: {error}"))
+}
+
+/// All that was sent has arrived as it was, some of it as redundant bytes of bundles.
+fn judge(name: &str, sent: &Output, mut receiver: Child) -> Result<Stream, String> {
+    let failed = |what: String| format!("{name}: {what}");
+    if !sent.status.success() {
+        let said = String::from_utf8_lossy(&sent.stderr);
+        let _ = receiver.kill();
+        return Err(failed(format!(
+            "the sender: {}: {}",
+            sent.status,
+            said.trim()
+        )));
+    }
+    let mut received = Vec::new();
+    let output = receiver.stdout.take();
+    output.map(|mut output| output.read_to_end(&mut received));
+    let status = receiver.wait().map_err(|error| failed(error.to_string()))?;
+    let stats = fs::read(STATS).map_err(|error| failed(format!("{STATS}: {error}")))?;
+    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap_or_default();
+    let (sent, received, stats) = (read(&sent.stdout), read(&received), read(&stats));
+    let number = |report: &Value, key: &str| report[key].as_u64();
+    let all = number(&sent, "bytes");
+    if !status.success() || all.is_none() || all != number(&received, "bytes") {
+        return Err(failed(format!("sent {sent}, received {received}")));
+    }
+    let count = |key: &str| number(&stats, key).unwrap_or_default();
+    let stream = Stream {
+        name: name.to_owned(),
+        messages: number(&received, "messages").unwrap_or_default(),
+        bytes: all.unwrap_or_default(),
+        redundant_bytes: count("redundant_bytes"),
+        hidden_losses: count("hidden_losses"),
+        reactions: count("reactions"),
+    };
+    if stream.redundant_bytes == 0 || stream.hidden_losses == 0 {
+        return Err(failed(format!(
+            "nothing was bundled, or no loss repaired: {stats}"
+        )));
+    }
+    Ok(stream)
+}

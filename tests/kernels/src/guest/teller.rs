@@ -1,0 +1,53 @@
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::report::{Part, REPORTS, Report};
+
+/// Tells the host.
+pub struct Teller(RefCell<File>);
+
+impl Teller {
+    pub fn open() -> Result<Self, String> {
+        let port = File::options().write(true).open(REPORTS);
+        port.map(|port| Self(RefCell::new(port)))
+            .map_err(|error| format!("{REPORTS}: {error}"))
+    }
+
+    pub fn tell(&self, report: &Report) -> Result<(), String> {
+        let mut line = serde_json::to_vec(report).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        let written = self.0.borrow_mut().write_all(&line);
+        written.map_err(|error| format!("{REPORTS}: {error}"))
+    }
+
+    /// Does a part of the work and tells what came of it; `false` if it failed.
+    pub fn part(
+        &self,
+        part: Part,
+        work: impl FnOnce() -> Result<(), String>,
+    ) -> Result<bool, String> {
+        // The first part begins with the machine.
+        let begun = match part {
+            Part::Boot => Duration::ZERO,
+            _ => clock()?,
+        };
+        let came = work();
+        let passed = came.is_ok();
+        if let Err(reason) = came {
+            self.tell(&Report::Failed(part, reason))?;
+        }
+        let seconds = clock()?.saturating_sub(begun).as_secs_f64();
+        self.tell(&Report::Done(part, seconds))?;
+        Ok(passed)
+    }
+}
+
+/// Since the kernel's start.
+fn clock() -> Result<Duration, String> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| errno.to_string())?;
+    Ok(now.into())
+}

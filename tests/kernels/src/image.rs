@@ -1,0 +1,101 @@
+//! The root file system that a kernel starts from.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pillion_lab::engine::Image;
+
+use crate::catalogue::{Catalogue, Wanted};
+use crate::programs::Programs;
+use crate::report::{JOB_FILE, Job};
+use crate::stock::{Modules, Stock};
+
+/// The whole work on one kernel.
+pub struct Work<'a> {
+    pub programs: &'a Programs,
+    pub catalogue: &'a Catalogue,
+    pub wanted: &'a Wanted,
+    pub stock: &'a Stock,
+    /// Tests of the wire at a time.
+    pub threads: u32,
+}
+
+impl Work<'_> {
+    /// Writes its image to a file; what goes into it is put together in a folder.
+    pub fn write(&self, folder: &Path, file: &Path) -> Result<()> {
+        let mut image = Image::new(&env::current_exe()?)?;
+        image.add_program(&self.programs.pillion)?;
+        let mut job = Job {
+            wire: Some(image.add_program(&self.programs.wire)?),
+            wire_runs: wire_runs(self.catalogue, self.wanted, self.threads),
+            ..Job::default()
+        };
+        let modules = Modules::of(&self.stock.modules)?;
+        for module in modules.with_dependencies(&self.catalogue.modules)? {
+            let source = folder.join(&module.name);
+            fs::write(&source, &module.content)?;
+            let path = format!("/lib/modules/{}.ko", module.name);
+            image.add_file(&source, &path)?;
+            job.modules.push(path);
+        }
+        write(image, &job, folder, file)
+    }
+}
+
+/// Writes the image of a kernel that is only to show that it runs.
+pub fn write_empty(folder: &Path, file: &Path) -> Result<()> {
+    let image = Image::new(&env::current_exe()?)?;
+    write(image, &Job::default(), folder, file)
+}
+
+fn write(mut image: Image, job: &Job, folder: &Path, file: &Path) -> Result<()> {
+    let source = folder.join("job.json");
+    fs::write(&source, serde_json::to_vec(job)?)?;
+    image.add_file(&source, JOB_FILE)?;
+    let write = || {
+        let mut out = BufWriter::new(File::create(file)?);
+        image.write(&mut out)?;
+        out.flush()
+    };
+    write().with_context(|| format!("write {}", file.display()))
+}
+
+/// First those that may run side by side, then those that measure time.
+fn wire_runs(catalogue: &Catalogue, wanted: &Wanted, threads: u32) -> Vec<Vec<String>> {
+    let left_out = wanted.left_out.iter().map(|it| it.tests.as_str());
+    let skip = |tests: &str| ["--skip".to_owned(), tests.to_owned()];
+    let mut together = vec![format!("--test-threads={threads}")];
+    let timed = catalogue.timed.iter().map(String::as_str);
+    together.extend(timed.chain(left_out.clone()).flat_map(skip));
+    let mut alone = vec!["--test-threads=1".to_owned()];
+    alone.extend(catalogue.timed.iter().cloned());
+    alone.extend(left_out.flat_map(skip));
+    vec![together, alone]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::LeftOut;
+
+    #[test]
+    fn tests_that_measure_time_run_alone_and_those_left_out_do_not_run() {
+        let mut catalogue = Catalogue::load().unwrap();
+        catalogue.timed = vec!["timed::".to_owned()];
+        let mut wanted = catalogue.kernels[0].clone();
+        wanted.left_out = vec![LeftOut {
+            tests: "odd::".to_owned(),
+            reason: "a reason".to_owned(),
+        }];
+        assert_eq!(
+            wire_runs(&catalogue, &wanted, 3),
+            [
+                vec!["--test-threads=3", "--skip", "timed::", "--skip", "odd::"],
+                vec!["--test-threads=1", "timed::", "--skip", "odd::"],
+            ]
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Runs pillion and its tests on kernels as distributions ship them.
+//!
+//! ```text
+//! host   catalogue --> stock (archive, cache) --> image --> machine --> outcome --> gate, table
+//!                                                            |  ^
+//! guest                                          /init: guest   reports
+//! ```
+//!
+//! The same program is the guest's first process.
+
+mod catalogue;
+mod console;
+mod gate;
+mod guest;
+mod image;
+mod libtest;
+mod machine;
+mod outcome;
+mod programs;
+mod report;
+mod run;
+mod stock;
+mod table;
+mod tell;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use pillion_lab::engine::is_init;
+
+use gate::Accepted;
+use outcome::Outcome;
+
+/// Run pillion and its tests on distributions' kernels, in a machine emulator
+#[derive(Parser)]
+#[command(name = "pillion-kernels", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the work on kernels, the oldest first
+    Run {
+        /// Names from kernels.toml [default: all]
+        kernels: Vec<String>,
+
+        /// Tests of the wire at a time
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+        threads: u32,
+    },
+    /// Take what verification cost in the last runs for what it may cost
+    Accept,
+    /// Write the last runs' table into docs/kernels.md
+    Table,
+}
+
+/// A mistake in what was asked for, rather than a failure to do it.
+#[derive(Debug)]
+struct BadInput(String);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+fn main() -> ExitCode {
+    if is_init() {
+        guest::run();
+    }
+    let done = match Cli::parse().command {
+        Command::Run { kernels, threads } => run::run(&kernels, threads),
+        Command::Accept => accept().map(|()| true),
+        Command::Table => table::write().map(|()| true),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("kernels: {error:#}");
+            let is_bad_input = error.is::<BadInput>();
+            if is_bad_input {
+                ExitCode::from(2)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn accept() -> Result<()> {
+    let mut accepted = Accepted::read()?;
+    for kernel in &catalogue::Catalogue::load()?.kernels {
+        if let Some(outcome) = Outcome::stored(&kernel.name)?
+            && !outcome.costs.is_empty()
+        {
+            accepted.accept(&kernel.name, &outcome.costs);
+            println!("{}: {} programs", kernel.name, outcome.costs.len());
+        }
+    }
+    accepted.write()
+}

@@ -1,0 +1,118 @@
+//! What came of a kernel, kept as a file that tables are made from.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::{LeftOut, Wanted};
+use crate::libtest;
+use crate::report::{Costs, Finding, Part, Report, Stream};
+use crate::stock::Stock;
+
+/// What came of a kernel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The kernel's name in the catalogue.
+    pub name: String,
+    pub distribution: String,
+    /// What `uname -r` says.
+    pub release: String,
+    /// The version of its package.
+    pub version: String,
+    /// What executed the guest's instructions.
+    pub processor: String,
+    pub findings: Vec<Finding>,
+    pub costs: Costs,
+    pub streams: Vec<Stream>,
+    /// Tests of the wire, `true` if it passed.
+    pub wire: BTreeMap<String, bool>,
+    pub left_out: Vec<LeftOut>,
+    /// Seconds that each part took, by the guest's clock.
+    pub seconds: BTreeMap<Part, f64>,
+    /// Why it is no success; empty where it is one.
+    pub failures: Vec<String>,
+}
+
+impl Outcome {
+    /// Nothing yet.
+    pub fn begin(wanted: &Wanted, stock: &Stock, processor: &str) -> Self {
+        Self {
+            name: wanted.name.clone(),
+            distribution: wanted.distribution.clone(),
+            release: stock.release.clone(),
+            version: stock.version.clone(),
+            processor: processor.to_owned(),
+            findings: Vec::new(),
+            costs: Costs::new(),
+            streams: Vec::new(),
+            wire: BTreeMap::new(),
+            left_out: wanted.left_out.clone(),
+            seconds: BTreeMap::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Takes a report; lines of the tests of the wire are collected apart.
+    pub fn take(&mut self, report: Report, wire: &mut Vec<String>) {
+        match report {
+            Report::Check(findings) => self.findings = findings,
+            Report::Costs(costs) => self.costs = costs,
+            Report::Stream(stream) => self.streams.push(stream),
+            Report::Wire(line) => wire.push(line),
+            Report::Done(part, seconds) => drop(self.seconds.insert(part, seconds)),
+            Report::Failed(part, reason) => self.failures.push(format!("{part}: {reason}")),
+            Report::End => {}
+        }
+    }
+
+    /// Reads what the tests of the wire printed.
+    pub fn read_wire(&mut self, lines: &[String]) {
+        self.wire = libtest::outcomes(lines);
+        let missing = libtest::promised(lines).saturating_sub(self.wire.len());
+        if missing > 0 {
+            let line = format!("{missing} tests of the wire came to no end");
+            self.failures.push(line);
+        }
+        for (test, _) in self.wire.iter().filter(|(_, passed)| !**passed) {
+            let said = libtest::output_of(lines, test);
+            // The first line tells where, the next why.
+            let said = said.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+            self.failures.push(format!("test {test}: {said}"));
+        }
+    }
+
+    /// Tests of the wire that passed.
+    pub fn passed(&self) -> usize {
+        self.wire.values().filter(|passed| **passed).count()
+    }
+
+    /// Keeps it.
+    pub fn store(&self) -> Result<()> {
+        let path = folder()?.join(format!("{}.json", self.name));
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    }
+
+    /// The last one of a kernel, if it was run here.
+    pub fn stored(name: &str) -> Result<Option<Self>> {
+        let path = folder()?.join(format!("{name}.json"));
+        let Ok(text) = fs::read(&path) else {
+            return Ok(None);
+        };
+        let outcome = serde_json::from_slice(&text).with_context(|| format!("{}", path.display()));
+        outcome.map(Some)
+    }
+}
+
+/// Where outcomes and consoles are kept: beside what cargo builds.
+pub fn folder() -> Result<PathBuf> {
+    let program = env::current_exe().context("find this program")?;
+    let target = program.ancestors().nth(2).context("find cargo's folder")?;
+    let folder = target.join("kernels");
+    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    Ok(folder)
+}

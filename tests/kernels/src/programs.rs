@@ -1,0 +1,53 @@
+//! The programs that run in the guest, built by cargo as `cargo test` builds them.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Where they lie on this host.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub pillion: PathBuf,
+    /// The tests of the wire.
+    pub wire: PathBuf,
+}
+
+impl Programs {
+    pub fn build() -> Result<Self> {
+        Ok(Self {
+            pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
+            wire: build(&[
+                "test",
+                "--package",
+                "pillion-tests",
+                "--test",
+                "wire",
+                "--no-run",
+            ])?,
+        })
+    }
+}
+
+fn build(arguments: &[&str]) -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--quiet", "--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo")?;
+    if !output.status.success() {
+        bail!("cargo {}: {}", arguments.join(" "), output.status);
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let messages = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // Libraries have none; the last is what was asked for.
+    let mut executables = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from));
+    let last = executables.next_back();
+    last.with_context(|| format!("cargo {}: no program", arguments.join(" ")))
+}

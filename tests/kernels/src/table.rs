@@ -1,0 +1,172 @@
+//! The table of kernels in the documents, made from the outcomes that are kept.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use pillion_report::{Column, Table, number};
+
+use crate::BadInput;
+use crate::catalogue::Catalogue;
+use crate::outcome::Outcome;
+use crate::report::{Finding, Part};
+
+/// What stands around it in the document.
+const MARKS: [&str; 2] = ["<!-- made by make kernels-table -->\n", "<!-- end -->\n"];
+
+/// What `pillion check` says of a host rather than of a kernel.
+const OF_THE_HOST: [&str; 3] = ["kernel", "privilege", "devices"];
+
+/// Writes the table into the document, from the last outcome of every kernel.
+pub fn write() -> Result<()> {
+    let outcomes = Catalogue::load()?
+        .kernels
+        .iter()
+        .map(|kernel| {
+            let missing = || {
+                BadInput(format!(
+                    "{0} was not run: make kernels KERNELS={0}",
+                    kernel.name
+                ))
+            };
+            Ok(Outcome::stored(&kernel.name)?.ok_or_else(missing)?)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
+    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let text = put(&text, &document(&outcomes)).with_context(|| format!("{}", path.display()))?;
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}
+
+/// Replaces what is between the marks.
+fn put(text: &str, made: &str) -> Result<String> {
+    let [begin, end] = MARKS;
+    let parts = text.split_once(begin);
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    let Some((before, after)) = parts else {
+        bail!(
+            "the lines {} and {} are not there",
+            begin.trim(),
+            end.trim()
+        );
+    };
+    Ok(format!("{before}{begin}\n{made}\n{end}{after}"))
+}
+
+fn document(outcomes: &[Outcome]) -> String {
+    let mut text = table(outcomes).to_markdown();
+    let notes = outcomes.iter().flat_map(|outcome| {
+        let name = &outcome.name;
+        let left_out = outcome.left_out.iter();
+        let left_out =
+            left_out.map(move |it| format!("* {name}: left out: {}: {}\n", it.tests, it.reason));
+        let failures = outcome
+            .failures
+            .iter()
+            .map(move |it| format!("* {name}: **failed**: {it}\n"));
+        left_out.chain(failures)
+    });
+    let notes: String = notes.collect();
+    if !notes.is_empty() {
+        text += &format!("\n{notes}");
+    }
+    text
+}
+
+fn table(outcomes: &[Outcome]) -> Table {
+    let names = outcomes.iter().map(|it| Column::left(it.name.as_str()));
+    let mut table = Table::new("", [Column::left("")].into_iter().chain(names));
+    let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
+        let cells = outcomes.iter().map(cell);
+        table.row([name.to_owned()].into_iter().chain(cells));
+    };
+    row("distribution", &|it| it.distribution.clone());
+    row("kernel", &|it| it.release.clone());
+    row("package", &|it| it.version.clone());
+    row("processor", &|it| it.processor.clone());
+    for name in in_order(outcomes, |it| {
+        it.findings.iter().map(|it| it.name.as_str()).collect()
+    }) {
+        if !OF_THE_HOST.contains(&name) {
+            row(name, &|it| {
+                it.findings
+                    .iter()
+                    .find(|it| it.name == name)
+                    .map_or_else(String::new, found)
+            });
+        }
+    }
+    for name in in_order(outcomes, |it| {
+        it.streams.iter().map(|it| it.name.as_str()).collect()
+    }) {
+        row(&format!("stream, {name}"), &|it| stream(it, name));
+    }
+    row("tests of the wire passed", &|it| {
+        format!("{} of {}", it.passed(), it.wire.len())
+    });
+    row("all in all", &|it| match it.failures.is_empty() {
+        true => "passed".to_owned(),
+        false => "**failed**".to_owned(),
+    });
+    let programs = outcomes.iter().flat_map(|it| it.costs.keys());
+    let programs: BTreeSet<_> = programs.collect();
+    for program in programs {
+        row(&format!("`{program}`, verified instructions"), &|it| {
+            it.costs
+                .get(program)
+                .map_or_else(String::new, |cost| number::count((*cost).into()))
+        });
+    }
+    for part in [
+        Part::Boot,
+        Part::Check,
+        Part::Cost,
+        Part::Streams,
+        Part::Wire,
+    ] {
+        row(&format!("{part}, s"), &|it| {
+            it.seconds
+                .get(&part)
+                .map_or_else(String::new, |seconds| format!("{seconds:.0}"))
+        });
+    }
+    table
+}
+
+/// Names in the order in which outcomes have them, each once.
+fn in_order<'a>(outcomes: &'a [Outcome], of: fn(&'a Outcome) -> Vec<&'a str>) -> Vec<&'a str> {
+    let mut seen = BTreeSet::new();
+    let names = outcomes.iter().flat_map(of);
+    names.filter(|name| seen.insert(*name)).collect()
+}
+
+fn found(finding: &Finding) -> String {
+    match finding.standing.as_str() {
+        "ok" => finding.found.clone(),
+        other => format!("{other}: {}", finding.found),
+    }
+}
+
+fn stream(outcome: &Outcome, name: &str) -> String {
+    let stream = outcome.streams.iter().find(|it| it.name == name);
+    stream.map_or_else(String::new, |it| {
+        let (messages, repaired) = (number::count(it.messages), number::count(it.hidden_losses));
+        format!("{messages} messages, {repaired} losses repaired")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_keeps_all_but_what_is_between_the_marks() {
+        let [begin, end] = MARKS;
+        let text = format!("before\n{begin}old\n{end}after\n");
+        let once = put(&text, "| new |\n").unwrap();
+        assert_eq!(once, format!("before\n{begin}\n| new |\n\n{end}after\n"));
+        assert_eq!(put(&once, "| new |\n").unwrap(), once);
+        assert!(put("no marks", "").is_err());
+    }
+}
