@@ -227,6 +227,12 @@ fn attaching(programs: Programs) -> Vec<Finding> {
         totals
     });
     match attempt.join() {
+        Ok(Ok(totals)) if totals.connections_refused > 0 => vec![Finding::bad(
+            "attaching",
+            Standing::Missing,
+            "the kernel gives no memory for a connection's state",
+            "raise net.core.optmem_max; Linux 6.18 and newer want a processor with CMPXCHG16B",
+        )],
         Ok(Ok(totals)) => {
             let attaching = Finding::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
             let companions = check_companions::findings(&totals);
