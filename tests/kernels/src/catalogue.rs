@@ -31,6 +31,9 @@ pub struct Wanted {
     pub suite: String,
     /// The suite has security updates beside it.
     pub security: bool,
+    /// Features that the emulated processor must not have.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// Tests of the wire that this kernel cannot pass.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,

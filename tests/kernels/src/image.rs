@@ -21,6 +21,8 @@ pub struct Work<'a> {
     pub stock: &'a Stock,
     /// Tests of the wire at a time.
     pub threads: u32,
+    /// Parts of their names; none for all.
+    pub tests: &'a [String],
 }
 
 impl Work<'_> {
@@ -30,7 +32,7 @@ impl Work<'_> {
         image.add_program(&self.programs.pillion)?;
         let mut job = Job {
             wire: Some(image.add_program(&self.programs.wire)?),
-            wire_runs: wire_runs(self.catalogue, self.wanted, self.threads),
+            wire_runs: self.wire_runs(),
             ..Job::default()
         };
         let modules = Modules::of(&self.stock.modules)?;
@@ -42,6 +44,26 @@ impl Work<'_> {
             job.modules.push(path);
         }
         write(image, &job, folder, file)
+    }
+
+    /// First those that may run side by side, then those that measure time; where some are asked
+    /// for by name, these, one at a time.
+    fn wire_runs(&self) -> Vec<Vec<String>> {
+        let left_out = self.wanted.left_out.iter().map(|it| it.tests.as_str());
+        let skip = |tests: &str| ["--skip".to_owned(), tests.to_owned()];
+        let alone = |names: &[String]| {
+            let mut arguments = vec!["--test-threads=1".to_owned()];
+            arguments.extend(names.iter().cloned());
+            arguments.extend(left_out.clone().flat_map(skip));
+            arguments
+        };
+        if !self.tests.is_empty() {
+            return vec![alone(self.tests)];
+        }
+        let mut together = vec![format!("--test-threads={}", self.threads)];
+        let timed = self.catalogue.timed.iter().map(String::as_str);
+        together.extend(timed.chain(left_out.clone()).flat_map(skip));
+        vec![together, alone(&self.catalogue.timed)]
     }
 }
 
@@ -63,21 +85,10 @@ fn write(mut image: Image, job: &Job, folder: &Path, file: &Path) -> Result<()> 
     write().with_context(|| format!("write {}", file.display()))
 }
 
-/// First those that may run side by side, then those that measure time.
-fn wire_runs(catalogue: &Catalogue, wanted: &Wanted, threads: u32) -> Vec<Vec<String>> {
-    let left_out = wanted.left_out.iter().map(|it| it.tests.as_str());
-    let skip = |tests: &str| ["--skip".to_owned(), tests.to_owned()];
-    let mut together = vec![format!("--test-threads={threads}")];
-    let timed = catalogue.timed.iter().map(String::as_str);
-    together.extend(timed.chain(left_out.clone()).flat_map(skip));
-    let mut alone = vec!["--test-threads=1".to_owned()];
-    alone.extend(catalogue.timed.iter().cloned());
-    alone.extend(left_out.flat_map(skip));
-    vec![together, alone]
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::catalogue::LeftOut;
 
@@ -90,12 +101,29 @@ mod tests {
             tests: "odd::".to_owned(),
             reason: "a reason".to_owned(),
         }];
+        let programs = Programs {
+            pillion: PathBuf::new(),
+            wire: PathBuf::new(),
+        };
+        let stock = Stock::default();
+        let mut work = Work {
+            programs: &programs,
+            catalogue: &catalogue,
+            wanted: &wanted,
+            stock: &stock,
+            threads: 3,
+            tests: &[],
+        };
         assert_eq!(
-            wire_runs(&catalogue, &wanted, 3),
+            work.wire_runs(),
             [
                 vec!["--test-threads=3", "--skip", "timed::", "--skip", "odd::"],
                 vec!["--test-threads=1", "timed::", "--skip", "odd::"],
             ]
         );
+        let tests = ["size::".to_owned()];
+        work.tests = &tests;
+        let asked_for = vec!["--test-threads=1", "size::", "--skip", "odd::"];
+        assert_eq!(work.wire_runs(), [asked_for]);
     }
 }

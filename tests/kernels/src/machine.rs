@@ -28,6 +28,8 @@ pub enum Processor {
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub processor: Processor,
+    /// Features that an emulated one must not have.
+    pub without: Vec<String>,
     pub kernel: PathBuf,
     pub image: PathBuf,
     /// Where the console is kept.
@@ -52,13 +54,19 @@ const CORES: &str = "2";
 const MEMORY: &str = "2048";
 
 impl Processor {
-    fn arguments(self) -> [&'static str; 4] {
-        match self {
-            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Until QEMU 8, CMPXCHG16B without a lock leaves flags behind that crash the guest.
-            // Copies of memory by a string instruction are made a byte at a time.
-            Self::Emulated => ["-accel", "tcg", "-cpu", "max,-cx16,-erms,-fsrm"],
-        }
+    fn arguments(self, without: &[String]) -> Vec<String> {
+        let without = without.iter().map(|feature| format!(",-{feature}"));
+        let (engine, model) = match self {
+            Self::Kvm => ("kvm", "host".to_owned()),
+            // Fast copies by a string instruction are slow where they are emulated.
+            Self::Emulated => (
+                "tcg",
+                format!("max,-erms,-fsrm{}", without.collect::<String>()),
+            ),
+        };
+        ["-accel", engine, "-cpu", &model]
+            .map(str::to_owned)
+            .to_vec()
     }
 
     /// What people call it.
@@ -101,7 +109,7 @@ impl Machine {
         drop(console);
         let mut command = Command::new(EMULATOR);
         command
-            .args(self.processor.arguments())
+            .args(self.processor.arguments(&self.without))
             .args(["-smp", CORES, "-m", MEMORY])
             .args([
                 "-nodefaults",
@@ -159,6 +167,7 @@ fn stop(child: &mut Child) -> Result<()> {
 pub fn choose_processor(kernel: &Path, image: &Path, folder: &Path) -> Processor {
     let machine = Machine {
         processor: Processor::Kvm,
+        without: Vec::new(),
         kernel: kernel.to_owned(),
         image: image.to_owned(),
         console: folder.join("probe.console"),

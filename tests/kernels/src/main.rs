@@ -51,6 +51,10 @@ enum Command {
         /// Tests of the wire at a time
         #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
         threads: u32,
+
+        /// Of the tests of the wire, those with TEXT in their name, one at a time; repeat for more
+        #[arg(long, value_name = "TEXT")]
+        tests: Vec<String>,
     },
     /// Take what verification cost in the last runs for what it may cost
     Accept,
@@ -75,7 +79,11 @@ fn main() -> ExitCode {
         guest::run();
     }
     let done = match Cli::parse().command {
-        Command::Run { kernels, threads } => run::run(&kernels, threads),
+        Command::Run {
+            kernels,
+            threads,
+            tests,
+        } => run::run(&kernels, threads, &tests),
         Command::Accept => accept().map(|()| true),
         Command::Table => table::write().map(|()| true),
     };

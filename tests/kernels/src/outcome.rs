@@ -28,6 +28,8 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     pub costs: Costs,
     pub streams: Vec<Stream>,
+    /// Parts of names of the tests of the wire that were asked for; none for all.
+    pub tests: Vec<String>,
     /// Tests of the wire, `true` if it passed.
     pub wire: BTreeMap<String, bool>,
     pub left_out: Vec<LeftOut>,
@@ -39,7 +41,7 @@ pub struct Outcome {
 
 impl Outcome {
     /// Nothing yet.
-    pub fn begin(wanted: &Wanted, stock: &Stock, processor: &str) -> Self {
+    pub fn begin(wanted: &Wanted, stock: &Stock, processor: &str, tests: &[String]) -> Self {
         Self {
             name: wanted.name.clone(),
             distribution: wanted.distribution.clone(),
@@ -49,6 +51,7 @@ impl Outcome {
             findings: Vec::new(),
             costs: Costs::new(),
             streams: Vec::new(),
+            tests: tests.to_vec(),
             wire: BTreeMap::new(),
             left_out: wanted.left_out.clone(),
             seconds: BTreeMap::new(),
@@ -85,9 +88,17 @@ impl Outcome {
         }
     }
 
-    /// Tests of the wire that passed.
-    pub fn passed(&self) -> usize {
-        self.wire.values().filter(|passed| **passed).count()
+    /// How many tests of the wire passed, for people.
+    pub fn wire_passed(&self) -> String {
+        let passed = self.wire.values().filter(|passed| **passed).count();
+        match self.wire.len() {
+            0 => "not run".to_owned(),
+            all if self.tests.is_empty() => format!("{passed} of {all} passed"),
+            all => format!(
+                "{passed} of {all} passed; asked for: {}",
+                self.tests.join(", ")
+            ),
+        }
     }
 
     /// Keeps it.

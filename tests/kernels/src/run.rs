@@ -20,8 +20,9 @@ use crate::tell;
 /// More than any part should take, on a host that has other work to do.
 const LIMIT: Duration = Duration::from_secs(40 * 60);
 
-/// Runs those named, or all; `false` if one of them failed.
-pub fn run(names: &[String], threads: u32) -> Result<bool> {
+/// Runs those named, or all; `false` if one of them failed. Of the tests of the wire, those whose
+/// names contain one of `tests`, or all.
+pub fn run(names: &[String], threads: u32, tests: &[String]) -> Result<bool> {
     let catalogue = Catalogue::load()?;
     let chosen = catalogue.choose(names)?;
     let accepted = Accepted::read()?;
@@ -51,6 +52,7 @@ pub fn run(names: &[String], threads: u32) -> Result<bool> {
             wanted,
             stock: &stock,
             threads,
+            tests,
         };
         work.write(folder.path(), &file)?;
         let mut outcome = on_machine(&work, processor, &file)?;
@@ -68,12 +70,13 @@ fn on_machine(work: &Work, processor: Processor, image: &Path) -> Result<Outcome
     let (wanted, stock) = (work.wanted, work.stock);
     let machine = Machine {
         processor,
+        without: wanted.without.clone(),
         kernel: stock.image.clone(),
         image: image.to_owned(),
         console: outcome::folder()?.join(format!("{}.console", wanted.name)),
         limit: LIMIT,
     };
-    let mut outcome = Outcome::begin(wanted, stock, processor.name());
+    let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests);
     let mut wire = Vec::new();
     let begun = Instant::now();
     let end = machine.run(|report| {

@@ -102,9 +102,7 @@ fn table(outcomes: &[Outcome]) -> Table {
     }) {
         row(&format!("stream, {name}"), &|it| stream(it, name));
     }
-    row("tests of the wire passed", &|it| {
-        format!("{} of {}", it.passed(), it.wire.len())
-    });
+    row("tests of the wire", &Outcome::wire_passed);
     row("all in all", &|it| match it.failures.is_empty() {
         true => "passed".to_owned(),
         false => "**failed**".to_owned(),

@@ -20,11 +20,8 @@ pub fn outcome(outcome: &Outcome, accepted: &Accepted) {
             stream.reactions
         );
     }
-    let (passed, all) = (outcome.passed(), outcome.wire.len());
-    println!(
-        "{}: tests of the wire: {passed} of {all} passed",
-        outcome.name
-    );
+    let (name, passed) = (&outcome.name, outcome.wire_passed());
+    println!("{name}: tests of the wire: {passed}");
     for left_out in &outcome.left_out {
         println!(
             "{}: left out: {}: {}",

@@ -168,6 +168,7 @@ mod tests {
             distribution: "Debian 12".to_owned(),
             suite: "bookworm".to_owned(),
             security: true,
+            without: Vec::new(),
             left_out: Vec::new(),
         };
         let text = sources("http://mirror/debian", &wanted);

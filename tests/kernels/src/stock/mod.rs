@@ -12,7 +12,7 @@ pub use cache::find;
 pub use modules::Modules;
 
 /// A kernel's files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Stock {
     /// What `uname -r` says.
     pub release: String,
