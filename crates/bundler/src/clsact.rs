@@ -2,6 +2,7 @@
 //! may be others' as well. Unlike links, filters do not end with the process.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::turn::Turn;
@@ -10,8 +11,8 @@ use crate::{Device, Error, Namespace, NamespaceName, netlink};
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
 
-/// Behind all filters that are there, and those to come.
-const LAST: u32 = 0xffff;
+/// Priorities that are ours, behind those that the kernel gives out itself.
+const OURS: RangeInclusive<u32> = 0xff00..=0xffff;
 
 /// Our filters at one device; dropping it removes them.
 #[derive(Debug)]
@@ -119,7 +120,7 @@ impl Filter {
         point: libbpf_sys::bpf_tc_attach_point,
         program: BorrowedFd,
     ) -> io::Result<Self> {
-        let mut options = options(0, LAST);
+        let mut options = options(0, last(device, point)?);
         options.prog_fd = program.as_raw_fd();
         // SAFETY: both live across the call.
         succeeded(unsafe { libbpf_sys::bpf_tc_attach(&hook(device, point), &raw mut options) })?;
@@ -209,6 +210,14 @@ fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Ve
         CLSACT_EGRESS
     };
     netlink::list_filters(device, parent)
+}
+
+/// The priority behind all filters that are there; the kernel puts a filter in front of others of
+/// the same priority.
+fn last(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<u32> {
+    let behind = filters(device, point)?.into_iter().map(|(_, it)| it + 1);
+    let behind = behind.max().unwrap_or_default();
+    Ok(behind.clamp(*OURS.start(), *OURS.end()))
 }
 
 fn hook(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> libbpf_sys::bpf_tc_hook {
