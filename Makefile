@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c))
 
-.PHONY: all setup demo lab-kernel test referee soak inside sanitize kernels kernels-accept kernels-table check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -51,6 +51,10 @@ sanitize: setup
 kernels: setup
 	@scripts/setup kernels
 	$(CARGO) run --quiet --package pillion-kernels -- run $(KERNELS)
+
+kernels-fetch:
+	@scripts/setup kernels
+	$(CARGO) run --quiet --package pillion-kernels -- fetch $(KERNELS)
 
 kernels-accept:
 	$(CARGO) run --quiet --package pillion-kernels -- accept

@@ -30,6 +30,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use pillion_lab::engine::is_init;
 
+use catalogue::Catalogue;
 use gate::Accepted;
 use outcome::Outcome;
 
@@ -55,6 +56,11 @@ enum Command {
         /// Of the tests of the wire, those with TEXT in their name, one at a time; repeat for more
         #[arg(long, value_name = "TEXT")]
         tests: Vec<String>,
+    },
+    /// Fetch kernels, or see that they can be had, and do no more
+    Fetch {
+        /// Names from kernels.toml [default: all]
+        kernels: Vec<String>,
     },
     /// Take what verification cost in the last runs for what it may cost
     Accept,
@@ -84,6 +90,7 @@ fn main() -> ExitCode {
             threads,
             tests,
         } => run::run(&kernels, threads, &tests),
+        Command::Fetch { kernels } => fetch(&kernels).map(|()| true),
         Command::Accept => accept().map(|()| true),
         Command::Table => table::write().map(|()| true),
     };
@@ -102,9 +109,18 @@ fn main() -> ExitCode {
     }
 }
 
+fn fetch(names: &[String]) -> Result<()> {
+    let catalogue = Catalogue::load()?;
+    for wanted in catalogue.choose(names)? {
+        let stock = stock::find(wanted, &catalogue.package, &|line| println!("{line}"))?;
+        println!("{}: {} ({})", wanted.name, stock.release, stock.version);
+    }
+    Ok(())
+}
+
 fn accept() -> Result<()> {
     let mut accepted = Accepted::read()?;
-    for kernel in &catalogue::Catalogue::load()?.kernels {
+    for kernel in &Catalogue::load()?.kernels {
         if let Some(outcome) = Outcome::stored(&kernel.name)?
             && !outcome.costs.is_empty()
         {
