@@ -45,18 +45,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the work on kernels, the oldest first
-    Run {
-        /// Names from kernels.toml [default: all]
-        kernels: Vec<String>,
-
-        /// Tests of the wire at a time
-        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-        threads: u32,
-
-        /// Of the tests of the wire, those with TEXT in their name, one at a time; repeat for more
-        #[arg(long, value_name = "TEXT")]
-        tests: Vec<String>,
-    },
+    Run(run::Run),
     /// Fetch kernels, or see that they can be had, and do no more
     Fetch {
         /// Names from kernels.toml [default: all]
@@ -85,11 +74,7 @@ fn main() -> ExitCode {
         guest::run();
     }
     let done = match Cli::parse().command {
-        Command::Run {
-            kernels,
-            threads,
-            tests,
-        } => run::run(&kernels, threads, &tests),
+        Command::Run(run) => run::run(&run),
         Command::Fetch { kernels } => fetch(&kernels).map(|()| true),
         Command::Accept => accept().map(|()| true),
         Command::Table => table::write().map(|()| true),

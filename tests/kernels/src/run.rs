@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::{Args, value_parser};
 
 use crate::catalogue::Catalogue;
 use crate::console;
@@ -17,14 +18,29 @@ use crate::report::Report;
 use crate::stock;
 use crate::tell;
 
-/// More than any part should take, on a host that has other work to do.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+/// What is to be run.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Names from kernels.toml [default: all]
+    kernels: Vec<String>,
 
-/// Runs those named, or all; `false` if one of them failed. Of the tests of the wire, those whose
-/// names contain one of `tests`, or all.
-pub fn run(names: &[String], threads: u32, tests: &[String]) -> Result<bool> {
+    /// Tests of the wire at a time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u32).range(1..=64))]
+    threads: u32,
+
+    /// Of the tests of the wire, those with TEXT in their name, one at a time; repeat for more
+    #[arg(long, value_name = "TEXT")]
+    tests: Vec<String>,
+
+    /// The most that one kernel may take
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1440))]
+    limit: u64,
+}
+
+/// Runs the work on the kernels; `false` if one of them failed.
+pub fn run(run: &Run) -> Result<bool> {
     let catalogue = Catalogue::load()?;
-    let chosen = catalogue.choose(names)?;
+    let chosen = catalogue.choose(&run.kernels)?;
     let accepted = Accepted::read()?;
     let programs = Programs::build()?;
     let mut processor = None;
@@ -51,11 +67,11 @@ pub fn run(names: &[String], threads: u32, tests: &[String]) -> Result<bool> {
             catalogue: &catalogue,
             wanted,
             stock: &stock,
-            threads,
-            tests,
+            threads: run.threads,
+            tests: &run.tests,
         };
         work.write(folder.path(), &file)?;
-        let mut outcome = on_machine(&work, processor, &file)?;
+        let mut outcome = on_machine(&work, processor, run.limit, &file)?;
         let objections = accepted.objections(&wanted.name, &outcome.costs);
         outcome.failures.extend(objections);
         outcome.store()?;
@@ -66,7 +82,7 @@ pub fn run(names: &[String], threads: u32, tests: &[String]) -> Result<bool> {
     Ok(failed == 0)
 }
 
-fn on_machine(work: &Work, processor: Processor, image: &Path) -> Result<Outcome> {
+fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Result<Outcome> {
     let (wanted, stock) = (work.wanted, work.stock);
     let machine = Machine {
         processor,
@@ -74,18 +90,17 @@ fn on_machine(work: &Work, processor: Processor, image: &Path) -> Result<Outcome
         kernel: stock.image.clone(),
         image: image.to_owned(),
         console: outcome::folder()?.join(format!("{}.console", wanted.name)),
-        limit: LIMIT,
+        limit: Duration::from_secs(limit * 60),
     };
     let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests);
     let mut wire = Vec::new();
     let begun = Instant::now();
     let end = machine.run(|report| {
-        if let Report::Done(part, _) = &report {
-            println!(
-                "{}: {part}: {:.0} s",
-                wanted.name,
-                begun.elapsed().as_secs_f64()
-            );
+        let after = begun.elapsed().as_secs();
+        match &report {
+            Report::Done(part, _) => println!("{}: {part}: {after} s", wanted.name),
+            Report::Wire(line) if line.ends_with("FAILED") => println!("{}: {line}", wanted.name),
+            _ => {}
         }
         outcome.take(report, &mut wire);
     })?;
@@ -111,8 +126,7 @@ fn on_machine(work: &Work, processor: Processor, image: &Path) -> Result<Outcome
             outcome.failures.push(line);
         }
         End::Late => {
-            let minutes = LIMIT.as_secs() / 60;
-            let line = format!("stopped after {minutes} minutes, with its work not done ({kept})");
+            let line = format!("stopped after {limit} minutes, with its work not done ({kept})");
             outcome.failures.push(line);
         }
     }
