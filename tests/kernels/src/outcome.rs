@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{LeftOut, Wanted};
 use crate::libtest;
-use crate::report::{Costs, Finding, Part, Report, Stream};
+use crate::report::{Costs, Finding, Report, Stream};
 use crate::stock::Stock;
 
 /// What came of a kernel.
@@ -33,8 +33,6 @@ pub struct Outcome {
     /// Tests of the wire, `true` if it passed.
     pub wire: BTreeMap<String, bool>,
     pub left_out: Vec<LeftOut>,
-    /// Seconds that each part took, by the guest's clock.
-    pub seconds: BTreeMap<Part, f64>,
     /// Why it is no success; empty where it is one.
     pub failures: Vec<String>,
 }
@@ -54,7 +52,6 @@ impl Outcome {
             tests: tests.to_vec(),
             wire: BTreeMap::new(),
             left_out: wanted.left_out.clone(),
-            seconds: BTreeMap::new(),
             failures: Vec::new(),
         }
     }
@@ -66,9 +63,8 @@ impl Outcome {
             Report::Costs(costs) => self.costs = costs,
             Report::Stream(stream) => self.streams.push(stream),
             Report::Wire(line) => wire.push(line),
-            Report::Done(part, seconds) => drop(self.seconds.insert(part, seconds)),
             Report::Failed(part, reason) => self.failures.push(format!("{part}: {reason}")),
-            Report::End => {}
+            Report::Done(_) | Report::End => {}
         }
     }
 

@@ -83,8 +83,8 @@ pub enum Report {
     Stream(Stream),
     /// A line that the tests of the wire printed.
     Wire(String),
-    /// A part is over, after so many seconds of the guest's clock.
-    Done(Part, f64),
+    /// A part is over.
+    Done(Part),
     /// A part failed, and why; what it found before stands.
     Failed(Part, String),
     /// All parts are over.

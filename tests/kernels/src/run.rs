@@ -98,7 +98,7 @@ fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Re
     let end = machine.run(|report| {
         let after = begun.elapsed().as_secs();
         match &report {
-            Report::Done(part, _) => println!("{}: {part}: {after} s", wanted.name),
+            Report::Done(part) => println!("{}: {part}: {after} s", wanted.name),
             Report::Wire(line) if line.ends_with("FAILED") => println!("{}: {line}", wanted.name),
             _ => {}
         }

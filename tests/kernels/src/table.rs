@@ -10,7 +10,7 @@ use pillion_report::{Column, Table, number};
 use crate::BadInput;
 use crate::catalogue::Catalogue;
 use crate::outcome::Outcome;
-use crate::report::{Finding, Part};
+use crate::report::Finding;
 
 /// What stands around it in the document.
 const MARKS: [&str; 2] = ["<!-- made by make kernels-table -->\n", "<!-- end -->\n"];
@@ -114,19 +114,6 @@ fn table(outcomes: &[Outcome]) -> Table {
             it.costs
                 .get(program)
                 .map_or_else(String::new, |cost| number::count((*cost).into()))
-        });
-    }
-    for part in [
-        Part::Boot,
-        Part::Check,
-        Part::Cost,
-        Part::Streams,
-        Part::Wire,
-    ] {
-        row(&format!("{part}, s"), &|it| {
-            it.seconds
-                .get(&part)
-                .map_or_else(String::new, |seconds| format!("{seconds:.0}"))
         });
     }
     table

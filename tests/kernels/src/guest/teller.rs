@@ -1,9 +1,6 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
-use std::time::Duration;
-
-use nix::time::{ClockId, clock_gettime};
 
 use crate::report::{Part, REPORTS, Report};
 
@@ -30,24 +27,12 @@ impl Teller {
         part: Part,
         work: impl FnOnce() -> Result<(), String>,
     ) -> Result<bool, String> {
-        // The first part begins with the machine.
-        let begun = match part {
-            Part::Boot => Duration::ZERO,
-            _ => clock()?,
-        };
         let came = work();
         let passed = came.is_ok();
         if let Err(reason) = came {
             self.tell(&Report::Failed(part, reason))?;
         }
-        let seconds = clock()?.saturating_sub(begun).as_secs_f64();
-        self.tell(&Report::Done(part, seconds))?;
+        self.tell(&Report::Done(part))?;
         Ok(passed)
     }
-}
-
-/// Since the kernel's start.
-fn clock() -> Result<Duration, String> {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|errno| errno.to_string())?;
-    Ok(now.into())
 }
