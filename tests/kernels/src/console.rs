@@ -1,21 +1,20 @@
 //! What a kernel says on its console, and what of it means that something is broken.
 
 /// What kernels print when they find a fault of their own.
-const SIGNS: [&str; 17] = [
-    "kernel panic",
-    "bug:",
-    "warning: cpu",
-    "warning: net/",
-    "warning: kernel/",
-    "oops:",
-    "oops ",
-    "unable to handle",
+const SIGNS: [&str; 16] = [
+    "Kernel panic",
+    "BUG:",
+    "WARNING: CPU",
+    "WARNING: net/",
+    "WARNING: kernel/",
+    "Oops:",
+    "Oops ",
     "general protection fault",
     "double fault",
     "divide error",
     "invalid opcode",
     "cut here",
-    "call trace:",
+    "Call Trace:",
     "detected stall",
     "blocked for more than",
     "refcount_t:",
@@ -28,7 +27,6 @@ pub fn faults(console: &str) -> Vec<&str> {
 }
 
 fn is_fault(line: &str) -> bool {
-    let line = line.to_ascii_lowercase();
     SIGNS.iter().any(|sign| line.contains(sign))
 }
 
@@ -41,6 +39,7 @@ mod tests {
         let said = "\
 [    0.86] audit: type=2000 audit(1795344879.652:1): state=initialized\r
 [    0.87] mtrr: your CPUs had inconsistent fixed MTRR settings\r
+[    0.01] ..MP-BIOS bug: 8254 timer not connected to IO-APIC\r
 [    5.00] clocksource: Marking clocksource 'tsc' as unstable because the skew is too large\r
 [   52.24] traps: PANIC: double fault, error_code: 0x0\r
 [   52.27] Kernel panic - not syncing: Fatal exception in interrupt\r

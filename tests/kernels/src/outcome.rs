@@ -78,8 +78,8 @@ impl Outcome {
         }
         for (test, _) in self.wire.iter().filter(|(_, passed)| !**passed) {
             let said = libtest::output_of(lines, test);
-            // The first line tells where, the next why.
-            let said = said.iter().take(2).copied().collect::<Vec<_>>().join(" ");
+            // The first line tells where, the next why, and what was expected and seen.
+            let said = said.iter().take(4).copied().collect::<Vec<_>>().join(" ");
             self.failures.push(format!("test {test}: {said}"));
         }
     }
