@@ -109,10 +109,10 @@ fn kernel() -> Finding {
         .split(['.', '-'])
         .map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version >= (6, 6) {
+    if version >= (6, 1) {
         Finding::ok("kernel", release)
     } else if version >= (5, 15) {
-        let remedy = "use Linux 6.6 or newer, on which pillion was tested";
+        let remedy = "use Linux 6.1 or newer, on which pillion was tested";
         Finding::bad("kernel", Standing::Warning, release, remedy)
     } else {
         let remedy = "the programs need Linux 5.15 or newer";
