@@ -42,7 +42,8 @@ fn play_batch(first: u64) -> Output {
     let this = env::current_exe().unwrap();
     let this = this.to_str().unwrap();
     let (kernel, game) = (first.to_string(), format!("{FIRST}={first}"));
-    let options = ["--seed", &kernel, "--env", &game];
+    // Games compute for long, where sanitizers watch, while no virtual time passes.
+    let options = ["--patience", "600", "--seed", &kernel, "--env", &game];
     let test = ["--ignored", "--exact", "--nocapture", "referee::a_batch"];
     boot(&options, &[&[this], &test[..]].concat())
         .output()
