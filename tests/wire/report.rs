@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, ThinTest};
-use pillion_tests::{Setup, Wire, netstat};
+use pillion_tests::{Setup, Wire, netstat, sysctl};
 
 fn setup() -> Setup {
     Setup::bundling(Options {
@@ -125,5 +125,26 @@ fn the_report_of_a_retransmission_reaches_tcp_and_undoes_what_it_did() {
         wire.expect("1:201");
         wire.ack_duplicate(201, "1:201", "");
         assert_eq!(reports(wire).0, 1);
+    });
+}
+
+/// Only as many segments are recorded; of what left behind them, nothing rode along.
+#[test]
+fn the_report_of_a_probe_that_is_not_recorded_reaches_tcp() {
+    let rtt = Duration::from_millis(300);
+    Setup { rtt, ..setup() }.run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "3");
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        for _ in 0..140 {
+            wire.write(10);
+            wire.read();
+        }
+        // The probe is the last one again: the ACKs were lost.
+        wire.expect("1391:1401");
+        wire.ack_duplicate(1401, "1391:1401", "");
+        assert_eq!(reports(wire), (1, 0));
+        wire.sends("1401:1411");
+        wire.ack(1411);
+        assert_eq!(netstat("TCPLossProbeRecovery"), 0);
     });
 }
