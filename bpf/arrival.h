@@ -111,6 +111,8 @@ static __always_inline void forget_old_losses(struct ingress *ingress,
 		ingress->run.start = ingress->run.end = oldest_byte;
 	if (before(ingress->bundle_end, oldest_byte))
 		ingress->bundle_end = oldest_byte;
+	if (before(ingress->doubts_end, oldest_byte - OLD))
+		ingress->doubts_end = oldest_byte - OLD;
 }
 
 static __always_inline void acknowledge(struct flow *flow,

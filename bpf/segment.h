@@ -27,6 +27,9 @@
 #define before(a, b) ((__s32)((a) - (b)) < 0)
 #define after(a, b)  before(b, a)
 
+/* Bytes behind which a sequence number is no more to be compared. */
+#define OLD (1U << 30)
+
 static __always_inline __u32 later(__u32 a, __u32 b)
 {
 	return after(a, b) ? a : b;

@@ -44,8 +44,9 @@ tell(struct egress *egress, struct bpf_tcp_sock *tp, const struct segment *seg)
 /* Sequence numbers that are kept must not grow old: they wrap. */
 static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 {
-	if (before(egress->reduced_at, snd_una))
-		WRITE_ONCE(egress->reduced_at, snd_una);
+	/* Losses that are in doubt may be older than what is acknowledged. */
+	if (before(egress->reduced_at, snd_una - OLD))
+		WRITE_ONCE(egress->reduced_at, snd_una - OLD);
 	if (before(egress->reacted_at, snd_una))
 		WRITE_ONCE(egress->reacted_at, snd_una);
 	if (before(egress->path.round_end, snd_una))

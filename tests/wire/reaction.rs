@@ -82,6 +82,21 @@ fn a_loss_in_the_next_window_reduces_it_again() {
     });
 }
 
+/// As long as it is not known whether the receiver reports duplicates, its silence may mean either.
+#[test]
+fn a_loss_that_was_in_doubt_is_answered_once_it_is_none_any_more() {
+    setup(LossRule::Auto).run_everywhere(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301 201:401");
+        wire.ack(301);
+        wire.ack_duplicate(401, "201:301", "");
+        wire.sends("401:501");
+        assert_eq!(wire.totals().counters.hidden_losses, 1);
+        assert_eq!(reactions(wire), 1);
+    });
+}
+
 #[test]
 fn without_a_loss_the_window_stays() {
     setup(LossRule::Dsack).run(|wire| {
