@@ -318,6 +318,7 @@ struct ingress {
 	__u32 acked; /* the highest acknowledgement that came */
 	__u32 unread; /* the last ACK could not be read */
 	__u32 calls; /* times a reaction was found to be due */
+	__u32 calls_end; /* where the loss ends that it is due for */
 	__u32 calls_if_undone; /* once TCP takes back its own reduction */
 
 	enum loss_rule rule;

@@ -83,8 +83,10 @@ static __always_inline void count_hidden(struct flow *flow,
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
-	if (after(end, READ_ONCE(flow->egress.reduced_at)))
-		WRITE_ONCE(flow->ingress.calls, flow->ingress.calls + 1);
+	if (!after(end, READ_ONCE(flow->egress.reduced_at)))
+		return;
+	WRITE_ONCE(flow->ingress.calls_end, end);
+	PUBLISH(flow->ingress.calls, flow->ingress.calls + 1);
 }
 
 static __always_inline void add_hidden(struct hidden *sum,

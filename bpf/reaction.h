@@ -79,6 +79,20 @@ static __always_inline bool is_reducing(struct tcp_sock *tp)
 	       TCP_CA_CWR;
 }
 
+/*
+ * The kernel's reduction is the answer to what was lost before high_seq. What
+ * is found behind it, while the ACK that ends the reduction waits for the
+ * application, is left for the next one.
+ */
+static __always_inline void
+answer(struct egress *egress, const struct ingress *ingress, __u32 high_seq)
+{
+	__u32 calls = READ_ONCE(ingress->calls);
+
+	if (!after(READ_ONCE(ingress->calls_end), high_seq))
+		egress->answered = calls;
+}
+
 /* Is there a loss to answer for that the kernel has not answered for? */
 static __always_inline bool is_due(struct flow *flow, struct bpf_tcp_sock *tp)
 {
@@ -107,7 +121,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 		learn_losses(flow, tp);
 	if (is_reducing(sk)) {
 		WRITE_ONCE(egress->reduced_at, sk->high_seq);
-		egress->answered = READ_ONCE(flow->ingress.calls);
+		answer(egress, &flow->ingress, sk->high_seq);
 		return KEEP;
 	}
 	if (!is_due(flow, tp))

@@ -97,6 +97,26 @@ fn a_loss_that_was_in_doubt_is_answered_once_it_is_none_any_more() {
     });
 }
 
+/// The kernel's reduction is over with the ACK that waits, but it does not know yet.
+#[test]
+fn a_loss_in_the_next_window_counts_while_its_ack_waits_for_the_application() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301 201:401");
+        assert_eq!(reactions(wire), 1);
+        if !wire.held(50, |wire| wire.acks_late(401, "")) {
+            println!("left out: this kernel has no userfaultfd");
+            return;
+        }
+        wire.expect("201:451");
+        wire.ack_duplicate(451, "201:401", "");
+        wire.sends("451:551");
+        assert_eq!(wire.totals().counters.hidden_losses, 2);
+        assert_eq!(reactions(wire), 2);
+    });
+}
+
 #[test]
 fn without_a_loss_the_window_stays() {
     setup(LossRule::Dsack).run(|wire| {
