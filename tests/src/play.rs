@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::device::TAP;
+use crate::device::{PEER_MAC, TAP, mac};
 use crate::peer::PATIENCE;
 use crate::script::{content, range};
 use crate::segment::Segment;
@@ -102,6 +102,20 @@ impl Wire {
             false => format!("qdisc del dev {TAP} root\n"),
         };
         netns::tc(&command);
+    }
+
+    /// The kernel forgets the peer's hardware address, or learns it again: meanwhile, what it
+    /// sends waits.
+    pub fn forget_neighbour(&mut self, forget: bool) {
+        self.script.note(if forget { "forget" } else { "learn" });
+        let (peer, mac) = (self.setup.ip.peer(), mac(PEER_MAC));
+        let command = match forget {
+            true => format!("neighbour del {peer} dev {TAP}\n"),
+            false => {
+                format!("neighbour replace {peer} lladdr {mac} nud permanent dev {TAP}\n")
+            }
+        };
+        netns::ip(&command);
     }
 
     /// Writes so many bytes of the stream from a file, which the kernel does not copy; as far as

@@ -95,9 +95,13 @@ fn behind_127_outstanding_segments_none_is_bundled_until_some_are_acknowledged()
         }
         wire.sends("509:513 513:517");
         wire.assert_verdicts(&[(Bundled, 126), (NothingOutstanding, 1), (Unwatched, 2)]);
+        // There is place for this one, but not for what was sent meanwhile.
+        wire.ack(5);
+        wire.sends("517:521");
+        assert_eq!(wire.totals().counters.of(Unwatched), 3);
         wire.ack(13);
         // What was sent meanwhile is not kept, nor recorded segment by segment.
-        wire.sends("517:521 517:525");
+        wire.sends("521:525 521:529");
         assert_eq!(wire.totals().counters.of(NoHistory), 1);
     });
 }

@@ -128,6 +128,19 @@ fn the_report_of_a_retransmission_reaches_tcp_and_undoes_what_it_did() {
     });
 }
 
+/// The network brought it twice.
+#[test]
+fn the_report_of_what_neither_rode_along_nor_was_retransmitted_reaches_tcp() {
+    setup().run(|wire| {
+        wire.sends("1:101");
+        wire.ack(101);
+        wire.ack_duplicate(101, "1:101", "");
+        wire.sends("101:201");
+        wire.ack_duplicate(201, "1:101", "");
+        assert_eq!(reports(wire), (2, 0));
+    });
+}
+
 /// Only as many segments are recorded; of what left behind them, nothing rode along.
 #[test]
 fn the_report_of_a_probe_that_is_not_recorded_reaches_tcp() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NothingOutstanding};
+use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding, Waited};
 use pillion_bundler::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, sysctl, unlimited};
 
@@ -69,5 +69,40 @@ fn what_was_refused_with_a_bundle_and_sent_without_is_no_bundle() {
         wire.ack_duplicate(301, "101:201", "");
         assert_eq!(wire.totals().counters.hidden_losses, 0);
         wire.assert_verdicts(&[(NothingOutstanding, 2), (Bundled, 2)]);
+    });
+}
+
+/// Urgent data is not kept, and nothing from before it may come in its place.
+#[test]
+fn what_is_not_kept_does_not_ride_along_with_what_was_refused_once() {
+    setup(unlimited()).run(|wire| {
+        wire.sends("1:101");
+        wire.write_with(50, libc::MSG_OOB);
+        wire.expect("101:151U");
+        wire.refuse_data(true);
+        wire.write(100);
+        wire.refuse_data(false);
+        wire.write(1);
+        wire.expect("151:252");
+        wire.ack(252);
+    });
+}
+
+#[test]
+fn what_waited_for_its_neighbours_address_is_not_bundled() {
+    setup(unlimited()).run_everywhere(|wire| {
+        wire.sends("1:101");
+        wire.forget_neighbour(true);
+        wire.write(100);
+        wire.expect_nothing(Duration::from_millis(20));
+        wire.forget_neighbour(false);
+        wire.expect("101:201");
+        wire.sends("201:301 201:401");
+        wire.assert_verdicts(&[
+            (Bundled, 1),
+            (NothingOutstanding, 1),
+            (NoHistory, 1),
+            (Waited, 1),
+        ]);
     });
 }
