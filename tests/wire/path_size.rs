@@ -25,7 +25,7 @@ fn every_path_takes_more_over_ipv6() {
         ip: Ip::V6,
         ..Setup::default()
     }
-    .run(|wire| wire.sends("1:401 1:801 1:1221 401:1421 801:2021"));
+    .run(|wire| wire.sends("1:401 1:801 1:1221 401:1481 801:2021"));
 }
 
 #[test]
