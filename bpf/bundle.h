@@ -10,7 +10,6 @@
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
 
-#include "cut.h"
 #include "grow.h"
 #include "level.h"
 #include "path.h"
@@ -194,14 +193,12 @@ send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (announced == NOTHING || verdict == ELSEWHERE)
 		return verdict;
 	egress->announced = NOTHING;
-	if (verdict != BUNDLED)
-		verdict = announced == NEW_DATA ? verdict : OLD_DATA;
-	else if (announced == NEW_DATA)
-		verdict = send_new(skb, flow, tp, seg);
+	if (verdict == BUNDLED)
+		verdict = announced == NEW_DATA
+				  ? send_new(skb, flow, tp, seg)
+				  : send_again(skb, flow, tp, seg);
 	else if (announced == RETRANSMISSION)
-		verdict = send_again(skb, flow, tp, seg);
-	else
-		verdict = cut(skb, seg, egress->announced_room);
+		verdict = OLD_DATA;
 	count(flow, verdict);
 	if (verdict == BUNDLED || verdict == RETRANSMISSION_BUNDLED)
 		add_redundant(flow, skb->len - grown);

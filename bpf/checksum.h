@@ -74,22 +74,20 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
  * The packet's sequence number and lengths are in place, and its payload.
  *
  * No field tells a program which of the two kinds of checksum this is. But when
- * the pseudo-header's length changes, the kernel lets a partial sum change as
- * much, and a complete checksum the other way.
+ * the pseudo-header's length grows, the kernel lets a partial sum grow with it,
+ * and a complete checksum shrink.
  */
 static __always_inline int mend_checksum(struct __sk_buff *skb,
-					 struct segment *seg, __s32 grown)
+					 struct segment *seg, __u16 grown)
 {
 	__u32 at = seg->tcp + TCP_CHECK;
-	__be16 len = bpf_htons(skb->len - seg->tcp);
-	__be16 before = bpf_htons(skb->len - seg->tcp - grown);
-	__u16 is;
+	__u16 is, len = skb->len - seg->tcp;
 
-	if (bpf_l4_csum_replace(skb, at, before, len,
+	if (bpf_l4_csum_replace(skb, at, bpf_htons(len - grown), bpf_htons(len),
 				BPF_F_PSEUDO_HDR | sizeof(len)) ||
 	    bpf_skb_load_bytes(skb, at, &is, sizeof(is)))
 		return -1;
-	if (is == fold((__u64)seg->check + len + (__u16)~before))
+	if (is == fold((__u64)seg->check + bpf_htons(grown)))
 		return 0;
 	return recompute_checksum(skb, seg);
 }

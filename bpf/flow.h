@@ -139,7 +139,6 @@ enum verdict {
 	/* Bundling would not be safe now. */
 	UNWATCHED, /* the losses that bundles hide could not be told */
 	PATH_SIZE, /* bundles so large did not get through lately */
-	RETRANSMISSION_CUT, /* and it left with its first segment alone */
 
 	VERDICTS
 };
@@ -240,7 +239,6 @@ enum announced {
 	NOTHING,
 	NEW_DATA,
 	RETRANSMISSION,
-	TO_BE_CUT, /* a retransmission, down to announced_room */
 };
 
 /* How large may a packet be to come through (path.h)? Sizes are of payload. */
@@ -278,7 +276,7 @@ struct egress {
 	__u32 announced_seq;
 	__u32 announced_end;
 	__u32 announced_kept; /* payload before it that history[] has */
-	__u32 announced_room; /* for payload (truesize.h, cut.h) */
+	__u32 announced_room; /* for payload, as to memory (truesize.h) */
 	__u32 announced_varying; /* bytes of options that come and go */
 
 	__u32 reduced_at; /* losses before belong to a window reduced by then */

@@ -37,7 +37,7 @@ static __always_inline __u32 payload_limit(struct __sk_buff *skb,
 }
 
 static __always_inline int set_ip_length(struct __sk_buff *skb,
-					 const struct segment *seg, __s32 grown)
+					 const struct segment *seg, __u16 grown)
 {
 	__be16 was = bpf_htons(seg->ip_len);
 	__be16 is = bpf_htons(seg->ip_len + grown);
@@ -56,7 +56,7 @@ static __always_inline int set_ip_length(struct __sk_buff *skb,
  */
 static __always_inline int fill(struct __sk_buff *skb, struct flow *flow,
 				struct segment *seg, __u32 offset, __u32 seq,
-				__u32 len, __s32 grown)
+				__u32 len, __u16 grown)
 {
 	return recall(skb, offset, flow, seq, len) ||
 	       set_ip_length(skb, seg, grown) || mend_checksum(skb, seg, grown);

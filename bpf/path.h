@@ -12,9 +12,6 @@
  * bundles. After some rounds of that in a row there is a limit below the
  * smallest that was lost, for a pause that gets longer each time (RFC 8899,
  * sections 4.3 and 5.1).
- *
- * A path that becomes smaller has lost several in a row by then: what TCP
- * merges of those, and sends in vain, is cut (cut.h).
  */
 #ifndef PILLION_PATH_H
 #define PILLION_PATH_H
@@ -30,13 +27,10 @@
 #define PAUSE_S	    2
 #define PAUSE_MAX_S 640
 
-/* What TCP retransmits in one packet. */
-struct sent_again {
-	__u32 first_end; /* where the first of its segments ends */
-	bool repeated; /* another of them was sent again before */
-	/* Those that left in a bundle's packet, and are sent again now: */
-	__u32 smallest_packet; /* payload; 0: none did */
-	__u32 last; /* where the newest of them begins */
+/* Packets larger for a bundle that are lost for certain. */
+struct lost_bundles {
+	__u32 smallest; /* payload; 0: none */
+	__u32 last; /* where the newest of these segments begins */
 };
 
 /* Is what arrived all since the last round? */
@@ -56,10 +50,10 @@ static __always_inline __u32 came_through(const struct path_size *path,
 /* Has a bundle as large that left later arrived? Then it was no matter of size.
  */
 static __always_inline bool is_ordinary(const struct ingress *ingress,
-					const struct sent_again *again)
+					const struct lost_bundles *lost)
 {
-	return after(READ_ONCE(ingress->bundle_end), again->last) &&
-	       READ_ONCE(ingress->bundle_size) >= again->smallest_packet;
+	return after(READ_ONCE(ingress->bundle_end), lost->last) &&
+	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
 }
 
 /* What was suspected has come through. */
@@ -83,16 +77,16 @@ static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 /* TCP retransmits, for the first time, what left in such packets. */
 static __always_inline void note_lost_bundles(struct path_size *path,
 					      const struct ingress *ingress,
-					      const struct sent_again *again,
+					      const struct lost_bundles *lost,
 					      __u32 snd_nxt)
 {
-	if (!again->smallest_packet || is_ordinary(ingress, again))
+	if (!lost->smallest || is_ordinary(ingress, lost))
 		return;
 	if (path->suspect && came_through(path, ingress) >= path->suspect)
 		trust(path);
-	if (!path->suspect || again->smallest_packet < path->suspect)
-		path->suspect = again->smallest_packet;
-	if (path->rounds && before(again->last, path->round_end))
+	if (!path->suspect || lost->smallest < path->suspect)
+		path->suspect = lost->smallest;
+	if (path->rounds && before(lost->last, path->round_end))
 		return;
 	path->rounds++;
 	path->round_end = snd_nxt;
@@ -114,18 +108,13 @@ static __always_inline __u32 current_limit(struct path_size *path)
 	return HISTORY_BYTES;
 }
 
-static __always_inline __u32 base_size(bool ipv6)
-{
-	return ipv6 ? BASE_IPV6 : BASE_IPV4;
-}
-
 /* Payload of a packet that is known to come through. */
 static __always_inline __u32 proved_size(struct path_size *path,
 					 const struct ingress *ingress,
 					 bool ipv6)
 {
 	__u32 through = came_through(path, ingress);
-	__u32 base = base_size(ipv6), largest = 0;
+	__u32 base = ipv6 ? BASE_IPV6 : BASE_IPV4, largest = 0;
 
 	if (path->suspect && through >= path->suspect)
 		trust(path);

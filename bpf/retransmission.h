@@ -19,6 +19,9 @@
 #include "path.h"
 #include "thin.h"
 
+#define TCP_FLAGS 13 /* offset of the byte with PSH */
+#define TCP_PSH	  0x08
+
 /*
  * Where the last of the segments that follow seq ends, if so many may, and only
  * up to limit: seq itself if none does. A global function, as the verifier is

@@ -40,10 +40,6 @@ static __always_inline __u32 earlier(__u32 a, __u32 b)
 	return before(a, b) ? a : b;
 }
 
-#define TCP_FLAGS 13 /* offset of the byte that has them */
-#define TCP_FIN	  0x01
-#define TCP_PSH	  0x08
-
 struct segment {
 	__u32 seq;
 	__u32 len; /* of the payload */

@@ -59,8 +59,7 @@ SAME(ELSEWHERE);
 SAME(WAITED);
 SAME(UNWATCHED);
 SAME(PATH_SIZE);
-SAME(RETRANSMISSION_CUT);
-_Static_assert(VERDICTS == RETRANSMISSION_CUT + 1,
+_Static_assert(VERDICTS == PATH_SIZE + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
@@ -242,7 +241,6 @@ static __always_inline void read_counters(const struct flow *flow,
 		seen += counters->verdicts[i];
 	stats->segments = seen - counters->verdicts[OLD_DATA] -
 			  counters->verdicts[RETRANSMISSION_BUNDLED] -
-			  counters->verdicts[RETRANSMISSION_CUT] -
 			  counters->verdicts[NOT_PLAIN_IP];
 	stats->bundled = counters->verdicts[BUNDLED];
 	stats->new_bytes = counters->new_bytes;

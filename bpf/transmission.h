@@ -13,7 +13,6 @@
 #ifndef PILLION_TRANSMISSION_H
 #define PILLION_TRANSMISSION_H
 
-#include "cut.h"
 #include "history.h"
 #include "maps.h"
 #include "path.h"
@@ -108,32 +107,28 @@ static __always_inline bool record_new(struct egress *egress,
  * look at the loop once.
  */
 __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
-				  struct sent_again *again)
+				  struct lost_bundles *lost)
 {
 	struct sent_segment *segment;
 	__u32 at, i, size;
 
-	if (!record || !again)
+	if (!record || !lost)
 		return 0;
 	at = find_segment(record, record->next, start);
 	for (i = 0; i < RECORD && at != record->next; i++, at++) {
 		segment = slot(record, at);
 		if (!before(segment->seq, end))
 			break;
-		if (!i)
-			again->first_end = slot(record, at + 1)->seq;
-		if (segment->how & RETRANSMITTED) {
-			again->repeated |= i;
+		if (segment->how & RETRANSMITTED)
 			continue;
-		}
 		mark(segment, RETRANSMITTED);
 		if (!(segment->how & REDUNDANT))
 			continue;
 		size = slot(record, at + 1)->seq -
 		       packet_start(segment->seq, segment->how);
-		again->last = segment->seq;
-		if (!again->smallest_packet || size < again->smallest_packet)
-			again->smallest_packet = size;
+		lost->last = segment->seq;
+		if (!lost->smallest || size < lost->smallest)
+			lost->smallest = size;
 	}
 	return 0;
 }
@@ -155,8 +150,7 @@ static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 {
 	struct egress *egress = &flow->egress;
 
-	if (egress->announced == RETRANSMISSION ||
-	    egress->announced == TO_BE_CUT)
+	if (egress->announced == RETRANSMISSION)
 		count(flow, OLD_DATA);
 	else if (egress->announced == NEW_DATA &&
 		 before(egress->announced_seq, snd_nxt))
@@ -210,21 +204,17 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 					   enum verdict verdict)
 {
 	struct egress *egress = &flow->egress;
-	struct sent_again again = {};
+	struct lost_bundles lost = {};
 	__u32 varying = 0;
 
 	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
-			   &again);
-	note_lost_bundles(&egress->path, &flow->ingress, &again, tp->snd_nxt);
+			   &lost);
+	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
 	if (flow->off)
 		return;
-	if (verdict != BUNDLED || !options_are_plain(skb, seg, &varying))
-		count(flow, OLD_DATA);
-	else if (is_to_be_cut(&egress->path, &flow->ingress, &again, seg))
-		announce(egress, seg, TO_BE_CUT, varying,
-			 again.first_end - seg->seq);
-	else if (flow->options.retransmissions)
+	if (verdict == BUNDLED && flow->options.retransmissions &&
+	    options_are_plain(skb, seg, &varying))
 		announce(egress, seg, RETRANSMISSION, varying,
 			 room_again(egress, seg));
 	else

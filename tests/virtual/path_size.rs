@@ -23,6 +23,10 @@ const RTT: Duration = Duration::from_millis(100);
 /// the path lets it through.
 struct Path {
     largest: u32,
+    /// When it loses whatever is sent.
+    down: Option<(Instant, Instant)>,
+    message: u32,
+    itt: Duration,
     /// What has come, in order.
     come: u32,
     /// What has come behind a gap.
@@ -36,6 +40,9 @@ impl Path {
     fn new(largest: u32) -> Self {
         Self {
             largest,
+            down: None,
+            message: MESSAGE,
+            itt: ITT,
             come: 1,
             behind: Vec::new(),
             sent: 0,
@@ -50,13 +57,13 @@ impl Path {
         loop {
             let writes = begin.elapsed() < time;
             assert!(begin.elapsed() < 2 * time, "{} have come", self.come);
-            if !writes && self.come == 1 + MESSAGE * self.sent {
+            if !writes && self.come == 1 + self.message * self.sent {
                 return begin.elapsed();
             }
             if writes && Instant::now() >= self.next_write {
-                wire.write(MESSAGE);
+                wire.write(self.message);
                 self.sent += 1;
-                self.next_write += ITT;
+                self.next_write += self.itt;
             }
             let now = Instant::now();
             if self.acks.front().is_some_and(|(at, ..)| *at <= now) {
@@ -71,10 +78,16 @@ impl Path {
             if let Some((start, end)) = wire.read_within(wait)
                 && start < end
                 && end - start <= self.largest
+                && !self.is_down()
             {
                 self.receive(start, end);
             }
         }
+    }
+
+    fn is_down(&self) -> bool {
+        let now = Instant::now();
+        self.down.is_some_and(|(from, to)| from <= now && now < to)
     }
 
     fn receive(&mut self, start: u32, end: u32) {
@@ -139,5 +152,27 @@ mod inside {
             let bundled = wire.totals().counters.of(Verdict::Bundled) - before;
             assert!(bundled > 100, "{bundled}");
         });
+    }
+
+    /// Retransmissions are lost as well, whatever their size.
+    #[test]
+    #[ignore = "runs in the lab kernel"]
+    fn a_path_that_was_down_for_a_while_is_used_again_at_once() {
+        for (message, itt) in [(100, 30), (200, 30), (400, 80)] {
+            for down in (200..=2000).step_by(200).map(Duration::from_millis) {
+                setup().run(|wire| {
+                    let mut path = Path::new(u32::MAX);
+                    path.message = message;
+                    path.itt = Duration::from_millis(itt);
+                    let begin = Instant::now() + SECONDS / 10;
+                    path.down = Some((begin, begin + down));
+                    let time = path.carry(wire, SECONDS);
+                    assert!(
+                        time < SECONDS + SECONDS / 20,
+                        "{message} bytes each {itt} ms, {down:?} down: {time:?}"
+                    );
+                });
+            }
+        }
     }
 }

@@ -56,7 +56,6 @@ impl Counters {
         let others = [
             Verdict::OldData,
             Verdict::RetransmissionBundled,
-            Verdict::RetransmissionCut,
             Verdict::NotPlainIp,
         ];
         let others: u64 = others.map(|verdict| self.of(verdict)).iter().sum();

@@ -78,8 +78,6 @@ verdicts! {
     Unwatched = UNWATCHED, "unwatched";
     /// Bundles so large did not get through lately.
     PathSize = PATH_SIZE, "too large for the path";
-    /// A retransmission of several segments, and it left with the first of them alone.
-    RetransmissionCut = RETRANSMISSION_CUT, "retransmission cut";
 }
 
 #[cfg(test)]
