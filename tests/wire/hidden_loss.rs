@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, ThinTest, Verdict};
+use pillion_bundler::{LossRule, Options, Reaction, ThinTest, Verdict};
 use pillion_tests::{Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.
@@ -375,6 +375,31 @@ fn a_first_report_corrects_what_silence_seemed_to_mean() {
         wire.sends("1601:1701 1601:1801 1601:1901");
         wire.ack_duplicate(1901, "1601:1801", "");
         assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
+/// However many losses follow.
+#[test]
+fn a_receiver_that_has_reported_once_is_known_for_good() {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: 1,
+        reaction: Reaction::None,
+        ..Options::default()
+    };
+    Setup::bundling(options).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(101);
+        wire.ack_duplicate(201, "1:101", "");
+        for pair in 1..=8 {
+            let at = 1 + 200 * pair;
+            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            wire.ack(at + 200);
+        }
+        assert_eq!(hidden(wire).0, 8);
+        wire.sends("1801:1901 1801:2001 1901:2101");
+        wire.ack(2101);
+        assert_eq!(hidden(wire).0, 9, "the one that rode along last");
     });
 }
 
