@@ -1,7 +1,10 @@
 //! No packet is lost for its size again and again.
 
+use std::time::Duration;
+
 use pillion_bundler::Verdict::{Bundled, NothingOutstanding, OldData, PathSize};
-use pillion_tests::{Ip, Setup};
+use pillion_bundler::{Options, ThinTest};
+use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 #[test]
 fn what_is_larger_than_every_path_takes_is_tried_by_one_packet_at_a_time() {
@@ -38,5 +41,72 @@ fn what_comes_behind_a_gap_proves_its_size_as_well() {
             (OldData, 1),
             (PathSize, 1),
         ]);
+    });
+}
+
+/// Each bundle has the segment before.
+fn single() -> Setup {
+    Setup {
+        rto_min: Duration::from_secs(1),
+        ..Setup::bundling(Options {
+            thin: ThinTest::Always,
+            max_packets: 1,
+            ..Options::default()
+        })
+    }
+}
+
+/// Two segments of 100 bytes, the second with the first; both are lost.
+fn lose_a_bundle(wire: &mut Wire) {
+    let start = wire.written() + 1;
+    let end = start + 200;
+    wire.sends(&format!("{start}:{} {start}:{end}", start + 100));
+    wire.expect(&format!("{start}:{end}"));
+    wire.ack(end);
+}
+
+#[test]
+fn once_a_bundle_was_lost_even_small_ones_are_tried_one_at_a_time_until_one_arrives() {
+    single().run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        wire.sends("1:101 1:201");
+        wire.ack(101);
+        wire.ack_duplicate(201, "1:101", "");
+        lose_a_bundle(wire);
+        wire.sends("401:501 401:601");
+        wire.ack(501);
+        wire.sends("601:701");
+        assert_eq!(wire.totals().counters.of(PathSize), 1);
+        wire.ack_duplicate(601, "401:501", "");
+        wire.sends("601:801 701:1001 801:1101");
+        assert_eq!(wire.totals().counters.of(PathSize), 1);
+    });
+}
+
+#[test]
+fn three_bundles_lost_in_a_row_set_a_limit_below_them() {
+    single().run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        for _ in 0..3 {
+            lose_a_bundle(wire);
+        }
+        assert_eq!(wire.totals().counters.of(PathSize), 0);
+        wire.sends("601:701 701:801");
+        assert_eq!(wire.totals().counters.of(PathSize), 1);
+        wire.ack(801);
+        wire.sends("801:901 801:1000");
+    });
+}
+
+#[test]
+fn a_bundle_lost_before_one_as_large_arrived_was_not_too_large() {
+    single().run(|wire| {
+        wire.sends("1:101 1:201 101:301 201:401 301:501");
+        wire.ack(101);
+        wire.ack_sack(101, "201:501");
+        wire.expect("101:201");
+        wire.ack(501);
+        wire.sends("501:601 501:701 601:801 701:901");
+        assert_eq!(wire.totals().counters.of(PathSize), 0);
     });
 }
