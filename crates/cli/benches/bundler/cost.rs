@@ -230,8 +230,10 @@ fn await_programs(pillion: &Child) -> [u32; PROGRAMS.len()] {
         };
         let programs = ids("prog_id:");
         let named = |name: &str| {
+            // The kernel keeps 15 bytes of a name.
+            let kept = &name.as_bytes()[..name.len().min(15)];
             let is_it = |info: &ProgramInfo| {
-                info.name.as_encoded_bytes() == name.as_bytes() && programs.contains(&info.id)
+                info.name.as_encoded_bytes() == kept && programs.contains(&info.id)
             };
             ProgInfoIter::default()
                 .find(is_it)
