@@ -92,12 +92,10 @@ static __always_inline void note_sacked(struct flow *flow, __u32 next,
 					__u32 end, __u32 mss)
 {
 	struct packet packet = {};
-	__u32 size;
 
 	find_packet(&flow->egress.record, next, end, &packet);
-	size = end - packet.start;
 	if (packet.end == end && !(packet.how & RETRANSMITTED))
-		note_arrival(&flow->ingress, end, size < mss ? size : mss,
+		note_arrival(&flow->ingress, packet.start, end, mss,
 			     packet.how);
 }
 

@@ -79,7 +79,7 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return verdict;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
-	size = current_limit(&egress->path);
+	size = current_limit(&egress->path, &flow->ingress);
 	proved = proved_size(&egress->path, &flow->ingress, seg->ipv6);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;

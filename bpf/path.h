@@ -56,9 +56,13 @@ static __always_inline bool is_ordinary(const struct ingress *ingress,
 	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
 }
 
-/* What was suspected has come through. */
-static __always_inline void trust(struct path_size *path)
+/* If what was suspected has come through, it was no matter of size. */
+static __always_inline void clear_suspicion(struct path_size *path,
+					    const struct ingress *ingress)
 {
+	if (!path->suspect || came_through(path, ingress) < path->suspect)
+		return;
+	path->limit = 0;
 	path->rounds = 0;
 	path->suspect = 0;
 	path->pause_s = 0;
@@ -82,8 +86,7 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 {
 	if (!lost->smallest || is_ordinary(ingress, lost))
 		return;
-	if (path->suspect && came_through(path, ingress) >= path->suspect)
-		trust(path);
+	clear_suspicion(path, ingress);
 	if (!path->suspect || lost->smallest < path->suspect)
 		path->suspect = lost->smallest;
 	if (path->rounds && before(lost->last, path->round_end))
@@ -96,8 +99,10 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 }
 
 /* The limit of the path, or what it is while there is none. */
-static __always_inline __u32 current_limit(struct path_size *path)
+static __always_inline __u32 current_limit(struct path_size *path,
+					   const struct ingress *ingress)
 {
+	clear_suspicion(path, ingress);
 	if (!path->limit)
 		return HISTORY_BYTES;
 	if (now_us() < path->until_us)
@@ -109,17 +114,14 @@ static __always_inline __u32 current_limit(struct path_size *path)
 }
 
 /* Payload of a packet that is known to come through. */
-static __always_inline __u32 proved_size(struct path_size *path,
+static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct ingress *ingress,
 					 bool ipv6)
 {
-	__u32 through = came_through(path, ingress);
 	__u32 base = ipv6 ? BASE_IPV6 : BASE_IPV4, largest = 0;
 
-	if (path->suspect && through >= path->suspect)
-		trust(path);
 	if (path->rounds)
-		return through;
+		return came_through(path, ingress);
 	if (is_up_to_date(path, ingress))
 		largest = READ_ONCE(ingress->largest);
 	return largest > base ? largest : base;

@@ -135,7 +135,7 @@ static __noinline enum verdict send_again(struct __sk_buff *skb,
 	if (!takes_along(flow, tp, seg))
 		return OLD_DATA;
 	limit = payload_limit(skb, flow, tp, seg);
-	size = current_limit(&egress->path);
+	size = current_limit(&egress->path, &flow->ingress);
 	packets = allowed_packets(flow);
 	last = find_followers(
 		&egress->record, end, packets ?: RECORD,

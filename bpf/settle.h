@@ -14,7 +14,7 @@ struct settled {
 	__u32 to; /* behind the last */
 	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
 	__u32 lost_end;
-	__u32 mss; /* a larger packet is cut by the device */
+	__u32 mss;
 };
 
 static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
@@ -22,10 +22,12 @@ static __always_inline bool begins_in(__u32 seq, __u32 start, __u32 end)
 	return !before(seq, start) && before(seq, end);
 }
 
-/* A packet has arrived that left with so much payload. */
-static __always_inline void note_arrival(struct ingress *ingress, __u32 end,
-					 __u32 size, __u16 how)
+/* A packet has arrived; the device cuts one that is larger than the MSS. */
+static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
+					 __u32 end, __u32 mss, __u16 how)
 {
+	__u32 size = end - start < mss ? end - start : mss;
+
 	if (ingress->largest < size)
 		WRITE_ONCE(ingress->largest, size);
 	if (!(how & REDUNDANT))
@@ -42,7 +44,7 @@ static __always_inline void note_arrival(struct ingress *ingress, __u32 end,
 __noinline int settle(struct record *record, struct ingress *ingress,
 		      const struct settled *settled)
 {
-	__u32 at, i, seq, end, size;
+	__u32 at, i, seq, end;
 	bool lost;
 	__u16 how;
 
@@ -56,11 +58,9 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 		how = READ_ONCE(slot(record, at)->how);
 		lost = how & RETRANSMITTED ||
 		       begins_in(seq, settled->lost_start, settled->lost_end);
-		size = end - packet_start(seq, how);
 		if (!lost)
-			note_arrival(ingress, end,
-				     size < settled->mss ? size : settled->mss,
-				     how);
+			note_arrival(ingress, packet_start(seq, how), end,
+				     settled->mss, how);
 		if (lost && how & SMALL)
 			lengthen_run(ingress, seq, end);
 		else

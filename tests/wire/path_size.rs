@@ -105,8 +105,44 @@ fn a_bundle_lost_before_one_as_large_arrived_was_not_too_large() {
         wire.ack(101);
         wire.ack_sack(101, "201:501");
         wire.expect("101:201");
+        wire.sends("401:601 501:701");
+        wire.ack(701);
+        wire.sends("701:801 701:901 801:1001 901:1101");
+        assert_eq!(wire.totals().counters.of(PathSize), 0);
+    });
+}
+
+#[test]
+fn several_bundles_lost_at_once_are_one_reason_to_doubt() {
+    single().run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        wire.sends("1:101 1:201 101:301 201:401 301:501");
+        for end in [101, 201, 301, 401] {
+            wire.ack(end);
+            wire.expect(&format!("{end}:{}", end + 100));
+        }
         wire.ack(501);
-        wire.sends("501:601 501:701 601:801 701:901");
+        wire.sends("501:601 501:701");
+        assert_eq!(wire.totals().counters.of(PathSize), 0);
+    });
+}
+
+#[test]
+fn what_comes_through_after_all_lifts_the_limit() {
+    single().run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        for _ in 0..3 {
+            lose_a_bundle(wire);
+        }
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        wire.sends("601:676 601:751");
+        wire.ack(751);
+        wire.sends("751:811 751:871 811:961");
+        wire.ack(811);
+        wire.expect("811:871");
+        wire.ack(961);
+        wire.sends("961:1061 961:1161");
         assert_eq!(wire.totals().counters.of(PathSize), 0);
     });
 }
