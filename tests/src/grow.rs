@@ -3,19 +3,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use crate::skeleton::GrowSkelBuilder;
 use crate::tcx::attach;
-use skeleton::GrowSkelBuilder;
-
-#[allow(
-    missing_docs,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-#[allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/grow.skel.rs"));
-}
 
 /// Segments with payload that leave a device over IPv4 grow, until this is dropped: in front of
 /// their own payload they carry bytes that the receiver has had. All that is sent are zeroes.

@@ -11,7 +11,7 @@
 //! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
 //! is the first byte of the stream, `1:101` the first hundred.
 //!
-//! Apart from all that stand [`tfrc`] and [`samples`].
+//! Apart from all that stand [`tfrc`], [`samples`] and [`faults()`].
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
@@ -19,6 +19,7 @@ mod beside;
 mod cgroup;
 mod device;
 mod fast_open;
+mod faults;
 mod grow;
 mod held;
 mod link;
@@ -32,6 +33,7 @@ mod script;
 mod segment;
 mod setup;
 mod signature;
+mod skeleton;
 mod socket;
 mod tags;
 mod tap;
@@ -42,6 +44,7 @@ mod wire;
 pub use beside::{Packet, Router};
 pub use cgroup::{Beside, Nested};
 pub use device::Checksums;
+pub use faults::faults;
 pub use grow::Growth;
 pub use link::Link;
 pub use memory::segment_overhead;

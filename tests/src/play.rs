@@ -33,8 +33,7 @@ impl Wire {
         self.sends(&format!("1:{end}"));
         self.ack(end);
         self.script.note("from here");
-        self.peer.count_from(end);
-        self.written = 0;
+        self.count_from(end);
     }
 
     /// So many bytes come and are acknowledged, unseen by the script. Behind them, positions count
@@ -55,9 +54,14 @@ impl Wire {
             }
             self.peer.acknowledge(come, &[]);
         }
-        self.peer.count_from(end);
-        self.written = 0;
+        self.count_from(end);
         self.await_acknowledged(1);
+    }
+
+    /// What was at this position is at 1 from now on, and the next that is written.
+    fn count_from(&mut self, position: u32) {
+        self.peer.count_from(position);
+        self.written = 0;
     }
 
     /// Writes so many bytes of the stream at once, unseen by the script.

@@ -8,19 +8,8 @@ use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 use pillion_bundler::Hook;
 
+use crate::skeleton::TagsSkelBuilder;
 use crate::tcx;
-use skeleton::TagsSkelBuilder;
-
-#[allow(
-    missing_docs,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    dead_code
-)]
-#[allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/tags.skel.rs"));
-}
 
 /// The programs, not yet at work.
 pub(crate) struct Tagging {

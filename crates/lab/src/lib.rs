@@ -4,6 +4,7 @@
 //! paths in user space. Nothing is simulated, and nothing stays behind: namespaces have no
 //! names and devices no persistence, so both end with the process.
 
+mod cache;
 mod capture;
 mod demo;
 pub mod engine;
@@ -18,6 +19,7 @@ pub mod store;
 pub mod testbed;
 mod watch;
 
+pub use cache::cache;
 pub use demo::{Demo, demo_page, demo_table, run_demo};
 pub use error::Error;
 pub use group::{Group, GroupConfig, GroupResult, QUANTILES, run_together};

@@ -9,7 +9,6 @@
 //! The same program is the guest's first process.
 
 mod catalogue;
-mod console;
 mod gate;
 mod guest;
 mod image;

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use clap::{Args, value_parser};
 
 use crate::catalogue::Catalogue;
-use crate::console;
 use crate::gate::Accepted;
 use crate::image::{self, Work};
 use crate::machine::{End, Machine, Processor, choose_processor};
@@ -108,7 +107,7 @@ fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Re
     let console = fs::read(&machine.console).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
     let kept = machine.console.display();
-    let faults = console::faults(&console);
+    let faults = pillion_tests::faults(&console);
     if !faults.is_empty() {
         let line = format!("the kernel says: {} (all of it: {kept})", faults.join("; "));
         outcome.failures.push(line);

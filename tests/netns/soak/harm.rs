@@ -4,20 +4,11 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
+use pillion_tests::faults;
+
 /// The kernel's messages since this was made; none where they cannot be read.
 #[derive(Debug)]
 pub struct Messages(Option<File>);
-
-/// Words of warnings, crashes and stalls.
-const HARM: [&str; 7] = [
-    "WARNING:",
-    "BUG:",
-    "Oops",
-    "general protection fault",
-    "divide error",
-    "blocked for more than",
-    "detected stall",
-];
 
 impl Messages {
     pub fn from_now_on() -> Self {
@@ -42,8 +33,8 @@ impl Messages {
             match file.read(&mut message) {
                 Ok(length) => {
                     let text = String::from_utf8_lossy(&message[..length]);
-                    if HARM.iter().any(|word| text.contains(word)) {
-                        return Err(format!("the kernel says: {}", text.trim_end()));
+                    if let Some(line) = faults(&text).first() {
+                        return Err(format!("the kernel says: {line}"));
                     }
                 }
                 // Some were overwritten before they could be read.

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use super::EngineError;
+use crate::cache::{self, cache};
 
 /// The lab kernel: User Mode Linux with time travel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,11 +24,13 @@ impl LabKernel {
     pub fn find(given: Option<&Path>) -> Result<Self, EngineError> {
         let wanted = given
             .map(Path::to_owned)
-            .or_else(|| variable("PILLION_LAB_KERNEL"))
+            .or_else(|| cache::path("PILLION_LAB_KERNEL"))
             .unwrap_or_else(|| PathBuf::from("current"));
         let is_word = wanted.components().count() == 1 && !wanted.is_file();
         let path = if is_word {
-            cache().join(wanted).join("linux")
+            cache("lab-kernel", "PILLION_LAB_KERNEL_CACHE")
+                .join(wanted)
+                .join("linux")
         } else {
             wanted
         };
@@ -66,18 +68,4 @@ fn hash_of(text: &str) -> String {
     let hash = Sha256::digest(text);
     let bytes = hash.iter().take(8);
     bytes.map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn variable(name: &str) -> Option<PathBuf> {
-    let value = env::var_os(name).filter(|value| !value.is_empty())?;
-    Some(PathBuf::from(value))
-}
-
-fn cache() -> PathBuf {
-    variable("PILLION_LAB_KERNEL_CACHE").unwrap_or_else(|| {
-        variable("XDG_CACHE_HOME")
-            .or_else(|| variable("HOME").map(|home| home.join(".cache")))
-            .unwrap_or_else(|| PathBuf::from("/var/cache"))
-            .join("pillion/lab-kernel")
-    })
 }

@@ -4,7 +4,11 @@ use std::process::{Command, Stdio};
 use super::teller::Teller;
 use crate::report::Report;
 
-/// Runs the tests of the wire, and passes on what they print.
+/// The exit status of the test harness where a test failed.
+const TESTS_FAILED: i32 = 101;
+
+/// Runs the tests of the wire, and passes on what they print. A program that ends otherwise than by their outcome is
+/// an error: of the tests that it left out nothing is known.
 pub fn run(program: &str, runs: &[Vec<String>], teller: &Teller) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{program}: {error}");
     for arguments in runs {
@@ -17,7 +21,10 @@ pub fn run(program: &str, runs: &[Vec<String>], teller: &Teller) -> Result<(), S
         for line in output.into_iter().flat_map(BufRead::lines) {
             teller.tell(&Report::Wire(line.map_err(failed)?))?;
         }
-        child.wait().map_err(failed)?;
+        let status = child.wait().map_err(failed)?;
+        if !matches!(status.code(), Some(0 | TESTS_FAILED)) {
+            return Err(format!("{program} {}: {status}", arguments.join(" ")));
+        }
     }
     Ok(())
 }

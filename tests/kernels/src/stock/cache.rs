@@ -1,7 +1,5 @@
 //! The cache: for each kernel of the catalogue a folder, with `apt`'s own beside the kernel's.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +16,7 @@ const KEPT: &str = "linux_";
 /// The newest that the archive has; where the archive cannot be asked, the one that was last
 /// found, which is said.
 pub fn find(wanted: &Wanted, package: &str, say: &dyn Fn(&str)) -> Result<Stock> {
-    let folder = root().join(&wanted.name);
+    let folder = pillion_lab::cache("kernels", "PILLION_KERNELS_CACHE").join(&wanted.name);
     let archive = Archive::new(&folder.join("apt"), wanted)?;
     match archive.update() {
         Ok(()) => fetch(&archive, &folder, package, say),
@@ -113,18 +111,6 @@ fn stock(place: &Path) -> Result<Stock> {
         modules,
         release,
     })
-}
-
-/// `PILLION_KERNELS_CACHE`, else beside what else pillion caches.
-fn root() -> PathBuf {
-    let variable = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty());
-    if let Some(named) = variable("PILLION_KERNELS_CACHE") {
-        return named.into();
-    }
-    let cache = variable("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = cache.or_else(home).unwrap_or_else(|| "/var/cache".into());
-    cache.join("pillion/kernels")
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
-//! What a kernel says on its console, and what of it means that something is broken.
+//! What of a kernel's messages means that something is broken.
 
-/// What kernels print when they find a fault of their own.
 const SIGNS: [&str; 16] = [
     "Kernel panic",
     "BUG:",
@@ -20,7 +19,9 @@ const SIGNS: [&str; 16] = [
     "refcount_t:",
 ];
 
-/// The first lines that tell of a fault, as many as are worth reading.
+/// Of a kernel's messages, the first lines that tell of a fault of its own; as many as are worth
+/// reading.
+#[must_use]
 pub fn faults(console: &str) -> Vec<&str> {
     let telling = console.lines().map(str::trim).filter(|line| is_fault(line));
     telling.take(5).collect()
