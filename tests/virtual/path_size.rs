@@ -23,6 +23,8 @@ const RTT: Duration = Duration::from_millis(100);
 /// the path lets it through.
 struct Path {
     largest: u32,
+    /// How many were larger.
+    too_large: u32,
     /// When it loses whatever is sent.
     down: Option<(Instant, Instant)>,
     message: u32,
@@ -40,6 +42,7 @@ impl Path {
     fn new(largest: u32) -> Self {
         Self {
             largest,
+            too_large: 0,
             down: None,
             message: MESSAGE,
             itt: ITT,
@@ -75,12 +78,8 @@ impl Path {
                 due = due.min(self.next_write);
             }
             let wait = due.saturating_duration_since(Instant::now());
-            if let Some((start, end)) = wire.read_within(wait)
-                && start < end
-                && end - start <= self.largest
-                && !self.is_down()
-            {
-                self.receive(start, end);
+            if let Some((start, end)) = wire.read_within(wait) {
+                self.take(start, end);
             }
         }
     }
@@ -88,6 +87,14 @@ impl Path {
     fn is_down(&self) -> bool {
         let now = Instant::now();
         self.down.is_some_and(|(from, to)| from <= now && now < to)
+    }
+
+    fn take(&mut self, start: u32, end: u32) {
+        if end - start > self.largest {
+            self.too_large += 1;
+        } else if start < end && !self.is_down() {
+            self.receive(start, end);
+        }
     }
 
     fn receive(&mut self, start: u32, end: u32) {
@@ -135,6 +142,22 @@ mod inside {
             let time = path.carry(wire, SECONDS);
             assert!(time < SECONDS + SECONDS / 20, "{time:?}");
             assert_eq!(path_size(), Some(2 * MESSAGE - 1));
+        });
+    }
+
+    #[test]
+    #[ignore = "runs in the lab kernel"]
+    fn a_path_that_stays_small_is_tried_less_and_less_often() {
+        setup().run(|wire| {
+            let mut path = Path::new(700);
+            let mut tries_in = |seconds| {
+                let before = path.too_large;
+                path.carry(wire, Duration::from_secs(seconds));
+                path.too_large - before
+            };
+            // Pauses of 2, 4, 8 and 16 s; of 32 s; and one that begins within.
+            let (first, later) = (tries_in(40), tries_in(60));
+            assert!(first >= 6 && later <= 4, "{first} {later}");
         });
     }
 
