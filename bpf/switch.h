@@ -14,6 +14,8 @@
 #include "segment.h"
 #include "thin.h"
 
+#define SOCK_STREAM 1
+
 #define ENOMEM	    12
 #define EPERM	    1
 #define EINVAL	    22
@@ -73,11 +75,16 @@ static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
 	       (__u32)ctx->optname - PILLION_BUNDLE <= last - PILLION_BUNDLE;
 }
 
-/* One of ours, of a TCP socket in our scope? */
+/*
+ * One of ours, of a TCP socket in our scope? The kernel's helpers look at the
+ * protocol alone, which raw sockets may have as well.
+ */
 static __always_inline bool is_switch(struct bpf_sockopt *ctx, __u32 last)
 {
+	struct bpf_sock *sk = ctx->sk;
+
 	return has_our_number(ctx, last) && in_scope(ctx) &&
-	       bpf_tcp_sock(ctx->sk);
+	       sk->type == SOCK_STREAM && bpf_tcp_sock(sk);
 }
 
 /*

@@ -8,6 +8,7 @@ use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE, STATS};
 use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{
@@ -486,9 +487,21 @@ fn without_pillion_the_kernel_does_not_know_the_options() {
 #[test]
 fn sockets_that_are_not_tcp_do_not_know_the_options() {
     allowed().run(|_| {
-        let udp = UdpSocket::bind("[::]:0").expect("a socket");
-        assert_eq!(errno(pillion::set(&udp, BUNDLE, 1)), libc::ENOPROTOOPT);
-        assert_eq!(errno(pillion::get(&udp, BUNDLE)), libc::ENOPROTOOPT);
+        let udp = UdpSocket::bind("[::]:0").expect("a socket").into();
+        let raw = [AddressFamily::Inet, AddressFamily::Inet6].map(|family| {
+            let flags = SockFlag::empty();
+            socket(family, SockType::Raw, flags, SockProtocol::Tcp).expect("a raw socket")
+        });
+        let [raw_v4, raw_v6] = raw;
+        for (socket, unknown) in [
+            (udp, libc::ENOPROTOOPT),
+            (raw_v4, libc::EOPNOTSUPP),
+            (raw_v6, libc::ENOPROTOOPT),
+        ] {
+            assert_eq!(errno(pillion::set(&socket, BUNDLE, 1)), libc::ENOPROTOOPT);
+            assert_eq!(errno(pillion::get(&socket, BUNDLE)), unknown);
+            assert_eq!(errno(pillion::stats(&socket)), unknown);
+        }
     });
 }
 
