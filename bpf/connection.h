@@ -15,6 +15,11 @@ struct connection {
 	enum opening opening;
 };
 
+static __always_inline __u32 uid_of(struct tcp_sock *tp)
+{
+	return ((struct sock *)tp)->sk_uid.val;
+}
+
 /* All zero before: those above the root stay so. */
 static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 				     struct connection *connection)
@@ -24,7 +29,7 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 	struct cgroup_subsys_state *above;
 
 	read_ends(&sk->__sk_common, &connection->ends);
-	connection->uid = sk->sk_uid.val;
+	connection->uid = uid_of(tp);
 	connection->opening = opening;
 	for (int i = 0; i < CGROUP_LEVELS && cgroup; i++) {
 		connection->cgroups[i] = cgroup->kn->id;

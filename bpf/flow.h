@@ -172,6 +172,7 @@ struct totals {
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
+	__u64 over_limit; /* sockets that found no place (places.h) */
 	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
 	__u64 companions_refused[COMPANIONS]; /* by the kernel */
 	struct decision decision; /* the last of any connection */

@@ -168,6 +168,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	/* The listener's; it has come without asking for a place. */
+	if (wish && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
+	    !take_place(uid_of(tp))) {
+		bpf_sk_storage_delete(&pillion_wishes, sk);
+		wish = NULL;
+	}
 	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		flow = judge(sk, tp, NULL, wish, opening, &companions);
 		apply_companions(ops, &companions, flow);
@@ -209,6 +215,20 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	apply_companions(skc, &companions, flow);
 	if (flow || companions.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
+	return 0;
+}
+
+/* Writes the user of each socket for which something is kept. */
+SEC("iter/bpf_sk_storage_map")
+int pillion_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct sock *sk = ctx->sk;
+	__u32 uid;
+
+	if (!sk)
+		return 0;
+	uid = sk->sk_uid.val;
+	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
 	return 0;
 }
 

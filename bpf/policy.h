@@ -6,6 +6,7 @@
 #include "companions.h"
 #include "connection.h"
 #include "maps.h"
+#include "places.h"
 #include "record.h"
 #include "thin.h"
 #include "wish.h"
@@ -148,22 +149,33 @@ struct beginning {
 	__u32 snd_una;
 	__u32 total_retrans;
 	enum sack sack;
+	__u32 uid; /* whose place it takes */
 };
 
-/* The connection is ours from now on, if there is memory. */
+/* Remembers something of the socket, if there is memory, and a place. */
+static __always_inline struct wish *begin_wish(void *sk, __u32 uid)
+{
+	if (!take_place(uid))
+		return NULL;
+	return bpf_sk_storage_get(&pillion_wishes, sk, NULL,
+				  BPF_SK_STORAGE_GET_F_CREATE);
+}
+
+/* The connection is ours from now on, if there is memory, and a place. */
 static __always_inline struct flow *take_in(void *sk,
 					    const struct beginning *beginning,
 					    const struct grant *grant,
 					    const struct options *options)
 {
-	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
-					       BPF_SK_STORAGE_GET_F_CREATE);
 	struct totals *all = totals();
-	struct egress *egress;
 	struct ingress *ingress;
+	struct egress *egress;
+	struct flow *flow;
 
-	if (!all)
+	if (!all || !take_place(beginning->uid))
 		return NULL;
+	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
+				  BPF_SK_STORAGE_GET_F_CREATE);
 	if (!flow) {
 		ADD_TO(all->connections_refused, 1);
 		return NULL;
@@ -254,14 +266,14 @@ static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
 	if (find_grant(&connection, &grant, companions))
 		return NULL;
 	if (!wish && is_to_be_remembered(&grant))
-		wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
-					  BPF_SK_STORAGE_GET_F_CREATE);
+		wish = begin_wish(sk, connection.uid);
 	if (wish)
 		wish->grant = grant;
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
 	beginning.sack = read_sack(tp);
+	beginning.uid = connection.uid;
 	return put_into_effect(sk, flow, wish, &grant, &beginning);
 }
 

@@ -152,7 +152,10 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 {
 	bool on = option == PILLION_BUNDLE && value;
 	bool connected = is_in_state(sk, CONNECTED);
-	struct beginning beginning = {};
+	struct beginning beginning = {
+		.sack = SACK_UNKNOWN,
+		.uid = bpf_get_current_uid_gid(),
+	};
 	struct bpf_tcp_sock *tp;
 	struct grant grant = {};
 	struct wish *wish;
@@ -170,8 +173,7 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
 	if (!wish)
-		wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
-					  BPF_SK_STORAGE_GET_F_CREATE);
+		wish = begin_wish(sk, beginning.uid);
 	tp = bpf_tcp_sock(sk);
 	if (!wish || !tp)
 		return -ENOMEM;
@@ -184,7 +186,6 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
-	beginning.sack = SACK_UNKNOWN;
 	if (!put_into_effect(sk, flow, wish, &grant, &beginning) && on)
 		return -ENOMEM;
 	return 0;

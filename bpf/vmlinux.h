@@ -39,6 +39,10 @@ enum bpf_map_type {
 };
 
 enum {
+	BPF_NOEXIST = 1,
+};
+
+enum {
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_RDONLY_PROG = 128,
 	BPF_F_CLONE = 512,

@@ -16,6 +16,7 @@ mod features;
 mod hooks;
 mod leftovers;
 mod namespaces;
+mod places;
 mod queue;
 mod run;
 mod safety;

@@ -1,7 +1,7 @@
 //! The application's own switch, with a program in C that knows nothing but the header.
 
 #[path = "../../crates/bundler/examples/switch/pillion.rs"]
-mod pillion_options;
+pub mod pillion_options;
 
 use std::fs;
 use std::io::Read;

@@ -205,6 +205,7 @@ fn policy(bundler: &Bundler) -> Policy {
         rules: bundler.rules.clone(),
         otherwise: bundler.otherwise,
         scope: Scope::ThisNamespace,
+        ..Policy::default()
     }
 }
 

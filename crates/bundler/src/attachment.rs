@@ -3,6 +3,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::link::{self, Target};
+use crate::places::Room;
 use crate::stand::Stand;
 use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Selection, Totals};
 
@@ -14,6 +15,7 @@ pub struct Attachment {
     /// Devices on which they could not be, so that this is said once.
     refused: Vec<Device>,
     links: Vec<OwnedFd>,
+    room: Room,
 }
 
 impl Attachment {
@@ -51,6 +53,7 @@ impl Attachment {
             stands,
             refused: Vec::new(),
             links,
+            room: Room::default(),
         })
     }
 
@@ -129,6 +132,23 @@ impl Attachment {
             run.read_to_end(&mut covered).map_err(failed)?;
         }
         Ok(covered.len())
+    }
+
+    /// Where connections have found no place, as there were as many as
+    /// [`Policy::max_connections`] allows: looks how many there are still, and takes in those
+    /// that have a place now. To be called each second or so; returns what is worth telling.
+    ///
+    /// # Errors
+    /// [`Error::System`] if they cannot be counted.
+    pub fn recount(&mut self) -> Result<Option<Change>, Error> {
+        let refused = self.totals()?.over_limit;
+        if !self.room.look(refused) {
+            return Ok(None);
+        }
+        self.programs.places.recount()?;
+        let refused = self.totals()?.over_limit;
+        self.review()?;
+        Ok(self.room.note(refused, self.totals()?.over_limit))
     }
 
     /// Puts other rules into force, for new connections at once and for those that exist

@@ -24,6 +24,7 @@ mod netns;
 mod netns_name;
 mod options;
 mod place;
+mod places;
 mod policy;
 mod programs;
 mod rule;

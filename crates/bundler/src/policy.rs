@@ -16,6 +16,10 @@ pub struct Policy {
     pub otherwise: Mode,
     /// Where connections must live.
     pub scope: Scope,
+    /// Of how many sockets something is kept at a time, for a connection or for what its
+    /// application asked for: some 4.5 KiB each, charged to this process. One user has half of
+    /// them at most. What finds no place stays plain.
+    pub max_connections: u32,
 }
 
 impl Default for Policy {
@@ -24,6 +28,7 @@ impl Default for Policy {
             rules: Vec::new(),
             otherwise: Mode::Allow(Options::default()),
             scope: Scope::default(),
+            max_connections: Self::MAX_CONNECTIONS,
         }
     }
 }
@@ -34,6 +39,9 @@ impl Policy {
     pub const MAX_ROWS: usize = (size_of::<types::rules>() - offset_of!(types::rules, rules))
         / size_of::<types::rule>()
         - 1;
+
+    /// Sockets for which something is kept, where nothing else is said.
+    pub const MAX_CONNECTIONS: u32 = 65_536;
 
     fn table(&self) -> Result<Box<types::rules>, Error> {
         let needed: usize = self.rules.iter().map(Rule::rows).sum();

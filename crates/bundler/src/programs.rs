@@ -8,6 +8,7 @@ use libbpf_rs::{MapHandle, PrintLevel, Program};
 use libbpf_sys::BPF_F_ANY_ALIGNMENT;
 
 use crate::contract::PillionSkelBuilder;
+use crate::places::Places;
 use crate::policy::Tables;
 use crate::scope::Served;
 use crate::{Error, Hook, LinkHeader, Policy, Scope, switch};
@@ -26,6 +27,7 @@ pub struct Programs {
     pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
     pub(crate) served: Served,
+    pub(crate) places: Places,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
     pub(crate) hook: Hook,
@@ -49,6 +51,7 @@ impl Programs {
             .as_mut()
             .expect("the programs have read-only data");
         rodata.any_namespace = policy.scope == Scope::Anywhere;
+        rodata.max_connections = policy.max_connections;
         rodata.receivers_are_safe = clamps_the_scaling_ratio();
         let has_switch = switch::is_supported();
         open.progs.pillion_setsockopt.set_autoload(has_switch);
@@ -70,6 +73,13 @@ impl Programs {
             fd.try_clone_to_owned()
                 .map_err(|error| Error::system("keep a program", error))
         };
+        let flows = map(&skel.maps.pillion_flows)?;
+        let places = Places::new(
+            map(&skel.maps.pillion_come)?,
+            map(&skel.maps.pillion_gone)?,
+            &own(skel.progs.pillion_users.as_fd())?,
+            [&flows, &map(&skel.maps.pillion_wishes)?],
+        )?;
         Ok(Self {
             ethernet: DevicePrograms {
                 egress: own(skel.progs.pillion_egress.as_fd())?,
@@ -91,8 +101,9 @@ impl Programs {
                 .transpose()?,
             tables,
             served,
+            places,
             totals: map(&skel.maps.pillion_totals)?,
-            flows: map(&skel.maps.pillion_flows)?,
+            flows,
             hook: Hook::of_this_kernel(),
         })
     }

@@ -21,7 +21,7 @@ pub struct Selection {
     clock: TimerFd,
 }
 
-/// A device or a network namespace has come or gone, while others were bundled on.
+/// What has changed while pillion was at work, and an operator may want to know.
 #[derive(Debug)]
 pub enum Change {
     /// Bundling takes place there, too.
@@ -30,6 +30,10 @@ pub enum Change {
     Gone(String),
     /// Something has come, but the programs could not be attached.
     Refused(Error),
+    /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
+    Full,
+    /// All have found room again.
+    Room,
 }
 
 impl Selection {
@@ -146,6 +150,12 @@ impl fmt::Display for Change {
         match self {
             Self::Come(name) => write!(f, "{name} has come: bundling there, too"),
             Self::Gone(name) => write!(f, "{name} has gone"),
+            Self::Full => write!(
+                f,
+                "as many connections as --max-connections allows, in all or of one user: others \
+                 stay plain"
+            ),
+            Self::Room => write!(f, "there is room for all connections again"),
             Self::Refused(error) => write!(f, "a device has come, but not bundled on: {error}"),
         }
     }

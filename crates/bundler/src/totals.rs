@@ -132,6 +132,9 @@ pub struct Totals {
     pub connections: u64,
     /// Connections that should have been, but for want of kernel memory.
     pub connections_refused: u64,
+    /// Times that a connection, or what its application asked for, found no place among as many
+    /// as [`Policy::max_connections`](crate::Policy::max_connections) allows.
+    pub over_limit: u64,
     /// How often companions were set on a connection, bundled or not; those that never were
     /// are left out. A change of the rules sets them anew.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -163,6 +166,7 @@ impl Totals {
             totals.counters += &Counters::from(&raw.counters);
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
+            totals.over_limit += raw.over_limit;
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));

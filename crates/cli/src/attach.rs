@@ -146,6 +146,7 @@ impl Args {
 
         let programs = Programs::load(&Policy {
             scope: self.scope(&selection),
+            max_connections: self.bundling.max_connections,
             ..policy
         })?
         .by(self.bundling.hook());
@@ -226,6 +227,7 @@ impl Args {
                 Mode::Allow(options)
             },
             scope: Scope::ThisNamespace,
+            ..Policy::default()
         })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillion_bundler::{
-    Hook, Level, LossRule, Options, Reaction, ThinRtt, ThinTest, Totals, Verdict,
+    Hook, Level, LossRule, Options, Policy, Reaction, ThinRtt, ThinTest, Totals, Verdict,
 };
 
 use crate::companions::{self, CompanionArgs};
@@ -112,6 +112,12 @@ pub struct BundlingArgs {
     /// better one that the kernel has
     #[arg(long, value_name = "HOOK", default_value = "auto")]
     hook: HookArg,
+
+    /// Connections that something is kept for at a time, of one user half as many; 4.5 KiB of
+    /// the kernel's memory each, charged to pillion's own cgroup. The others stay plain
+    #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
+          value_parser = clap::value_parser!(u32).range(2..))]
+    pub max_connections: u32,
 
     /// Write the account of what was done to FILE, as JSON, at the end
     #[arg(long, value_name = "FILE")]
@@ -219,6 +225,12 @@ pub fn summary(totals: &Totals) -> String {
         line += &format!(
             "; {} connections not bundled for want of kernel memory",
             totals.connections_refused
+        );
+    }
+    if totals.over_limit > 0 {
+        line += &format!(
+            "; {} times more connections than --max-connections allows",
+            totals.over_limit
         );
     }
     line + &companions::summary(totals)

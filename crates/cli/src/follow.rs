@@ -1,13 +1,16 @@
-//! Devices come and go while pillion waits.
+//! Devices and connections come and go while pillion waits.
 
 use std::io::Write;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags, poll};
 use pillion_bundler::{Attachment, Selection};
 
-/// Waits until `signals` can be read, and follows the devices until then.
+/// How often it is looked whether connections find no place.
+const RECOUNT_MS: u16 = 1000;
+
+/// Waits until `signals` can be read, and follows devices and connections until then.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
@@ -19,15 +22,22 @@ pub fn until_readable(
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(selection.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut fds, PollTimeout::NONE) {
+        match poll(&mut fds, RECOUNT_MS) {
             Ok(_) => {}
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
         }
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
-        if devices {
-            match attachment.follow(selection) {
+        let followed = match devices {
+            true => attachment.follow(selection),
+            false => Ok(Vec::new()),
+        };
+        let counted = attachment
+            .recount()
+            .map(|change| change.into_iter().collect());
+        for changes in [followed, counted] {
+            match changes {
                 Ok(changes) => changes.iter().for_each(|change| say(&change.to_string())),
                 Err(error) => say(&error.to_string()),
             }

@@ -79,6 +79,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             Mode::LeaveAlone
         }),
         scope: Scope::ThisNamespace,
+        ..Policy::default()
     }
 }
 

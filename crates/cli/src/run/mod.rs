@@ -71,6 +71,7 @@ impl Args {
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
+            max_connections: self.bundling.max_connections,
             ..Policy::default()
         })?
         .by(self.bundling.hook());

@@ -45,6 +45,7 @@ impl Bundling {
             }],
             otherwise: Mode::LeaveAlone,
             scope: Scope::Namespaces(selection.namespaces()),
+            ..Policy::default()
         })?;
         let mount = cgroup2_mount()?;
         let cgroup = File::open(&mount).map_err(Error::file(&mount))?;

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How many sockets the programs keep something for, in all and for each user.
+ * The memory is charged to pillion: without a bound, anybody who opens
+ * connections could have it killed for want of memory.
+ *
+ * A socket that ends says nothing to programs. So they count those that come,
+ * and user space looks now and then how many are there still.
+ */
+#ifndef PILLION_PLACES_H
+#define PILLION_PLACES_H
+
+#include "maps.h"
+
+#define MAX_USERS 4096
+#define ALL_USERS (~0U)
+
+/* Set before the programs are loaded; a single user has half of them. */
+const volatile __u32 max_connections = 0;
+
+/* Sockets that ever came, by the user's id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_USERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u64);
+} pillion_come SEC(".maps");
+
+/* The same, of those that had ended by the last look. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_USERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u64);
+} pillion_gone SEC(".maps");
+
+static __always_inline __u64 *come(__u32 uid)
+{
+	__u64 *come = bpf_map_lookup_elem(&pillion_come, &uid), none = 0;
+
+	if (come)
+		return come;
+	bpf_map_update_elem(&pillion_come, &uid, &none, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pillion_come, &uid);
+}
+
+static __always_inline bool has_place(__u32 uid, const __u64 *come, __u64 most)
+{
+	__u64 *gone = bpf_map_lookup_elem(&pillion_gone, &uid);
+
+	return *come - (gone ? *gone : 0) < most;
+}
+
+/*
+ * May something be kept for one more socket of the user's? Of users beyond
+ * those that can be told apart, all together are bounded alone. A global
+ * function, for it is called in several places.
+ */
+__noinline int take_place(__u32 uid)
+{
+	__u64 *in_all = come(ALL_USERS), *own = come(uid);
+	struct totals *all = totals();
+
+	if (!in_all || !all)
+		return 0;
+	if (!has_place(ALL_USERS, in_all, max_connections) ||
+	    (own && !has_place(uid, own, max_connections / 2))) {
+		ADD_TO(all->over_limit, 1);
+		return 0;
+	}
+	ADD_TO(*in_all, 1);
+	if (own)
+		ADD_TO(*own, 1);
+	return 1;
+}
+
+#endif /* PILLION_PLACES_H */

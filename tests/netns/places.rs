@@ -1,0 +1,112 @@
+//! As many connections as `--max-connections` allows, and no more.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_bundler::list_flows;
+use pillion_lab::Namespace;
+
+use crate::common::*;
+use crate::switch::pillion_options::{BUNDLE, set};
+
+/// A pillion on loopback; a single user has half of its places.
+fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
+    let mut all = vec!["attach", "--dev", "lo"];
+    all.extend(arguments);
+    let mut attach = pillion_in(namespace, &all);
+    let attach = attach.stderr(Stdio::piped()).spawn().unwrap();
+    await_attached(attach.id());
+    attach
+}
+
+fn end(mut attach: Child) -> Vec<String> {
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    let said = BufReader::new(attach.stderr.take().unwrap()).lines();
+    said.map(Result::unwrap).collect()
+}
+
+/// So many connections, both ends of each.
+fn connect(namespace: &Namespace, count: usize) -> Vec<(TcpStream, TcpStream)> {
+    let pairs = namespace.enter(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let pair = |_| {
+            let near = TcpStream::connect(to).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        (0..count).map(pair).collect()
+    });
+    pairs.unwrap()
+}
+
+fn bundled_in(namespace: &Namespace) -> usize {
+    let inode = fs::metadata(namespace.path()).unwrap().ino();
+    let flows = list_flows().expect("the list");
+    let in_it = |netns: Option<u32>| netns.map(u64::from) == Some(inode);
+    flows.iter().filter(|flow| in_it(flow.netns)).count()
+}
+
+#[test]
+fn what_finds_no_place_stays_plain_until_others_have_ended() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "8"]);
+    let first = connect(&namespace, 5);
+    assert_eq!(bundled_in(&namespace), 4);
+    drop(first);
+    let second = connect(&namespace, 2);
+    eventually("they are taken in", || bundled_in(&namespace) == 4);
+    drop(second);
+    let third = connect(&namespace, 1);
+    eventually("so is the next", || bundled_in(&namespace) == 2);
+    drop(third);
+    let said = end(attach).join("\n");
+    assert!(
+        said.contains("more connections than --max-connections allows"),
+        "{said}"
+    );
+}
+
+#[test]
+fn that_there_is_no_place_is_said_once_and_so_is_that_there_is_one_again() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = attach(&namespace, &["--all", "--max-connections", "8"]);
+    let mut said = BufReader::new(attach.stderr.take().unwrap()).lines();
+    let mut hear = |what: &str| {
+        let line = said.find(|line| !line.as_ref().unwrap().contains("bundling all"));
+        let line = line.unwrap().unwrap();
+        assert!(line.contains(what), "{line}");
+    };
+    let connections = connect(&namespace, 5);
+    hear("others stay plain");
+    drop(connections);
+    hear("there is room for all");
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+}
+
+#[test]
+fn what_applications_ask_for_takes_places_as_well() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--max-connections", "4"]);
+    let sockets = namespace.enter(|| {
+        let listen = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+        [(); 3].map(listen)
+    });
+    let sockets = sockets.unwrap();
+    for socket in &sockets[..2] {
+        set(socket, BUNDLE, 1).expect("there is a place");
+    }
+    let error = set(&sockets[2], BUNDLE, 1).expect_err("there is none");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+    drop(sockets);
+    end(attach);
+}
