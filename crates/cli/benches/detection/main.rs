@@ -6,12 +6,10 @@
 //! shorter.
 
 mod args;
-#[path = "../shared/how.rs"]
 mod how;
 mod measure;
 mod receiver;
 mod sender;
-#[path = "../shared/trust.rs"]
 mod trust;
 
 use std::process::ExitCode;
