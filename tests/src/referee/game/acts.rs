@@ -59,6 +59,7 @@ impl Game {
         };
         self.wire.replace_rules(&Bundler::with(options));
         self.options = options;
+        self.answered = self.sent();
     }
 
     pub(super) fn exchange(&mut self, options: Options) {
@@ -74,6 +75,7 @@ impl Game {
         self.options = options;
         self.rule = Rule::new(options.loss_rule);
         self.recorded_from = self.ledger.end();
+        self.answered = self.sent();
         self.counters = Counters::default();
     }
 }

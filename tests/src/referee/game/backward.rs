@@ -105,6 +105,16 @@ impl Game {
             self.ledger.segments[at.segment].found = true;
         }
         self.tally.found += lost;
+        self.looks_at_window();
+    }
+
+    /// Where TCP reduces its window, it answers for all losses of what it has sent.
+    fn looks_at_window(&mut self) -> u8 {
+        let state = self.wire.tcp_info().tcpi_ca_state;
+        if state >= REDUCING {
+            self.answered = self.sent();
+        }
+        state
     }
 
     /// A packet has left: has the kernel been told of congestion, and was there a reason?
@@ -112,20 +122,26 @@ impl Game {
         let counters = self.read_counters();
         let reactions = added(&self.counters, &counters, |at| at.reactions);
         self.counters.reactions = counters.reactions;
+        let state = self.looks_at_window();
+        let found = self.ledger.segments.iter().filter(|at| at.found);
         if reactions == 0 {
+            let unanswered = found.filter(|at| at.range.1 > self.answered).count();
+            let is_certain = !self.is_uncertain && !self.options.retransmissions;
+            if unanswered > 0 && is_certain && self.options.reaction == Reaction::Cwr {
+                self.fail(&format!("no reaction to {unanswered} losses"));
+            }
             return;
         }
+        let new = found.filter(|at| at.range.1 > self.reduced_at).count();
+        self.answered = self.sent();
         self.tally.reactions += reactions;
         self.note(format!("{reactions} reactions"));
-        let found = self.ledger.segments.iter().filter(|at| at.found);
-        let new = found.filter(|at| at.range.1 > self.reduced_at).count();
         if new == 0 && !self.is_uncertain && !self.options.retransmissions {
             self.fail("a reaction without a loss since the last one");
         }
         if self.options.reaction == Reaction::None {
             self.fail("a reaction that was not wanted");
         }
-        let state = self.wire.tcp_info().tcpi_ca_state;
         if state < REDUCING {
             self.fail(&format!("the kernel was told, and is in state {state}"));
         }

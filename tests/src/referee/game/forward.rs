@@ -11,6 +11,12 @@ use crate::segment::Segment;
 use crate::socket;
 
 impl Game {
+    /// Where what TCP has sent ends.
+    pub(super) fn sent(&self) -> u32 {
+        let all = self.wire.written + 1 + u32::from(self.closed);
+        all - socket::unsent(&self.wire.stream)
+    }
+
     pub(super) fn leaves(&mut self, segment: &Segment) {
         let start = self.wire.peer.position(segment.header.sequence_number);
         let end = start.wrapping_add(segment.payload.len() as u32);
@@ -32,8 +38,7 @@ impl Game {
         if segment.payload != content(start, end) {
             self.fail("the payload is not that of the stream");
         }
-        let all = self.wire.written + 1 + u32::from(self.closed);
-        let sent = all - socket::unsent(&self.wire.stream);
+        let sent = self.sent();
         if end > sent {
             self.fail(&format!("TCP has sent no more than {sent}"));
         }

@@ -67,6 +67,8 @@ pub struct Game {
     counters: Counters,
     /// Losses before belong to a window that has been reduced.
     reduced_at: u32,
+    /// To losses before that it has reacted, or TCP itself.
+    answered: u32,
     /// Ends of bundles that an ACK has told of.
     judged: Vec<u32>,
     closed: bool,
@@ -105,6 +107,7 @@ impl Game {
             is_uncertain: false,
             counters: Counters::default(),
             reduced_at: 1,
+            answered: 1,
             judged: Vec::new(),
             closed: false,
             log: Vec::new(),
@@ -142,6 +145,8 @@ impl Game {
                 }
                 continue;
             }
+            // What has left by now has not seen what comes next.
+            self.drain();
             self.next(now);
             self.drain();
         }
