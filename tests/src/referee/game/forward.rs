@@ -26,6 +26,7 @@ impl Game {
             if end != self.ledger.end() && !segment.header.rst {
                 self.plan(now + self.scenario.forward.delay, Event::Probe);
             }
+            self.reacted();
             return;
         }
         self.note(format!("leaves {start}:{end}"));
