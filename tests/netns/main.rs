@@ -13,6 +13,7 @@ mod demo;
 mod devices;
 mod emulator;
 mod features;
+mod flows_rights;
 mod hooks;
 mod leftovers;
 mod namespaces;

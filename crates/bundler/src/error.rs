@@ -65,6 +65,12 @@ pub enum Error {
         /// What was being done.
         action: String,
     },
+    /// What other processes keep in the kernel takes one more capability.
+    #[error(
+        "list what other processes bundle: not permitted; run as root, or with the capability \
+         CAP_SYS_ADMIN beside CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
+    MayNotList,
     /// The kernel lacks what is needed.
     #[error("{action}: this kernel lacks {feature}; {remedy}")]
     Unsupported {
