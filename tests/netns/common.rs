@@ -135,14 +135,17 @@ pub fn cgroup_of(pillion: u32) -> PathBuf {
     mount.join(own).join(format!("pillion-{pillion}"))
 }
 
-/// Waits until a running pillion has attached its programs.
+/// Waits until a running pillion has attached its programs, those of the cgroup last.
 pub fn await_attached(pid: u32) {
+    const OF_THE_CGROUP: usize = 5;
     eventually("the programs are attached", || {
-        bpf_objects(pid)
-            .iter()
-            .filter(|object| object.starts_with("link_id"))
-            .count()
-            >= 2
+        let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter();
+        let texts = entries
+            .flatten()
+            .flatten()
+            .filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        let is_link = |text: &String| text.contains("link_type:\tcgroup");
+        texts.filter(is_link).count() >= OF_THE_CGROUP
     });
 }
 

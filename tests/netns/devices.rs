@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -101,15 +101,8 @@ impl Attach {
         let stats = folder.path().join("stats.json");
         let stats = stats.to_str().unwrap();
         let arguments = ["attach", "--all", "--thin", "always", "--stats", stats];
-        let mut process = pillion_in(namespace, &[&arguments, options].concat())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut attach = Self {
-            lines: BufReader::new(process.stderr.take().unwrap()),
-            process,
-            folder,
-        };
+        let command = pillion_in(namespace, &[&arguments, options].concat());
+        let mut attach = Self::of(command, folder);
         let first = attach.said();
         assert!(
             first.starts_with("pillion: bundling all connections on "),
@@ -118,8 +111,18 @@ impl Attach {
         attach
     }
 
+    /// As the command says, which may use the folder.
+    pub fn of(mut command: Command, folder: tempfile::TempDir) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        Self {
+            lines: BufReader::new(process.stderr.take().unwrap()),
+            process,
+            folder,
+        }
+    }
+
     /// The next line.
-    fn said(&mut self) -> String {
+    pub fn said(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -137,13 +140,19 @@ impl Attach {
     }
 
     pub fn end(mut self) -> Value {
-        kill(
-            Pid::from_raw(self.process.id().cast_signed()),
-            Signal::SIGTERM,
-        )
-        .unwrap();
-        assert!(self.process.wait().unwrap().success());
+        self.terminate();
         read_json(&self.folder.path().join("stats.json"))
+    }
+
+    /// Ends it where it keeps no account.
+    pub fn interrupt(mut self) {
+        self.terminate();
+    }
+
+    fn terminate(&mut self) {
+        let pid = Pid::from_raw(self.process.id().cast_signed());
+        kill(pid, Signal::SIGTERM).unwrap();
+        assert!(self.process.wait().unwrap().success());
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -90,10 +93,12 @@ fn a_filter_in_the_place_of_one_that_was_taken_away_stays() {
     let first = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
     tc(&hosts, "qdisc delete dev a0 clsact");
     let second = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
-    let during = shown(&hosts, "a0");
-    assert!(during.contains("pillion_egress:["), "{during}");
+    // The first has put its own back by now, or not.
     first.end();
-    assert_eq!(shown(&hosts, "a0"), during);
+    let after = shown(&hosts, "a0");
+    for program in ["pillion_egress:[", "pillion_report:["] {
+        assert_eq!(after.matches(program).count(), 1, "{after}");
+    }
     second.end();
     assert!(!shown(&hosts, "a0").contains("clsact"));
 }
@@ -126,4 +131,114 @@ fn a_pillion_awaits_its_turn_at_a_device_but_not_for_ever() {
     attach.end();
     assert!(!shown(&hosts, "a0").contains("clsact"));
     drop(never_let_go);
+}
+
+#[test]
+fn beside_an_ingress_discipline_clsact_is_refused_once_and_tried_again() {
+    needs_root!();
+    let hosts = Hosts::create();
+    tc(&hosts, "qdisc add dev a0 ingress");
+    let before = shown(&hosts, "a0");
+    let named = ["run", "--hook", "clsact", "--dev", "a0", "--", "true"];
+    let refused = pillion_in(&hosts.near, &named).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("a0 has the queueing discipline `ingress`"));
+    let mut attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+    let said = attach.said();
+    assert!(
+        said.contains("a0 has the queueing discipline `ingress`"),
+        "{said}"
+    );
+    // It is tried again after one second and after two more.
+    thread::sleep(Duration::from_millis(3500));
+    assert_eq!(shown(&hosts, "a0"), before);
+    tc(&hosts, "qdisc delete dev a0 ingress");
+    attach.says("a0 has come: bundling there, too");
+    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
+    attach.end();
+}
+
+#[test]
+fn filters_that_others_remove_are_put_back() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+    tc(&hosts, "qdisc delete dev a0 clsact");
+    attach.says("a0: pillion's filters were removed; trying again");
+    attach.says("a0 has come: bundling there, too");
+    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
+    tc(&hosts, "filter delete dev a1 egress");
+    attach.says("a1: pillion's filters were removed; trying again");
+    attach.says("a1 has come: bundling there, too");
+    let after = shown(&hosts, "a1");
+    for program in ["pillion_egress:[", "pillion_report:["] {
+        assert_eq!(after.matches(program).count(), 1, "{after}");
+    }
+    attach.end();
+    assert!(!shown(&hosts, "a1").contains("clsact"));
+}
+
+#[test]
+fn the_last_pillion_removes_the_discipline_that_a_pillion_made() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let before = shown(&hosts, "a0");
+    let begin = || Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let [first, second] = [begin(), begin()];
+    first.end();
+    assert!(shown(&hosts, "a0").contains("pillion_egress:["));
+    second.end();
+    assert_eq!(shown(&hosts, "a0"), before);
+}
+
+#[test]
+fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let before = shown(&hosts, "a0");
+    let begin = || Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    let mut both = [begin(), begin()];
+    for attach in &mut both {
+        attach.process.kill().unwrap();
+        attach.process.wait().unwrap();
+    }
+    eventually("all is as before", || shown(&hosts, "a0") == before);
+    // What others made stays.
+    tc(&hosts, "qdisc add dev a0 clsact");
+    let before = shown(&hosts, "a0");
+    let mut attach = begin();
+    attach.process.kill().unwrap();
+    attach.process.wait().unwrap();
+    eventually("all is as before", || shown(&hosts, "a0") == before);
+}
+
+/// As pillions that end may, when somebody never lets go of the turn: some fifty times a second,
+/// until one second after it has begun.
+#[test]
+fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let ended = AtomicBool::new(false);
+    let attach = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let mut tc = hosts.near.command("tc");
+                tc.args(["qdisc", "delete", "dev", "a0", "clsact"]);
+                let _ = tc.stderr(Stdio::null()).status();
+                thread::sleep(Duration::from_millis(15));
+            }
+        });
+        let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
+        thread::sleep(Duration::from_secs(1));
+        ended.store(true, Ordering::Relaxed);
+        attach
+    });
+    eventually("its filters are there, once each", || {
+        let shown = shown(&hosts, "a0");
+        ["pillion_egress:[", "pillion_report:["]
+            .iter()
+            .all(|program| shown.matches(program).count() == 1)
+    });
+    attach.end();
+    assert!(!shown(&hosts, "a0").contains("clsact"));
 }

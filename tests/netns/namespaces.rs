@@ -17,15 +17,15 @@ use crate::devices::{Attach, Hosts};
 use crate::hooks::shown;
 
 /// A process that does nothing in a namespace.
-struct Resident(Child);
+pub struct Resident(Child);
 
 impl Resident {
-    fn of(namespace: &Namespace) -> Self {
+    pub fn of(namespace: &Namespace) -> Self {
         let mut sleep = namespace.command("sleep");
         Self(sleep.arg("300").spawn().unwrap())
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.0.id().to_string()
     }
 }
@@ -38,10 +38,10 @@ impl Drop for Resident {
 }
 
 /// A name for the namespace of a process, as `ip netns` gives them.
-struct Name(String);
+pub struct Name(pub String);
 
 impl Name {
-    fn give(resident: &Resident) -> Self {
+    pub fn give(resident: &Resident) -> Self {
         let pid = resident.pid();
         let name = format!("pillion-test-{pid}");
         Self::attach(&name, &pid);
@@ -54,7 +54,7 @@ impl Name {
         assert!(status.unwrap().success());
     }
 
-    fn delete(&self) {
+    pub fn delete(&self) {
         let mut ip = Command::new("ip");
         let status = ip.args(["netns", "delete", &self.0]).status();
         assert!(status.unwrap().success());

@@ -1,19 +1,24 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use crate::link::{self, Target};
 use crate::places::Room;
-use crate::stand::Stand;
+use crate::selection::Step;
+use crate::stands::Stands;
 use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Selection, Totals};
+
+/// How long following may take at a time: signals wait meanwhile.
+const A_WHILE: Duration = Duration::from_millis(50);
 
 /// Programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
 pub struct Attachment {
     programs: Programs,
-    stands: Vec<Stand>,
-    /// Devices on which they could not be, so that this is said once.
-    refused: Vec<Device>,
+    stands: Stands,
+    /// Namespaces whose connections are still to be taken in.
+    unreviewed: Vec<Namespace>,
     links: Vec<OwnedFd>,
     room: Room,
 }
@@ -23,12 +28,31 @@ impl Attachment {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::CgroupTaken`],
-    /// [`Error::NotPermitted`].
+    /// [`Error::NotPermitted`]; [`Error::System`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
-        let stands = devices
-            .iter()
-            .map(|device| Stand::take(&programs, device))
-            .collect::<Result<_, _>>()?;
+        let stands = Stands::at(&programs, devices)?;
+        Self::on(programs, cgroup, stands)
+    }
+
+    /// The same on the devices of a selection, as they are by now. Where `patience` ends before
+    /// all have been attached to, [`Attachment::follow`] sees to the others. What can wait, and
+    /// is tried again, is given back as well.
+    ///
+    /// # Errors
+    /// As [`Attachment::new`], [`Error::NoRoom`], and as [`Selection::devices`]: if a device that
+    /// is named, or each of those that are not, cannot be attached to.
+    pub fn begin(
+        programs: Programs,
+        cgroup: BorrowedFd,
+        selection: &mut Selection,
+        patience: Option<Duration>,
+    ) -> Result<(Self, Vec<Change>), Error> {
+        let mut changes = Vec::new();
+        let stands = Stands::begin(&programs, selection, patience, &mut changes)?;
+        Ok((Self::on(programs, cgroup, stands)?, changes))
+    }
+
+    fn on(programs: Programs, cgroup: BorrowedFd, stands: Stands) -> Result<Self, Error> {
         let mut links = Vec::new();
         // The connections come last: each is bundled from its first byte or not at all.
         for (program, target) in [
@@ -51,63 +75,58 @@ impl Attachment {
         Ok(Self {
             programs,
             stands,
-            refused: Vec::new(),
+            unreviewed: Vec::new(),
             links,
             room: Room::default(),
         })
     }
 
     /// Leaves devices that are gone, and takes those of the selection that have come; the
-    /// same for network namespaces that have names.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the devices cannot be listed.
-    pub fn follow(&mut self, selection: &mut Selection) -> Result<Vec<Change>, Error> {
-        let (mut changes, devices_changed) = selection.take_note();
-        if !devices_changed {
-            return Ok(changes);
-        }
-        let present = selection.present(|device| self.is_at(device))?;
-        let namespaces = selection.namespaces();
-        self.refused
-            .retain(|device| present.iter().any(|other| other.is(device)));
-        for mut stand in std::mem::take(&mut self.stands) {
-            match present.iter().find(|device| device.is(&stand.device)) {
-                Some(device) if stand.holds() => {
-                    stand.device = device.clone();
-                    self.stands.push(stand);
-                }
-                _ => {
-                    // With a namespace, all of its devices go.
-                    if namespaces.contains(&stand.device.namespace) {
-                        changes.push(Change::Gone(stand.device.to_string()));
-                    }
-                    stand.leave();
-                }
-            }
-        }
-        for device in present {
-            if self.is_at(&device) || self.refused.iter().any(|other| other.is(&device)) {
-                continue;
-            }
-            match Stand::take(&self.programs, &device) {
-                Ok(stand) => {
-                    self.stands.push(stand);
-                    changes.push(Change::Come(device.to_string()));
-                }
-                Err(error) => {
-                    self.refused.push(device);
-                    changes.push(Change::Refused(error));
-                }
-            }
-        }
-        let come = self.programs.served.change(&namespaces)?;
-        self.review_in(&come)?;
-        Ok(changes)
+    /// same for network namespaces that have names. What fails is tried again. Where this takes
+    /// long, it goes on with the next call.
+    pub fn follow(&mut self, selection: &mut Selection) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let looked = selection.look(|device| self.stands.has(device), &mut changes);
+        self.stands.leave_the_gone(selection, &looked, &mut changes);
+        selection.forget_troubles_of_the_gone();
+        self.serve(selection, &mut changes);
+        let patience = Some(A_WHILE);
+        let more = self
+            .stands
+            .take(&self.programs, selection, patience, &mut changes);
+        selection.set_clock(more);
+        changes
     }
 
-    fn is_at(&self, device: &Device) -> bool {
-        self.stands.iter().any(|stand| stand.device.is(device))
+    /// Takes in the connections of the selection's namespaces, and of no others.
+    fn serve(&mut self, selection: &mut Selection, changes: &mut Vec<Change>) {
+        let namespaces = selection.namespaces();
+        self.programs.served.keep(&namespaces);
+        self.unreviewed.retain(|it| namespaces.contains(it));
+        for namespace in namespaces {
+            let step = Step::Serve(namespace.id());
+            let is_served = self.programs.served.namespaces().contains(&namespace);
+            if !is_served && selection.troubles.may_try(&step) {
+                let begun = self.programs.served.begin(&namespace);
+                let begun = selection.troubles.outcome_of(step, begun, changes);
+                self.unreviewed.extend(begun.map(|()| namespace));
+            }
+        }
+        for namespace in std::mem::take(&mut self.unreviewed) {
+            let step = Step::Review(namespace.id());
+            let reviewed = selection.troubles.may_try(&step).then(|| {
+                let reviewed = self.review_in(std::slice::from_ref(&namespace));
+                selection.troubles.outcome_of(step, reviewed, changes)
+            });
+            if reviewed.flatten().is_none() {
+                self.unreviewed.push(namespace);
+            }
+        }
+    }
+
+    /// Where the programs stand.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.stands.devices()
     }
 
     /// Applies the rules to the connections that exist already in the network namespaces
@@ -137,10 +156,19 @@ impl Attachment {
     /// Where connections have found no place, as there were as many as
     /// [`Policy::max_connections`] allows: looks how many there are still, and takes in those
     /// that have a place now. To be called each second or so; returns what is worth telling.
-    ///
-    /// # Errors
-    /// [`Error::System`] if they cannot be counted.
-    pub fn recount(&mut self) -> Result<Option<Change>, Error> {
+    pub fn recount(&mut self, selection: &mut Selection) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if selection.troubles.may_try(&Step::Count) {
+            let counted = self.count();
+            let counted = selection
+                .troubles
+                .outcome_of(Step::Count, counted, &mut changes);
+            changes.extend(counted.flatten());
+        }
+        changes
+    }
+
+    fn count(&mut self) -> Result<Option<Change>, Error> {
         let refused = self.totals()?.over_limit;
         if !self.room.look(refused) {
             return Ok(None);
@@ -180,7 +208,7 @@ impl Attachment {
 
     /// Detaches the programs; what they did can still be read.
     pub fn detach(&mut self) {
-        self.stands.drain(..).for_each(Stand::leave);
+        self.stands.leave();
         for link in self.links.drain(..) {
             link::detach(link);
         }

@@ -86,6 +86,10 @@ pub fn check() -> Vec<Finding> {
         findings.push(switch(has_switch));
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
+            Err(error @ Error::MayNotList) => {
+                let remedy = "bundling does without; `pillion flows` needs the capability";
+                Finding::bad("flow list", Standing::Warning, error.to_string(), remedy)
+            }
             Err(error) => failure("flow list", &error),
         });
     }

@@ -1,4 +1,5 @@
 use crate::check::{Finding, Standing};
+use crate::escaped::escaped;
 use crate::netlink::{self, Qdisc};
 use crate::{Device, Error, LinkHeader};
 
@@ -9,7 +10,7 @@ const SHAPERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "cbq", "netem"];
 /// Which devices there are, and a warning for each with a shaper that does not see bundles.
 pub(crate) fn devices() -> Vec<Finding> {
     let listed = Device::list().and_then(|devices| {
-        let qdiscs = netlink::list_qdiscs();
+        let qdiscs = netlink::list_qdiscs(None);
         let qdiscs = qdiscs.map_err(|error| Error::system("list the queueing disciplines", error));
         Ok((devices, qdiscs?))
     });
@@ -32,7 +33,7 @@ fn kinds(devices: &[Device]) -> Finding {
     let words: Vec<_> = devices
         .iter()
         .filter(|device| device.up && !device.loopback)
-        .map(|device| format!("{} ({})", device.name, kind(device)))
+        .map(|device| format!("{device} ({})", kind(device)))
         .collect();
     if words.is_empty() {
         let remedy = "switch one on: ip link set NAME up (loopback: --dev lo)";
@@ -53,11 +54,11 @@ fn shaper(device: &Device, qdiscs: &[Qdisc]) -> Option<Finding> {
     let mut here = qdiscs.iter().filter(|qdisc| qdisc.device == device.index);
     let shaper = here
         .clone()
-        .find(|qdisc| SHAPERS.contains(&qdisc.kind.as_str()))?;
+        .find(|qdisc| SHAPERS.iter().any(|shaper| qdisc.kind == *shaper))?;
     if here.any(|qdisc| qdisc.has_size_table) {
         return None;
     }
-    let (name, kind) = (&device.name, &shaper.kind);
+    let (name, kind) = (device, escaped(&shaper.kind));
     Some(Finding::bad(
         "shaper",
         Standing::Warning,
@@ -76,18 +77,20 @@ mod tests {
 
     fn warns(kinds: &[(&str, bool)]) -> bool {
         let device = Device {
-            name: "eth0".to_owned(),
+            name: "eth0".into(),
+            other_names: Vec::new(),
             index: 2,
             link_header: Some(LinkHeader::Ethernet),
             up: true,
             loopback: false,
+            is_port: false,
             namespace: Namespace::default(),
         };
         let qdiscs: Vec<_> = kinds
             .iter()
             .map(|(kind, has_size_table)| Qdisc {
                 device: 2,
-                kind: (*kind).to_owned(),
+                kind: kind.into(),
                 has_size_table: *has_size_table,
             })
             .collect();

@@ -5,14 +5,19 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use crate::stand::device_error;
 use crate::turn::Turn;
-use crate::{Device, Error, Namespace, NamespaceName, netlink};
+use crate::{Device, Error, Hook, Namespace, NamespaceName, netlink};
 
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
 
 /// Priorities that are ours, behind those that the kernel gives out itself.
 const OURS: RangeInclusive<u32> = 0xff00..=0xffff;
+
+/// Handles that say: a pillion made the discipline, so that the last one to leave it, or the
+/// janitor, removes it. (`pill` and a number.)
+const MADE: RangeInclusive<u32> = 0x7069_6c00..=0x7069_6cff;
 
 /// Our filters at one device; dropping it removes them.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub(crate) struct Clsact {
 #[derive(Debug)]
 struct Filters {
     device: u32,
-    /// The discipline was not there before.
+    /// The discipline was made by a pillion.
     made: bool,
     filters: Vec<Filter>,
 }
@@ -44,13 +49,18 @@ impl Clsact {
         device: &Device,
         report: BorrowedFd,
         egress: BorrowedFd,
-    ) -> Result<io::Result<Self>, Error> {
+    ) -> Result<Self, Error> {
         let attach = || Filters::attach(device.index, report, egress);
-        let attached = device.namespace.enter(attach)?;
-        Ok(attached.map(|filters| Self {
-            namespace: device.namespace.clone(),
-            filters,
-        }))
+        match device.namespace.enter(attach)? {
+            Ok(filters) => Ok(Self {
+                namespace: device.namespace.clone(),
+                filters,
+            }),
+            Err(Refusal::Ingress) => Err(Error::IngressTaken {
+                device: device.to_string(),
+            }),
+            Err(Refusal::System(error)) => Err(device_error(device, Hook::Clsact, error)),
+        }
     }
 
     /// False if somebody, or the device's end, has removed a filter.
@@ -67,13 +77,54 @@ impl Drop for Clsact {
     }
 }
 
+/// Why filters are not attached.
+enum Refusal {
+    /// The discipline `ingress` has the place of clsact, and has no egress.
+    Ingress,
+    System(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
 impl Filters {
-    fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> io::Result<Self> {
+    fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
+        /// Who heeds no turn may remove the discipline before our filters are in it.
+        const ATTEMPTS: u32 = 5;
         let _turn = Turn::take();
+        let mut attempt = 1;
+        loop {
+            let attached = Self::attach_in_turn(device, report, egress);
+            let again = match &attached {
+                Ok(attached) => !attached.hold(),
+                Err(Refusal::System(error)) => error.raw_os_error() != Some(libc::ENODEV),
+                Err(Refusal::Ingress) => false,
+            };
+            if !again || attempt == ATTEMPTS {
+                return attached;
+            }
+            attempt += 1;
+        }
+    }
+
+    fn attach_in_turn(
+        device: u32,
+        report: BorrowedFd,
+        egress: BorrowedFd,
+    ) -> Result<Self, Refusal> {
         let mut both = hook(device, INGRESS | EGRESS);
         // SAFETY: a call with a description of its own, which it only reads.
         let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
-            result if result == -libc::EEXIST => false,
+            result if result == -libc::EEXIST => {
+                let qdiscs = netlink::list_qdiscs(Some(device))?;
+                if qdiscs.iter().any(|qdisc| qdisc.kind == "ingress") {
+                    return Err(Refusal::Ingress);
+                }
+                was_made(device)
+            }
             result => succeeded(result).map(|()| true)?,
         };
         let mut attached = Self {
@@ -82,11 +133,11 @@ impl Filters {
             filters: Vec::with_capacity(2),
         };
         for (point, program) in [(INGRESS, report), (EGRESS, egress)] {
-            match Filter::attach(device, point, program) {
+            match Filter::attach(device, point, program, made) {
                 Ok(filter) => attached.filters.push(filter),
                 Err(error) => {
                     attached.remove_in_turn();
-                    return Err(error);
+                    return Err(error.into());
                 }
             }
         }
@@ -103,13 +154,11 @@ impl Filters {
     }
 
     fn remove_in_turn(&self) {
-        for filter in self.filters.iter().filter(|it| it.holds(self.device)) {
-            let _ = filter.remove(self.device);
-        }
-        if self.made && is_unused(self.device) {
-            let mut both = hook(self.device, INGRESS | EGRESS);
-            // SAFETY: a call with a description of its own, which it only reads.
-            unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut both) };
+        let ours = self.filters.iter().filter(|it| it.holds(self.device));
+        let removed = ours.filter(|it| it.remove(self.device).is_ok()).count();
+        // If none was there, the discipline is another one by now.
+        if self.made && (removed > 0 || self.filters.is_empty()) {
+            remove_if_unused(self.device);
         }
     }
 }
@@ -119,8 +168,14 @@ impl Filter {
         device: u32,
         point: libbpf_sys::bpf_tc_attach_point,
         program: BorrowedFd,
+        made: bool,
     ) -> io::Result<Self> {
-        let mut options = options(0, last(device, point)?);
+        let there = filters(device, point)?;
+        let priority = behind(&there);
+        let is_free = |handle: &u32| !there.contains(&(*handle, priority));
+        let marked = made.then(|| MADE.clone().find(is_free)).flatten();
+        // With no handle, the kernel gives one.
+        let mut options = options(marked.unwrap_or_default(), priority);
         options.prog_fd = program.as_raw_fd();
         // SAFETY: both live across the call.
         succeeded(unsafe { libbpf_sys::bpf_tc_attach(&hook(device, point), &raw mut options) })?;
@@ -174,31 +229,50 @@ pub fn remove_filters(programs: &[u32], namespaces: &[NamespaceName]) -> Result<
     if namespaces.is_empty() {
         return remove_filters_here(programs);
     }
-    // With one that is gone, its filters are.
-    for namespace in namespaces.iter().filter_map(|name| name.open().ok()) {
-        namespace.enter(|| remove_filters_here(programs))??;
-    }
-    Ok(())
+    // With one that is gone, its filters are. One that cannot be cleaned keeps no other from it.
+    let opened = namespaces.iter().filter_map(|name| name.open().ok());
+    let remove = |namespace: Namespace| namespace.enter(|| remove_filters_here(programs))?;
+    let removed: Vec<_> = opened.map(remove).collect();
+    removed.into_iter().collect()
 }
 
 fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
-    for device in Device::list()? {
+    let devices = Device::list()?;
+    let _turn = Turn::take();
+    for device in devices {
+        let mut made = false;
         for point in [INGRESS, EGRESS] {
             for place in filters(device.index, point).unwrap_or_default() {
                 if let Ok(filter) = Filter::at(device.index, point, place)
                     && programs.contains(&filter.program)
+                    && filter.remove(device.index).is_ok()
                 {
-                    let _ = filter.remove(device.index);
+                    made |= MADE.contains(&filter.handle);
                 }
             }
+        }
+        if made {
+            remove_if_unused(device.index);
         }
     }
     Ok(())
 }
 
-fn is_unused(device: u32) -> bool {
+/// True if a filter that is there says so.
+fn was_made(device: u32) -> bool {
+    let there = [INGRESS, EGRESS].map(|point| filters(device, point).unwrap_or_default());
+    let is_ours =
+        |(handle, priority): &(u32, u32)| MADE.contains(handle) && OURS.contains(priority);
+    there.iter().flatten().any(is_ours)
+}
+
+fn remove_if_unused(device: u32) {
     let is_empty = |point| filters(device, point).is_ok_and(|filters| filters.is_empty());
-    is_empty(INGRESS) && is_empty(EGRESS)
+    if is_empty(INGRESS) && is_empty(EGRESS) {
+        let mut both = hook(device, INGRESS | EGRESS);
+        // SAFETY: a call with a description of its own, which it only reads.
+        unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut both) };
+    }
 }
 
 fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Vec<(u32, u32)>> {
@@ -214,10 +288,10 @@ fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Ve
 
 /// The priority behind all filters that are there; the kernel puts a filter in front of others of
 /// the same priority.
-fn last(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<u32> {
-    let behind = filters(device, point)?.into_iter().map(|(_, it)| it + 1);
+fn behind(filters: &[(u32, u32)]) -> u32 {
+    let behind = filters.iter().map(|(_, priority)| priority + 1);
     let behind = behind.max().unwrap_or_default();
-    Ok(behind.clamp(*OURS.start(), *OURS.end()))
+    behind.clamp(*OURS.start(), *OURS.end())
 }
 
 fn hook(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> libbpf_sys::bpf_tc_hook {

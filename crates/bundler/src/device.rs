@@ -1,15 +1,20 @@
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 
 use netlink_packet_route::link::LinkLayerType;
-use nix::net::if_::if_nametoindex;
 
-use crate::{Error, Namespace, netlink};
+use crate::escaped::escaped;
+use crate::netlink::{self, Listed};
+use crate::{Error, Namespace};
 
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, as `ip link` shows it.
-    pub name: String,
+    /// Its name: bytes, in no encoding.
+    pub name: OsString,
+    /// What else it is called (`altname` in `ip link`).
+    pub other_names: Vec<OsString>,
     /// Its interface index.
     pub index: u32,
     /// What its packets begin with; `None` if it is something that is not known here.
@@ -18,6 +23,8 @@ pub struct Device {
     pub up: bool,
     /// It is the namespace's loopback device.
     pub loopback: bool,
+    /// It is part of another one, such as a bridge.
+    pub is_port: bool,
     /// Where it is.
     pub namespace: Namespace,
 }
@@ -55,54 +62,27 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] for a name that does not exist, [`Error::NoDevice`]
-    /// when none is named and none is up, [`Error::UnknownLinkHeader`].
-    pub fn select(names: &[String]) -> Result<Vec<Self>, Error> {
-        Self::select_in(&[Namespace::default()], names)
+    /// when none is named and none is up; [`Error::System`].
+    pub fn select(names: &[impl AsRef<OsStr>]) -> Result<Vec<Self>, Error> {
+        select(Self::list()?, names)
     }
 
-    /// The same in several, of which one at least has to have such devices.
-    pub(crate) fn select_in(
-        namespaces: &[Namespace],
-        names: &[String],
-    ) -> Result<Vec<Self>, Error> {
-        let mut known = Vec::new();
-        for namespace in namespaces {
-            known.extend(Self::list_in(namespace)?);
-        }
-        if names.is_empty() {
-            known.retain(Self::is_usable);
-            return if known.is_empty() {
-                Err(Error::NoDevice)
-            } else {
-                Ok(known)
-            };
-        }
-        let mut devices: Vec<Self> = Vec::new();
-        for name in names {
-            for device in Self::named(name, namespaces, &known)? {
-                // Once, though a device may have several names.
-                if devices.iter().all(|other| !other.is(device)) {
-                    devices.push(device.clone());
-                }
-            }
-        }
-        Ok(devices)
-    }
-
-    /// All of this network namespace.
+    /// All of this network namespace, as far as they can be read.
     ///
     /// # Errors
     /// [`Error::System`].
     pub fn list() -> Result<Vec<Self>, Error> {
-        netlink::list_devices().map_err(|error| Error::system("list the network devices", error))
+        Self::list_in(&Namespace::default()).map(|listed| listed.all)
     }
 
-    pub(crate) fn list_in(namespace: &Namespace) -> Result<Vec<Self>, Error> {
-        let mut devices = namespace.enter(Self::list)??;
-        for device in &mut devices {
+    pub(crate) fn list_in(namespace: &Namespace) -> Result<Listed<Self>, Error> {
+        let listed = namespace.enter(netlink::list_devices)?;
+        let mut listed =
+            listed.map_err(|error| Error::system("list the network devices", error))?;
+        for device in &mut listed.all {
             device.namespace = namespace.clone();
         }
-        Ok(devices)
+        Ok(listed)
     }
 
     /// The same one, whatever has become of it.
@@ -115,41 +95,46 @@ impl Device {
         self.up && !self.loopback && self.link_header.is_some()
     }
 
-    /// An address may have a label of its own, which names its device, too.
-    pub(crate) fn index(name: &str) -> Option<u32> {
-        if_nametoindex(name).ok()
+    /// An address may have a label of its own, such as `eth0:1`, which names its device, too.
+    pub(crate) fn is_called(&self, name: &OsStr) -> bool {
+        let device = name.as_bytes().split(|byte| *byte == b':').next();
+        let device = OsStr::from_bytes(device.unwrap_or_default());
+        let mut names = [&self.name].into_iter().chain(&self.other_names);
+        names.any(|own| own == name || own == device)
     }
+}
 
-    fn named<'a>(
-        name: &str,
-        namespaces: &[Namespace],
-        known: &'a [Self],
-    ) -> Result<Vec<&'a Self>, Error> {
-        let mut found = Vec::new();
-        for namespace in namespaces {
-            let index = namespace.enter(|| Self::index(name))?;
-            found.extend(
-                known
-                    .iter()
-                    .filter(|device| Some(device.index) == index && device.namespace == *namespace),
-            );
+/// Those with these names, each of which has to be there, or all that are usable.
+pub(crate) fn select(
+    known: Vec<Device>,
+    names: &[impl AsRef<OsStr>],
+) -> Result<Vec<Device>, Error> {
+    for name in names.iter().map(AsRef::as_ref) {
+        if !known.iter().any(|device| device.is_called(name)) {
+            let known: Vec<_> = known.iter().map(ToString::to_string).collect();
+            return Err(Error::UnknownDevice {
+                name: escaped(name),
+                known: known.join(", "),
+            });
         }
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        let known: Vec<_> = known.iter().map(ToString::to_string).collect();
-        Err(Error::UnknownDevice {
-            name: name.to_owned(),
-            known: known.join(", "),
-        })
     }
+    let is_meant = |device: &Device| match names {
+        [] => device.is_usable(),
+        names => names.iter().any(|name| device.is_called(name.as_ref())),
+    };
+    let selected: Vec<_> = known.into_iter().filter(is_meant).collect();
+    if selected.is_empty() {
+        return Err(Error::NoDevice);
+    }
+    Ok(selected)
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&escaped(&self.name))?;
         match self.namespace.name() {
-            None => f.write_str(&self.name),
-            Some(namespace) => write!(f, "{} in {namespace}", self.name),
+            None => Ok(()),
+            Some(namespace) => write!(f, " in {namespace}"),
         }
     }
 }

@@ -24,6 +24,43 @@ pub enum Error {
         /// The device's name.
         name: String,
     },
+    /// The kernel's messages about some devices make no sense.
+    #[error("what the kernel says of {count} network device(s){} makes no sense: left out", within(namespace.as_deref()))]
+    Unreadable {
+        /// How many devices.
+        count: usize,
+        /// Where they are, unless here.
+        namespace: Option<String>,
+    },
+    /// There are more devices than this process may have descriptors for.
+    #[error(
+        "no more than {most} network devices{} are bundled on: {limit} files may be open at once \
+         (raise the hard limit: `ulimit -Hn`, or LimitNOFILE= of a service)", within(namespace.as_deref())
+    )]
+    NoRoom {
+        /// Where the devices are, unless here.
+        namespace: Option<String>,
+        /// How many there is room for.
+        most: usize,
+        /// The limit of open files.
+        limit: usize,
+    },
+    /// Somebody has removed the programs from a device.
+    #[error("{device}: pillion's filters were removed")]
+    TakenAway {
+        /// The device's name.
+        device: String,
+    },
+    /// A queueing discipline is where clsact would have to be.
+    #[error(
+        "{device} has the queueing discipline `ingress`, which leaves no place for clsact: use \
+         --hook tcx (Linux 6.6), leave the device out with --dev, or have the owner of its \
+         filters put them at a clsact"
+    )]
+    IngressTaken {
+        /// The device's name.
+        device: String,
+    },
     /// No network namespace is called so.
     #[error(
         "no network namespace `{name}`: give a name under /run/netns (there: {known}), the \
@@ -65,6 +102,12 @@ pub enum Error {
         /// What was being done.
         action: String,
     },
+    /// What other processes keep in the kernel takes one more capability.
+    #[error(
+        "list what other processes bundle: not permitted; run as root, or with the capability \
+         CAP_SYS_ADMIN beside CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
+    MayNotList,
     /// The kernel lacks what is needed.
     #[error("{action}: this kernel lacks {feature}; {remedy}")]
     Unsupported {
@@ -127,6 +170,10 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn within(namespace: Option<&str>) -> String {
+    namespace.map_or_else(String::new, |name| format!(" in {name}"))
 }
 
 impl Error {

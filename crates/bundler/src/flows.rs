@@ -2,9 +2,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::query::{MapInfo, MapInfoIter};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use serde::Serialize;
 
@@ -73,18 +72,44 @@ pub enum WantedBy {
 /// Reads the connections of every pillion that runs on this host.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] where the kernel
-/// has no iterator over socket storage.
+/// [`Error::NotPermitted`] without the capabilities, [`Error::MayNotList`] without that for
+/// what other processes keep, [`Error::Load`] where the kernel has no iterator over socket
+/// storage.
 pub fn list_flows() -> Result<Vec<Flow>, Error> {
     let program = load()?;
     let mut flows = Vec::new();
-    for map in MapInfoIter::default().filter(is_ours) {
-        let Some(map) = map_by_id(map.id) else {
-            continue; // that pillion has just ended
-        };
+    for map in maps()? {
         flows.extend(FlowReader::new(program.as_fd(), map.as_fd())?.read()?);
     }
     Ok(flows)
+}
+
+/// The maps of all pillions.
+fn maps() -> Result<Vec<OwnedFd>, Error> {
+    let mut maps = Vec::new();
+    let mut id = 0;
+    loop {
+        // SAFETY: a system call that writes the next id, which lives across it.
+        let result = unsafe { libbpf_sys::bpf_map_get_next_id(id, &raw mut id) };
+        match -result {
+            0 => {}
+            libc::ENOENT => return Ok(maps),
+            errno => return Err(may_not_list(errno)),
+        }
+        match map_by_id(id) {
+            Ok(map) => maps.extend(is_ours(map.as_fd()).then_some(map)),
+            // It has just ended.
+            Err(libc::ENOENT) => {}
+            Err(errno) => return Err(may_not_list(errno)),
+        }
+    }
+}
+
+fn may_not_list(errno: i32) -> Error {
+    match errno {
+        libc::EPERM => Error::MayNotList,
+        errno => failed(io::Error::from_raw_os_error(errno)),
+    }
 }
 
 /// Reads the connections of one pillion, as often as is wanted: what that takes is loaded once.
@@ -137,16 +162,28 @@ fn load() -> Result<OwnedFd, Error> {
 }
 
 /// Another version of pillion may keep something else under the same name.
-fn is_ours(map: &MapInfo) -> bool {
-    map.name.as_encoded_bytes() == b"pillion_flows"
-        && map.value_size as usize == size_of::<types::flow>()
+fn is_ours(map: BorrowedFd) -> bool {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: a system call that writes no more than the length stated.
+    let result = unsafe {
+        libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    let name = info.name.map(|byte| byte.to_ne_bytes()[0]);
+    result == 0
+        && name.starts_with(b"pillion_flows\0")
+        && info.value_size as usize == size_of::<types::flow>()
 }
 
-fn map_by_id(id: u32) -> Option<OwnedFd> {
+/// The error is the kernel's number.
+fn map_by_id(id: u32) -> Result<OwnedFd, i32> {
     // SAFETY: a plain system call; the result is checked.
     let fd = unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) };
+    if fd < 0 {
+        return Err(-fd);
+    }
     // SAFETY: a valid file descriptor, new and nobody else's.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// What the program writes of each connection.

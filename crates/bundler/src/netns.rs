@@ -39,6 +39,11 @@ impl Namespace {
         self.0.as_deref().map(|other| &other.file)
     }
 
+    /// Tells it from others; none for the calling thread's.
+    pub(crate) fn id(&self) -> Option<u64> {
+        self.0.as_deref().map(|other| other.cookie)
+    }
+
     /// The kernel's name for it, of which no second one will ever have the same.
     pub(crate) fn cookie(&self) -> Result<u64, Error> {
         self.0.as_deref().map_or_else(cookie, |it| Ok(it.cookie))
@@ -58,8 +63,7 @@ impl Namespace {
 
 impl PartialEq for Namespace {
     fn eq(&self, other: &Self) -> bool {
-        let cookie = |namespace: &Self| namespace.0.as_deref().map(|it| it.cookie);
-        cookie(self) == cookie(other)
+        self.id() == other.id()
     }
 }
 

@@ -1,9 +1,12 @@
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::escaped::escaped;
 use crate::{Error, Namespace};
 
 /// Where `ip netns` keeps the names that it gives.
@@ -13,19 +16,20 @@ const NAMES: &str = "/run/netns";
 /// that is in it, or a file that refers to it. Which one that is may change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceName {
-    name: String,
+    name: OsString,
     path: PathBuf,
     is_process: bool,
 }
 
-impl From<&str> for NamespaceName {
+impl From<&OsStr> for NamespaceName {
     /// A number is a PID unless it is a name as well.
-    fn from(name: &str) -> Self {
+    fn from(name: &OsStr) -> Self {
         let under_names = Path::new(NAMES).join(name);
-        let is_process = name.parse::<u32>().is_ok() && !under_names.exists();
-        let path = if is_process {
-            PathBuf::from(format!("/proc/{name}/ns/net"))
-        } else if name.contains('/') {
+        let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
+        let process = number.filter(|_| !under_names.exists());
+        let path = if let Some(process) = process {
+            PathBuf::from(format!("/proc/{process}/ns/net"))
+        } else if name.as_bytes().contains(&b'/') {
             PathBuf::from(name)
         } else {
             under_names
@@ -33,7 +37,7 @@ impl From<&str> for NamespaceName {
         Self {
             name: name.to_owned(),
             path,
-            is_process,
+            is_process: process.is_some(),
         }
     }
 }
@@ -45,16 +49,16 @@ impl NamespaceName {
     /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::MayNotEnter`];
     /// [`Error::System`].
     pub fn open(&self) -> Result<Namespace, Error> {
-        let name = self.name.clone();
+        let name = escaped(&self.name);
         let file = File::open(&self.path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::UnknownNamespace {
                 name,
                 known: known(),
             },
             io::ErrorKind::PermissionDenied => Error::MayNotEnter { name },
-            _ => Error::system(format!("open {}", self.path.display()), error),
+            _ => Error::system(format!("open the {self}"), error),
         })?;
-        Namespace::of(&self.name, file)
+        Namespace::of(&escaped(&self.name), file)
     }
 
     /// False if what was opened under this name is no longer called so.
@@ -73,15 +77,13 @@ impl NamespaceName {
 
 impl fmt::Display for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "network namespace {}", self.name)
+        write!(f, "network namespace {}", escaped(&self.name))
     }
 }
 
 fn known() -> String {
     let entries = fs::read_dir(NAMES).into_iter().flatten().flatten();
-    let mut names: Vec<_> = entries
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
+    let mut names: Vec<_> = entries.map(|entry| escaped(&entry.file_name())).collect();
     names.sort();
     if names.is_empty() {
         return "none".to_owned();

@@ -2,70 +2,112 @@ use std::os::fd::BorrowedFd;
 
 use crate::selection::Change;
 use crate::watch::Watch;
-use crate::{Error, Namespace, NamespaceName};
+use crate::{Device, Error, Hook, Namespace, NamespaceName};
 
 /// A network namespace whose devices are followed. One that has a name may lose it, and
 /// another one may get it.
 #[derive(Debug)]
 pub(crate) struct Place {
     name: Option<NamespaceName>,
-    now: Option<(Namespace, Watch)>,
+    now: Option<Followed>,
+}
+
+/// What stands for a place now.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) namespace: Namespace,
+    watch: Watch,
+    /// Its devices have changed since they were listed.
+    pub(crate) has_changed: bool,
+    /// Those that pillion is to be at.
+    pub(crate) wanted: Vec<Device>,
 }
 
 impl Place {
     /// The calling thread's.
-    pub(crate) fn here() -> Result<Self, Error> {
+    pub(crate) fn here(hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: None,
-            now: Some(watched(Namespace::default())?),
+            now: Some(Followed::begin(Namespace::default(), hook)?),
         })
     }
 
-    pub(crate) fn named(name: &NamespaceName) -> Result<Self, Error> {
+    pub(crate) fn named(name: &NamespaceName, hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: Some(name.clone()),
-            now: Some(watched(name.open()?)?),
+            now: Some(Followed::begin(name.open()?, hook)?),
         })
     }
 
-    pub(crate) fn namespace(&self) -> Option<&Namespace> {
-        self.now.as_ref().map(|(namespace, _)| namespace)
+    pub(crate) fn name(&self) -> Option<&NamespaceName> {
+        self.name.as_ref()
     }
 
-    /// Readable when its devices have changed.
-    pub(crate) fn news(&self) -> Option<BorrowedFd<'_>> {
-        self.now.as_ref().map(|(_, watch)| watch.as_fd())
+    pub(crate) fn now(&self) -> Option<&Followed> {
+        self.now.as_ref()
     }
 
-    /// Lets go of a namespace that is no longer called so, or takes one that now is.
-    pub(crate) fn renew(&mut self) -> Option<Change> {
-        let name = self.name.as_ref()?;
-        match self.namespace() {
-            Some(namespace) if name.stands_for(namespace) => None,
-            Some(_) => {
-                self.now = None;
-                Some(Change::Gone(name.to_string()))
-            }
-            // One that is being made cannot be entered yet.
-            None => {
-                let returned = name.may_return().then(|| name.open().ok()).flatten()?;
-                self.now = watched(returned).ok();
-                self.now.as_ref().map(|_| Change::Come(name.to_string()))
-            }
+    pub(crate) fn now_mut(&mut self) -> Option<&mut Followed> {
+        self.now.as_mut()
+    }
+
+    /// Lets go of a namespace that is no longer called so.
+    pub(crate) fn let_go(&mut self) -> Option<Change> {
+        let (name, now) = (self.name.as_ref()?, self.now.as_ref()?);
+        if name.stands_for(&now.namespace) {
+            return None;
         }
+        self.now = None;
+        Some(Change::Gone(name.to_string()))
     }
 
-    /// Takes note of all changes so far; false if there were none.
-    pub(crate) fn take_note(&self) -> bool {
-        self.now
-            .as_ref()
-            .is_some_and(|(_, watch)| watch.take_note())
+    /// Takes the namespace that now is called so, if there is none yet; `register` is given what
+    /// tells of its devices' changes.
+    pub(crate) fn take(
+        &mut self,
+        hook: Hook,
+        register: impl FnOnce(BorrowedFd) -> Result<(), Error>,
+    ) -> Result<Option<Change>, Error> {
+        let Some(name) = self.name.as_ref().filter(|_| self.now.is_none()) else {
+            return Ok(None);
+        };
+        if !name.may_return() {
+            return Ok(None);
+        }
+        let namespace = match name.open() {
+            // One that is being made cannot be entered yet.
+            Err(Error::UnknownNamespace { .. } | Error::NotANamespace { .. }) => return Ok(None),
+            opened => opened?,
+        };
+        let followed = Followed::begin(namespace, hook)?;
+        register(followed.news())?;
+        self.now = Some(followed);
+        Ok(Some(Change::Come(name.to_string())))
     }
 }
 
-fn watched(namespace: Namespace) -> Result<(Namespace, Watch), Error> {
-    let watch = namespace
-        .enter(Watch::begin)?
-        .map_err(|error| Error::system("watch the network devices", error))?;
-    Ok((namespace, watch))
+impl Followed {
+    fn begin(namespace: Namespace, hook: Hook) -> Result<Self, Error> {
+        let watch = namespace
+            .enter(|| Watch::begin(hook))?
+            .map_err(|error| Error::system("watch the network devices", error))?;
+        Ok(Self {
+            namespace,
+            watch,
+            has_changed: true,
+            wanted: Vec::new(),
+        })
+    }
+
+    /// Readable when its devices have changed.
+    pub(crate) fn news(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+
+    /// True if there is news, which it takes note of.
+    pub(crate) fn has_news(&mut self) -> bool {
+        let any = self.watch.take_note();
+        self.has_changed |= any;
+        any
+    }
 }

@@ -30,9 +30,11 @@ impl Served {
             namespaces: Vec::new(),
         };
         match scope {
-            Scope::Anywhere | Scope::ThisNamespace => served.change(&[Namespace::default()])?,
-            Scope::Namespaces(namespaces) => served.change(namespaces)?,
-        };
+            Scope::Anywhere | Scope::ThisNamespace => served.begin(&Namespace::default())?,
+            Scope::Namespaces(namespaces) => {
+                namespaces.iter().try_for_each(|it| served.begin(it))?;
+            }
+        }
         Ok(served)
     }
 
@@ -40,28 +42,26 @@ impl Served {
         &self.namespaces
     }
 
-    /// Serves these from now on, and no others; returns those that were not served before.
-    pub(crate) fn change(&mut self, namespaces: &[Namespace]) -> Result<Vec<Namespace>, Error> {
-        let missing_in = |list: &[Namespace], other: &[Namespace]| -> Vec<Namespace> {
-            let missing = other.iter().filter(|namespace| !list.contains(namespace));
-            missing.cloned().collect()
-        };
-        let gone = missing_in(namespaces, &self.namespaces);
-        let come = missing_in(&self.namespaces, namespaces);
-        self.namespaces = namespaces.to_vec();
-        for namespace in gone {
-            let key = namespace.cookie()?.to_ne_bytes();
-            self.table
-                .delete(&key)
-                .map_err(|error| self.failed(&error))?;
-        }
-        for namespace in &come {
-            let key = namespace.cookie()?.to_ne_bytes();
-            self.table
-                .update(&key, &[1], MapFlags::ANY)
-                .map_err(|error| self.failed(&error))?;
-        }
-        Ok(come)
+    /// Serves this one, too.
+    pub(crate) fn begin(&mut self, namespace: &Namespace) -> Result<(), Error> {
+        let key = namespace.cookie()?.to_ne_bytes();
+        self.table
+            .update(&key, &[1], MapFlags::ANY)
+            .map_err(|error| self.failed(&error))?;
+        self.namespaces.push(namespace.clone());
+        Ok(())
+    }
+
+    /// Serves none but these any more.
+    pub(crate) fn keep(&mut self, namespaces: &[Namespace]) {
+        self.namespaces.retain(|namespace| {
+            let stays = namespaces.contains(namespace);
+            if !stays && let Ok(cookie) = namespace.cookie() {
+                // What is not in the table any more need not be taken out.
+                let _ = self.table.delete(&cookie.to_ne_bytes());
+            }
+            stays
+        });
     }
 
     fn failed(&self, error: &libbpf_rs::Error) -> Error {

@@ -1,12 +1,14 @@
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::place::Place;
-use crate::{Device, Error, Namespace, NamespaceName};
+use crate::troubles::Troubles;
+use crate::{Device, Error, Hook, Namespace, NamespaceName, device};
 
 /// How often names of network namespaces are looked at: nothing tells of their end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -15,10 +17,34 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// them.
 #[derive(Debug)]
 pub struct Selection {
-    names: Vec<String>,
+    pub(crate) names: Vec<OsString>,
     places: Vec<Place>,
+    hook: Hook,
     news: Epoll,
     clock: TimerFd,
+    pub(crate) troubles: Troubles<Step>,
+}
+
+/// What can fail while devices and namespaces are followed. Namespaces by [`Namespace::id`], so
+/// that a failure keeps none from ending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// To take the namespace that has this name.
+    Take(NamespaceName),
+    /// To list a namespace's devices.
+    List(Option<u64>),
+    /// To understand what the kernel says of each of them.
+    Read(Option<u64>),
+    /// To take in its new connections.
+    Serve(Option<u64>),
+    /// To take in those that it has.
+    Review(Option<u64>),
+    /// To have room for all its devices.
+    Hold(Option<u64>),
+    /// To attach to the device with this interface index.
+    Attach(Option<u64>, u32),
+    /// To count the connections.
+    Count,
 }
 
 /// What has changed while pillion was at work, and an operator may want to know.
@@ -28,7 +54,7 @@ pub enum Change {
     Come(String),
     /// This one is no more, or is called otherwise now.
     Gone(String),
-    /// Something has come, but the programs could not be attached.
+    /// Something could not be done; it is tried again.
     Refused(Error),
     /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
     Full,
@@ -39,27 +65,27 @@ pub enum Change {
 impl Selection {
     /// The devices with these names, or, where none is named, all that are up but
     /// loopback; in the network namespaces named, or, where none is, in this one alone. A
-    /// name stands for whatever has it at the time.
+    /// name stands for whatever has it at the time. `hook` is that of the programs.
     ///
     /// # Errors
     /// As [`NamespaceName::open`]; [`Error::System`] if the kernel's news of devices cannot
     /// be had.
-    pub fn new(names: Vec<String>, namespaces: &[NamespaceName]) -> Result<Self, Error> {
+    pub fn new(
+        names: &[impl AsRef<OsStr>],
+        namespaces: &[NamespaceName],
+        hook: Hook,
+    ) -> Result<Self, Error> {
         let places = if namespaces.is_empty() {
-            vec![Place::here()?]
+            vec![Place::here(hook)?]
         } else {
-            let places = namespaces.iter().map(Place::named);
+            let places = namespaces.iter().map(|name| Place::named(name, hook));
             places.collect::<Result<_, _>>()?
         };
         let watched = || -> nix::Result<(Epoll, TimerFd)> {
             let news = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
             let clock = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-            if !namespaces.is_empty() {
-                let every = Expiration::Interval(LOOK_EVERY.into());
-                clock.set(every, TimerSetTimeFlags::empty())?;
-            }
-            let fds = places.iter().filter_map(Place::news);
+            let fds = places.iter().filter_map(|place| Some(place.now()?.news()));
             for fd in fds.chain([clock.as_fd()]) {
                 news.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
             }
@@ -68,10 +94,12 @@ impl Selection {
         let (news, clock) =
             watched().map_err(|errno| Error::system("watch the network devices", errno.into()))?;
         Ok(Self {
-            names,
+            names: names.iter().map(|name| name.as_ref().to_owned()).collect(),
             places,
+            hook,
             news,
             clock,
+            troubles: Troubles::new(),
         })
     }
 
@@ -80,68 +108,156 @@ impl Selection {
     /// # Errors
     /// As [`Device::select`].
     pub fn devices(&self) -> Result<Vec<Device>, Error> {
-        Device::select_in(&self.namespaces(), &self.names)
+        let mut known = Vec::new();
+        for namespace in self.namespaces() {
+            known.extend(Device::list_in(&namespace)?.all);
+        }
+        device::select(known, &self.names)
     }
 
     /// Where they are, and others may come.
     #[must_use]
     pub fn namespaces(&self) -> Vec<Namespace> {
         let mut namespaces: Vec<Namespace> = Vec::new();
-        for namespace in self.places.iter().filter_map(Place::namespace) {
-            if !namespaces.contains(namespace) {
-                namespaces.push(namespace.clone());
+        for place in self.places.iter().filter_map(Place::now) {
+            if !namespaces.contains(&place.namespace) {
+                namespaces.push(place.namespace.clone());
             }
         }
         namespaces
     }
 
-    /// Readable when devices may have come, gone or changed:
+    /// How many namespaces there can be.
+    pub(crate) fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Readable when devices may have come, gone or changed, or something is to be tried again:
     /// [`Attachment::follow`](crate::Attachment::follow) then.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.news.0.as_fd()
     }
 
-    /// Looks after the names of network namespaces; the second is true if devices have
-    /// changed, too.
-    pub(crate) fn take_note(&mut self) -> (Vec<Change>, bool) {
+    /// Looks after the names of network namespaces, and after the devices of those that tell of
+    /// changes; `is_attached` says which devices pillion is at. Returns the namespaces whose
+    /// devices it has looked at.
+    pub(crate) fn look(
+        &mut self,
+        is_attached: impl Fn(&Device) -> bool,
+        changes: &mut Vec<Change>,
+    ) -> Vec<Namespace> {
         let _ = self.clock.wait();
-        let mut changes = Vec::new();
-        let mut any = false;
         for place in &mut self.places {
-            if let Some(change) = place.renew() {
-                changes.push(change);
-                any = true;
-                if let Some(fd) = place.news() {
-                    let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
-                    if let Err(errno) = self.news.add(fd, event) {
-                        let error = Error::system("watch the network devices", errno.into());
-                        changes.push(Change::Refused(error));
-                    }
-                }
+            changes.extend(place.let_go());
+            let Some(name) = place.name().cloned() else {
+                continue;
+            };
+            let step = Step::Take(name);
+            if self.troubles.may_try(&step) {
+                let register = |fd: BorrowedFd| {
+                    let added = self.news.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0));
+                    added.map_err(|errno| Error::system("watch the network devices", errno.into()))
+                };
+                let taken = place.take(self.hook, register);
+                let taken = self.troubles.outcome_of(step, taken, changes);
+                changes.extend(taken.flatten());
             }
-            any |= place.take_note();
         }
-        (changes, any)
+        self.list(is_attached, changes)
     }
 
-    /// Those of the selection that exist now; `attached` says which ones pillion is at. A
-    /// device may be switched off and on again meanwhile.
-    pub(crate) fn present(&self, attached: impl Fn(&Device) -> bool) -> Result<Vec<Device>, Error> {
-        let mut present = Vec::new();
-        for namespace in self.namespaces() {
-            let mut devices = Device::list_in(&namespace)?;
-            if self.names.is_empty() {
-                devices.retain(|device| device.is_usable() || attached(device));
-            } else {
-                let index = |name: &String| Device::index(name);
-                let index_all = || self.names.iter().filter_map(index).collect::<Vec<_>>();
-                let named = namespace.enter(index_all)?;
-                devices.retain(|device| named.contains(&device.index));
+    fn list(
+        &mut self,
+        is_attached: impl Fn(&Device) -> bool,
+        changes: &mut Vec<Change>,
+    ) -> Vec<Namespace> {
+        let mut listed: Vec<Namespace> = Vec::new();
+        let (names, troubles) = (&self.names, &mut self.troubles);
+        for place in self.places.iter_mut().filter_map(Place::now_mut) {
+            let id = place.namespace.id();
+            let (step, read) = (Step::List(id), Step::Read(id));
+            let again = place.has_changed && troubles.may_try(&step)
+                || troubles.has(&read) && troubles.may_try(&read);
+            if !place.has_news() && !again {
+                continue;
             }
-            present.extend(devices);
+            let devices = Device::list_in(&place.namespace);
+            let Some(devices) = troubles.outcome_of(step, devices, changes) else {
+                continue;
+            };
+            let understood = match devices.unreadable {
+                0 => Ok(()),
+                count => Err(Error::Unreadable {
+                    count,
+                    namespace: place.namespace.name().map(str::to_owned),
+                }),
+            };
+            troubles.outcome_of(read, understood, changes);
+            place.has_changed = false;
+            place.wanted = devices.all;
+            place.wanted.retain(|device| match &names[..] {
+                [] => device.is_usable() || is_attached(device),
+                names => names.iter().any(|name| device.is_called(name)),
+            });
+            // What is part of another device sees no packet of this host's before that does.
+            place
+                .wanted
+                .sort_by_key(|device| (device.is_port, device.index));
+            if !listed.contains(&place.namespace) {
+                listed.push(place.namespace.clone());
+            }
         }
-        Ok(present)
+        listed
+    }
+
+    /// Those that pillion is to be at in a namespace, as far as is known.
+    pub(crate) fn wanted(&self, namespace: &Namespace) -> &[Device] {
+        let mut places = self.places.iter().filter_map(Place::now);
+        let place = places.find(|place| place.namespace == *namespace);
+        place.map_or(&[], |place| &place.wanted)
+    }
+
+    /// Forgets what failed with what is no more.
+    pub(crate) fn forget_troubles_of_the_gone(&mut self) {
+        let places: Vec<_> = self.places.iter().filter_map(Place::now).collect();
+        let place = |id: &Option<u64>| places.iter().find(|place| place.namespace.id() == *id);
+        self.troubles.retain(|step| match step {
+            Step::Take(_) | Step::Count => true,
+            Step::List(id)
+            | Step::Read(id)
+            | Step::Serve(id)
+            | Step::Review(id)
+            | Step::Hold(id) => place(id).is_some(),
+            Step::Attach(id, index) => place(id)
+                .is_some_and(|place| place.wanted.iter().any(|device| device.index == *index)),
+        });
+    }
+
+    /// Wakes up when something is to be done without news: at once if there is `more` to do.
+    pub(crate) fn set_clock(&self, more: bool) {
+        /// Zero would be never.
+        const AT_ONCE: Duration = Duration::from_nanos(1);
+        let has_names = self.places.iter().any(|place| place.name().is_some());
+        let now = Instant::now();
+        // What is due and was not tried has to wait for something else.
+        let retry = self.troubles.next();
+        let retry = retry.map(|time| match time > now {
+            true => time - now,
+            false => LOOK_EVERY,
+        });
+        let waits = [
+            more.then_some(AT_ONCE),
+            has_names.then_some(LOOK_EVERY),
+            retry,
+        ];
+        let _ = match waits.into_iter().flatten().min() {
+            Some(wait) => {
+                let wait = Expiration::OneShot(wait.into());
+                self.clock.set(wait, TimerSetTimeFlags::empty())
+            }
+            None => self.clock.unset(),
+        };
     }
 }
 
@@ -156,7 +272,7 @@ impl fmt::Display for Change {
                  stay plain"
             ),
             Self::Room => write!(f, "there is room for all connections again"),
-            Self::Refused(error) => write!(f, "a device has come, but not bundled on: {error}"),
+            Self::Refused(error) => write!(f, "{error}; trying again"),
         }
     }
 }

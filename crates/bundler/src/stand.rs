@@ -35,7 +35,7 @@ impl Stand {
         };
         let hold = match programs.hook {
             Hook::Tcx => device.namespace.enter(by_links)?,
-            Hook::Clsact => Clsact::attach(device, report, egress)?.map(Hold::Clsact),
+            Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, report, egress)?)),
         };
         Ok(Self {
             hold: hold.map_err(|error| device_error(device, programs.hook, error))?,
@@ -51,6 +51,11 @@ impl Stand {
         }
     }
 
+    /// True if others can remove it while its device lives.
+    pub(crate) fn is_clsact(&self) -> bool {
+        matches!(self.hold, Hold::Clsact(_))
+    }
+
     pub(crate) fn leave(self) {
         match self.hold {
             Hold::Tcx(links) => links.into_iter().for_each(link::detach),
@@ -59,7 +64,7 @@ impl Stand {
     }
 }
 
-fn device_error(device: &Device, hook: Hook, error: io::Error) -> Error {
+pub(crate) fn device_error(device: &Device, hook: Hook, error: io::Error) -> Error {
     let action = format!("attach to {device} by {hook}");
     match (hook, error.raw_os_error()) {
         (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Error::Unsupported {

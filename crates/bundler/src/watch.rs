@@ -1,19 +1,25 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
-/// Wakes up when devices of the network namespace in which it was made come, go or change.
+use crate::Hook;
+
+/// Wakes up when devices of the network namespace in which it was made come, go or change, or
+/// the filters at them, where pillion's are among these.
 #[derive(Debug)]
 pub(crate) struct Watch {
     socket: Socket,
 }
 
 impl Watch {
-    pub(crate) fn begin() -> io::Result<Self> {
-        const LINKS: u32 = libc::RTMGRP_LINK.cast_unsigned();
+    pub(crate) fn begin(hook: Hook) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, LINKS))?;
+        socket.bind_auto()?;
+        socket.add_membership(libc::RTNLGRP_LINK)?;
+        if hook == Hook::Clsact {
+            socket.add_membership(libc::RTNLGRP_TC)?;
+        }
         socket.set_non_blocking(true)?;
         Ok(Self { socket })
     }

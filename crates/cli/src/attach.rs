@@ -18,6 +18,7 @@ use pillion_bundler::{
 use crate::bundling::{BundlingArgs, reasons, summary};
 use crate::companions;
 use crate::config;
+use crate::descriptors::Descriptors;
 use crate::exit::BadInput;
 use crate::follow::{say, until_readable};
 use crate::janitor;
@@ -121,7 +122,9 @@ impl Args {
             print_line!("no mistake: would bundle {chosen}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut selection = Selection::new(self.bundling.devices.clone(), &self.namespaces)?;
+        Descriptors::raise();
+        let hook = self.bundling.hook();
+        let mut selection = Selection::new(&self.bundling.devices, &self.namespaces, hook)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
         if self.dry_run {
@@ -149,7 +152,7 @@ impl Args {
             max_connections: self.bundling.max_connections,
             ..policy
         })?
-        .by(self.bundling.hook());
+        .by(hook);
         let filters = programs.left_behind();
         let _janitor = match &filters[..] {
             [] => None,
@@ -161,14 +164,18 @@ impl Args {
             ),
         };
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
-        let mut attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
+        // They keep their network namespaces from ending, and may have changed since.
+        drop(devices);
+        let (mut attachment, changes) =
+            Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
         say(&format!(
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
-            names(&devices)
+            names(attachment.devices())
         ));
-        // They keep their network namespaces from ending.
-        drop(devices);
+        for change in changes {
+            say(&format!("pillion: {change}"));
+        }
 
         loop {
             until_readable(&signals, &mut attachment, &mut selection, |change| {
@@ -286,9 +293,9 @@ fn number(count: usize, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-fn names(devices: &[Device]) -> String {
+fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
     devices
-        .iter()
+        .into_iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")

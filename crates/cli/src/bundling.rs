@@ -1,5 +1,6 @@
 //! What `run` and `attach` share: options of bundling, and the account at the end.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub struct BundlingArgs {
     /// A network device to bundle on, whatever device has this name at the time; repeat for
     /// more [default: all that are up, but lo, and those that come up later]
     #[arg(long = "dev", value_name = "IF")]
-    pub devices: Vec<String>,
+    pub devices: Vec<OsString>,
 
     /// Where in a device's path to stand: `tcx` (Linux 6.6), `clsact` for older kernels, or the
     /// better one that the kernel has

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
-use pillion_bundler::{Attachment, Selection};
+use pillion_bundler::{Attachment, Change, Selection};
 
 /// How often it is looked whether connections find no place.
 const RECOUNT_MS: u16 = 1000;
@@ -15,7 +15,7 @@ pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     selection: &mut Selection,
-    mut say: impl FnMut(&str),
+    mut tell: impl FnMut(&Change),
 ) -> nix::Result<()> {
     loop {
         let mut fds = [
@@ -29,19 +29,10 @@ pub fn until_readable(
         }
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
-        let followed = match devices {
-            true => attachment.follow(selection),
-            false => Ok(Vec::new()),
-        };
-        let counted = attachment
-            .recount()
-            .map(|change| change.into_iter().collect());
-        for changes in [followed, counted] {
-            match changes {
-                Ok(changes) => changes.iter().for_each(|change| say(&change.to_string())),
-                Err(error) => say(&error.to_string()),
-            }
+        if devices {
+            attachment.follow(selection).iter().for_each(&mut tell);
         }
+        attachment.recount(selection).iter().for_each(&mut tell);
         if signal {
             return Ok(());
         }

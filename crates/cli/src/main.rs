@@ -6,6 +6,7 @@ mod bundling;
 mod check;
 mod companions;
 mod config;
+mod descriptors;
 mod exit;
 mod experiment;
 mod flows;

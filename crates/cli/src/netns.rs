@@ -1,3 +1,5 @@
+use std::ffi::OsString;
+
 use anyhow::Result;
 use pillion_bundler::{Namespace, NamespaceName};
 
@@ -7,7 +9,7 @@ pub struct NetnsArgs {
     /// The network namespace to look in: a name under /run/netns, the PID of a process that is in
     /// it, or a file [default: this one]
     #[arg(long = "netns", value_name = "NAME")]
-    name: Option<String>,
+    name: Option<OsString>,
 }
 
 impl NetnsArgs {

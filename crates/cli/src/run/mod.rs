@@ -7,19 +7,25 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use pillion_bundler::{
-    Attachment, Cgroup, Mode, Policy, Programs, Rule, Scope, Selection, remove_filters,
+    Attachment, Cgroup, Change, Mode, Policy, Programs, Rule, Scope, Selection, remove_filters,
 };
 
 use crate::bundling::{BundlingArgs, summary};
+use crate::descriptors::Descriptors;
 use crate::follow::{say, until_readable};
 use crate::janitor;
 use signals::Signals;
 use user::User;
+
+/// How long the command may have to wait for network devices to be attached to: a device takes
+/// the kernel tens of milliseconds. The others follow while it runs.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Run a command with its TCP connections bundled
 ///
@@ -56,8 +62,10 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
         let options = self.bundling.options()?;
-        let mut selection = Selection::new(self.bundling.devices.clone(), &[])?;
-        let devices = selection.devices()?;
+        let descriptors = Descriptors::raise();
+        let hook = self.bundling.hook();
+        let mut selection = Selection::new(&self.bundling.devices, &[], hook)?;
+        selection.devices()?;
         self.bundling.prepare_stats()?;
         let rule = Rule {
             companions: self.bundling.companions.companions(),
@@ -74,7 +82,7 @@ impl Args {
             max_connections: self.bundling.max_connections,
             ..Policy::default()
         })?
-        .by(self.bundling.hook());
+        .by(hook);
 
         let cgroup = Cgroup::create()?;
         let filters = programs.left_behind();
@@ -88,8 +96,17 @@ impl Args {
         let outcome = janitor::watch(clean_up)
             .context("start the janitor")
             .and_then(|_janitor| {
-                let attachment = Attachment::new(programs, cgroup.as_fd(), &devices)?;
-                self.run_in(&cgroup, attachment, &mut selection, user.as_ref())
+                let patience = Some(PATIENCE);
+                let (attachment, changes) =
+                    Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
+                changes.iter().for_each(|change| self.tell(change));
+                self.run_in(
+                    &cgroup,
+                    attachment,
+                    &mut selection,
+                    user.as_ref(),
+                    descriptors,
+                )
             });
         cgroup.remove()?;
         outcome
@@ -101,15 +118,14 @@ impl Args {
         mut attachment: Attachment,
         selection: &mut Selection,
         user: Option<&User>,
+        descriptors: Descriptors,
     ) -> Result<ExitCode> {
         let signals = Signals::block().context("block signals")?;
-        let code = match self.start(cgroup, user, &signals)? {
+        let code = match self.start(cgroup, user, &signals, descriptors)? {
             Ok(child) => {
                 let follow = |signals: &SignalFd| {
                     until_readable(signals, &mut attachment, selection, |change| {
-                        if !self.quiet {
-                            say(&format!("pillion: {change}"));
-                        }
+                        self.tell(change);
                     })
                 };
                 let ended = signals.pass_to(child, follow);
@@ -126,12 +142,19 @@ impl Args {
         Ok(code)
     }
 
+    fn tell(&self, change: &Change) {
+        if !self.quiet {
+            say(&format!("pillion: {change}"));
+        }
+    }
+
     /// The inner error is the command's own: it does not exist, or may not be run.
     fn start(
         &self,
         cgroup: &Cgroup,
         user: Option<&User>,
         signals: &Signals,
+        descriptors: Descriptors,
     ) -> Result<io::Result<Pid>> {
         let mut door = cgroup.door()?;
         let mut command = Command::new(&self.command[0]);
@@ -146,6 +169,7 @@ impl Args {
         unsafe {
             command.pre_exec(move || {
                 door.write_all(b"0")?;
+                descriptors.lower()?;
                 if let Some(user) = &user {
                     user.become_it()?;
                 }

@@ -2,8 +2,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use pillion_bundler::{
-    Attachment, FlowReader, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection, Totals,
-    cgroup2_mount,
+    Attachment, FlowReader, Hook, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection,
+    Totals, cgroup2_mount,
 };
 use serde::Serialize;
 
@@ -35,8 +35,8 @@ impl Bundling {
             return Ok(None);
         };
         let namespace = host.namespace.path();
-        let name = NamespaceName::from(&*namespace.to_string_lossy());
-        let selection = Selection::new(vec![DEVICE.to_owned()], &[name])?;
+        let name = NamespaceName::from(namespace.as_os_str());
+        let selection = Selection::new(&[DEVICE], &[name], Hook::of_this_kernel())?;
         let programs = Programs::load(&Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],

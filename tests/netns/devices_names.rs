@@ -1,0 +1,137 @@
+//! Names of devices are bytes, and no name keeps pillion from its work.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::process::Output;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::common::*;
+use crate::devices::{Attach, Hosts};
+use crate::hooks::shown;
+use crate::namespaces::{Name, Resident};
+
+const LATIN_1: &[u8] = b"B\xfc";
+
+fn ip(hosts: &Hosts, words: &str, name: &[u8]) {
+    let mut command = hosts.near.command("ip");
+    let status = command.args(words.split(' ')).arg(OsStr::from_bytes(name));
+    assert!(status.status().unwrap().success(), "ip {words}");
+}
+
+/// A device with such a name, beside those whose alias and other name are such.
+fn hosts() -> Hosts {
+    let hosts = Hosts::create();
+    ip(&hosts, "link set a0 alias", LATIN_1);
+    ip(&hosts, "link property add dev a1 altname", b"other-\xff");
+    hosts.join("v0");
+    ip(&hosts, "link set v0 name", LATIN_1);
+    let up = [b"link set up dev ", LATIN_1].concat();
+    let words: Vec<_> = up
+        .split(|byte| *byte == b' ')
+        .map(OsStr::from_bytes)
+        .collect();
+    assert!(
+        hosts
+            .near
+            .command("ip")
+            .args(words)
+            .status()
+            .unwrap()
+            .success()
+    );
+    hosts
+}
+
+fn run_true(hosts: &Hosts, options: &[OsString]) -> Output {
+    let mut command = hosts.near.command(PILLION);
+    let command = command.arg("run").args(options).args(["--", "true"]);
+    command.output().unwrap()
+}
+
+#[test]
+fn run_begins_beside_names_that_are_no_utf_8() {
+    needs_root!();
+    let output = run_true(&hosts(), &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_device_is_found_by_each_of_its_names_and_told_by_their_bytes() {
+    needs_root!();
+    let hosts = hosts();
+    for name in [LATIN_1, b"other-\xff"] {
+        let options = ["--dev".into(), OsStr::from_bytes(name).to_owned()];
+        let output = run_true(&hosts, &options);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let unknown = ["--dev".into(), OsStr::from_bytes(b"B\xfd").to_owned()];
+    let output = run_true(&hosts, &unknown);
+    assert_eq!(output.status.code(), Some(2));
+    let said = stderr(&output);
+    assert!(
+        said.contains(r"no network device `B\xfd` here; there are: "),
+        "{said}"
+    );
+    assert!(said.contains(r"B\xfc"), "{said}");
+    let check = stdout(&pillion_in(&hosts.near, &["check"]).output().unwrap());
+    assert!(check.contains(r"B\xfc (Ethernet)"), "{check}");
+}
+
+#[test]
+fn devices_are_followed_beside_names_that_are_no_utf_8() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let resident = Resident::of(&hosts.near);
+    let other = Hosts::create();
+    let other_resident = Resident::of(&other.near);
+    let name = Name::give(&other_resident);
+    let elsewhere = namespace_with_loopback();
+    let options = ["--netns", &resident.pid(), "--netns", &name.0];
+    let mut attach = Attach::begin_in(&elsewhere, &options);
+    let links = attach.links();
+    ip(&hosts, "link set a0 alias", LATIN_1);
+    ip(&hosts, "link property add dev a1 altname", b"other-\xff");
+    hosts.ip("link add w0 type veth peer name w1");
+    hosts.ip("link set w0 up");
+    attach.says(&format!(
+        "w0 in {} has come: bundling there, too",
+        resident.pid()
+    ));
+    ip(&hosts, "link set w1 name", LATIN_1);
+    ip(&hosts, "link set up dev", LATIN_1);
+    attach.says(&format!(
+        r"B\xfc in {} has come: bundling there, too",
+        resident.pid()
+    ));
+    // The other namespace is let go of, as ever.
+    name.delete();
+    attach.says(&format!("network namespace {} has gone", name.0));
+    eventually("its links are gone", || attach.links() == links);
+    hosts.ip("link delete w0");
+    let mut gone = [attach.said(), attach.said()];
+    gone.sort();
+    let pid = resident.pid();
+    let expected = [r"B\xfc", "w0"].map(|name| format!("pillion: {name} in {pid} has gone"));
+    assert_eq!(gone, expected);
+    attach.end();
+}
+
+#[test]
+fn the_janitor_finds_filters_beside_names_that_are_no_utf_8() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let mut attach = Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]);
+    ip(&hosts, "link set a1 alias", LATIN_1);
+    thread::sleep(Duration::from_millis(100));
+    assert!(shown(&hosts, "a0").contains("pillion"));
+    let pid = Pid::from_raw(attach.process.id().cast_signed());
+    kill(pid, Signal::SIGKILL).unwrap();
+    attach.process.wait().unwrap();
+    eventually("the filters are gone", || {
+        !shown(&hosts, "a0").contains("pillion")
+    });
+}
