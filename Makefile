@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(filter-out bpf/vmlinux.h,$(wildcard bpf/*.c bpf/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c))
 
-.PHONY: all setup demo lab-kernel test referee soak inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -32,6 +32,11 @@ referee: setup
 # An hour has 10,000 connections and 1,000 attachments; SEED decides which.
 soak: setup
 	PILLION_SOAK_MINUTES=$(or $(MINUTES),60) PILLION_SOAK_SEED=$(or $(SEED),1) \
+		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
+
+# The same, faster, with devices and namespaces that come and go all the time.
+storm: setup
+	PILLION_STORM_MINUTES=$(or $(MINUTES),10) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
 # Tests of this host's kernel, in the lab kernel instead.

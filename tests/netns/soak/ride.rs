@@ -1,5 +1,6 @@
 //! What chance decides about one pillion: whom it bundles and how, for how long, and its end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -115,8 +116,9 @@ impl Ride {
     }
 }
 
-/// What begins at one moment: one, or two on different cgroups. They are numbered from `first` on.
-pub fn draw(random: &mut impl Rng, first: u64) -> Vec<Ride> {
+/// What begins at one moment: one, or two on different cgroups. They are numbered from `first` on,
+/// and some serve the network namespace of a name as well.
+pub fn draw(random: &mut impl Rng, first: u64, name: &Path) -> Vec<Ride> {
     let whoms = match random.random_range(0..10) {
         0..4 => vec![(Whom::All, Side::Client)],
         4..6 => vec![(Whom::All, Side::Server)],
@@ -134,8 +136,16 @@ pub fn draw(random: &mut impl Rng, first: u64) -> Vec<Ride> {
         }
     };
     let numbered = (first..).zip(whoms);
-    let drawn = numbered.map(|(number, (whom, side))| Ride::draw(random, number, whom, side));
-    drawn.collect()
+    let draw = |(number, (whom, side))| {
+        let mut ride = Ride::draw(random, number, whom, side);
+        if matches!(ride.whom, Whom::All) && random.random_bool(0.4) {
+            let named = format!("--netns={}", name.display());
+            ride.options
+                .extend([named, "--netns=/proc/self/ns/net".to_owned()]);
+        }
+        ride
+    };
+    numbered.map(draw).collect()
 }
 
 /// How to bundle, on the command line; where a file says that, only what remains.

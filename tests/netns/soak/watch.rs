@@ -18,6 +18,7 @@ use super::remains::Remains;
 use super::ride::{CLIENTS, Ride, draw};
 use super::talk::PATIENCE;
 use super::tally::Tally;
+use super::weather::Weather;
 
 /// How long, and how fast things happen.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +28,8 @@ pub struct Length {
     pub connections_hourly: u32,
     /// Pillions. A fifth or so run a client of their own, with a dozen connections.
     pub pillions_hourly: u32,
+    /// Things that happen to the hosts' devices.
+    pub gusts_hourly: u32,
 }
 
 /// Connections of each client that last as long as it does.
@@ -51,6 +54,7 @@ struct Watch {
     tally: Tally,
     samples: Samples,
     kernel: Messages,
+    weather: Weather,
     /// Pillions that have begun, and those that have not ended.
     begun: u64,
     riding: u64,
@@ -70,6 +74,7 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
         tally: Tally::default(),
         samples: Samples::default(),
         kernel: Messages::from_now_on(),
+        weather: Weather::begin().map_err(|error| format!("the weather: {error}"))?,
         begun: 0,
         riding: 0,
     };
@@ -88,6 +93,11 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
         return Err("nothing was bundled".to_owned());
     }
     Ok(())
+}
+
+/// The time to the next of what happens so often in an hour, on average.
+fn hourly(times: f64, random: &mut Pcg64) -> Duration {
+    Duration::from_secs_f64(3600.0 / times * random.random_range(0.0..2.0))
 }
 
 impl Length {
@@ -151,14 +161,14 @@ impl Watch {
     fn pass(&mut self, random: &mut Pcg64, stays: u32) -> Result<(), String> {
         let begun = Instant::now();
         let (time, of_all) = (self.length.time, self.length.samples());
-        let mut next = [Duration::ZERO, Duration::ZERO, MINUTE];
+        let mut next = [Duration::ZERO, Duration::ZERO, MINUTE, Duration::ZERO];
         while begun.elapsed() < time {
             let now = begun.elapsed();
-            let [ride, sample, minute] = next.map(|it| it <= now);
+            let [ride, sample, minute, gust] = next.map(|it| it <= now);
             if ride {
-                let rides = draw(random, self.begun);
-                let mean = 3600.0 / f64::from(self.length.pillions_hourly) * rides.len() as f64;
-                next[0] += Duration::from_secs_f64(mean * random.random_range(0.0..2.0));
+                let rides = draw(random, self.begun, &self.weather.name_of_namespace());
+                let rate = f64::from(self.length.pillions_hourly) / rides.len() as f64;
+                next[0] += hourly(rate, random);
                 rides.into_iter().for_each(|ride| self.ride(ride));
             }
             if sample {
@@ -171,6 +181,10 @@ impl Watch {
                 self.members.iter_mut().try_for_each(Member::check)?;
                 self.samples.check(of_all)?;
                 self.kernel.check()?;
+            }
+            if gust {
+                next[3] += hourly(self.length.gusts_hourly.into(), random);
+                self.weather.gust(&self.field.ground, random)?;
             }
             let until = next.iter().min().copied().unwrap_or_default();
             self.hear(until.saturating_sub(begun.elapsed()))?;
@@ -202,6 +216,7 @@ impl Watch {
             self.books.take(said)?;
         }
         self.books.close()?;
+        self.weather.end(&self.field.ground)?;
         let left = Remains::now(&self.field.ground).beyond(before);
         if !left.is_empty() {
             return Err(format!("left behind: {left:?}"));
