@@ -1,11 +1,14 @@
-use pillion_bundler::{Flow, Verdict};
+use pillion_bundler::{Counters, Flow, Verdict};
 use serde::Serialize;
 
 /// The heading of pillion's records of connections as CSV, with the units.
-pub(super) const FLOWS_HEADING: &str = "at_ns,local,local_port,peer,peer_port,loss_rule,\
-    level_segments,last,segments,bundled,new_bytes,redundant_bytes,hidden_losses,repaired_bytes,\
-    repaired_along,saved_us,reactions,reactions_spared,reordered,reports,\
-    rate_allowed_bytes_per_s,rate_sent_bytes_per_s";
+pub(super) fn flows_heading() -> String {
+    format!(
+        "at_ns,local,local_port,peer,peer_port,loss_rule,level_segments,last,segments,bundled,{},\
+         rate_allowed_bytes_per_s,rate_sent_bytes_per_s",
+        Counters::NAMES.join(",")
+    )
+}
 
 /// A line of CSV, without its end; what is not known is left empty.
 pub(super) fn flow_line(at_ns: u64, flow: &Flow) -> String {
@@ -21,23 +24,13 @@ pub(super) fn flow_line(at_ns: u64, flow: &Flow) -> String {
         word(&flow.last),
     );
     let rates = flow.decision;
-    let numbers = [
-        Some(counters.segments()),
-        Some(counters.of(Verdict::Bundled)),
-        Some(counters.new_bytes),
-        Some(counters.redundant_bytes),
-        Some(counters.hidden_losses),
-        Some(counters.repaired_bytes),
-        Some(counters.repaired_along),
-        Some(counters.saved_us),
-        Some(counters.reactions),
-        Some(counters.reactions_spared),
-        Some(counters.reordered),
-        Some(counters.reports),
+    let counted = [counters.segments(), counters.of(Verdict::Bundled)];
+    let counted = counted.into_iter().chain(counters.values()).map(Some);
+    let rates = [
         rates.map(|rates| rates.rate_allowed.into()),
         rates.map(|rates| rates.rate_sent.into()),
     ];
-    for number in numbers {
+    for number in counted.chain(rates) {
         line.push(',');
         line.extend(number.map(|number| number.to_string()));
     }

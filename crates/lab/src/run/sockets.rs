@@ -11,7 +11,7 @@ use pillion_bundler::FlowReader;
 use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, Ticks, csv_line};
 
 use super::bundling::Bundling;
-use super::flows::{FLOWS_HEADING, flow_line};
+use super::flows::{flow_line, flows_heading};
 use super::folder::Folder;
 use crate::Error;
 use crate::experiment::Run;
@@ -41,7 +41,7 @@ pub(super) fn sample(
         let flows = match readers.collect::<Result<Vec<_>, _>>()? {
             none if none.is_empty() => None,
             readers => {
-                let to = Csv::create(folder, &format!("flows-{}", host.name), FLOWS_HEADING)?;
+                let to = Csv::create(folder, &format!("flows-{}", host.name), &flows_heading())?;
                 Some((readers, to))
             }
         };

@@ -1,0 +1,163 @@
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::Verdict;
+use crate::contract::{flow_types, types};
+
+/// All that follows from the list of counters; each has the name that it has in `bpf/flow.h`.
+macro_rules! counters {
+    ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
+        /// What became of the data segments of one connection, or of many.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        pub struct Counters {
+            /// Segments by verdict; those that never happened are left out.
+            pub verdicts: BTreeMap<Verdict, u64>,
+            $($(#[doc = $meaning])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// The names of all but the verdicts.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// Their values, in that order.
+            #[must_use]
+            pub fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name),+]
+            }
+        }
+
+        impl AddAssign<&Self> for Counters {
+            fn add_assign(&mut self, other: &Self) {
+                for (verdict, count) in &other.verdicts {
+                    *self.verdicts.entry(*verdict).or_default() += count;
+                }
+                // One processor may take back what another one has counted.
+                $(self.$name = self.$name.wrapping_add(other.$name);)+
+            }
+        }
+
+        from_raw!([$($name)+] types::counters);
+        from_raw!([$($name)+] flow_types::counters);
+    };
+}
+
+/// Each of the two skeletons has a type of its own for the one C struct.
+macro_rules! from_raw {
+    ([$($name:ident)+] $raw:ty) => {
+        impl From<&$raw> for Counters {
+            fn from(raw: &$raw) -> Self {
+                let count = |verdict: &Verdict| raw.verdicts[*verdict as usize];
+                let verdicts = Verdict::ALL.iter().map(|verdict| (*verdict, count(verdict)));
+                Self {
+                    verdicts: verdicts.filter(|(_, count)| *count > 0).collect(),
+                    $($name: raw.$name,)+
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Bytes of payload sent for the first time.
+    new_bytes,
+    /// Bytes of payload that rode along with new data, or with a retransmission.
+    redundant_bytes,
+    /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
+    hidden_losses,
+    /// Their payload in bytes.
+    repaired_bytes,
+    /// Segments that were lost and that rode along with the retransmission of another, as
+    /// far as ACKs tell.
+    repaired_along,
+    /// Microseconds by which bundles left sooner than retransmissions would have, all
+    /// segments together: an estimate that is never too high for one that was lost
+    /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
+    saved_us,
+    /// Window reductions that the kernel was asked for.
+    reactions,
+    /// Those that were not asked for, for TFRC-SP found no reason.
+    reactions_spared,
+    /// Segments deemed lost that came late.
+    reordered,
+    /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
+    reports,
+    /// ACKs dropped because taking out a report failed half-way.
+    acks_dropped,
+    /// ACKs of which it is not known what they report: their options make no sense, or
+    /// another processor was at work on one for too long.
+    acks_unread,
+}
+
+impl Counters {
+    /// Segments with one verdict.
+    #[must_use]
+    pub fn of(&self, verdict: Verdict) -> u64 {
+        self.verdicts.get(&verdict).copied().unwrap_or(0)
+    }
+
+    /// Segments with new data, as far as they could be read.
+    #[must_use]
+    pub fn segments(&self) -> u64 {
+        let others = [
+            Verdict::OldData,
+            Verdict::RetransmissionBundled,
+            Verdict::NotPlainIp,
+        ];
+        let others: u64 = others.map(|verdict| self.of(verdict)).iter().sum();
+        self.verdicts.values().sum::<u64>() - others
+    }
+
+    /// Redundant bytes as a share of new and redundant ones, 0 to 1.
+    #[must_use]
+    pub fn redundant_share(&self) -> f64 {
+        match self.new_bytes + self.redundant_bytes {
+            0 => 0.0,
+            all => self.redundant_bytes as f64 / all as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retransmissions_are_not_new_segments() {
+        let mut raw = types::counters {
+            new_bytes: 300,
+            redundant_bytes: 100,
+            ..Default::default()
+        };
+        raw.verdicts[Verdict::Bundled as usize] = 3;
+        raw.verdicts[Verdict::OldData as usize] = 2;
+        raw.verdicts[Verdict::RetransmissionBundled as usize] = 1;
+        let counters = Counters::from(&raw);
+        assert_eq!(counters.segments(), 3);
+        assert!((counters.redundant_share() - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_processor_may_take_back_what_another_counted() {
+        let counted = |saved_us: u64| {
+            Counters::from(&types::counters {
+                saved_us,
+                ..Default::default()
+            })
+        };
+        let mut all = Counters::default();
+        for saved_us in [2000_u64.wrapping_neg(), 5000] {
+            all += &counted(saved_us);
+        }
+        assert_eq!(all.saved_us, 3000);
+    }
+
+    #[test]
+    fn nothing_sent_means_nothing_redundant() {
+        assert_eq!(
+            Counters::default().redundant_share().to_bits(),
+            0f64.to_bits()
+        );
+    }
+}
