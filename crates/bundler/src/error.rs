@@ -1,6 +1,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use pillion_host::libbpf::Refusal;
+
 /// Why the bundler could not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -183,6 +185,17 @@ impl Error {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { action },
             _ => Self::System { action, source },
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotPermitted => Self::NotPermitted {
+                action: "load the eBPF programs".to_owned(),
+            },
+            Refusal::Because(reason) => Self::Load { reason },
         }
     }
 }

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use pillion_host::libbpf::Messages;
 use serde::Serialize;
 
 use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
-use crate::programs::LibbpfLog;
 use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Verdict};
 
 /// A connection that a running pillion bundles.
@@ -151,7 +151,7 @@ fn failed(error: io::Error) -> Error {
 
 /// The program that reads them.
 fn load() -> Result<OwnedFd, Error> {
-    let log = LibbpfLog::start();
+    let log = Messages::keep();
     let mut storage = MaybeUninit::uninit();
     let skel = FlowsSkelBuilder::default()
         .open(&mut storage)

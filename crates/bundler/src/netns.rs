@@ -1,11 +1,7 @@
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::thread;
 
-use nix::errno::Errno;
-use nix::sched::{CloneFlags, setns};
+use pillion_host::network_namespace;
 
 use crate::Error;
 
@@ -69,49 +65,16 @@ impl PartialEq for Namespace {
 
 impl Eq for Namespace {}
 
-/// In a thread of its own, so that this one stays where it is.
 fn inside<T: Send>(name: &str, file: &File, work: impl FnOnce() -> T + Send) -> Result<T, Error> {
-    let work = || setns(file.as_fd(), CloneFlags::CLONE_NEWNET).map(|()| work());
-    let outcome = thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, work)?;
-        let failed = |_| io::Error::other("the thread failed");
-        thread.join().map_err(failed)
-    });
     let name = name.to_owned();
-    let action = format!("enter the network namespace {name}");
-    match outcome {
-        Ok(Ok(result)) => Ok(result),
-        Ok(Err(Errno::EINVAL)) => Err(Error::NotANamespace { name }),
-        Ok(Err(Errno::EPERM)) => Err(Error::MayNotEnter { name }),
-        Ok(Err(errno)) => Err(Error::system(action, errno.into())),
-        Err(error) => Err(Error::system(action, error)),
-    }
+    network_namespace::enter(file, work).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => Error::NotANamespace { name },
+        Some(libc::EPERM) => Error::MayNotEnter { name },
+        _ => Error::system(format!("enter the network namespace {name}"), error),
+    })
 }
 
-/// That of the calling thread's network namespace.
 fn cookie() -> Result<u64, Error> {
-    let action = "find this network namespace's cookie";
-    let socket = nix::sys::socket::socket(
-        nix::sys::socket::AddressFamily::Unix,
-        nix::sys::socket::SockType::Datagram,
-        nix::sys::socket::SockFlag::SOCK_CLOEXEC,
-        None,
-    )
-    .map_err(|errno| Error::system(action, errno.into()))?;
-    let mut cookie = 0u64;
-    let mut length = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: the value and its length live on this stack and have the sizes stated.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    match result {
-        0 => Ok(cookie),
-        _ => Err(Error::system(action, io::Error::last_os_error())),
-    }
+    let failed = |error| Error::system("find this network namespace's cookie", error);
+    network_namespace::cookie().map_err(failed)
 }

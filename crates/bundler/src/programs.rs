@@ -1,11 +1,11 @@
 use std::fs;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, PrintLevel, Program};
+use libbpf_rs::{MapHandle, Program};
 use libbpf_sys::BPF_F_ANY_ALIGNMENT;
+use pillion_host::libbpf::Messages;
 
 use crate::contract::PillionSkelBuilder;
 use crate::places::Places;
@@ -40,7 +40,7 @@ impl Programs {
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
     /// kernel's reason where it refuses, [`Error::TooManyRules`], [`Error::TooManyNamespaces`].
     pub fn load(policy: &Policy) -> Result<Self, Error> {
-        let log = LibbpfLog::start();
+        let log = Messages::keep();
         let mut storage = MaybeUninit::uninit();
         let mut open = PillionSkelBuilder::default()
             .open(&mut storage)
@@ -148,53 +148,4 @@ fn clamps_the_scaling_ratio() -> bool {
 pub(crate) struct DevicePrograms {
     pub(crate) egress: OwnedFd,
     pub(crate) report: OwnedFd,
-}
-
-/// Keeps what libbpf would print, so that a failure can be told in one line.
-/// `PILLION_LOG=libbpf` in the environment prints all of it instead.
-pub(crate) struct LibbpfLog;
-
-/// How libbpf begins to print what the verifier said.
-const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG";
-
-/// What it prints of the whole when one program has failed, and has been named.
-const AFTERWARDS: [&str; 2] = ["load object", "load BPF skeleton"];
-
-static LINES: Mutex<String> = Mutex::new(String::new());
-
-impl LibbpfLog {
-    pub(crate) fn start() -> Self {
-        if std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "libbpf") {
-            libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| eprint!("{text}"))));
-        } else {
-            libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-                if let Ok(mut lines) = LINES.lock() {
-                    lines.push_str(&text);
-                }
-            })));
-        }
-        Self
-    }
-
-    pub(crate) fn explain(&self, error: &libbpf_rs::Error) -> Error {
-        let lines = LINES
-            .lock()
-            .map(|mut lines| std::mem::take(&mut *lines))
-            .unwrap_or_default();
-        // The verifier says EACCES, too, but it says why.
-        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !lines.contains(VERIFIER_LOG) {
-            let action = "load the eBPF programs".to_owned();
-            return Error::NotPermitted { action };
-        }
-        let telling = lines
-            .lines()
-            .rfind(|line| {
-                line.contains("failed to") && !AFTERWARDS.iter().any(|it| line.contains(it))
-            })
-            .map_or_else(
-                || error.to_string(),
-                |line| line.trim_start_matches("libbpf: ").to_owned(),
-            );
-        Error::Load { reason: telling }
-    }
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, Ticks, csv_line};
+use pillion_host::Ticks;
+use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
 
 use crate::netns::NetnsArgs;
 use crate::stop;

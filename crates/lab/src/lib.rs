@@ -34,9 +34,3 @@ fn kernel_release() -> String {
         .map(|name| name.release().to_string_lossy().into_owned())
         .unwrap_or_default()
 }
-
-/// `CLOCK_MONOTONIC`; in a lab kernel the virtual time since its start.
-fn monotonic() -> std::time::Duration {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    now.map_or(std::time::Duration::ZERO, Into::into)
-}

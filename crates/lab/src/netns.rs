@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
+use pillion_host::network_namespace;
 
 /// A network namespace without a name: it exists as long as something refers to it, and
 /// so is gone when this process is, however it ends.
@@ -55,13 +56,8 @@ impl Namespace {
     ///
     /// # Errors
     /// Those of entering.
-    pub fn enter<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<T> {
-        self.spawn(work)
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the thread failed")))
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        network_namespace::enter(&self.0, work)
     }
 
     /// Runs a command inside to its end, with this to read.

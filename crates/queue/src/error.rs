@@ -1,5 +1,7 @@
 use std::io;
 
+use pillion_host::libbpf::Refusal;
+
 /// Why a queue could not be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -45,6 +47,15 @@ impl Error {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
             _ => Self::System { action, source },
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotPermitted => Self::NotPermitted,
+            Refusal::Because(reason) => Self::Load { reason },
         }
     }
 }

@@ -3,12 +3,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::Mutex;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer, RingBufferBuilder};
+
+use pillion_host::libbpf::Messages;
 
 use crate::contract::{QueueProbeSkelBuilder, types};
 use crate::{Error, Packet, Target};
@@ -29,17 +28,17 @@ const RECORD: usize = size_of::<types::queued>();
 impl Probe {
     /// Begins to watch.
     pub(crate) fn start(target: &Target) -> Result<Self, Error> {
-        keep_libbpf_quiet();
+        let messages = Messages::keep();
         let mut storage = MaybeUninit::uninit();
         let mut open = QueueProbeSkelBuilder::default()
             .open(&mut storage)
-            .map_err(|error| explain(&error))?;
+            .map_err(|error| messages.explain(&error))?;
         let rodata = open.maps.rodata_data.as_mut();
         let rodata = rodata.expect("the programs have read-only data");
         rodata.device = target.index;
         rodata.netns = target.netns;
-        let skel = open.load().map_err(|error| explain(&error))?;
-        let map = |map| MapHandle::try_from(map).map_err(|error| explain(&error));
+        let skel = open.load().map_err(|error| messages.explain(&error))?;
+        let map = |map| MapHandle::try_from(map).map_err(|error| messages.explain(&error));
         let programs = &skel.progs;
         let mut probe = Self {
             links: Vec::new(),
@@ -50,18 +49,25 @@ impl Probe {
             told: 0,
         };
         // Ends before arrivals: what has arrived is not missed later.
-        probe.attach(&programs.queue_departure, "qdisc_dequeue")?;
-        probe.attach(&programs.queue_drop, "kfree_skb")?;
-        probe.attach(&programs.queue_bypass, "net_dev_start_xmit")?;
-        probe.attach(&programs.queue_consumption, "consume_skb")?;
-        probe.attach(&programs.queue_acceptance, "qdisc_enqueue")?;
-        probe.attach(&programs.queue_arrival, "net_dev_queue")?;
+        let mut attach = |program, tracepoint| probe.attach(program, tracepoint, &messages);
+        attach(&programs.queue_departure, "qdisc_dequeue")?;
+        attach(&programs.queue_drop, "kfree_skb")?;
+        attach(&programs.queue_bypass, "net_dev_start_xmit")?;
+        attach(&programs.queue_consumption, "consume_skb")?;
+        attach(&programs.queue_acceptance, "qdisc_enqueue")?;
+        attach(&programs.queue_arrival, "net_dev_queue")?;
         Ok(probe)
     }
 
-    fn attach(&mut self, program: &ProgramMut<'_>, tracepoint: &str) -> Result<(), Error> {
+    fn attach(
+        &mut self,
+        program: &ProgramMut<'_>,
+        tracepoint: &str,
+        messages: &Messages,
+    ) -> Result<(), Error> {
         let link = program.attach_raw_tracepoint(tracepoint);
-        self.links.push(link.map_err(|error| explain(&error))?);
+        self.links
+            .push(link.map_err(|error| messages.explain(&error))?);
         let fd = program.as_fd().try_clone_to_owned();
         self.programs
             .push(fd.map_err(|error| Error::system("keep a program", error))?);
@@ -152,30 +158,4 @@ fn recursion_misses(program: &OwnedFd) -> u64 {
     } else {
         0
     }
-}
-
-static LINES: Mutex<String> = Mutex::new(String::new());
-
-/// Keeps what libbpf would print, so that a failure can be told in one line.
-fn keep_libbpf_quiet() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        if let Ok(mut lines) = LINES.lock() {
-            lines.push_str(&text);
-        }
-    })));
-}
-
-fn explain(error: &libbpf_rs::Error) -> Error {
-    let lines = LINES.lock().map(|mut lines| std::mem::take(&mut *lines));
-    let lines = lines.unwrap_or_default();
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !lines.contains("BEGIN PROG LOAD")
-    {
-        return Error::NotPermitted;
-    }
-    let telling = lines.lines().rfind(|line| line.contains("failed to"));
-    let reason = telling.map_or_else(
-        || error.to_string(),
-        |line| line.trim_start_matches("libbpf: ").to_owned(),
-    );
-    Error::Load { reason }
 }

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nix::sys::time::TimeSpec;
-use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use pillion_host::Ticks;
 
 use crate::probe::Probe;
 use crate::{Error, Packet, Target};
@@ -78,9 +77,9 @@ fn record(
         packets.try_for_each(sink).map_err(Error::Write)
     };
     let mut ticks: u32 = 0;
-    let mut tick = now();
+    let mut tick = Ticks::from_now(INTERVAL);
     while !stopped.load(Ordering::Relaxed) {
-        tick = sleep_until_after(tick);
+        tick.sleep();
         take(&mut sink)?;
         ticks = ticks.wrapping_add(1);
         if ticks.is_multiple_of(COUNT_EVERY) {
@@ -103,18 +102,4 @@ fn tell_missed(
         0 => Ok(()),
         missed => sink(Event::Missed(missed)).map_err(Error::Write),
     }
-}
-
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
-}
-
-/// Ticks are at fixed times, however long the work takes, so that two runs in virtual time
-/// are alike. Returns the tick.
-fn sleep_until_after(tick: Duration) -> Duration {
-    let next = (tick + INTERVAL).max(now());
-    let flags = ClockNanosleepFlags::TIMER_ABSTIME;
-    // Woken by a signal, it looks a little early.
-    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &TimeSpec::from(next));
-    next
 }

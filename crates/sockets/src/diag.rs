@@ -3,6 +3,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
 
+use pillion_host::TcpInfo;
+
 use crate::sample::Named;
 use crate::{Error, Sample, State};
 
@@ -54,7 +56,7 @@ impl Sockets {
         let mut samples = Vec::new();
         for (family, _) in FAMILIES {
             self.dump(family, |named, info| {
-                samples.push(Sample::parse(at_ns, named, info));
+                samples.push(Sample::new(at_ns, named, TcpInfo::new(info)));
             })
             .map_err(Error::Ask)?;
         }

@@ -1,16 +1,14 @@
 //! Samples of TCP sockets over time, as the kernel tells of them (sock_diag(7)).
 //!
 //! [`Sockets`] asks for all connections of a network namespace at once, without a word to their
-//! applications; [`Ticks`] are the times to do so, and [`CsvFile`] takes what was heard.
+//! applications; [`CsvFile`] takes what was heard.
 
 mod csv;
 mod diag;
 mod error;
 mod sample;
-mod ticks;
 
 pub use csv::{CSV_HEADING, CsvFile, csv_line};
 pub use diag::Sockets;
 pub use error::Error;
 pub use sample::{Recovery, Sample, State};
-pub use ticks::Ticks;

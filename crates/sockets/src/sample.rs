@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 
+use pillion_host::TcpInfo;
 use serde::Serialize;
 
 /// A TCP connection at one moment. A field that the running kernel does not report is `None`.
@@ -170,55 +171,45 @@ pub(crate) struct Named {
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 impl Sample {
-    /// Offsets are those of `struct tcp_info` in `linux/tcp.h`, which only ever grows at its end.
-    pub(crate) fn parse(at_ns: u64, named: Named, info: &[u8]) -> Self {
-        let short = |offset: usize| Some(u32::from_ne_bytes(array(info, offset)?));
-        let long = |offset: usize| Some(u64::from_ne_bytes(array(info, offset)?));
-        let [unacked, sacked, lost, retrans] = [24, 28, 32, 36].map(short);
+    pub(crate) fn new(at_ns: u64, named: Named, info: TcpInfo) -> Self {
         Self {
             at_ns,
             local: named.local,
             peer: named.peer,
             state: named.state,
-            recovery: Recovery::of(info.get(1).copied().unwrap_or(0)),
-            cwnd: short(80),
-            ssthresh: short(76).filter(|packets| *packets < NO_THRESHOLD),
-            in_flight: in_flight(unacked, sacked, lost, retrans),
-            unacked,
-            sacked,
-            lost,
-            retrans,
-            not_sent: short(144),
-            rtt_us: short(68),
-            rttvar_us: short(72),
-            min_rtt_us: short(148).filter(|rtt| *rtt != u32::MAX),
-            rto_us: short(8),
-            backoff: info.get(4).copied(),
-            mss: short(16),
-            total_retrans: short(100),
-            bytes_acked: long(120),
-            bytes_sent: long(200),
-            bytes_received: long(128),
-            delivered: short(192),
-            delivery_rate: long(160),
-            dsacks: short(216),
-            reorderings: short(220),
+            recovery: Recovery::of(info.ca_state().unwrap_or(0)),
+            cwnd: info.snd_cwnd(),
+            ssthresh: info
+                .snd_ssthresh()
+                .filter(|packets| *packets < NO_THRESHOLD),
+            in_flight: in_flight(info),
+            unacked: info.unacked(),
+            sacked: info.sacked(),
+            lost: info.lost(),
+            retrans: info.retrans(),
+            not_sent: info.notsent_bytes(),
+            rtt_us: info.rtt_us(),
+            rttvar_us: info.rttvar_us(),
+            min_rtt_us: info.min_rtt_us(),
+            rto_us: info.rto_us(),
+            backoff: info.backoff(),
+            mss: info.snd_mss(),
+            total_retrans: info.total_retrans(),
+            bytes_acked: info.bytes_acked(),
+            bytes_sent: info.bytes_sent(),
+            bytes_received: info.bytes_received(),
+            delivered: info.delivered(),
+            delivery_rate: info.delivery_rate(),
+            dsacks: info.dsack_dups(),
+            reorderings: info.reord_seen(),
         }
     }
 }
 
-fn in_flight(
-    unacked: Option<u32>,
-    sacked: Option<u32>,
-    lost: Option<u32>,
-    retrans: Option<u32>,
-) -> Option<u32> {
-    let left = sacked?.saturating_add(lost?);
-    Some(unacked?.saturating_sub(left).saturating_add(retrans?))
-}
-
-fn array<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
-    bytes.get(offset..offset + N)?.try_into().ok()
+fn in_flight(info: TcpInfo) -> Option<u32> {
+    let left = info.sacked()?.saturating_add(info.lost()?);
+    let sent = info.unacked()?.saturating_sub(left);
+    Some(sent.saturating_add(info.retrans()?))
 }
 
 #[cfg(test)]
@@ -237,7 +228,7 @@ mod tests {
         for (field, value) in [(24, 10), (28, 3), (32, 2), (36, 1), (76, NO_THRESHOLD)] {
             info[field..field + 4].copy_from_slice(&u32::to_ne_bytes(value));
         }
-        let sample = Sample::parse(7, named, &info);
+        let sample = Sample::new(7, named, TcpInfo::new(&info));
         assert_eq!(sample.in_flight, Some(6));
         assert_eq!((sample.ssthresh, sample.total_retrans), (None, Some(0)));
         assert_eq!((sample.bytes_acked, sample.not_sent), (None, None));

@@ -1,14 +1,8 @@
-//! The one clock that both ends share.
+//! Times as this crate reckons with them.
 
 use std::time::Duration;
 
-use nix::time::{ClockId, clock_gettime};
-
-/// `CLOCK_MONOTONIC` in nanoseconds.
-pub(crate) fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux always has CLOCK_MONOTONIC");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
-}
+pub(crate) use pillion_host::clock::monotonic_ns as now_ns;
 
 /// A duration in nanoseconds; the longest one that fits (584 years) stands for any longer one.
 pub(crate) fn ns(duration: Duration) -> u64 {

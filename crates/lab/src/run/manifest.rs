@@ -1,8 +1,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use pillion_host::clock::monotonic_ns;
 use serde::Serialize;
 
-use super::streams::monotonic_ns;
 use crate::kernel_release;
 
 /// What made a run, and where.

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pillion_bundler::FlowReader;
-use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, Ticks, csv_line};
+use pillion_host::Ticks;
+use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
 
 use super::bundling::Bundling;
 use super::flows::{flow_line, flows_heading};

@@ -8,13 +8,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pillion_host::clock::monotonic_ns;
 use pillion_traffic::{
     ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
 };
 
+use crate::Error;
 use crate::experiment::Run;
 use crate::testbed::{Place, RECEIVER, Testbed, source_port};
-use crate::{Error, monotonic};
 
 /// The port of the first group; each next one has the next.
 const PORTS: u16 = 7001;
@@ -234,9 +235,4 @@ fn allow_files(streams: u64) {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard.min(needed), hard);
         }
     }
-}
-
-/// `CLOCK_MONOTONIC`.
-pub(super) fn monotonic_ns() -> u64 {
-    monotonic().as_nanos() as u64
 }

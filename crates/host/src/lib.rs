@@ -1,0 +1,11 @@
+//! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, its network
+//! namespaces, and why it refuses a program.
+
+pub mod clock;
+pub mod libbpf;
+pub mod network_namespace;
+mod tcp_info;
+mod ticks;
+
+pub use tcp_info::TcpInfo;
+pub use ticks::Ticks;

@@ -1,0 +1,52 @@
+//! Network namespaces, by files that refer to them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+/// Does something inside, in a thread of its own, so that this one stays where it is.
+///
+/// # Errors
+/// The kernel's: EINVAL where the file refers to something else, EPERM.
+pub fn enter<T: Send>(
+    namespace: impl AsFd + Send,
+    work: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, || {
+            setns(namespace, CloneFlags::CLONE_NEWNET)?;
+            Ok(work())
+        })?;
+        let failed = |_| Err(io::Error::other("the thread failed"));
+        thread.join().unwrap_or_else(failed)
+    })
+}
+
+/// The kernel's name for that of the calling thread, of which no second one will ever have the same
+/// (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+/// The kernel's.
+pub fn cookie() -> io::Result<u64> {
+    let kind = SockType::Datagram;
+    let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
+    let mut cookie = 0u64;
+    let mut length = size_of_val(&cookie) as libc::socklen_t;
+    // SAFETY: the value and its length live on this stack and have the sizes stated.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    match result {
+        0 => Ok(cookie),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

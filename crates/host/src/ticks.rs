@@ -1,0 +1,51 @@
+use std::time::Duration;
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+
+use crate::clock::monotonic as now;
+
+/// Times at a fixed distance from each other, however long the work takes, so that two runs in
+/// virtual time are alike. One that was missed is left out.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticks {
+    interval: Duration,
+    /// One of them.
+    origin: Duration,
+    last: Duration,
+}
+
+impl Ticks {
+    /// `CLOCK_MONOTONIC`'s multiples of an interval, 1 ms at least: samples of several hosts are
+    /// of the same moments.
+    #[must_use]
+    pub fn every(interval: Duration) -> Self {
+        Self {
+            interval: interval.max(Duration::from_millis(1)),
+            origin: Duration::ZERO,
+            last: now(),
+        }
+    }
+
+    /// The same distance, counted from this moment.
+    #[must_use]
+    pub fn from_now(interval: Duration) -> Self {
+        let ticks = Self::every(interval);
+        Self {
+            origin: ticks.last,
+            ..ticks
+        }
+    }
+
+    /// Sleeps until the next one, which it returns in ns; a signal's handler may end it early.
+    pub fn sleep(&mut self) -> u64 {
+        let interval = self.interval.as_nanos();
+        let since = self.last.max(now()).saturating_sub(self.origin);
+        let next = (since.as_nanos() / interval + 1) * interval + self.origin.as_nanos();
+        let next = u64::try_from(next).unwrap_or(u64::MAX);
+        self.last = Duration::from_nanos(next);
+        let flags = ClockNanosleepFlags::TIMER_ABSTIME;
+        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &TimeSpec::from(self.last));
+        next
+    }
+}
