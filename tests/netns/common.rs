@@ -124,15 +124,25 @@ pub fn all_bpf_objects() -> BTreeSet<String> {
     programs.chain(maps).chain(links).collect()
 }
 
-/// The cgroup that a pillion makes for its command.
-pub fn cgroup_of(pillion: u32) -> PathBuf {
+/// The cgroup of this process, in which the pillions that it starts make theirs.
+pub fn own_cgroup() -> PathBuf {
     let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
     let memberships = fs::read_to_string("/proc/self/cgroup").expect("/proc/self/cgroup");
     let own = memberships
         .lines()
         .find_map(|line| line.strip_prefix("0::/"))
         .unwrap_or("");
-    mount.join(own).join(format!("pillion-{pillion}"))
+    mount.join(own)
+}
+
+/// The cgroup that a pillion has made for its command, which it holds open.
+pub fn cgroup_of(pillion: u32) -> Option<PathBuf> {
+    let files = fs::read_dir(format!("/proc/{pillion}/fd")).ok()?;
+    let mut paths = files
+        .flatten()
+        .filter_map(|fd| fs::read_link(fd.path()).ok());
+    let own = own_cgroup();
+    paths.find(|path| path.parent() == Some(&own) && path.is_dir())
 }
 
 /// Waits until a running pillion has attached its programs, those of the cgroup last.

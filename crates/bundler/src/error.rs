@@ -158,6 +158,15 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// A cgroup cannot be removed as long as another pillion's is below it.
+    #[error(
+        "cgroup {path}: another pillion is at work in it; the cgroups above it stay until a \
+         pillion begins after its end", path = path.display()
+    )]
+    CgroupInUse {
+        /// That of the other pillion.
+        path: PathBuf,
+    },
     /// Somebody else's program excludes all others from the cgroup.
     #[error(
         "attach to the cgroup: another program has it, or one above it, for itself alone \

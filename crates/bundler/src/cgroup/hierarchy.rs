@@ -1,0 +1,107 @@
+//! Where cgroups (v2) are, and what the kernel calls them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use super::at;
+use crate::Error;
+
+/// Where the cgroup v2 hierarchy is mounted; it may stand beside v1.
+///
+/// # Errors
+/// [`Error::NoCgroup2`] if it is not, [`Error::System`] if /proc cannot be read.
+pub fn cgroup2_mount() -> Result<PathBuf, Error> {
+    let path = "/proc/self/mountinfo";
+    let mounts = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
+    find_cgroup2(&mounts).ok_or(Error::NoCgroup2)
+}
+
+fn find_cgroup2(mountinfo: &str) -> Option<PathBuf> {
+    mountinfo.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        let mount_point = mount.split(' ').nth(4)?;
+        kind.starts_with("cgroup2 ")
+            .then(|| PathBuf::from(unescape(mount_point)))
+    })
+}
+
+/// Spaces and the like are written as `\040` in mountinfo.
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let octal = tail
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        match octal.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                bytes.push(byte);
+                rest = &tail[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The kernel's id of a cgroup (v2), which rules match against.
+///
+/// `path` is as in `/proc/PID/cgroup`: from the mount point on, with or without a `/` in
+/// front.
+///
+/// # Errors
+/// [`Error::NoCgroup2`], or [`Error::Cgroup`] where it does not exist.
+pub fn cgroup_id(path: &str) -> Result<u64, Error> {
+    let folder = cgroup2_mount()?.join(path.trim_start_matches('/'));
+    // The procs file exists in cgroups alone; its folder's inode number is the id.
+    fs::metadata(folder.join("cgroup.procs"))
+        .and_then(|_| fs::metadata(&folder))
+        .map(|cgroup| cgroup.ino())
+        .map_err(|source| at(&folder, source))
+}
+
+/// The folder of the cgroup that this process is in.
+pub(super) fn own_cgroup() -> Result<PathBuf, Error> {
+    let mount = cgroup2_mount()?;
+    let path = "/proc/self/cgroup";
+    let memberships = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
+    let own = memberships
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .unwrap_or("");
+    Ok(mount.join(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unified_hierarchy_is_found_beside_version_1() {
+        let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+                      32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(
+            find_cgroup2(mounts),
+            Some(PathBuf::from("/sys/fs/cgroup/unified"))
+        );
+    }
+
+    #[test]
+    fn a_mount_point_with_a_space_is_unescaped() {
+        let mounts = "41 31 0:38 / /mnt/c\\0402 rw - cgroup2 none rw\n";
+        assert_eq!(find_cgroup2(mounts), Some(PathBuf::from("/mnt/c 2")));
+    }
+
+    #[test]
+    fn without_a_unified_hierarchy_there_is_none() {
+        assert_eq!(
+            find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"),
+            None
+        );
+    }
+}
