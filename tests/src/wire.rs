@@ -91,8 +91,11 @@ impl Wire {
     pub fn replace_rules(&mut self, bundler: &Bundler) {
         self.script.note("replace rules");
         let policy = policy(bundler);
-        let replaced = self.attachments[0].replace_rules(&policy);
-        replaced.expect("the rules are replaced");
+        let first = &self.attachments[0];
+        first
+            .replace_rules(&policy)
+            .expect("the rules are replaced");
+        first.review().expect("the connections are looked at");
     }
 
     /// Takes all bundlers away.

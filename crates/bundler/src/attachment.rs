@@ -179,14 +179,13 @@ impl Attachment {
         Ok(self.room.note(refused, self.totals()?.over_limit))
     }
 
-    /// Puts other rules into force, for new connections at once and for those that exist
-    /// as [`Attachment::review`] does. The scope stays as it was.
+    /// Puts other rules into force, for new connections at once; those that exist meet them
+    /// in [`Attachment::review`]. The scope stays as it was.
     ///
     /// # Errors
-    /// [`Error::TooManyRules`], with the rules in force as they were; [`Error::System`].
-    pub fn replace_rules(&self, policy: &Policy) -> Result<usize, Error> {
-        self.programs.tables.store(policy)?;
-        self.review()
+    /// [`Error::TooManyRules`], [`Error::System`]: the rules in force are as they were.
+    pub fn replace_rules(&self, policy: &Policy) -> Result<(), Error> {
+        self.programs.tables.store(policy)
     }
 
     /// What was done so far.

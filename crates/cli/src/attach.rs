@@ -1,4 +1,4 @@
-use std::fs::File;
+use std::fs::{self, File};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,11 @@ use crate::bundling::{BundlingArgs, reasons, summary};
 use crate::companions;
 use crate::config;
 use crate::descriptors::Descriptors;
+use crate::disposition::is_ignored;
 use crate::exit::BadInput;
-use crate::follow::{say, until_readable};
+use crate::follow::until_readable;
 use crate::janitor;
-use crate::print::print_line;
+use crate::print::{print_line, say};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -112,7 +113,7 @@ impl Args {
             Some(file) => match self.read(file) {
                 Ok(policy) => policy,
                 Err(mistakes) => {
-                    eprintln!("{mistakes}");
+                    say(&mistakes.to_string());
                     return Ok(ExitCode::from(2));
                 }
             },
@@ -142,7 +143,11 @@ impl Args {
         }
         self.bundling.prepare_stats()?;
         // Blocked first: a signal that comes early must not be lost, nor kill.
-        let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        // As `nohup` has it, the end of a terminal is nothing to pillion.
+        if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
+            signals.add(Signal::SIGHUP);
+        }
         signals.thread_block().context("block signals")?;
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
@@ -245,21 +250,36 @@ impl Args {
     /// Reads the file again and puts its rules into force; says what came of it.
     fn reload(&self, file: &Path, attachment: &Attachment) -> String {
         let name = file.display();
-        let policy = match self.read(file) {
+        let policy = match self.read_again(file) {
             Ok(policy) => policy,
             Err(mistakes) => {
                 return format!("{mistakes}\npillion: {name} not reloaded: the old rules hold");
             }
         };
-        let count = policy.rules.len();
-        match attachment.replace_rules(&policy) {
+        if let Err(error) = attachment.replace_rules(&policy) {
+            return format!("pillion: {name} not reloaded: the old rules hold: {error}");
+        }
+        let rules = number(policy.rules.len(), "rule");
+        match attachment.review() {
             Ok(covered) => format!(
-                "pillion: reloaded {name}: {}; {}",
-                number(count, "rule"),
+                "pillion: reloaded {name}: {rules}; {}",
                 number(covered, "connection") + " covered",
             ),
-            Err(error) => format!("pillion: {name} not reloaded: {error}"),
+            Err(error) => format!(
+                "pillion: reloaded {name}: {rules} for new connections; of those that exist \
+                 some are as they were, send SIGHUP again: {error}"
+            ),
         }
+    }
+
+    /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
+    fn read_again(&self, file: &Path) -> Result<Policy, BadInput> {
+        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            let name = file.display();
+            let why = format!("{name}: only a regular file can be read again; put one there");
+            return Err(BadInput(why));
+        }
+        self.read(file)
     }
 
     fn scope(&self, selection: &Selection) -> Scope {

@@ -5,6 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::print::say;
+
 /// The work was done, on what could be read of its input.
 pub const INCOMPLETE: u8 = 3;
 
@@ -22,7 +24,7 @@ impl Error for BadInput {}
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
-    eprintln!("pillion: {}", one_line(error));
+    say(&format!("pillion: {}", one_line(error)));
     if error.chain().any(is_bad_input) {
         ExitCode::from(2)
     } else {

@@ -1,6 +1,5 @@
 //! Devices and connections come and go while pillion waits.
 
-use std::io::Write;
 use std::os::fd::AsFd;
 
 use nix::errno::Errno;
@@ -37,9 +36,4 @@ pub fn until_readable(
             return Ok(());
         }
     }
-}
-
-/// A line on standard error, if that is still there: after SIGHUP the terminal may be gone.
-pub fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -2,11 +2,14 @@
 
 mod analyse;
 mod attach;
+mod beside;
 mod bundling;
 mod check;
+mod command;
 mod companions;
 mod config;
 mod descriptors;
+mod disposition;
 mod exit;
 mod experiment;
 mod flows;

@@ -1,4 +1,5 @@
-//! Standard output. A reader that wants no more of it, such as `head`, is no failure.
+//! Standard output: a reader that wants no more of it, such as `head`, is no failure. And standard
+//! error: whether anybody reads it changes nothing.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -21,6 +22,11 @@ pub fn print(text: &str) -> Result<()> {
 /// The same for JSON.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+/// A line on standard error, if that is still there: the terminal may be gone, the disk full.
+pub fn say(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Prints a line, as `println!` does.

@@ -1,5 +1,6 @@
 //! What libbpf would print, so that a failure can be told in one line.
 
+use std::io::{self, Write};
 use std::sync::Mutex;
 
 use libbpf_rs::{ErrorKind, PrintLevel};
@@ -32,7 +33,9 @@ impl Messages {
     #[must_use]
     pub fn keep() -> Self {
         if std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "libbpf") {
-            libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| eprint!("{text}"))));
+            libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| {
+                let _ = io::stderr().write_all(text.as_bytes());
+            })));
         } else {
             libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
                 if let Ok(mut lines) = LINES.lock() {

@@ -11,8 +11,7 @@ use pillion_queue::{Description, Reasons, Recording, Target};
 
 use super::Args;
 use super::outputs::Outputs;
-use crate::run::cannot_run;
-use crate::run::signals::Signals;
+use crate::command::{Signals, cannot_run};
 use crate::stop;
 
 impl Args {
@@ -32,7 +31,7 @@ impl Args {
         // Signals are to end the watching in good order from its first moment on.
         let waiting = match self.command.is_empty() {
             true => Waiting::For(self.duration, stop::on_signal()?),
-            false => Waiting::While(Signals::block().context("block signals")?),
+            false => Waiting::While(Signals::hold().context("hold signals back")?),
         };
         let recording = Recording::start(&target, move |event| {
             let mut outputs = shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +43,7 @@ impl Args {
                 wait(duration, &stop, &recording);
                 ExitCode::SUCCESS
             }
-            Waiting::While(signals) => self.run(&signals)?,
+            Waiting::While(mut signals) => self.run(&mut signals)?,
         };
         recording.stop()?;
         let outputs = Arc::into_inner(outputs).context("the recording still runs")?;
@@ -53,15 +52,15 @@ impl Args {
         Ok(code)
     }
 
-    fn run(&self, signals: &Signals) -> Result<ExitCode> {
+    fn run(&self, signals: &mut Signals) -> Result<ExitCode> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Ok(ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
-        let mask = signals.inherited();
-        // SAFETY: between fork and exec only a system call is made.
+        let inherited = signals.inherited().clone();
+        // SAFETY: between fork and exec only system calls are made.
         unsafe {
-            command.pre_exec(move || mask.thread_set_mask().map_err(io::Error::from));
+            command.pre_exec(move || inherited.restore().map_err(io::Error::from));
         }
         match command.args(arguments).spawn() {
             Ok(child) => {

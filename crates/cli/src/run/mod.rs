@@ -1,6 +1,5 @@
 //! `pillion run`: one command, its connections bundled.
 
-pub mod signals;
 mod user;
 
 use std::ffi::OsString;
@@ -17,10 +16,12 @@ use pillion_bundler::{
 };
 
 use crate::bundling::{BundlingArgs, summary};
+use crate::command::{Inherited, Signals, cannot_run};
 use crate::descriptors::Descriptors;
-use crate::follow::{say, until_readable};
+use crate::exit::one_line;
+use crate::follow::until_readable;
 use crate::janitor;
-use signals::Signals;
+use crate::print::say;
 use user::User;
 
 /// How long the command may have to wait for network devices to be attached to: a device takes
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// The command runs as the calling user (under sudo: the user who called it), in a
 /// cgroup of its own; its children's connections are bundled too. Its terminal, signals
-/// and exit status are passed through. Exit status 126 and 127 mean, as in shells, that
+/// and exit status are passed through (docs/process.md). Exit status 126 and 127 mean, as in shells, that
 /// the command could not be run or was not found. When it ends, one line on standard
 /// error says what was done.
 #[derive(clap::Args)]
@@ -76,6 +77,8 @@ impl Args {
             },
             ..Rule::default()
         };
+        // Held back first: what ends pillion early is to leave nothing.
+        let mut signals = Signals::hold().context("hold signals back")?;
         let programs = Programs::load(&Policy {
             rules: vec![rule],
             scope: Scope::Anywhere,
@@ -105,10 +108,13 @@ impl Args {
                     attachment,
                     &mut selection,
                     user.as_ref(),
+                    &mut signals,
                     descriptors,
                 )
             });
-        cgroup.remove()?;
+        if let Err(error) = cgroup.remove() {
+            say(&format!("pillion: {error}"));
+        }
         outcome
     }
 
@@ -118,28 +124,38 @@ impl Args {
         mut attachment: Attachment,
         selection: &mut Selection,
         user: Option<&User>,
+        signals: &mut Signals,
         descriptors: Descriptors,
     ) -> Result<ExitCode> {
-        let signals = Signals::block().context("block signals")?;
-        let code = match self.start(cgroup, user, &signals, descriptors)? {
-            Ok(child) => {
-                let follow = |signals: &SignalFd| {
-                    until_readable(signals, &mut attachment, selection, |change| {
-                        self.tell(change);
-                    })
-                };
-                let ended = signals.pass_to(child, follow);
-                ended.context("wait for the command")?
-            }
+        if let Some(code) = signals.have_ended().context("read a signal")? {
+            return Ok(code);
+        }
+        let command = match self.start(cgroup, user, signals.inherited(), descriptors)? {
+            Ok(command) => command,
             Err(error) => return Ok(cannot_run(&self.command[0], &error)),
         };
+        let follow = |signals: &SignalFd| {
+            until_readable(signals, &mut attachment, selection, |change| {
+                self.tell(change);
+            })
+        };
+        let code = signals
+            .pass_to(command, follow)
+            .context("wait for the command")?;
+        // From here on the exit status is the command's, whatever else fails.
         attachment.detach();
+        if let Err(error) = self.account(&attachment) {
+            say(&format!("pillion: {}", one_line(&error)));
+        }
+        Ok(code)
+    }
+
+    fn account(&self, attachment: &Attachment) -> Result<()> {
         let totals = attachment.totals()?;
         if !self.quiet {
-            eprintln!("pillion: {}", summary(&totals));
+            say(&format!("pillion: {}", summary(&totals)));
         }
-        self.bundling.write_stats(&totals)?;
-        Ok(code)
+        self.bundling.write_stats(&totals)
     }
 
     fn tell(&self, change: &Change) {
@@ -153,7 +169,7 @@ impl Args {
         &self,
         cgroup: &Cgroup,
         user: Option<&User>,
-        signals: &Signals,
+        inherited: &Inherited,
         descriptors: Descriptors,
     ) -> Result<io::Result<Pid>> {
         let mut door = cgroup.door()?;
@@ -163,7 +179,7 @@ impl Args {
             command.envs(user.environment());
         }
         let user = user.cloned();
-        let mask = signals.inherited();
+        let inherited = inherited.clone();
         // SAFETY: between fork and exec only system calls are made, and no memory is
         // shared with the parent that it could be changing.
         unsafe {
@@ -173,21 +189,11 @@ impl Args {
                 if let Some(user) = &user {
                     user.become_it()?;
                 }
-                mask.thread_set_mask().map_err(io::Error::from)
+                inherited.restore().map_err(io::Error::from)
             });
         }
         Ok(command
             .spawn()
             .map(|child| Pid::from_raw(child.id().cast_signed())))
     }
-}
-
-pub fn cannot_run(command: &OsString, error: &io::Error) -> ExitCode {
-    let name = command.to_string_lossy();
-    if error.kind() == io::ErrorKind::NotFound {
-        eprintln!("pillion: {name}: command not found");
-        return ExitCode::from(127);
-    }
-    eprintln!("pillion: {name}: {error}");
-    ExitCode::from(126)
 }

@@ -1,0 +1,27 @@
+//! A command that pillion runs, and that is to notice as little of it as can be. docs/process.md
+//! has the manner.
+
+mod child;
+mod inherited;
+mod signals;
+mod witness;
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::ExitCode;
+
+pub use inherited::Inherited;
+pub use signals::Signals;
+
+use crate::print::say;
+
+/// Says why a command could not be started; the exit code that shells have for it.
+pub fn cannot_run(command: &OsStr, error: &io::Error) -> ExitCode {
+    let name = command.to_string_lossy();
+    if error.kind() == io::ErrorKind::NotFound {
+        say(&format!("pillion: {name}: command not found"));
+        return ExitCode::from(127);
+    }
+    say(&format!("pillion: {name}: {error}"));
+    ExitCode::from(126)
+}
