@@ -13,6 +13,7 @@ use pillion_bundler::{
 
 use crate::companions::{self, CompanionArgs};
 use crate::exit::BadInput;
+use crate::lent::refuse;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ReactionArg {
@@ -179,7 +180,11 @@ impl BundlingArgs {
 
     /// Finds out before anything is begun whether the account can be written.
     pub fn prepare_stats(&self) -> Result<()> {
-        self.stats.as_deref().map_or(Ok(()), |path| write(path, ""))
+        let Some(path) = &self.stats else {
+            return Ok(());
+        };
+        refuse("--stats")?;
+        write(path, "")
     }
 
     pub fn write_stats(&self, totals: &Totals) -> Result<()> {

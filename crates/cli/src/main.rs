@@ -16,6 +16,7 @@ mod flows;
 mod follow;
 mod janitor;
 mod lab;
+mod lent;
 mod man;
 mod netns;
 mod print;
@@ -30,6 +31,7 @@ mod traffic;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use pillion_lab::engine;
 
@@ -60,21 +62,38 @@ enum Command {
     Man(man::Args),
 }
 
+impl Command {
+    fn refuse(&self) -> Result<(), exit::BadInput> {
+        match self {
+            Self::Run(_) => Ok(()),
+            _ => lent::refuse("all but `pillion run`"),
+        }
+    }
+
+    fn execute(self) -> Result<ExitCode> {
+        match self {
+            Self::Run(args) => args.execute(),
+            Self::Attach(args) => args.execute(),
+            Self::Flows(args) => args.execute(),
+            Self::Check(args) => args.execute(),
+            Self::Traffic(args) => args.execute(),
+            Self::Analyse(args) => args.execute(),
+            Self::Queue(args) => args.execute(),
+            Self::Sockets(args) => args.execute(),
+            Self::Lab(args) => args.execute(),
+            Self::Man(args) => args.execute(),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     if engine::is_init() {
         engine::run_as_init();
     }
-    let result = match Cli::parse().command {
-        Command::Run(args) => args.execute(),
-        Command::Attach(args) => args.execute(),
-        Command::Flows(args) => args.execute(),
-        Command::Check(args) => args.execute(),
-        Command::Traffic(args) => args.execute(),
-        Command::Analyse(args) => args.execute(),
-        Command::Queue(args) => args.execute(),
-        Command::Sockets(args) => args.execute(),
-        Command::Lab(args) => args.execute(),
-        Command::Man(args) => args.execute(),
+    let command = Cli::parse().command;
+    let result = match command.refuse() {
+        Ok(()) => command.execute(),
+        Err(refusal) => Err(refusal.into()),
     };
     result.unwrap_or_else(|error| exit::explain(&error))
 }

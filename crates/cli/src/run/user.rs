@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use nix::unistd::{self, Gid, Uid, initgroups, setgid, setuid};
 
 use crate::exit::BadInput;
+use crate::lent::{is_lent, refuse};
 
 /// A user other than the one pillion runs as.
 #[derive(Clone)]
@@ -22,6 +23,9 @@ impl User {
     /// The user named, or the caller of a setuid pillion, or of sudo; `None` if that is
     /// whom this process runs as anyway.
     pub fn for_command(name: Option<&str>) -> Result<Option<Self>> {
+        if name.is_some() {
+            refuse("--user")?;
+        }
         let found = match (name, calling_uid()) {
             (Some(name), _) => unistd::User::from_name(name)
                 .with_context(|| format!("look up the user {name}"))?
@@ -64,7 +68,7 @@ impl User {
 }
 
 fn calling_uid() -> Option<Uid> {
-    if Uid::current() != Uid::effective() {
+    if is_lent() {
         return Some(Uid::current());
     }
     if !Uid::effective().is_root() {
