@@ -19,6 +19,7 @@ mod features;
 mod flows_rights;
 mod hooks;
 mod leftovers;
+mod lifecycle;
 mod namespaces;
 mod places;
 mod queue;

@@ -1,0 +1,85 @@
+//! What is broken around pillion does not become the command's exit status.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use super::Running;
+use crate::common::*;
+
+/// `pillion run` that writes an account, and a shell script.
+fn run_with_stats(stats: &Path, script: &str) -> Command {
+    let mut run = pillion_in(&namespace_with_loopback(), &["run", "--dev", "lo"]);
+    run.arg("--stats")
+        .arg(stats)
+        .args(["--", "sh", "-c", script]);
+    run
+}
+
+/// Standard errors that cannot be written to.
+fn broken() -> [Stdio; 2] {
+    let full = File::options().write(true).open("/dev/full");
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    [full.expect("/dev/full").into(), writer.into()]
+}
+
+#[test]
+fn without_a_standard_error_the_exit_status_and_the_account_are_the_same() {
+    needs_root!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let stats = folder.path().join("stats.json");
+    for stderr in broken() {
+        let run = run_with_stats(&stats, "exit 5").stderr(stderr).status();
+        assert_eq!(run.expect("it runs").code(), Some(5));
+        assert_eq!(read_json(&stats)["connections"], 0);
+    }
+}
+
+#[test]
+fn without_a_standard_error_bad_input_is_still_2() {
+    needs_root!();
+    for stderr in broken() {
+        let words = ["run", "--dev", "no-such-device", "--", "true"];
+        let run = pillion_in(&namespace_with_loopback(), &words)
+            .stderr(stderr)
+            .status();
+        assert_eq!(run.expect("it runs").code(), Some(2));
+    }
+}
+
+#[test]
+fn without_a_standard_error_attach_ends_well() {
+    needs_root!();
+    for stderr in broken() {
+        let mut attach = pillion_in(&namespace_with_loopback(), &["attach", "--dev", "lo"]);
+        let mut attach = Running::begin(attach.stderr(stderr));
+        await_attached(attach.0.id());
+        attach.signal(Signal::SIGTERM);
+        assert_eq!(attach.end().code(), Some(0));
+    }
+}
+
+#[test]
+fn an_account_that_cannot_be_written_is_said_and_the_exit_status_is_the_commands() {
+    needs_root!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let within = folder.path().join("within");
+    fs::create_dir(&within).expect("a folder");
+    let stats = within.join("stats.json");
+    let script = format!("rm -r {}; exit 5", within.display());
+    let output = run_with_stats(&stats, &script).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(5));
+    let said = format!("pillion: write --stats {}: No such file", stats.display());
+    assert!(stderr(&output).contains(&said), "{}", stderr(&output));
+}
+
+#[test]
+fn a_command_that_a_real_time_signal_ends_gives_128_and_its_number() {
+    needs_root!();
+    let mut run = super::run(&["bash", "-c", "kill -37 $$"]);
+    assert_eq!(run.status().expect("it runs").code(), Some(128 + 37));
+}

@@ -1,0 +1,51 @@
+//! A signal that comes while pillion begins.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::{Ground, Running, run};
+use crate::common::*;
+
+const REPETITIONS: u32 = 20;
+
+#[test]
+fn a_signal_right_after_the_cgroup_was_made_leaves_nothing_and_starts_nothing() {
+    needs_root!();
+    let ground = Ground::prepare("early");
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("started");
+    for _ in 0..REPETITIONS {
+        let mut command = run(&["touch", trace.to_str().expect("UTF-8")]);
+        ground.place(command.stderr(Stdio::null()));
+        let mut pillion = Running::begin(&mut command);
+        while ground.folders().is_empty() {
+            thread::yield_now();
+        }
+        pillion.signal(Signal::SIGTERM);
+        assert_eq!(pillion.end().code(), Some(128 + 15));
+        eventually("the cgroup is gone", || ground.folders().is_empty());
+        assert!(!trace.exists(), "the command was not started");
+    }
+}
+
+#[test]
+fn a_signal_at_any_time_of_the_start_leaves_nothing() {
+    needs_root!();
+    let ground = Ground::prepare("any-time");
+    for repetition in 0..REPETITIONS {
+        let mut command = run(&["sleep", "300"]);
+        ground.place(command.stderr(Stdio::null()));
+        let mut pillion = Running::begin(&mut command);
+        thread::sleep(Duration::from_millis(20) * repetition);
+        pillion.signal(Signal::SIGTERM);
+        let status = pillion.end();
+        let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        assert_eq!(code, Some(128 + 15));
+        assert_eq!(ground.folders(), [""; 0].map(std::path::PathBuf::from));
+        assert_eq!(ground.processes(), []);
+    }
+}

@@ -1,0 +1,156 @@
+//! How `run` and `attach` begin, live and end, whatever happens around them: a test for each row
+//! of docs/process.md that `run.rs` and `leftovers.rs` have none for.
+
+mod again;
+mod broken;
+mod cgroups;
+mod children;
+mod early;
+mod once;
+mod privilege;
+mod stops;
+mod terminal;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
+use nix::unistd::Pid;
+
+use crate::common::*;
+
+/// A process that ends with the test at the latest.
+pub struct Running(pub Child);
+
+impl Running {
+    pub fn begin(command: &mut Command) -> Self {
+        Self(command.spawn().expect("it starts"))
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("it runs");
+    }
+
+    /// Waits for the end, which comes within ten seconds.
+    pub fn end(&mut self) -> ExitStatus {
+        let mut status = None;
+        eventually("it ends", || {
+            status = self.0.try_wait().expect("a child");
+            status.is_some()
+        });
+        status.expect("it has ended")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The command of a pillion that is killed would live on.
+        if let Some(cgroup) = cgroup_of(self.0.id()) {
+            let _ = fs::write(cgroup.join("cgroup.kill"), "1");
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `pillion run` with a loopback device to attach to.
+pub fn run(words: &[&str]) -> Command {
+    let mut command = pillion_in(&namespace_with_loopback(), &["run", "--dev", "lo"]);
+    command.arg("--").args(words);
+    command
+}
+
+/// The command that a pillion runs.
+pub fn command_of(pillion: &Running) -> Pid {
+    let mut found = None;
+    eventually("the command runs", || {
+        let cgroup = cgroup_of(pillion.0.id());
+        let pids = cgroup.and_then(|it| fs::read_to_string(it.join("cgroup.procs")).ok());
+        found = pids.and_then(|pids| pids.lines().next()?.parse().ok());
+        found.is_some()
+    });
+    Pid::from_raw(found.expect("it runs"))
+}
+
+/// The state of a process, as `ps` shows it.
+pub fn state(process: Pid) -> char {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it runs");
+    let behind = stat.rsplit_once(") ").expect("a name").1;
+    behind.chars().next().expect("a state")
+}
+
+/// Has a command begin with these signals ignored.
+pub fn ignoring(command: &mut Command, signals: &'static [Signal]) {
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            for ignored in signals {
+                signal(*ignored, SigHandler::SigIgn)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The cgroups in a cgroup.
+pub fn folders_in(cgroup: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(cgroup).expect("a cgroup").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.filter(|path| path.is_dir()).collect()
+}
+
+/// A cgroup of the test's own, for pillions to begin in.
+pub struct Ground(PathBuf);
+
+impl Ground {
+    pub fn prepare(name: &str) -> Self {
+        let path = own_cgroup().join(format!("lifecycle-{name}-{}", std::process::id()));
+        fs::create_dir(&path).expect("a cgroup");
+        Self(path)
+    }
+
+    /// Has a command begin in it.
+    pub fn place(&self, command: &mut Command) {
+        let door = self.0.join("cgroup.procs");
+        // SAFETY: the test's other threads hold no lock that this needs for long.
+        unsafe {
+            command.pre_exec(move || fs::write(&door, "0"));
+        }
+    }
+
+    /// The cgroups in it.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        folders_in(&self.0)
+    }
+
+    /// The processes in it and below it, in this order.
+    pub fn processes(&self) -> Vec<Pid> {
+        let all = std::iter::once(self.0.clone()).chain(self.folders());
+        let texts = all.filter_map(|it| fs::read_to_string(it.join("cgroup.procs")).ok());
+        let text: String = texts.collect();
+        let pids = text.lines().map(|line| line.parse().expect("a PID"));
+        pids.map(Pid::from_raw).collect()
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        // What was killed leaves a moment later.
+        while self.0.exists() && begun.elapsed() < Duration::from_secs(5) {
+            for folder in self.folders() {
+                let _ = fs::remove_dir(folder);
+            }
+            let _ = fs::remove_dir(&self.0);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The command is stopped and continued.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+
+use super::terminal::Terminal;
+use super::{Running, command_of, run, state};
+use crate::common::*;
+
+#[test]
+fn a_command_that_is_stopped_and_continued_by_its_id_stops_nothing_else() {
+    needs_root!();
+    for stop in [Signal::SIGSTOP, Signal::SIGTSTP] {
+        let script = "trap 'exit 3' USR1; while :; do sleep 0.05; done";
+        let mut pillion = Running::begin(run(&["sh", "-c", script]).stdin(Stdio::null()));
+        let command = command_of(&pillion);
+        eventually("it is a shell", || {
+            let name = std::fs::read_to_string(format!("/proc/{command}/comm"));
+            name.is_ok_and(|name| name == "sh\n")
+        });
+        kill(command, stop).expect("it runs");
+        eventually("it is stopped", || state(command) == 'T');
+        thread::sleep(Duration::from_millis(200));
+        assert_ne!(state(pillion.pid()), 'T', "{stop}");
+        kill(command, Signal::SIGCONT).expect("it runs");
+        thread::sleep(Duration::from_millis(100));
+        kill(command, Signal::SIGUSR1).expect("it runs");
+        assert_eq!(pillion.end().code(), Some(3), "{stop}");
+    }
+}
+
+/// A shell with job control, whose user stops a job and takes it up again.
+fn stopped_and_taken_up(command: &str) {
+    let mut shell = namespace_with_loopback().command("bash");
+    shell.args(["--norc", "--noprofile", "-i"]);
+    let mut terminal = Terminal::begin(&mut shell);
+    terminal.types(&format!("{PILLION} run --dev lo -- {command}\n"));
+    terminal.shows("begun");
+    terminal.types("\x1a");
+    terminal.shows("Stopped");
+    terminal.types("echo we are ba\"\"ck; fg\n");
+    terminal.shows("we are back");
+    terminal.types("on\n");
+    terminal.shows("0 connections");
+    terminal.types("exit\n");
+    terminal.leader.end();
+}
+
+#[test]
+fn ctrl_z_stops_the_command_and_pillion_until_the_shell_continues_them() {
+    needs_root!();
+    stopped_and_taken_up("sh -c 'echo be\"\"gun; read line; test \"$line\" = on'");
+}
+
+#[test]
+fn ctrl_z_reaches_a_command_with_a_process_group_of_its_own() {
+    needs_root!();
+    stopped_and_taken_up("timeout 100 sh -c 'echo be\"\"gun; sleep 1'");
+}
