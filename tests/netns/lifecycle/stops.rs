@@ -1,10 +1,12 @@
 //! The command is stopped and continued.
 
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::setsid;
 
 use super::terminal::Terminal;
 use super::{Running, command_of, run, state};
@@ -15,7 +17,11 @@ fn a_command_that_is_stopped_and_continued_by_its_id_stops_nothing_else() {
     needs_root!();
     for stop in [Signal::SIGSTOP, Signal::SIGTSTP] {
         let script = "trap 'exit 3' USR1; while :; do sleep 0.05; done";
-        let mut pillion = Running::begin(run(&["sh", "-c", script]).stdin(Stdio::null()));
+        let mut run = run(&["sh", "-c", script]);
+        // Away from the terminal that the tests may have.
+        // SAFETY: between fork and exec only a system call is made.
+        unsafe { run.pre_exec(|| Ok(setsid().map(drop)?)) };
+        let mut pillion = Running::begin(run.stdin(Stdio::null()));
         let command = command_of(&pillion);
         eventually("it is a shell", || {
             let name = std::fs::read_to_string(format!("/proc/{command}/comm"));
@@ -59,4 +65,26 @@ fn ctrl_z_stops_the_command_and_pillion_until_the_shell_continues_them() {
 fn ctrl_z_reaches_a_command_with_a_process_group_of_its_own() {
     needs_root!();
     stopped_and_taken_up("timeout 100 sh -c 'echo be\"\"gun; sleep 1'");
+}
+
+#[test]
+fn a_shell_that_suspends_itself_gives_the_terminal_back_and_gets_it_again() {
+    needs_root!();
+    let shell = ["--norc", "--noprofile", "-i"];
+    let mut outer = namespace_with_loopback().command("bash");
+    let mut terminal = Terminal::begin(outer.args(shell));
+    terminal.types(&format!(
+        "{PILLION} run --dev lo -- bash {}\n",
+        shell.join(" ")
+    ));
+    terminal.types("echo in\"\"ner; suspend\n");
+    terminal.shows("inner");
+    terminal.shows("Stopped");
+    terminal.types("echo ou\"\"ter; fg\n");
+    terminal.shows("outer");
+    terminal.types("echo a\"\"gain; exit\n");
+    terminal.shows("again");
+    terminal.shows("0 connections");
+    terminal.types("exit\n");
+    terminal.leader.end();
 }

@@ -1,13 +1,13 @@
 //! What becomes of the command, and of the other children that pillion may have: as the first
 //! process of a PID namespace, all that lose their parents.
 
-use std::fs::File;
 use std::io;
 use std::process::ExitCode;
 
-use nix::sys::signal::{SigSet, Signal, raise};
 use nix::unistd::Pid;
 use rustix::process::{WaitOptions, wait};
+
+use super::job;
 
 /// Takes note of all that has become of them; the exit code, once the command has ended.
 pub fn reap(command: Pid) -> io::Result<Option<ExitCode>> {
@@ -22,7 +22,7 @@ pub fn reap(command: Pid) -> io::Result<Option<ExitCode>> {
             return Ok(Some(ended_by(signal)));
         }
         if let Some(signal) = status.stopping_signal() {
-            follow(signal)?;
+            job::follow(command, signal)?;
         }
     }
     Ok(None)
@@ -32,22 +32,4 @@ pub fn reap(command: Pid) -> io::Result<Option<ExitCode>> {
 pub fn ended_by(signal: i32) -> ExitCode {
     // At most 64.
     ExitCode::from(128 + signal.to_le_bytes()[0])
-}
-
-/// The shell that started pillion waits for it to stop, too, when the terminal stops the command.
-/// SIGSTOP is no terminal's: whoever sends that to the command alone continues it alone.
-fn follow(signal: i32) -> io::Result<()> {
-    let signal = match Signal::try_from(signal) {
-        Ok(signal @ (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU)) => signal,
-        _ => return Ok(()),
-    };
-    if File::open("/dev/tty").is_err() {
-        return Ok(());
-    }
-    // The kernel drops the signal where no shell is left that could continue this process.
-    raise(signal)?;
-    let signal = SigSet::from(signal);
-    signal.thread_unblock()?;
-    signal.thread_block()?;
-    Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod child;
 mod inherited;
+mod job;
 mod signals;
 mod witness;
 
