@@ -1,12 +1,11 @@
 //! The command is stopped and continued.
 
-use std::os::unix::process::CommandExt;
+use std::io::Read;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::setsid;
 
 use super::terminal::Terminal;
 use super::{Running, command_of, run, state};
@@ -15,27 +14,18 @@ use crate::common::*;
 #[test]
 fn a_command_that_is_stopped_and_continued_by_its_id_stops_nothing_else() {
     needs_root!();
-    for stop in [Signal::SIGSTOP, Signal::SIGTSTP] {
-        let script = "trap 'exit 3' USR1; while :; do sleep 0.05; done";
-        let mut run = run(&["sh", "-c", script]);
-        // Away from the terminal that the tests may have.
-        // SAFETY: between fork and exec only a system call is made.
-        unsafe { run.pre_exec(|| Ok(setsid().map(drop)?)) };
-        let mut pillion = Running::begin(run.stdin(Stdio::null()));
-        let command = command_of(&pillion);
-        eventually("it is a shell", || {
-            let name = std::fs::read_to_string(format!("/proc/{command}/comm"));
-            name.is_ok_and(|name| name == "sh\n")
-        });
-        kill(command, stop).expect("it runs");
-        eventually("it is stopped", || state(command) == 'T');
-        thread::sleep(Duration::from_millis(200));
-        assert_ne!(state(pillion.pid()), 'T', "{stop}");
-        kill(command, Signal::SIGCONT).expect("it runs");
-        thread::sleep(Duration::from_millis(100));
-        kill(command, Signal::SIGUSR1).expect("it runs");
-        assert_eq!(pillion.end().code(), Some(3), "{stop}");
-    }
+    let script = "trap 'exit 3' USR1; echo ready; while :; do sleep 0.05; done";
+    let mut pillion = Running::begin(run(&["sh", "-c", script]).stdout(Stdio::piped()));
+    let mut says = pillion.0.stdout.take().expect("a pipe");
+    says.read_exact(&mut [0; 6]).expect("it is ready");
+    let command = command_of(&pillion);
+    kill(command, Signal::SIGSTOP).expect("it runs");
+    eventually("it is stopped", || state(command) == 'T');
+    thread::sleep(Duration::from_millis(200));
+    assert_ne!(state(pillion.pid()), 'T');
+    kill(command, Signal::SIGCONT).expect("it runs");
+    kill(command, Signal::SIGUSR1).expect("it runs");
+    assert_eq!(pillion.end().code(), Some(3));
 }
 
 /// A shell with job control, whose user stops a job and takes it up again.

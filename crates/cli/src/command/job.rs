@@ -20,9 +20,9 @@ pub fn follow(command: Pid, signal: i32) -> io::Result<()> {
         Ok(Signal::SIGSTOP) if has_terminal => stop(Signal::SIGTSTP)?,
         _ => return Ok(()),
     }
-    // In the foreground again.
     if has_terminal && tcgetpgrp(&terminal) == Ok(ours) {
-        tcsetpgrp(&terminal, theirs)?;
+        // In the foreground again; the terminal may be gone a moment later.
+        let _ = tcsetpgrp(&terminal, theirs);
     }
     Ok(())
 }
