@@ -85,13 +85,15 @@ pub fn stderr(output: &Output) -> String {
 }
 
 /// Waits up to ten seconds for something to come true.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    within(Duration::from_secs(10), what, condition);
+}
+
+/// Waits for something to come true.
+pub fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(10),
-            "never came true: {what}"
-        );
+        assert!(begun.elapsed() < limit, "never came true: {what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -39,10 +39,11 @@ impl Running {
         kill(self.pid(), signal).expect("it runs");
     }
 
-    /// Waits for the end, which comes within ten seconds.
+    /// Waits for the end. Where many network namespaces end at the same time, the kernel may take
+    /// seconds to detach from a device.
     pub fn end(&mut self) -> ExitStatus {
         let mut status = None;
-        eventually("it ends", || {
+        within(Duration::from_secs(60), "it ends", || {
             status = self.0.try_wait().expect("a child");
             status.is_some()
         });

@@ -41,13 +41,15 @@ impl Listener {
 
     /// Sends signals, and counts how many the command has heard.
     fn count(mut self, send: impl Fn(&Running)) -> usize {
+        let mut heard = 0;
         for _ in 0..REPETITIONS {
             send(&self.pillion);
-            // Two that come closer together could be heard as one.
-            thread::sleep(Duration::from_millis(200));
+            assert_eq!(self.line(), "heard\n");
+            heard += 1;
+            // One more would be there soon.
+            thread::sleep(Duration::from_millis(150));
         }
         self.pillion.signal(Signal::SIGTERM);
-        let mut heard = 0;
         while self.line() == "heard\n" {
             heard += 1;
         }
@@ -78,9 +80,10 @@ fn a_signal_to_each_process_of_a_cgroup_reaches_the_command_once() {
     let ground = Ground::prepare("once");
     let listener = Listener::begin(|command| ground.place(command));
     let heard = listener.count(|pillion| {
+        let processes = ground.processes();
         // As service managers do: the main process comes first.
         pillion.signal(Signal::SIGUSR1);
-        for process in ground.processes() {
+        for process in processes {
             if process != pillion.pid() {
                 let _ = kill(process, Signal::SIGUSR1);
             }

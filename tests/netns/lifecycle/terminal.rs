@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
@@ -68,15 +70,19 @@ impl Terminal {
     /// Waits until a text has been shown, behind what was waited for before.
     pub fn shows(&mut self, text: &str) {
         let Self { user, shown, .. } = self;
-        eventually(&format!("the terminal shows {text}"), || {
-            let mut bytes = [0; 4096];
-            match user.read(&mut bytes) {
-                Ok(count) => shown.push_str(&String::from_utf8_lossy(&bytes[..count])),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) => panic!("{error}: {shown}"),
-            }
-            shown.contains(text)
-        });
+        within(
+            Duration::from_secs(60),
+            &format!("the terminal shows {text}"),
+            || {
+                let mut bytes = [0; 4096];
+                match user.read(&mut bytes) {
+                    Ok(count) => shown.push_str(&String::from_utf8_lossy(&bytes[..count])),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => panic!("{error}: {shown}"),
+                }
+                shown.contains(text)
+            },
+        );
         let behind = shown.find(text).expect("shown") + text.len();
         self.shown.drain(..behind);
     }
@@ -117,7 +123,7 @@ fn ctrl_c_reaches_the_command_once() {
         terminal.types("\x03");
         terminal.shows("heard");
         // A second one would be there by now.
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        thread::sleep(Duration::from_millis(200));
     }
     terminal.leader.signal(nix::sys::signal::Signal::SIGTERM);
     terminal.shows("0 connections");

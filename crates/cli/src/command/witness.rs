@@ -18,6 +18,9 @@ use crate::beside;
 /// cgroup one by one, the main one first.
 const PATIENCE: Duration = Duration::from_millis(50);
 
+/// How long an answer may take on a busy host; one that was stopped never gives it.
+const ANSWER: Duration = Duration::from_secs(1);
+
 /// The witness, from this process's side; dropping it ends it.
 pub struct Witness {
     line: Option<UnixStream>,
@@ -30,9 +33,8 @@ impl Witness {
     /// Calls one for these signals, which are blocked.
     pub fn call(signals: &SigSet) -> io::Result<Self> {
         let (line, its_end) = UnixStream::pair()?;
-        // It may be stopped.
-        line.set_read_timeout(Some(PATIENCE))?;
-        line.set_write_timeout(Some(PATIENCE))?;
+        line.set_read_timeout(Some(ANSWER))?;
+        line.set_write_timeout(Some(ANSWER))?;
         let process = beside::start(c"pillion-witness", its_end, |line| {
             let _ = testify(&line, signals);
         })?;
@@ -47,12 +49,13 @@ impl Witness {
     pub fn heard(&mut self, signal: u32) -> bool {
         let begun = Instant::now();
         loop {
+            let is_last = begun.elapsed() >= PATIENCE;
             self.ask();
             if self.heard & bit(signal) != 0 {
                 self.heard &= !bit(signal);
                 return true;
             }
-            if begun.elapsed() >= PATIENCE {
+            if is_last {
                 return false;
             }
             thread::sleep(PATIENCE / 10);
