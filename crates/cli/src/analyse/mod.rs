@@ -2,25 +2,24 @@
 
 mod choice;
 mod explain;
+mod files;
 mod list;
 mod measured;
 mod part;
-mod report;
 mod results;
-mod summary;
-mod traces;
+mod tell;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_analysis::Target;
 
-use choice::Choice;
-use explain::Target;
+use choice::ChoiceArgs;
+use files::Files;
+pub use files::observe;
 use measured::Measured;
 use part::Part;
-use traces::Files;
-pub use traces::Traces;
 
 /// Analyse packet traces: latency, loss, redundancy, throughput, of one end or of both
 ///
@@ -67,7 +66,7 @@ pub struct Args {
     measured: Measured,
 
     #[command(flatten)]
-    choice: Choice,
+    choice: ChoiceArgs,
 
     #[command(flatten)]
     part: Part,
@@ -81,12 +80,12 @@ impl Args {
             return explain::explain(traces, target, self.json);
         }
         if self.list {
-            return list::list(traces, self.choice, self.json);
+            return list::list(traces, self.choice.into(), self.json);
         }
         results::Wanted {
             options,
             percentiles: self.measured.percentiles,
-            choice: self.choice,
+            choice: self.choice.into(),
             json: self.json,
             csv: self.csv,
             report: self.report,

@@ -3,12 +3,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
-use super::choice::{Choice, Chosen};
-use super::report;
-use super::summary::Summary;
-use super::traces::Traces;
+use super::files::{exit_code, observe};
 use crate::print::{print, print_json};
 
 /// What is to be measured, and where it is to go.
@@ -31,11 +29,12 @@ impl Wanted {
             fs::create_dir_all(folder)
                 .with_context(|| format!("write --csv {}", folder.display()))?;
         }
-        let observed = traces.observe(Chosen {
+        let chosen = Chosen {
             choice: self.choice,
             observer: Meter::new(self.options),
-        });
-        let exit_code = observed.exit_code();
+        };
+        let observed = observe(traces, chosen);
+        let exit_code = exit_code(&observed);
         let meter = observed.observer.observer;
         let results = match &observed.finding {
             Some(finding) => meter.finish_pair(&finding.clock),

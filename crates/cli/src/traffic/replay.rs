@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_analysis::Traces;
 use pillion_trace::input::{InputError, Unreadable};
 use pillion_traffic::{
     Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
@@ -10,7 +11,6 @@ use pillion_traffic::{
 
 use super::sending::SendingArgs;
 use super::writes::written;
-use crate::analyse::Traces;
 use crate::exit::BadInput;
 use crate::times::{Itt, parse_itt};
 

@@ -4,12 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_analysis::Traces;
 use pillion_report::number;
 use pillion_trace::{Connection, Direction, Endpoint, Observer, Sent};
 use pillion_traffic::Write;
 use pillion_traffic::wire::MAX_SIZE;
 
-use crate::analyse::Traces;
+use crate::analyse::observe;
 use crate::exit::BadInput;
 
 /// A connection and what its main sender wrote.
@@ -23,7 +24,7 @@ pub struct Written {
 /// # Errors
 /// [`BadInput`] that names the connections there are, if none of them is meant.
 pub fn written(traces: Traces, file: &str, wanted: Option<u64>) -> Result<Written> {
-    let watch = traces.observe(Watch::new(wanted)).observer;
+    let watch = observe(traces, Watch::new(wanted)).observer;
     let mistake = watch.mistake(file);
     match watch.chosen() {
         Some(written) => Ok(written),

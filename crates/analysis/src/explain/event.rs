@@ -6,6 +6,7 @@ pub struct Event {
     /// Since the range was first sent, in milliseconds; none where the clocks of both traces
     /// cannot be compared.
     pub ms: Option<f64>,
+    /// What it is.
     #[serde(flatten)]
     pub what: What,
     /// The packet's number in the trace that shows it.
@@ -18,7 +19,9 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
+    /// Where it comes from.
     Sender,
+    /// Where it goes to.
     Receiver,
 }
 
@@ -28,9 +31,13 @@ pub enum Seen {
 pub enum What {
     /// Sent in a packet with these bytes.
     Sent {
+        /// The packet's first byte, counted from 1.
         begin: i64,
+        /// The first byte behind it.
         end: i64,
+        /// Why the packet carried the range.
         copy: Copied,
+        /// What became of the packet; none of one trace.
         fate: Option<Arrived>,
     },
     /// A packet brought it.
@@ -56,8 +63,11 @@ pub enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Copied {
+    /// For the first time.
     New,
+    /// Before new bytes.
     Bundled,
+    /// Without a new byte.
     Retransmitted,
 }
 
@@ -65,7 +75,10 @@ pub enum Copied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrived {
+    /// It did.
     Delivered,
+    /// It did not.
     Lost,
+    /// The traces do not tell.
     Unknown,
 }

@@ -1,10 +1,7 @@
 use std::fmt::Write;
 
+use pillion_analysis::{Arrived, Copied, Event, Seen, Story, Trace, Waited, What};
 use pillion_report::{Column, Table, number};
-
-use super::event::{Arrived, Copied, Event, Seen, What};
-use super::story::{Story, Waited};
-use crate::analyse::traces::Trace;
 
 /// Ranges behind that are shown one by one.
 const MOST_WAITED: usize = 10;

@@ -1,6 +1,6 @@
 use pillion_report::{Column, Table, number};
 
-use crate::analyse::summary::{Summary, outcome, value};
+use crate::summary::{Summary, outcome, value};
 
 /// More would make a page that no browser likes to show.
 const MOST: usize = 500;

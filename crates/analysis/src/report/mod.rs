@@ -7,8 +7,10 @@ mod over_time;
 use pillion_report::{Fact, Page, Part, number};
 use serde_json::json;
 
-use super::summary::Summary;
+use crate::Summary;
 
+/// Everything that a summary has, with figures.
+#[must_use]
 pub fn page(summary: &Summary) -> Page {
     let mut parts: Vec<Part> = distributions::latency(summary);
     parts.push(summary.counts().into());

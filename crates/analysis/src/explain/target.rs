@@ -5,9 +5,11 @@ use pillion_trace::Half;
 /// The byte to be explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
+    /// The connection's number.
     pub connection: u64,
     /// In the direction in which fewer bytes went.
     pub back: bool,
+    /// Which byte of it.
     pub place: Place,
 }
 

@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use super::event::{Arrived, Copied, Event, Seen, What};
 use super::target::Target;
+use crate::ExplainError;
 
-/// Sees all packets, and keeps what concerns the byte.
+/// Sees all packets, and keeps what concerns one byte.
+#[derive(Debug)]
 pub struct Witness {
     target: Target,
     /// By direction, until it is known which one is meant.
@@ -18,7 +20,7 @@ pub struct Witness {
     connections: u64,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Kept {
     position: Option<i64>,
     sent: Vec<Sent>,
@@ -32,6 +34,7 @@ struct Kept {
 }
 
 /// What the connection tells at its end.
+#[derive(Debug)]
 struct Told {
     direction: Direction,
     way: Way,
@@ -40,10 +43,13 @@ struct Told {
 }
 
 /// What happened to a range of bytes. Times are by the clock of the trace at the sender.
-#[derive(Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Story {
+    /// The connection's number, 1 for the first in the trace.
     pub connection: u64,
+    /// Whose bytes they are.
     pub sender: SocketAddr,
+    /// The other end.
     pub receiver: SocketAddr,
     /// Whether the stream's sender is the one at the first trace.
     #[serde(skip)]
@@ -56,10 +62,11 @@ pub struct Story {
     pub raw_seq: Option<u32>,
     /// When it was first sent, since the trace's first packet.
     pub first_sent_s: Option<f64>,
+    /// From its first sending to the ACK that covers it.
     pub ack_latency_ms: Option<f64>,
-    /// Until the transport layer had it.
+    /// From its first sending until the transport layer had it.
     pub transport_latency_ms: Option<f64>,
-    /// Until the application could read it.
+    /// From its first sending until the application could read it.
     pub application_latency_ms: Option<f64>,
     /// In order of time.
     pub events: Vec<Event>,
@@ -70,15 +77,19 @@ pub struct Story {
 }
 
 /// A range that arrived before the one in front of it did.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Waited {
+    /// Its first byte, counted from 1.
     pub begin: i64,
+    /// The first byte behind it.
     pub end: i64,
     /// For how long the one in front was missing.
     pub ms: f64,
 }
 
 impl Witness {
+    /// Of this byte.
+    #[must_use]
     pub fn new(target: Target) -> Self {
         Self {
             target,
@@ -109,26 +120,26 @@ impl Witness {
         (begin..end).contains(&found).then_some(kept)
     }
 
-    /// All of it in order, or why there is nothing to tell; with the clocks of two traces, and
-    /// when each trace begins.
-    pub fn story(mut self, clock: Option<&Clock>, begin_ns: &[i64]) -> Result<Story, String> {
+    /// All of it in order, with the clocks of two traces, and when each trace begins, in
+    /// nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// [`ExplainError`] if the trace does not show the byte.
+    pub fn story(mut self, clock: Option<&Clock>, begin_ns: &[i64]) -> Result<Story, ExplainError> {
         let number = self.target.connection;
         let Some(told) = self.told else {
-            return Err(format!(
-                "there is no connection {number} in the trace; --list shows {}",
-                self.connections
-            ));
+            return Err(ExplainError::NoConnection {
+                connection: number,
+                connections: self.connections,
+            });
         };
         let kept = std::mem::take(&mut self.kept[told.direction as usize]);
         let Some(range) = kept.range else {
-            let there = match kept.next {
-                ..=1 => "none".to_owned(),
-                next => format!("bytes 1 to {}", next - 1),
-            };
-            return Err(format!(
-                "the trace shows no such byte of connection {number} from {}; it shows {there}",
-                told.sender
-            ));
+            return Err(ExplainError::NoByte {
+                connection: number,
+                sender: told.sender,
+                bytes: kept.next.max(1) - 1,
+            });
         };
         let from_first = clock.is_none() || told.way == Way::There;
         let begin_ns = begin_ns.get(usize::from(!from_first)).copied();

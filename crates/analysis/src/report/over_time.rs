@@ -1,7 +1,7 @@
 use pillion_report::{Axis, Figure, Line, Part};
 use pillion_trace::measure::{Measures, Rates};
 
-use crate::analyse::summary::Summary;
+use crate::Summary;
 
 /// Rates, packets in flight and loss, slice by slice.
 pub fn figures(summary: &Summary) -> Vec<Part> {

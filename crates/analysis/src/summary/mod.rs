@@ -8,17 +8,22 @@ use pillion_report::{Table, number};
 use pillion_trace::Outcome;
 use pillion_trace::measure::{Results, Together};
 
-use super::traces::Trace;
-pub use times::value;
+use crate::Trace;
+pub(crate) use times::value;
 
 /// Results, and what it takes to tell of them.
 pub struct Summary<'a> {
+    /// What was measured.
     pub results: &'a Results,
+    /// Which percentiles are shown, from 0 to 100.
     pub percentiles: &'a [f64],
+    /// What was read; sender first.
     pub traces: &'a [Trace],
 }
 
 impl Summary<'_> {
+    /// All of it.
+    #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.heading() + "\n\n";
         text += &self.counts().to_text(false);
@@ -31,6 +36,7 @@ impl Summary<'_> {
     }
 
     /// Which traces, of how much, in a line.
+    #[must_use]
     pub fn heading(&self) -> String {
         let names: Vec<&str> = self.traces.iter().map(Trace::file_name).collect();
         let connections = match self.results.connections.len() {
@@ -42,6 +48,7 @@ impl Summary<'_> {
     }
 
     /// How the clocks of two traces relate, in a sentence.
+    #[must_use]
     pub fn clocks(&self) -> Option<String> {
         let clock = self.results.clock.as_ref()?;
         let round_trip = clock.round_trip_ms?;
@@ -61,16 +68,19 @@ impl Summary<'_> {
     }
 
     /// Connections, volume, loss, fairness, one column for all and one for each group.
+    #[must_use]
     pub fn counts(&self) -> Table {
         counts::table(self)
     }
 
     /// Distributions by percentiles.
+    #[must_use]
     pub fn times(&self) -> Table {
         times::table(self)
     }
 
     /// What one has to know of the traces to take the results right.
+    #[must_use]
     pub fn notes(&self) -> Vec<String> {
         notes::notes(self)
     }
@@ -83,7 +93,8 @@ impl Summary<'_> {
     }
 }
 
-/// In words.
+/// What became of an attempt to connect, in words.
+#[must_use]
 pub fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::NotSeen => "not seen",

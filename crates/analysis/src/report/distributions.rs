@@ -1,7 +1,7 @@
 use pillion_report::{Axis, Figure, Line, Part, Scale};
 use pillion_trace::measure::Distribution;
 
-use crate::analyse::summary::Summary;
+use crate::Summary;
 
 /// Latency, its tail.
 pub fn latency(summary: &Summary) -> Vec<Part> {

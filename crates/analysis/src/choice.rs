@@ -1,0 +1,87 @@
+use std::net::SocketAddr;
+
+use ipnet::IpNet;
+use pillion_trace::pair::Fate;
+use pillion_trace::{Acked, Arrived, Connection, Direction, Endpoint, Observer, Range, Sent};
+
+/// Which connections are looked at: those that fit each kind of condition given. Without any, all.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Those with an end at one of these addresses.
+    pub addresses: Vec<IpNet>,
+    /// Those with an end at one of these ports.
+    pub ports: Vec<u16>,
+    /// Those with one of these numbers.
+    pub connections: Vec<u64>,
+}
+
+impl Choice {
+    fn takes(&self, connection: &Connection) -> bool {
+        if self.addresses.is_empty() && self.ports.is_empty() && self.connections.is_empty() {
+            return true;
+        }
+        let fits = |end: Endpoint| {
+            let end = SocketAddr::from(end);
+            let network = |network: &IpNet| network.contains(&end.ip());
+            (
+                self.addresses.is_empty() || self.addresses.iter().any(network),
+                self.ports.is_empty() || self.ports.contains(&end.port()),
+            )
+        };
+        let (one, other) = (fits(connection.originator), fits(connection.responder));
+        (one.0 || other.0)
+            && (one.1 || other.1)
+            && (self.connections.is_empty() || self.connections.contains(&connection.number))
+    }
+}
+
+/// Tells an observer of chosen connections alone. They keep their numbers.
+#[derive(Debug)]
+pub struct Chosen<O> {
+    /// Which they are.
+    pub choice: Choice,
+    /// Who is told.
+    pub observer: O,
+}
+
+impl<O: Observer> Observer for Chosen<O> {
+    fn clocks(&mut self, ahead_ns: i64) {
+        self.observer.clocks(ahead_ns);
+    }
+
+    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
+        if self.choice.takes(connection) {
+            self.observer.arrived(connection, arrived);
+        }
+    }
+
+    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+        if self.choice.takes(connection) {
+            self.observer.sent(connection, sent);
+        }
+    }
+
+    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+        if self.choice.takes(connection) {
+            self.observer.acked(connection, acked);
+        }
+    }
+
+    fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
+        if self.choice.takes(connection) {
+            self.observer.range(connection, direction, range);
+        }
+    }
+
+    fn fate(&mut self, connection: &Connection, fate: &Fate) {
+        if self.choice.takes(connection) {
+            self.observer.fate(connection, fate);
+        }
+    }
+
+    fn finished(&mut self, connection: &Connection) {
+        if self.choice.takes(connection) {
+            self.observer.finished(connection);
+        }
+    }
+}

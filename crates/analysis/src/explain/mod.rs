@@ -1,0 +1,9 @@
+//! The story of one byte range.
+
+mod event;
+mod story;
+mod target;
+
+pub use event::{Arrived, Copied, Event, Seen, What};
+pub use story::{Story, Waited, Witness};
+pub use target::{Place, Target};

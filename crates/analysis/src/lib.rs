@@ -1,0 +1,21 @@
+//! What packet traces tell: results as summaries, figures and pages, and the story of one byte.
+//!
+//! [`Traces`] are read once, by one observer: [`pillion_trace::measure::Meter`] measures them,
+//! [`List`] lists their connections, [`Witness`] keeps what concerns one byte. [`Chosen`] tells an
+//! observer of some connections alone. A [`Summary`] puts results into words and tables, and
+//! [`report`] into a page. Nothing is printed here.
+
+mod choice;
+mod error;
+mod explain;
+mod list;
+pub mod report;
+mod summary;
+mod traces;
+
+pub use choice::{Choice, Chosen};
+pub use error::{ExplainError, OpenError};
+pub use explain::{Arrived, Copied, Event, Place, Seen, Story, Target, Waited, What, Witness};
+pub use list::{List, Listed, Way};
+pub use summary::{Summary, outcome};
+pub use traces::{Observed, Trace, Traces};
