@@ -22,7 +22,7 @@ mod watch;
 pub use cache::cache;
 pub use demo::{Demo, demo_page, demo_table, run_demo};
 pub use error::Error;
-pub use group::{Group, GroupConfig, GroupResult, QUANTILES, run_together};
+pub use group::{Group, GroupConfig, GroupResult, run_together};
 pub use host::Host;
 pub use lane::Lane;
 pub use netns::Namespace;

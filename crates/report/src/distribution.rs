@@ -1,13 +1,6 @@
 //! Samples to quantiles, CDF and complementary CDF.
 
-/// At most this many points describe a curve.
-const MAX_POINTS: usize = 1000;
-/// The largest distinct values, all of them kept: the tail is exact.
-const TAIL: usize = 250;
-/// The rest of the curve moves by less than 1/400 of a linear axis from 0 to 1 ...
-const LINEAR_CELLS: f64 = 400.0;
-/// ... and by less than 1/350 of a log axis from 1 to 1/n: a pixel in a figure of that height.
-const LOG_CELLS: f64 = 350.0;
+use pillion_measure::{Step, nearest_rank, thinned};
 
 /// The distribution of a set of samples, in whatever unit they have.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,14 +45,8 @@ impl Distribution {
     /// limited to 0 (the smallest sample) to 1 (the largest); `None` without samples or if `q`
     /// is NaN.
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let last = self.len().checked_sub(1)?;
-        if q.is_nan() {
-            return None;
-        }
-        // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
-        let rank = q * self.len() as f64 * (1.0 - 4.0 * f64::EPSILON);
-        let index = (rank.ceil() as usize).saturating_sub(1);
-        Some(self.sorted[index.min(last)])
+        let rank = nearest_rank(q, self.len() as u64)?;
+        self.sorted.get(rank as usize - 1).copied()
     }
 
     /// The share of the samples that are greater than `x`, NaN without samples.
@@ -87,55 +74,12 @@ impl Distribution {
         };
         let n = self.len() as f64;
         let mut points = vec![(first, share(n, 0.0))];
-        points.extend(self.kept().iter().map(|s| (s.value, share(n, s.rank))));
+        let ties = self.sorted.chunk_by(|a, b| a == b);
+        let values = ties.map(|ties| (ties[0], ties.len() as u64));
+        let steps = thinned(values).into_iter();
+        points.extend(steps.map(|Step { value, rank }| (value, share(n, rank as f64))));
         points
     }
-
-    fn kept(&self) -> Vec<Step> {
-        let steps = self.steps();
-        let Some(body) = steps.len().checked_sub(TAIL) else {
-            return steps;
-        };
-        if steps.len() < MAX_POINTS {
-            return steps;
-        }
-        // The first step in each cell is kept, not the last: then a large step stays where it is.
-        let n = self.len() as f64;
-        let mut previous = None;
-        let mut kept = Vec::with_capacity(MAX_POINTS);
-        for (i, step) in steps.into_iter().enumerate() {
-            let cell = (
-                (step.rank / n * LINEAR_CELLS) as usize,
-                ((n / (n - step.rank)).ln() / n.ln() * LOG_CELLS) as usize,
-            );
-            if i >= body || previous != Some(cell) {
-                kept.push(step);
-            }
-            previous = Some(cell);
-        }
-        kept
-    }
-
-    /// Each distinct value once.
-    fn steps(&self) -> Vec<Step> {
-        let mut rank = 0.0;
-        self.sorted
-            .chunk_by(|a, b| a == b)
-            .map(|ties| {
-                rank += ties.len() as f64;
-                Step {
-                    value: ties[0],
-                    rank,
-                }
-            })
-            .collect()
-    }
-}
-
-struct Step {
-    value: f64,
-    /// The number of samples that are not greater than the value.
-    rank: f64,
 }
 
 #[cfg(test)]
@@ -185,13 +129,13 @@ mod tests {
     fn curves_are_bounded_and_their_tail_is_exact() {
         let d = long_tail(200_000);
         let points = d.ccdf();
-        assert!(points.len() <= MAX_POINTS, "{} points", points.len());
+        assert!(points.len() <= 1000, "{} points", points.len());
         assert!(points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 >= b.1));
         for &(x, share) in &points[1..] {
             assert_eq!(share, d.share_above(x));
         }
-        let tail: Vec<f64> = points[points.len() - TAIL..].iter().map(|p| p.0).collect();
-        assert_eq!(tail, d.sorted[d.len() - TAIL..]);
+        let tail: Vec<f64> = points[points.len() - 250..].iter().map(|p| p.0).collect();
+        assert_eq!(tail, d.sorted[d.len() - 250..]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use hdrhistogram::Histogram;
+use pillion_measure::nearest_rank;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::us;
@@ -33,8 +34,8 @@ impl Quantiles {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
         Self::of(count as u64, mean, |share| {
-            let rank = (share * count as f64).ceil() as usize;
-            values[rank.clamp(1, count) - 1]
+            let rank = nearest_rank(share, count as u64).map_or(0, |rank| rank - 1);
+            values[rank as usize]
         })
     }
 

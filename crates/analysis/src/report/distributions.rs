@@ -89,9 +89,9 @@ impl Wanted {
             .max()?;
         let smallest = 10_f64.powf((1.0 / most as f64).log10().floor());
         let lines = series.iter().map(|(label, distribution)| {
-            let curve = distribution.curve();
+            let curve = distribution.complement();
             let first = curve.first().map(|&(ns, _)| (ms(ns), 1.0));
-            let rest = curve.iter().map(|&(ns, share)| (ms(ns), 1.0 - share));
+            let rest = curve.iter().map(|&(ns, share)| (ms(ns), share));
             Line::step(*label, first.into_iter().chain(rest).collect())
         });
         Some(self.figure(lines.collect(), Scale::Log, Some(smallest)))

@@ -81,7 +81,7 @@ fn lengths(summary: &Summary) -> Table {
     let columns = std::iter::once(Column::left("queue length")).chain(columns);
     let mut table = Table::new("How long the queue was", columns);
     let mut row = |name: &str, of: &Quantiles, show: fn(f64) -> String| {
-        let values = [of.mean, of.p50, of.p90, of.p99, of.p999, of.max];
+        let values = [of.mean, of.p50, of.p90, of.p99, of.p99_9, of.max];
         let cells = values.map(|value| value.map_or_else(|| number::count(0), show));
         table.row(std::iter::once(name.to_owned()).chain(cells));
     };

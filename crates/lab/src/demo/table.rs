@@ -1,7 +1,7 @@
+use pillion_measure::Percentile;
 use pillion_report::{Column, Table, number};
 
 use super::Demo;
-use crate::group::QUANTILES;
 
 /// Both groups beside each other.
 #[must_use]
@@ -25,10 +25,18 @@ pub fn demo_table(demo: &Demo) -> Table {
     };
     table.row(counts("messages", plain.messages, pillion.messages));
     table.section("delivery latency, ms");
-    for (name, q) in QUANTILES {
-        let (a, b) = (plain.latency.quantile(q), pillion.latency.quantile(q));
+    for Percentile { label, share, .. } in Percentile::LATENCY {
+        let (a, b) = (
+            plain.latency.quantile(share),
+            pillion.latency.quantile(share),
+        );
         let ratio = number::ratio(a.zip(b).map(|(a, b)| a / b));
-        table.row([name.to_owned(), number::millis(a), number::millis(b), ratio]);
+        table.row([
+            label.to_owned(),
+            number::millis(a),
+            number::millis(b),
+            ratio,
+        ]);
     }
     table.section("cost");
     table.row(counts(

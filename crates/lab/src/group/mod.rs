@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use config::GroupConfig;
-pub use result::{GroupResult, QUANTILES};
+pub use result::GroupResult;
 pub use together::run_together;
 
 use crate::lane::Receiving;

@@ -1,17 +1,8 @@
+use pillion_measure::Percentile;
 use pillion_path::Counts;
 use pillion_report::Distribution;
 use serde::Serialize;
 use serde_json::Value;
-
-/// The quantiles of delivery latency that are shown.
-pub const QUANTILES: [(&str, f64); 6] = [
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p97", 0.97),
-    ("p99", 0.99),
-    ("p99.9", 0.999),
-    ("max", 1.0),
-];
 
 /// What one group of streams experienced.
 #[derive(Debug, Clone, Serialize)]
@@ -39,8 +30,8 @@ fn quantiles<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(
-        QUANTILES
+        Percentile::LATENCY
             .iter()
-            .map(|(name, q)| (*name, latency.quantile(*q))),
+            .map(|percentile| (percentile.name, latency.quantile(percentile.share))),
     )
 }

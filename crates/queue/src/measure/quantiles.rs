@@ -1,3 +1,4 @@
+use pillion_measure::nearest_rank;
 use serde::Serialize;
 
 /// A distribution in short; all `None` where it is empty.
@@ -12,7 +13,7 @@ pub struct Quantiles {
     /// 99 of 100.
     pub p99: Option<f64>,
     /// 999 of 1,000.
-    pub p999: Option<f64>,
+    pub p99_9: Option<f64>,
     /// The greatest.
     pub max: Option<f64>,
 }
@@ -51,7 +52,7 @@ impl Quantiles {
             })
             .collect();
         let quantile = |share: f64| {
-            let rank = (share * total as f64).ceil() as u64;
+            let rank = nearest_rank(share, total)?;
             let place = up_to.partition_point(|(seen, _)| *seen < rank);
             up_to.get(place).map(|(_, number)| *number as f64 / unit)
         };
@@ -60,7 +61,7 @@ impl Quantiles {
             p50: quantile(0.5),
             p90: quantile(0.9),
             p99: quantile(0.99),
-            p999: quantile(0.999),
+            p99_9: quantile(0.999),
             max: numbers.last().map(|(number, _)| *number as f64 / unit),
         }
     }
@@ -74,7 +75,7 @@ mod tests {
     fn a_quantile_is_the_least_number_that_the_share_does_not_exceed() {
         let of = Quantiles::of((1..=1000).rev().collect(), 1.0);
         assert_eq!((of.p50, of.p90), (Some(500.0), Some(900.0)));
-        assert_eq!((of.p99, of.p999), (Some(990.0), Some(999.0)));
+        assert_eq!((of.p99, of.p99_9), (Some(990.0), Some(999.0)));
         assert_eq!((of.mean, of.max), (Some(500.5), Some(1000.0)));
         assert_eq!(Quantiles::of(vec![], 1.0), Quantiles::default());
     }

@@ -1,3 +1,4 @@
+use pillion_measure::{Percentile, Step, nearest_rank, thinned};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -37,21 +38,6 @@ enum Values {
 }
 
 const MOST_EXACT: usize = 4096;
-
-/// What is told of each distribution when it is serialised.
-const QUANTILES: [(&str, f64); 11] = [
-    ("p1", 0.01),
-    ("p5", 0.05),
-    ("p10", 0.1),
-    ("p25", 0.25),
-    ("p50", 0.5),
-    ("p75", 0.75),
-    ("p90", 0.9),
-    ("p95", 0.95),
-    ("p97", 0.97),
-    ("p99", 0.99),
-    ("p99_9", 0.999),
-];
 
 impl Distribution {
     /// Adds a value; a negative one counts as 0.
@@ -160,12 +146,7 @@ impl Distribution {
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let filled = self.0.as_ref()?;
-        if q.is_nan() {
-            return None;
-        }
-        // 0.07 * 100 is 7.000000000000001 in binary, and its rank is still 7.
-        let rank = q * filled.count as f64 * (1.0 - 4.0 * f64::EPSILON);
-        let rank = (rank.ceil() as u64).clamp(1, filled.count);
+        let rank = nearest_rank(q, filled.count)?;
         match &filled.values {
             Values::All(all) => all.get(rank as usize - 1).copied(),
             Values::Rounded(rounded) => {
@@ -197,23 +178,24 @@ impl Distribution {
     }
 
     /// The cumulative distribution: values in order, each with the share of all that do not
-    /// exceed it. Of more than 1,000 different values come those at each thousandth, and in the
-    /// last thousandth at each ten-thousandth.
+    /// exceed it. At most 1,000: the tail exact, the body thinned so far that no figure shows it.
     #[must_use]
     pub fn curve(&self) -> Vec<(u64, f64)> {
-        let steps = self.steps();
-        if steps.len() <= 1000 {
-            let mut below = 0;
-            let points = steps.into_iter().map(|(value, times)| {
-                below += times;
-                (value, below as f64 / self.len() as f64)
-            });
-            return points.collect();
-        }
-        let shares = (0..=999).map(|place| f64::from(place) / 1000.0);
-        let shares = shares.chain((9991..=10_000).map(|place| f64::from(place) / 10_000.0));
-        shares
-            .filter_map(|share| Some((self.quantile(share)?, share)))
+        let count = self.len() as f64;
+        let steps = thinned(self.steps()).into_iter();
+        steps
+            .map(|Step { value, rank }| (value, rank as f64 / count))
+            .collect()
+    }
+
+    /// Its complement, of the same values: each with the share of all that exceed it, which ends
+    /// with 0.
+    #[must_use]
+    pub fn complement(&self) -> Vec<(u64, f64)> {
+        let count = self.len();
+        let steps = thinned(self.steps()).into_iter();
+        steps
+            .map(|Step { value, rank }| (value, count.saturating_sub(rank) as f64 / count as f64))
             .collect()
     }
 }
@@ -311,8 +293,9 @@ impl Serialize for Summary<'_> {
         map.serialize_entry("min", &whole(distribution.min()))?;
         map.serialize_entry("mean", &distribution.mean().map(|mean| mean / unit))?;
         map.serialize_entry("sd", &distribution.sd().map(|sd| sd / unit))?;
-        for (name, q) in QUANTILES {
-            map.serialize_entry(name, &whole(distribution.quantile(q)))?;
+        for percentile in Percentile::ALL {
+            let value = distribution.quantile(percentile.share);
+            map.serialize_entry(percentile.name, &whole(value))?;
         }
         map.serialize_entry("max", &whole(distribution.max()))?;
         map.end()
@@ -371,13 +354,25 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_of_few_values_has_each_and_one_of_many_has_each_thousandth() {
+    fn a_curve_of_few_values_has_each() {
         let few = of([10, 30, 10, 20]);
         assert_eq!(few.curve(), [(10, 0.5), (20, 0.75), (30, 1.0)]);
-        let curve = of(1..=2000).curve();
-        assert_eq!(curve.len(), 1010);
-        assert_eq!((curve[500], curve[1009]), ((1000, 0.5), (2000, 1.0)));
-        assert!(curve.is_sorted());
+        assert_eq!(few.complement(), [(10, 0.5), (20, 0.25), (30, 0.0)]);
+    }
+
+    #[test]
+    fn the_tail_of_many_values_is_told_to_the_last() {
+        const COUNT: i64 = 1_000_000;
+        let all = of((1..=COUNT).map(|place| 10 * COUNT / place));
+        let tail = all.complement();
+        assert!(tail.len() <= 1000 && tail.is_sorted_by(|one, next| one.1 > next.1));
+        let rarest = tail.len() - 10..tail.len();
+        let shares = tail[rarest].iter().map(|(_, share)| (share * 1e6).round());
+        assert!(shares.eq((0..10).rev().map(f64::from)));
+        // On the way there, no share is left out that a log axis would show.
+        for pair in tail.windows(2).filter(|pair| pair[1].1 > 1e-5) {
+            assert!(pair[1].1 / pair[0].1 > 0.9, "{pair:?}");
+        }
     }
 
     #[test]

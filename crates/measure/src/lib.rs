@@ -1,0 +1,77 @@
+//! What a measure is, and how many values of one are told in few.
+//!
+//! * [`Measure`]: a name, a label, a unit and a meaning, with where to find it.
+//! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
+//! * [`nearest_rank`]: what a quantile is.
+//! * [`thinned`]: a cumulative distribution in few points.
+
+mod curve;
+mod percentile;
+mod rank;
+
+use serde::{Serialize, Serializer};
+
+pub use curve::{Step, thinned};
+pub use percentile::Percentile;
+pub use rank::nearest_rank;
+
+/// A measure: all that is said of it anywhere follows from here.
+#[derive(Debug, Clone, Copy)]
+pub struct Measure<F> {
+    /// What it is called in JSON and tables for other tools, with its unit at the end.
+    pub name: &'static str,
+    /// What people call it.
+    pub label: &'static str,
+    /// What its values are in.
+    pub unit: Unit,
+    /// What it is, in a sentence without a full stop.
+    pub meaning: &'static str,
+    /// Where it is found.
+    pub of: F,
+}
+
+/// What values are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Time.
+    Milliseconds,
+    /// Size.
+    Bytes,
+    /// Things; the label says which.
+    Number,
+    /// Rate.
+    BitPerSecond,
+    /// From 0 to 1.
+    Share,
+}
+
+impl Unit {
+    /// As it stands behind a number; empty where it needs none.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Bytes => "B",
+            Self::BitPerSecond => "bit/s",
+            Self::Number | Self::Share => "",
+        }
+    }
+}
+
+impl<F> Measure<F> {
+    /// Its label with its unit.
+    #[must_use]
+    pub fn heading(&self) -> String {
+        match self.unit.symbol() {
+            "" => self.label.to_owned(),
+            unit => format!("{}, {unit}", self.label),
+        }
+    }
+}
+
+/// As its name.
+impl<F> Serialize for Measure<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
