@@ -1,3 +1,4 @@
+use pillion_measure::Unit;
 use pillion_report::{Column, Table, number};
 
 use crate::summary::{Summary, outcome, value};
@@ -30,7 +31,7 @@ pub fn table(summary: &Summary) -> Table {
         let (main, counts) = (&single.main, &single.main.sent.counts);
         let lost = main.loss.as_deref();
         let lost = lost.map(|loss| number::count(loss.passage.lost_data_packets));
-        let latency = |q| value(main.latency.ack_latency.quantile(q), 1e6);
+        let latency = |q| value(main.latency.ack_latency.quantile(q), Unit::Milliseconds);
         table.row([
             single.number.to_string(),
             single.sender.to_string(),

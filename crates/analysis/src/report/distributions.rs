@@ -1,5 +1,6 @@
 use pillion_report::{Axis, Figure, Line, Part, Scale};
 use pillion_trace::measure::Distribution;
+use pillion_trace::measure::catalogue::{self, Distributed};
 
 use crate::Summary;
 
@@ -7,15 +8,15 @@ use crate::Summary;
 pub fn latency(summary: &Summary) -> Vec<Part> {
     let mut parts = Vec::new();
     let application = Wanted {
-        name: "application_latency_ms",
+        measure: catalogue::APPLICATION_LATENCY,
         title: "When the receiver could read",
         quantity: "delivery latency",
         share: "share of byte ranges that took longer",
     };
     let acked = Wanted {
-        name: "ack_latency_ms",
+        measure: catalogue::ACK_LATENCY,
         title: "When the sender knew",
-        quantity: "ACK latency",
+        quantity: catalogue::ACK_LATENCY.label,
         ..application
     };
     for wanted in [application, acked] {
@@ -33,15 +34,15 @@ pub fn latency(summary: &Summary) -> Vec<Part> {
 /// RTT and queueing delay.
 pub fn delays(summary: &Summary) -> Vec<Part> {
     let rtt = Wanted {
-        name: "rtt_ms",
+        measure: catalogue::RTT,
         title: "Round-trip time",
-        quantity: "RTT",
+        quantity: catalogue::RTT.label,
         share: "share of samples that took no longer",
     };
     let queueing = Wanted {
-        name: "delay_variation_ms",
+        measure: catalogue::DELAY_VARIATION,
         title: "Queueing delay",
-        quantity: "delay above the smallest",
+        quantity: catalogue::DELAY_VARIATION.label,
         share: "share of packets that took no longer",
     };
     let figures = [rtt, queueing].map(|wanted| wanted.body(summary));
@@ -51,7 +52,7 @@ pub fn delays(summary: &Summary) -> Vec<Part> {
 /// A figure of one measure.
 #[derive(Clone, Copy)]
 struct Wanted {
-    name: &'static str,
+    measure: Distributed,
     title: &'static str,
     quantity: &'static str,
     share: &'static str,
@@ -62,21 +63,19 @@ impl Wanted {
     fn series<'a>(&self, summary: &'a Summary) -> Vec<(&'a str, &'a Distribution)> {
         let delay = &summary.results.all.main.delay;
         let has_groups = !summary.results.groups.is_empty();
-        let found: Vec<_> = if !has_groups && self.name == "application_latency_ms" {
-            let layers = [
-                ("application", &delay.application),
-                ("transport", &delay.transport),
-            ];
-            layers.into_iter().collect()
-        } else {
-            let together = summary.together().skip(usize::from(has_groups));
-            let found = together.filter_map(|(label, together)| {
-                let all = together.main.distributions();
-                let (_, distribution, _) = all.into_iter().find(|(name, ..)| *name == self.name)?;
-                Some((label, distribution))
-            });
-            found.collect()
-        };
+        let found: Vec<_> =
+            if !has_groups && self.measure.name == catalogue::APPLICATION_LATENCY.name {
+                let layers = [
+                    ("application", &delay.application),
+                    ("transport", &delay.transport),
+                ];
+                layers.into_iter().collect()
+            } else {
+                let together = summary.together().skip(usize::from(has_groups));
+                let found =
+                    together.map(|(label, together)| (label, (self.measure.of)(&together.main)));
+                found.collect()
+            };
         let some = |(_, distribution): &(&str, &Distribution)| !distribution.is_empty();
         found.into_iter().filter(some).collect()
     }

@@ -5,6 +5,7 @@ mod distributions;
 mod over_time;
 
 use pillion_report::{Fact, Page, Part, number};
+use pillion_trace::measure::catalogue::{self, Distributed};
 use serde_json::json;
 
 use crate::Summary;
@@ -75,14 +76,12 @@ fn method(summary: &Summary) -> Vec<Fact> {
     );
     let direction = "of each connection the one in which more new bytes went";
     facts.push(Fact::new("main direction", direction));
-    let latency = "from the first time that a byte range was sent to the ACK that covers it";
-    facts.push(Fact::new("ACK latency", latency));
+    let fact = |measure: Distributed| Fact::new(measure.label, measure.meaning);
+    facts.push(fact(catalogue::ACK_LATENCY));
     if summary.traces.len() > 1 {
-        let latency = "from the first time that a byte range was sent until it had arrived \
-                       (transport), or until all before it had, too (application)";
-        facts.push(Fact::new("delivery latency", latency));
-        let delay = "delay above the smallest one, by the lower hull of all delays";
-        facts.push(Fact::new("queueing delay", delay));
+        facts.push(fact(catalogue::TRANSPORT_LATENCY));
+        facts.push(fact(catalogue::APPLICATION_LATENCY));
+        facts.push(fact(catalogue::DELAY_VARIATION));
     }
     facts
 }

@@ -1,21 +1,23 @@
+use pillion_measure::Unit;
 use pillion_report::{Column, Table, number};
 use pillion_trace::measure::Measures;
+use pillion_trace::measure::catalogue::{self, Distributed, in_unit};
 
 use super::Summary;
 
-/// What people call the distributions that are shown, with their unit.
-const LABELS: [(&str, &str, &str); 11] = [
-    ("ack_latency_ms", "ACK latency", "ms"),
-    ("transport_latency_ms", "transport latency", "ms"),
-    ("application_latency_ms", "application latency", "ms"),
-    ("head_of_line_wait_ms", "head-of-line blocking", "ms"),
-    ("rtt_ms", "RTT", "ms"),
-    ("one_way_delay_ms", "one-way delay", "ms"),
-    ("delay_variation_ms", "queueing delay", "ms"),
-    ("itt_ms", "ITT", "ms"),
-    ("iat_ms", "IAT", "ms"),
-    ("payload_bytes", "payload", "B"),
-    ("in_flight_packets", "packets in flight", ""),
+/// The distributions that are shown.
+const SHOWN: [Distributed; 11] = [
+    catalogue::ACK_LATENCY,
+    catalogue::TRANSPORT_LATENCY,
+    catalogue::APPLICATION_LATENCY,
+    catalogue::HEAD_OF_LINE_WAIT,
+    catalogue::RTT,
+    catalogue::ONE_WAY_DELAY,
+    catalogue::DELAY_VARIATION,
+    catalogue::ITT,
+    catalogue::IAT,
+    catalogue::PAYLOAD,
+    catalogue::IN_FLIGHT,
 ];
 
 pub fn table(summary: &Summary) -> Table {
@@ -41,21 +43,16 @@ pub fn table(summary: &Summary) -> Table {
 }
 
 fn rows(table: &mut Table, measures: &Measures, percentiles: &[f64]) {
-    let distributions = measures.distributions();
-    for (name, label, unit) in LABELS {
-        let found = distributions.iter().find(|(found, ..)| *found == name);
-        let Some((_, distribution, in_unit)) = found.filter(|(_, d, _)| !d.is_empty()) else {
+    for measure in SHOWN {
+        let distribution = (measure.of)(measures);
+        if distribution.is_empty() {
             continue;
-        };
-        let label = match unit {
-            "" => label.to_owned(),
-            unit => format!("{label}, {unit}"),
-        };
-        let show = |found: Option<u64>| value(found, *in_unit);
+        }
+        let show = |found: Option<u64>| value(found, measure.unit);
         let quantiles = percentiles.iter();
         let quantiles = quantiles.map(|percentile| show(distribution.quantile(percentile / 100.0)));
         let first = [
-            label,
+            measure.heading(),
             number::count(distribution.len()),
             show(distribution.min()),
         ];
@@ -68,10 +65,10 @@ fn rows(table: &mut Table, measures: &Measures, percentiles: &[f64]) {
     }
 }
 
-/// A value of a distribution; `in_unit` of its units are one of those shown.
-pub fn value(value: Option<u64>, in_unit: f64) -> String {
-    match value {
-        Some(value) if in_unit == 1.0 => number::count(value),
-        value => number::millis(value.map(|value| value as f64 / in_unit)),
+/// A value of a distribution, for people.
+pub fn value(value: Option<u64>, unit: Unit) -> String {
+    match (value, unit) {
+        (Some(value), Unit::Bytes | Unit::Number) => number::count(value),
+        (value, unit) => number::millis(value.map(|value| in_unit(value, unit))),
     }
 }

@@ -1,7 +1,5 @@
-use serde::Serialize;
-
 use super::batch::{End, Extent, Transit};
-use super::distribution::{Distribution, milliseconds};
+use super::distribution::Distribution;
 use super::sampled::Sampled;
 use crate::pair::{Clock, Line, Way};
 
@@ -9,33 +7,23 @@ use crate::pair::{Clock, Line, Way};
 ///
 /// Of each direction 16,384 packets and as many byte ranges are kept until the clocks are known;
 /// where there are more, evenly chosen ones stand for the others.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Delay {
     /// Delay variation of each packet with payload that arrived (RFC 5481, PDV): its delay minus
     /// the smallest one by the lower hull of all delays, which takes offset and drift away. It is
     /// the queueing delay where the path does not change (thesis, section 3.4.3).
-    #[serde(rename = "delay_variation_ms", serialize_with = "milliseconds")]
     pub variation: Distribution,
     /// The same by the regression through the smallest delays; what lies below it counts as 0.
-    #[serde(
-        rename = "delay_variation_by_regression_ms",
-        serialize_with = "milliseconds"
-    )]
     pub variation_by_regression: Distribution,
     /// One-way delay of the same packets.
-    #[serde(rename = "one_way_delay_ms", serialize_with = "milliseconds")]
     pub one_way: Distribution,
     /// Delivery latency at the transport layer: from the first time that a byte range was sent
     /// to its first arrival.
-    #[serde(rename = "transport_latency_ms", serialize_with = "milliseconds")]
     pub transport: Distribution,
     /// Delivery latency at the application layer: until all bytes before it were there as well,
     /// so that the application could read it.
-    #[serde(rename = "application_latency_ms", serialize_with = "milliseconds")]
     pub application: Distribution,
-    #[serde(skip)]
     packets: Sampled<Passed>,
-    #[serde(skip)]
     ranges: Sampled<Delivered>,
 }
 

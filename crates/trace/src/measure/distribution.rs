@@ -272,16 +272,8 @@ pub(super) fn milliseconds<S: Serializer>(
     Summary(distribution, 1e6).serialize(serializer)
 }
 
-/// For `serialize_with`: a summary in the values' own unit.
-pub(super) fn as_it_is<S: Serializer>(
-    distribution: &Distribution,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    Summary(distribution, 1.0).serialize(serializer)
-}
-
-/// And how much of the values' unit one of the output's is.
-struct Summary<'a>(&'a Distribution, f64);
+/// A distribution in short, with how much of its values' unit one of the output's is.
+pub(super) struct Summary<'a>(pub(super) &'a Distribution, pub(super) f64);
 
 impl Serialize for Summary<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

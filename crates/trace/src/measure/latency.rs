@@ -1,19 +1,15 @@
-use serde::Serialize;
-
 use super::batch::{Acknowledgement, Extent};
-use super::distribution::{Distribution, milliseconds};
+use super::distribution::Distribution;
 
 /// Times that the trace at the sender shows alone.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Latency {
     /// ACK latency of each byte range: from the first time that it was sent to the ACK that
     /// covers it (LCN 2015 paper, section IV.A; the thesis' ALD, section 3.4.3). A SACK block
     /// is no ACK.
-    #[serde(rename = "ack_latency_ms", serialize_with = "milliseconds")]
     pub ack_latency: Distribution,
     /// Round-trip time: from sending to the ACK, where the last packet that the ACK covers was
     /// sent once and in no bundle.
-    #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
     pub rtt: Distribution,
 }
 

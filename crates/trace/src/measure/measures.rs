@@ -1,9 +1,6 @@
-use serde::Serialize;
-
 use super::batch::{Acknowledgement, Departure, End, Extent, Transit};
 use super::blocking::Blocking;
 use super::delay::{Clocks, Delay};
-use super::distribution::Distribution;
 use super::latency::Latency;
 use super::ledger::Total;
 use super::loss::Loss;
@@ -14,20 +11,17 @@ use crate::pair::Way;
 use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Measures {
     /// What was sent.
     pub sent: Volume,
     /// What of it was lost; only with a trace at the receiver.
     pub loss: Option<Box<Loss>>,
     /// Times at the sender.
-    #[serde(flatten)]
     pub latency: Latency,
     /// Times from the sender to the receiver; empty without a trace there.
-    #[serde(flatten)]
     pub delay: Delay,
     /// Packets one after the other.
-    #[serde(flatten)]
     pub spacing: Spacing,
     /// What waited for missing bytes; empty without a trace at the receiver.
     pub head_of_line: Blocking,
@@ -35,7 +29,6 @@ pub struct Measures {
     pub slices: Slices,
     /// The size of all packets that arrived, with all headers; of those sent where there is no
     /// trace at the receiver.
-    #[serde(skip)]
     pub(super) carried_wire_bytes: u64,
 }
 
@@ -51,32 +44,6 @@ impl Measures {
             slices: Slices::new(slice_ns),
             carried_wire_bytes: 0,
         }
-    }
-
-    /// Each distribution under the name that it is serialised by, and how much of its values' unit
-    /// is one of the unit that the name gives.
-    #[must_use]
-    pub fn distributions(&self) -> [(&'static str, &Distribution, f64); 13] {
-        let (delay, spacing) = (&self.delay, &self.spacing);
-        [
-            ("ack_latency_ms", &self.latency.ack_latency, 1e6),
-            ("transport_latency_ms", &delay.transport, 1e6),
-            ("application_latency_ms", &delay.application, 1e6),
-            ("head_of_line_wait_ms", &self.head_of_line.wait, 1e6),
-            ("rtt_ms", &self.latency.rtt, 1e6),
-            ("one_way_delay_ms", &delay.one_way, 1e6),
-            ("delay_variation_ms", &delay.variation, 1e6),
-            (
-                "delay_variation_by_regression_ms",
-                &delay.variation_by_regression,
-                1e6,
-            ),
-            ("itt_ms", &spacing.itt, 1e6),
-            ("iat_ms", &spacing.iat, 1e6),
-            ("payload_bytes", &spacing.payload, 1.0),
-            ("packet_bytes", &spacing.packet, 1.0),
-            ("in_flight_packets", &spacing.in_flight, 1.0),
-        ]
     }
 
     #[inline]
@@ -183,6 +150,7 @@ impl Measures {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Distribution;
     use super::*;
 
     #[test]

@@ -13,6 +13,7 @@
 mod batch;
 mod blocking;
 mod bookkeeper;
+pub mod catalogue;
 mod delay;
 mod distribution;
 mod fairness;

@@ -3,6 +3,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use super::catalogue::distributions;
 use super::{Measures, Meter, Options, Results};
 use crate::flows_property::any_packet;
 use crate::{Counts, pair};
@@ -49,10 +50,11 @@ fn holds_together(measures: &Measures) {
         let runs = loss.passage.loss_runs.iter().sum::<u64>();
         assert!(runs <= loss.passage.lost_packets);
     }
-    for (name, distribution, _) in measures.distributions() {
+    for measure in distributions() {
+        let distribution = (measure.of)(measures);
         let steps = distribution.steps();
         let total: u64 = steps.iter().map(|(_, times)| times).sum();
-        assert_eq!(total, distribution.len(), "{name}");
+        assert_eq!(total, distribution.len(), "{}", measure.name);
         assert_eq!(steps.first().map(|step| step.0), distribution.min());
         assert_eq!(distribution.quantile(1.0), distribution.max());
     }

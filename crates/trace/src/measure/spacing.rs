@@ -1,31 +1,22 @@
-use serde::Serialize;
-
 use super::batch::Departure;
-use super::distribution::{Distribution, as_it_is, milliseconds};
+use super::distribution::Distribution;
 use crate::Arrived;
 
 /// How packets with payload follow each other, retransmissions included, and how large they are;
 /// probes are left out.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
 pub struct Spacing {
     /// Inter-transmission time (ITT): between two packets as they are sent.
-    #[serde(rename = "itt_ms", serialize_with = "milliseconds")]
     pub itt: Distribution,
     /// Inter-arrival time (IAT): between two packets as they arrive.
-    #[serde(rename = "iat_ms", serialize_with = "milliseconds")]
     pub iat: Distribution,
     /// Payload of each.
-    #[serde(rename = "payload_bytes", serialize_with = "as_it_is")]
     pub payload: Distribution,
     /// Size of each on the wire with all headers.
-    #[serde(rename = "packet_bytes", serialize_with = "as_it_is")]
     pub packet: Distribution,
     /// Packets in flight as each finds them when it is sent, itself not counted.
-    #[serde(rename = "in_flight_packets", serialize_with = "as_it_is")]
     pub in_flight: Distribution,
-    #[serde(skip)]
     last_sent_ns: Option<i64>,
-    #[serde(skip)]
     last_arrived_ns: Option<i64>,
 }
 

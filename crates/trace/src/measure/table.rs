@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use csv::Writer;
 use thiserror::Error;
 
+use super::catalogue::{Distributed, distributions, in_unit};
 use super::measures::Measures;
 use super::results::Results;
 use super::rows::{ConnectionRow, LossRow, Named, NthRow, RunRow, SentRow, Whom};
@@ -63,8 +64,8 @@ pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Ta
     for (name, rows) in TABLES {
         write(name, &|table| rows(results, table))?;
     }
-    for (place, (name, ..)) in results.all.main.distributions().into_iter().enumerate() {
-        write(name, &|table| curves(results, table, place))?;
+    for measure in distributions() {
+        write(measure.name, &|table| curves(results, table, &measure))?;
     }
     Ok(written)
 }
@@ -159,17 +160,17 @@ fn head_of_line(results: &Results, table: &mut Table) -> csv::Result<()> {
     Ok(())
 }
 
-/// Of the distributions at one place among all.
-fn curves(results: &Results, table: &mut Table, place: usize) -> csv::Result<()> {
+fn curves(results: &Results, table: &mut Table, measure: &Distributed) -> csv::Result<()> {
     let mut begun = false;
     for (whom, measures) in each(results) {
-        let (name, distribution, unit) = measures.distributions()[place];
-        for (value, share) in distribution.curve() {
+        for (value, share) in (measure.of)(measures).curve() {
             if !begun {
-                table.write_record(["scope", "name", "direction", "share_at_most", name])?;
+                let columns = ["scope", "name", "direction", "share_at_most", measure.name];
+                table.write_record(columns)?;
                 begun = true;
             }
-            let (share, value) = (share.to_string(), (value as f64 / unit).to_string());
+            let value = in_unit(value, measure.unit).to_string();
+            let share = share.to_string();
             table.write_record(whom.columns().into_iter().chain([&share[..], &value]))?;
         }
     }
