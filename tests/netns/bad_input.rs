@@ -138,6 +138,9 @@ fn values_of_traffic_and_lab_that_cannot_be_are_refused() {
         "--loss",
     ];
     assert!(refused(&[&demo[..], &["101"]].concat()).contains("loss"));
+    let store = folder.path().to_str().unwrap();
+    let nothing = refused(&["lab", "compare", "--store", store, "loss"]);
+    assert!(nothing.contains("loss: no experiment or run"), "{nothing}");
 }
 
 #[test]

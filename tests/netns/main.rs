@@ -8,6 +8,7 @@ mod analyse;
 mod attach;
 mod bad_input;
 mod common;
+mod compare;
 mod config;
 mod demo;
 mod devices;

@@ -1,15 +1,18 @@
-//! What packet traces tell: results as summaries, figures and pages, and the story of one byte.
+//! What packet traces and runs tell: results as summaries, figures and pages, the story of one
+//! byte, and runs side by side.
 //!
 //! [`Traces`] are read once, by one observer: [`pillion_trace::measure::Meter`] measures them,
 //! [`List`] lists their connections, [`Witness`] keeps what concerns one byte. [`Chosen`] tells an
 //! observer of some connections alone. A [`Summary`] puts results into words and tables, and
-//! [`report`] into a page. Nothing is printed here.
+//! [`report`] into a page. [`runs`] compares
+//! what came of an experiment. Nothing is printed here.
 
 mod choice;
 mod error;
 mod explain;
 mod list;
 pub mod report;
+pub mod runs;
 mod summary;
 mod traces;
 

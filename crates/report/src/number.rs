@@ -23,6 +23,15 @@ pub fn count(n: u64) -> String {
     group(&n.to_string())
 }
 
+/// A mean of numbers of things: `3.33`, `12.7`, `24 000`; whole ones without decimals.
+pub fn amount(amount: impl Into<Option<f64>>) -> String {
+    let amount = finite(amount);
+    match amount.filter(|v| v.fract() == 0.0) {
+        Some(whole) => fixed(whole, 0),
+        None => millis(amount),
+    }
+}
+
 /// A size in bytes, in decimal units: `950 B`, `2.4 MB`, `24.3 MB`, `243 MB`.
 pub fn bytes(bytes: impl Into<Option<f64>>) -> String {
     scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
@@ -210,6 +219,12 @@ mod tests {
             assert_eq!(shown, [MISSING; 4]);
             assert_eq!(percent(none), MISSING);
         }
+    }
+
+    #[test]
+    fn amounts_have_decimals_only_where_they_need_them() {
+        let shown = [3.0, 24_000.0, -2.0, 10.0 / 3.0, 317.25].map(|v| spaced(amount(v)));
+        assert_eq!(shown, ["3", "24 000", "\u{2212}2", "3.33", "317.2"]);
     }
 
     #[test]

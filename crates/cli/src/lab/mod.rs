@@ -1,5 +1,6 @@
 mod board;
 mod boot;
+mod compare;
 mod demo;
 mod list;
 mod machine;
@@ -31,6 +32,7 @@ enum Command {
     Verify(verify::Args),
     List(list::Args),
     Show(show::Args),
+    Compare(compare::Args),
     Remove(remove::Args),
     #[command(hide = true)]
     RunOne(run_one::Args),
@@ -46,6 +48,7 @@ impl Args {
             Command::Verify(args) => args.execute(),
             Command::List(args) => args.execute(),
             Command::Show(args) => args.execute(),
+            Command::Compare(args) => args.execute(),
             Command::Remove(args) => args.execute(),
             Command::RunOne(args) => args.execute(),
         }

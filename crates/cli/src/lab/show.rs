@@ -1,18 +1,23 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_lab::run::{GroupSummary, Summary};
+use pillion_analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
+use pillion_lab::run::Summary;
 use pillion_lab::store::{Found, Made, State, Store, StoredRun};
 use pillion_report::{Column, Table, number};
+use serde::Serialize;
 
 use super::list::word;
 use crate::print::{print, print_json, print_line};
 
 /// Show what came of an experiment, or of one of its runs
 ///
-/// Of a run: its file, how long messages took from write to read, and whether packets counted at
-/// several places agree. Of an experiment: its runs.
+/// Of an experiment: a line for each group of each run, with delivery latency (from one
+/// application's write to the other one's read), retransmissions, loss, goodput, redundant share,
+/// hidden losses and reactions. Of a run also its file, and whether packets counted at several
+/// places agree. docs/lab.md explains each measure; `pillion lab compare` sets runs side by side.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `pillion lab list` names, a run below it, or the folder; an experiment's name alone
@@ -24,9 +29,18 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
     store: PathBuf,
 
-    /// Print a run's summary as JSON
+    /// Print each run's summary and measures as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A run as JSON.
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    summary: Summary,
+    /// By group and name.
+    measures: BTreeMap<String, BTreeMap<&'static str, f64>>,
 }
 
 impl Args {
@@ -34,31 +48,64 @@ impl Args {
         match Store::new(&self.store).find(&self.name)? {
             Found::Made(made) if self.json => {
                 let whole = made.runs.iter().filter(|run| run.state == State::Whole);
-                let summaries = whole.map(|run| Ok((&run.name, run.summary()?)));
-                let summaries: std::collections::BTreeMap<_, Summary> =
-                    summaries.collect::<Result<_>>()?;
-                print_json(&summaries)?;
+                let all = whole.map(|run| Ok((&run.name, shown(run)?)));
+                print_json(&all.collect::<Result<BTreeMap<_, _>>>()?)?;
             }
             Found::Made(made) => show_made(&made)?,
-            Found::Run(run) if self.json => print_json(&run.summary()?)?,
+            Found::Run(run) if self.json => print_json(&shown(&run)?)?,
             Found::Run(run) => show_run(&run)?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
+fn shown(run: &StoredRun) -> Result<Shown> {
+    let groups = run.groups()?.into_iter().map(|group| {
+        let values = MEASURES.iter();
+        let values = values.filter_map(|measure| Some((measure.name, group.value(measure)?)));
+        let values = values.collect();
+        (group.name, values)
+    });
+    Ok(Shown {
+        summary: run.summary()?,
+        measures: groups.collect(),
+    })
+}
+
 fn show_made(made: &Made) -> Result<()> {
     print_line!("{}", made.path.display())?;
-    let columns = [Column::left("run"), Column::left("state")];
-    let mut table = Table::new("Runs", columns);
-    for run in &made.runs {
-        let state = match &run.state {
-            State::Broken(why) => format!("broken: {why}"),
-            state => word(state).to_owned(),
-        };
-        table.row([run.name.clone(), state]);
+    let mut groups: Vec<(Vec<String>, Group)> = Vec::new();
+    let mut doubtful = Vec::new();
+    for run in made.runs.iter().filter(|run| run.state == State::Whole) {
+        let of_run = run.groups()?.into_iter();
+        groups.extend(of_run.map(|group| (vec![run.name.clone(), group.name.clone()], group)));
+        let doubts = run.summary()?.doubts.into_iter();
+        doubtful.extend(doubts.map(|doubt| format!("{}: doubtful: {doubt}", run.name)));
     }
-    print_line!("{}", table.to_text(false))
+    if !groups.is_empty() {
+        let columns = [Column::left("run"), Column::left("group")];
+        print_table(columns, &groups)?;
+    }
+    for line in doubtful {
+        print_line!("{line}")?;
+    }
+    for run in &made.runs {
+        match &run.state {
+            State::Whole => {}
+            State::Broken(why) => print_line!("{}: broken: {why}", run.name)?,
+            state @ State::Part => print_line!("{}: {}", run.name, word(state))?,
+        }
+    }
+    Ok(())
+}
+
+fn print_table<const N: usize>(
+    columns: [Column; N],
+    groups: &[(Vec<String>, Group)],
+) -> Result<()> {
+    print_line!("\ndelivery latency (p50 to max): {DELIVERY_LATENCY}")?;
+    let groups = groups.iter().map(|(names, group)| (names.clone(), group));
+    print_line!("{}", groups_table(columns, groups).to_text(false))
 }
 
 fn show_run(run: &StoredRun) -> Result<()> {
@@ -74,49 +121,27 @@ fn show_run(run: &StoredRun) -> Result<()> {
         return Ok(());
     }
     let summary = run.summary()?;
-    print_line!("\nfrom write to read, in ms")?;
-    print_line!("{}", groups(&summary.groups).to_text(false))?;
+    let columns = [
+        Column::left("group"),
+        Column::right("streams"),
+        Column::right("connected"),
+        Column::right("messages"),
+    ];
+    let groups = summary.groups.iter().zip(run.groups()?);
+    let groups: Vec<_> = groups
+        .map(|(told, group)| {
+            let streams = [told.streams as u64, told.connected as u64, told.received];
+            let streams = streams.map(number::count).into_iter();
+            let names = std::iter::once(told.name.clone()).chain(streams);
+            (names.collect(), group)
+        })
+        .collect();
+    print_table(columns, &groups)?;
     print_line!("{}", ways(&summary).to_text(false))?;
     for doubt in &summary.doubts {
         print_line!("doubtful: {doubt}")?;
     }
     Ok(())
-}
-
-fn groups(groups: &[GroupSummary]) -> Table {
-    let numbers = [
-        "streams",
-        "connected",
-        "messages",
-        "sent again",
-        "p50",
-        "p90",
-        "p97",
-        "p99",
-        "p99.9",
-        "max",
-    ];
-    let columns = std::iter::once(Column::left("group")).chain(numbers.map(Column::right));
-    let mut table = Table::new("Groups", columns);
-    for group in groups {
-        let mut row = vec![
-            group.name.clone(),
-            number::count(group.streams as u64),
-            number::count(group.connected as u64),
-            number::count(group.received),
-            group
-                .retransmissions
-                .map_or_else(String::new, number::count),
-        ];
-        let delivery = group.delivery_us;
-        let quantiles = delivery.map(|us| [us.p50, us.p90, us.p97, us.p99, us.p99_9, us.max]);
-        match quantiles {
-            Some(us) => row.extend(us.map(|us| number::millis(us / 1e3))),
-            None => row.extend([(); 6].map(|()| number::millis(None))),
-        }
-        table.row(row);
-    }
-    table
 }
 
 fn ways(summary: &Summary) -> Table {

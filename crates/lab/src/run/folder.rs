@@ -18,6 +18,12 @@ pub(super) struct Folder {
 pub const RUN_FILE: &str = "run.toml";
 /// [`Summary`](super::Summary).
 pub const SUMMARY_FILE: &str = "summary.json";
+/// What sender and receiver report of each group and each stream.
+pub const STREAMS_FILE: &str = "streams.json";
+/// What pillion did for each group that it bundled.
+pub const BUNDLING_FILE: &str = "bundling.json";
+/// Every message ([`pillion_traffic::records`]).
+pub const RECORDS_FILE: &str = "records";
 /// What made the run, and when; the last file that is written.
 pub const MANIFEST_FILE: &str = "manifest.json";
 

@@ -25,7 +25,9 @@ use std::time::Duration;
 use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
-pub use folder::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE};
+pub use folder::{
+    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, RECORDS_FILE, RUN_FILE, STREAMS_FILE, SUMMARY_FILE,
+};
 pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
 
@@ -138,7 +140,7 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     let bundled = bundlings.into_iter().map(Bundling::finish);
     let bundled: Vec<_> = bundled.collect::<Result<_, _>>()?;
     if !bundled.is_empty() {
-        folder.write_json("bundling.json", &bundled)?;
+        folder.write_json(BUNDLING_FILE, &bundled)?;
     }
 
     testbed.silence()?;
@@ -196,12 +198,12 @@ fn write_streams(
             GroupTraffic::new(host, address, traffic, ended)
         })
         .collect();
-    folder.write_json("streams.json", &groups)?;
+    folder.write_json(STREAMS_FILE, &groups)?;
     if run.measure.records {
         let all = ended.groups.iter();
         let all = all.flat_map(|(sent, received)| [&received.records[..], &sent.records[..]]);
         let all: Vec<_> = all.flatten().copied().collect();
-        let path = folder.file("records");
+        let path = folder.file(RECORDS_FILE);
         File::create_new(&path)
             .and_then(|file| write_records(&all, file))
             .map_err(Error::file(&path))?;

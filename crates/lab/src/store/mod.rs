@@ -4,6 +4,7 @@
 //! removed by hand as well.
 
 mod entry;
+mod groups;
 
 use std::fs;
 use std::io;

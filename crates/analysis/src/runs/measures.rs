@@ -1,0 +1,151 @@
+use pillion_measure::{Measure, Percentile, Unit};
+
+use super::Totals;
+
+/// A measure of a group of streams, in one run or in several.
+pub type RunMeasure = Measure<Of>;
+
+/// Where a measure is found.
+#[derive(Debug, Clone, Copy)]
+pub enum Of {
+    /// Delivery latency.
+    Delivery(Percentile),
+    /// Sums.
+    Totals(fn(&Totals) -> Option<f64>),
+}
+
+/// Which latency is meant, wherever a run's is told.
+pub const DELIVERY_LATENCY: &str =
+    "from one application's write to the other one's read, of each message";
+
+/// All measures, in the order in which they are shown.
+pub const MEASURES: [RunMeasure; 12] = [
+    delivery("delivery_p50_ms", Percentile::P50),
+    delivery("delivery_p90_ms", Percentile::P90),
+    delivery("delivery_p97_ms", Percentile::P97),
+    delivery("delivery_p99_ms", Percentile::P99),
+    delivery("delivery_p99_9_ms", Percentile::P99_9),
+    delivery("delivery_max_ms", Percentile::MAX),
+    Measure {
+        name: "retransmissions",
+        label: "retransmissions",
+        unit: Unit::Number,
+        meaning: "segments that TCP retransmitted, in each run",
+        of: Of::Totals(|it| told(it, per_run(it, it.retransmissions)?)),
+    },
+    Measure {
+        name: "loss_share",
+        label: "loss",
+        unit: Unit::Share,
+        meaning: "packets that the bottleneck's queue dropped or the emulator lost, of those on \
+                  the way to the receiver, of all groups of the run",
+        of: Of::Totals(|it| share(it.lost_packets, it.packets)),
+    },
+    Measure {
+        name: "goodput_bit_per_s",
+        label: "goodput",
+        unit: Unit::BitPerSecond,
+        meaning: "payload that the receiver's application read, over the time that streams were \
+                  to send",
+        of: Of::Totals(|it| {
+            (it.seconds > 0.0).then(|| it.received_bytes as f64 * 8.0 / it.seconds)
+        }),
+    },
+    Measure {
+        name: "redundant_share",
+        label: "redundant",
+        unit: Unit::Share,
+        meaning: "bytes sent again, bundled or retransmitted, of all payload sent",
+        of: Of::Totals(|it| {
+            let again = it.retransmitted_bytes + it.bundled_bytes;
+            told(it, share(again, it.sent_bytes + it.bundled_bytes)?)
+        }),
+    },
+    Measure {
+        name: "hidden_losses",
+        label: "hidden losses",
+        unit: Unit::Number,
+        meaning: "losses that bundles repaired before TCP saw them, in each run; of groups that \
+                  are bundled",
+        of: Of::Totals(|it| bundled(it, it.hidden_losses)),
+    },
+    Measure {
+        name: "reactions",
+        label: "reactions",
+        unit: Unit::Number,
+        meaning: "reactions of congestion control to hidden losses, in each run; of groups that \
+                  are bundled",
+        of: Of::Totals(|it| bundled(it, it.reactions)),
+    },
+];
+
+const fn delivery(name: &'static str, percentile: Percentile) -> RunMeasure {
+    Measure {
+        name,
+        label: percentile.label,
+        unit: Unit::Milliseconds,
+        meaning: "this percentile of delivery latency",
+        of: Of::Delivery(percentile),
+    }
+}
+
+fn per_run(totals: &Totals, number: u64) -> Option<f64> {
+    (totals.runs > 0).then(|| number as f64 / totals.runs as f64)
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// What TCP told of, unless it was silent about a stream.
+fn told(totals: &Totals, value: f64) -> Option<f64> {
+    (totals.untold == 0).then_some(value)
+}
+
+fn bundled(totals: &Totals, number: u64) -> Option<f64> {
+    let is_bundled = totals.bundled_runs == totals.runs;
+    per_run(totals, number).filter(|_| is_bundled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_each_measure() {
+        let documentation = include_str!("../../../../docs/lab.md");
+        for measure in MEASURES {
+            let (name, label, meaning) = (measure.name, measure.label, measure.meaning);
+            let row = format!("| `{name}` | {label} | {meaning} |\n");
+            assert!(
+                documentation.contains(&row),
+                "expected in docs/lab.md:\n{row}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_has_no_value() {
+        let value = |name: &str, totals: &Totals| {
+            let measure = MEASURES.iter().find(|it| it.name == name).unwrap();
+            match measure.of {
+                Of::Totals(of) => of(totals),
+                Of::Delivery(_) => unreachable!("{name}"),
+            }
+        };
+        let plain = Totals {
+            runs: 2,
+            retransmissions: 3,
+            sent_bytes: 1000,
+            retransmitted_bytes: 100,
+            ..Totals::default()
+        };
+        assert_eq!(value("retransmissions", &plain), Some(1.5));
+        assert_eq!(value("redundant_share", &plain), Some(0.1));
+        assert_eq!(value("hidden_losses", &plain), None);
+        assert_eq!(value("loss_share", &plain), None);
+        assert_eq!(value("goodput_bit_per_s", &plain), None);
+        let untold = Totals { untold: 1, ..plain };
+        assert_eq!(value("retransmissions", &untold), None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Runs of an experiment: what their groups experienced, and how they differ.
+//!
+//! A run has [`Group`]s of streams. [`Pool`]s put those of runs together that differ in nothing
+//! but their seed; [`compare`] sets pools beside each other, with the uncertainty of every
+//! difference, and [`comparison_page`] draws them.
+
+mod compare;
+mod measures;
+mod page;
+mod pool;
+mod resample;
+mod table;
+
+use std::ops::AddAssign;
+
+pub use compare::{CompareError, Compared, Comparison, Difference, Section, compare};
+pub use measures::{DELIVERY_LATENCY, MEASURES, Of, RunMeasure};
+pub use page::comparison_page;
+pub use pool::{Label, Pool, pools};
+pub use table::{differences_table, groups_table, shown, values_table};
+
+/// A group of streams in one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Percentiles of delivery latency in milliseconds: those of
+    /// [`Percentile::LATENCY`](pillion_measure::Percentile::LATENCY), in that order.
+    pub delivery_ms: [Option<f64>; 6],
+    /// Each stream; without latencies where they were not read.
+    pub streams: Vec<Stream>,
+    /// What is known of the group or the run as a whole, not of single streams.
+    pub whole: Totals,
+}
+
+/// A stream of a group.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stream {
+    /// What it sent and received.
+    pub totals: Totals,
+    /// Delivery latency of each message in milliseconds, in any order.
+    pub delivery_ms: Vec<f64>,
+}
+
+/// Sums over streams and runs, from which measures are made.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Runs.
+    pub runs: u64,
+    /// Runs in which the group was bundled.
+    pub bundled_runs: u64,
+    /// For how long streams were to send, in seconds, summed up over runs.
+    pub seconds: f64,
+    /// Payload that the receiver's application read.
+    pub received_bytes: u64,
+    /// Streams of which TCP did not tell what it sent.
+    pub untold: u64,
+    /// Segments that TCP retransmitted.
+    pub retransmissions: u64,
+    /// Payload that TCP sent, retransmissions included, bundles not.
+    pub sent_bytes: u64,
+    /// Of it, retransmitted.
+    pub retransmitted_bytes: u64,
+    /// Payload that bundles carried once more.
+    pub bundled_bytes: u64,
+    /// Losses that bundles hid.
+    pub hidden_losses: u64,
+    /// Reactions to them.
+    pub reactions: u64,
+    /// Packets of all groups on the way to the receiver.
+    pub packets: u64,
+    /// Of these, dropped by the bottleneck's queue or lost in the emulator.
+    pub lost_packets: u64,
+}
+
+impl Group {
+    /// What it is as a whole, all streams together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.whole;
+        for stream in &self.streams {
+            totals += stream.totals;
+        }
+        totals
+    }
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        self.runs += other.runs;
+        self.bundled_runs += other.bundled_runs;
+        self.seconds += other.seconds;
+        self.received_bytes += other.received_bytes;
+        self.untold += other.untold;
+        self.retransmissions += other.retransmissions;
+        self.sent_bytes += other.sent_bytes;
+        self.retransmitted_bytes += other.retransmitted_bytes;
+        self.bundled_bytes += other.bundled_bytes;
+        self.hidden_losses += other.hidden_losses;
+        self.reactions += other.reactions;
+        self.packets += other.packets;
+        self.lost_packets += other.lost_packets;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use std::cmp::Ordering;
+
+use pillion_measure::nearest_rank;
+
+use super::{Group, Of, RunMeasure, Stream, Totals};
+
+/// Which runs a run belongs with: its name without the seed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// The variant's name; empty in an experiment without.
+    pub variant: String,
+    /// The grid's parameters, as in `loss=2,rtt=150`.
+    pub point: String,
+}
+
+impl Label {
+    /// Of a run called like this, as in `plain,loss=2,seed=1`.
+    #[must_use]
+    pub fn of(run: &str) -> Self {
+        let parts = run.split(',').filter(|part| !part.starts_with("seed="));
+        let (point, variant): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.contains('='));
+        Self {
+            variant: variant.join(","),
+            point: point.join(","),
+        }
+    }
+}
+
+/// Points of a grid in order, numbers by their size.
+pub(super) fn by_number(one: &str, other: &str) -> Ordering {
+    let number = |part: &str| part.split_once('=')?.1.parse::<f64>().ok();
+    let parts = one.split(',').zip(other.split(','));
+    let orders = parts.map(|(one, other)| match (number(one), number(other)) {
+        (Some(a), Some(b)) => a.total_cmp(&b),
+        _ => one.cmp(other),
+    });
+    let first = orders.into_iter().find(|order| order.is_ne());
+    first.unwrap_or_else(|| one.cmp(other))
+}
+
+/// A group of one variant, with the runs of all seeds together.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// Variant and point of the grid.
+    pub label: Label,
+    /// The group's name.
+    pub group: String,
+    /// Runs that were another one's repeat to the last message, for their seed changed nothing.
+    /// They are left out: what is known twice is not known better.
+    pub repeats: usize,
+    /// Of each run.
+    pub(super) runs: Vec<Members>,
+    /// Of each stream, in the order of runs.
+    pub(super) streams: Vec<Totals>,
+    /// All messages in order of delivery latency, in milliseconds, each with its stream's place.
+    pub(super) messages: Vec<(f64, u32)>,
+}
+
+/// A run's part in a pool.
+#[derive(Debug, Clone)]
+pub(super) struct Members {
+    pub(super) streams: std::ops::Range<usize>,
+    pub(super) whole: Totals,
+}
+
+/// Runs with their labels, pooled: by variant, point and group, in the order in which they come.
+/// Where there are no variants, the points of the grid are.
+#[must_use]
+pub fn pools(runs: impl IntoIterator<Item = (Label, Vec<Group>)>) -> Vec<Pool> {
+    let mut pools: Vec<(Pool, Vec<Group>)> = Vec::new();
+    for (label, groups) in runs {
+        for group in groups {
+            let is_it = |it: &(Pool, _)| it.0.label == label && it.0.group == group.name;
+            let place = pools.iter().position(is_it).unwrap_or_else(|| {
+                let pool = Pool::new(label.clone(), group.name.clone());
+                pools.push((pool, Vec::new()));
+                pools.len() - 1
+            });
+            pools[place].1.push(group);
+        }
+    }
+    let without_variants = pools.iter().all(|(pool, _)| pool.label.variant.is_empty());
+    let filled = pools.into_iter().map(|(mut pool, groups)| {
+        if without_variants {
+            std::mem::swap(&mut pool.label.variant, &mut pool.label.point);
+        }
+        pool.fill(groups);
+        pool
+    });
+    filled.collect()
+}
+
+impl Pool {
+    fn new(label: Label, group: String) -> Self {
+        Self {
+            label,
+            group,
+            repeats: 0,
+            runs: Vec::new(),
+            streams: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    fn fill(&mut self, groups: Vec<Group>) {
+        for (place, group) in groups.iter().enumerate() {
+            let has_messages = group.streams.iter().any(|it| !it.delivery_ms.is_empty());
+            if has_messages && groups[..place].contains(group) {
+                self.repeats += 1;
+            } else {
+                self.add(group);
+            }
+        }
+        let in_order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        self.messages.sort_unstable_by(in_order);
+    }
+
+    fn add(&mut self, group: &Group) {
+        let begin = self.streams.len();
+        for Stream {
+            totals,
+            delivery_ms,
+        } in &group.streams
+        {
+            let stream = self.streams.len() as u32;
+            self.messages
+                .extend(delivery_ms.iter().map(|latency_ms| (*latency_ms, stream)));
+            self.streams.push(*totals);
+        }
+        self.runs.push(Members {
+            streams: begin..self.streams.len(),
+            whole: group.whole,
+        });
+    }
+
+    /// The number of its runs, repeats left out.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Delivery latency of each message in milliseconds, in order.
+    pub fn delivery_ms(&self) -> impl Iterator<Item = f64> {
+        self.messages.iter().map(|(latency_ms, _)| *latency_ms)
+    }
+
+    /// The measure's value for all of it.
+    #[must_use]
+    pub fn value(&self, measure: &RunMeasure) -> Option<f64> {
+        match measure.of {
+            Of::Delivery(percentile) => {
+                let rank = nearest_rank(percentile.share, self.messages.len() as u64)?;
+                self.messages.get(rank as usize - 1).map(|it| it.0)
+            }
+            Of::Totals(of) => of(&self.totals()),
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        let wholes = self.runs.iter().map(|run| run.whole);
+        wholes
+            .chain(self.streams.iter().copied())
+            .for_each(|it| totals += it);
+        totals
+    }
+}

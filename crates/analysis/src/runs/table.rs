@@ -1,0 +1,134 @@
+use pillion_measure::{Percentile, Unit};
+use pillion_report::{Column, Table, number};
+
+use super::compare::{CONFIDENCE, Difference, Section};
+use super::{DELIVERY_LATENCY, Group, MEASURES, Of, RunMeasure};
+
+/// A measure's value for people, without the unit of times.
+#[must_use]
+pub fn shown(value: impl Into<Option<f64>>, unit: Unit) -> String {
+    let value = value.into();
+    match unit {
+        Unit::Milliseconds => number::millis(value),
+        Unit::Bytes => number::bytes(value),
+        Unit::BitPerSecond => number::rate(value),
+        Unit::Share => number::percent(value),
+        Unit::Number => number::amount(value),
+    }
+}
+
+impl Group {
+    /// The measure's value, in this run.
+    #[must_use]
+    pub fn value(&self, measure: &RunMeasure) -> Option<f64> {
+        match measure.of {
+            Of::Totals(of) => of(&self.totals()),
+            Of::Delivery(percentile) => {
+                let mut all = Percentile::LATENCY.iter().zip(self.delivery_ms);
+                all.find(|(it, _)| **it == percentile)?.1
+            }
+        }
+    }
+}
+
+/// A row for each group of each run; `first` heads the columns that name them.
+#[must_use]
+pub fn groups_table<'a>(
+    first: impl IntoIterator<Item = Column>,
+    groups: impl IntoIterator<Item = (Vec<String>, &'a Group)>,
+) -> Table {
+    let mut table = Table::new(
+        format!("Groups; delivery latency is {DELIVERY_LATENCY}"),
+        first.into_iter().chain(columns()),
+    );
+    for (names, group) in groups {
+        let values = MEASURES.map(|measure| shown(group.value(&measure), measure.unit));
+        table.row(names.into_iter().chain(values));
+    }
+    table
+}
+
+/// A row for each variant of a section.
+#[must_use]
+pub fn values_table(section: &Section) -> Table {
+    let first = [Column::left("variant"), Column::right("runs")];
+    let mut table = Table::new(
+        format!("{}: all runs of a variant together", title(section)),
+        first.into_iter().chain(columns()),
+    );
+    for variant in &section.variants {
+        let value =
+            |measure: RunMeasure| shown(variant.values.get(measure.name).copied(), measure.unit);
+        let first = [variant.variant.clone(), variant.runs.to_string()];
+        table.row(first.into_iter().chain(MEASURES.map(value)));
+    }
+    table
+}
+
+/// A row for each measure, a column for each variant but the baseline; none without others.
+#[must_use]
+pub fn differences_table(section: &Section, baseline: &str) -> Option<Table> {
+    let compared = section.variants.iter();
+    let compared: Vec<_> = compared.filter(|it| !it.differences.is_empty()).collect();
+    if compared.is_empty() {
+        return None;
+    }
+    let variants = compared.iter().map(|it| Column::right(&*it.variant));
+    let mut table = Table::new(
+        format!(
+            "{}: minus {baseline}, with intervals of {:.0} % confidence",
+            title(section),
+            CONFIDENCE * 100.0
+        ),
+        std::iter::once(Column::left(format!("minus {baseline}"))).chain(variants),
+    );
+    for measure in MEASURES {
+        let differences = compared.iter().map(|it| it.differences.get(measure.name));
+        if differences.clone().all(|it| it.is_none()) {
+            continue;
+        }
+        let cells = differences.map(|it| it.map_or_else(String::new, |it| told(it, measure.unit)));
+        let name = match measure.unit {
+            Unit::Milliseconds => measure.heading(),
+            _ => measure.label.to_owned(),
+        };
+        table.row(std::iter::once(name).chain(cells));
+    }
+    Some(table)
+}
+
+/// What a section is about.
+pub(super) fn title(section: &Section) -> String {
+    match section.point.as_str() {
+        "" => format!("group {}", section.group),
+        point => format!("{point}, group {}", section.group),
+    }
+}
+
+fn columns() -> [Column; MEASURES.len()] {
+    MEASURES.map(|measure| match measure.unit {
+        Unit::Milliseconds => Column::right(measure.label).unit(measure.unit.symbol()),
+        _ => Column::right(measure.label),
+    })
+}
+
+/// As in `+12.3 (+9.1 to +14.8)`.
+fn told(difference: &Difference, unit: Unit) -> String {
+    let signed = |value: f64| {
+        let text = match unit {
+            Unit::Share => number::amount(value * 100.0),
+            unit => shown(value, unit),
+        };
+        if value > 0.0 {
+            format!("+{text}")
+        } else {
+            text
+        }
+    };
+    let by = signed(difference.by);
+    let unit = if unit == Unit::Share { " points" } else { "" };
+    match (difference.low, difference.high) {
+        (Some(low), Some(high)) => format!("{by} ({} to {}){unit}", signed(low), signed(high)),
+        _ => by + unit,
+    }
+}

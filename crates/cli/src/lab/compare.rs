@@ -1,0 +1,149 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use pillion_analysis::runs::{
+    Comparison, DELIVERY_LATENCY, Label, Pool, compare, comparison_page, differences_table, pools,
+    values_table,
+};
+use pillion_lab::store::{Found, State, Store, StoredRun};
+
+use crate::exit::BadInput;
+use crate::print::{print, print_json, print_line};
+
+/// Set runs side by side: what each variant of an experiment gave, and how surely they differ
+///
+/// Runs that differ in nothing but their seed are taken together. At each point of the experiment's
+/// grid, each variant is compared with the baseline, group by group: the difference of each
+/// measure, with an interval that holds it with 95 % of confidence. Intervals are by bootstrap over
+/// seeds and, within each run, over streams; the same runs always give the same ones.
+///
+/// Delivery latency is from one application's write to the other one's read, of each message; it
+/// takes runs with records. docs/lab.md explains each measure.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments (all runs that are whole) and runs, as `pillion lab show` takes them
+    #[arg(value_name = "NAME", required = true)]
+    names: Vec<String>,
+
+    /// The variant that the others are compared with [default: plain, or else the first]
+    #[arg(long, value_name = "VARIANT")]
+    baseline: Option<String>,
+
+    /// Where runs are kept
+    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
+    store: PathBuf,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write a report with figures as well, one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        // What cannot be written is said before many runs are read.
+        if let Some(file) = &self.report {
+            fs::write(file, "").with_context(|| format!("write --report {}", file.display()))?;
+        }
+        let pools = pools(labelled(&self.runs()?)?);
+        let comparison = compare(&pools, self.baseline.as_deref());
+        let comparison = comparison.map_err(|error| BadInput(error.to_string()))?;
+        if let Some(file) = &self.report {
+            let page = comparison_page(&self.names.join(", "), &comparison, &pools);
+            fs::write(file, page.to_html())
+                .with_context(|| format!("write --report {}", file.display()))?;
+        }
+        if self.json {
+            print_json(&comparison)?;
+        } else {
+            print_comparison(&comparison, &pools)?;
+            if let Some(file) = self.report {
+                let file = file.canonicalize().unwrap_or(file);
+                print_line!("report: {}", file.display())?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// All that are named and whole, each once.
+    fn runs(&self) -> Result<Vec<StoredRun>> {
+        let store = Store::new(&self.store);
+        let mut runs: Vec<StoredRun> = Vec::new();
+        for name in &self.names {
+            let found = match store.find(name)? {
+                Found::Made(made) => made.runs,
+                Found::Run(run) if run.state == State::Whole => vec![run],
+                Found::Run(run) => {
+                    let mistake = format!("{} is not whole; it cannot be compared", run.name);
+                    return Err(BadInput(mistake).into());
+                }
+            };
+            let whole = found.into_iter().filter(|run| run.state == State::Whole);
+            for run in whole {
+                if runs.iter().all(|it| it.path != run.path) {
+                    runs.push(run);
+                }
+            }
+        }
+        Ok(runs)
+    }
+}
+
+type Labelled = Vec<(Label, Vec<pillion_analysis::runs::Group>)>;
+
+/// Runs of several experiments, or of several times of one, are told apart by these as well.
+fn labelled(runs: &[StoredRun]) -> Result<Labelled> {
+    let first = runs.first().and_then(|run| run.path.parent());
+    let is_one = runs.iter().all(|run| run.path.parent() == first);
+    let labelled = runs.iter().map(|run| {
+        let mut label = Label::of(&run.name);
+        if !is_one {
+            let made = made(&run.path);
+            label.variant = format!("{made} {}", label.variant).trim_end().to_owned();
+        }
+        Ok((label, run.groups_with_messages()?))
+    });
+    labelled.collect()
+}
+
+/// Experiment and time, or the folders that stand in their place.
+fn made(run: &Path) -> String {
+    let folders = run.ancestors().skip(1).take(2);
+    let mut names: Vec<_> = folders
+        .filter_map(Path::file_name)
+        .map(|name| name.to_string_lossy())
+        .collect();
+    names.reverse();
+    names.join("/")
+}
+
+fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
+    print_line!("delivery latency (p50 to max): {DELIVERY_LATENCY}")?;
+    for section in &comparison.sections {
+        let title = [&section.point, &section.group].map(String::as_str);
+        print_line!("\n{}", title.join(" ").trim_start())?;
+        print(&values_table(section).to_text(false))?;
+        if let Some(differences) = differences_table(section, &comparison.baseline) {
+            print(&format!("\n{}", differences.to_text(false)))?;
+        }
+    }
+    for pool in pools {
+        let names = [&pool.label.variant, &pool.label.point, &pool.group];
+        let name = names.map(String::as_str).join(" ");
+        if pool.delivery_ms().next().is_none() {
+            print_line!("{name}: no records, so no delivery latency")?;
+        }
+        if pool.repeats > 0 {
+            print_line!(
+                "{name}: {} left out, alike to another run to the last message whatever their seed",
+                pool.repeats
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,286 @@
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+
+use pillion_analysis::runs::{Group, Stream, Totals};
+use pillion_traffic::Quantiles;
+use pillion_traffic::records::{Measured, read_records};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::StoredRun;
+use crate::Error;
+use crate::run::{BUNDLING_FILE, RECORDS_FILE, RUN_FILE, STREAMS_FILE, WayCounts};
+
+/// What is needed of a run's file.
+#[derive(Deserialize)]
+struct RunFile {
+    duration: f64,
+}
+
+/// What is needed of a group in the file of streams.
+#[derive(Deserialize)]
+struct GroupFile {
+    name: String,
+    sent: SentFile,
+    received: ReceivedFile,
+}
+
+#[derive(Deserialize)]
+struct SentFile {
+    streams: Vec<StreamSent>,
+}
+
+#[derive(Deserialize)]
+struct StreamSent {
+    stream: u32,
+    retransmissions: Option<u64>,
+    bytes_retrans: Option<u64>,
+    bytes_sent: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct ReceivedFile {
+    streams: Vec<StreamReceived>,
+}
+
+#[derive(Deserialize)]
+struct StreamReceived {
+    stream: Option<u32>,
+    bytes: u64,
+}
+
+/// What is needed of a group in the file of bundling.
+#[derive(Deserialize)]
+struct BundledFile {
+    group: String,
+    redundant_bytes: u64,
+    hidden_losses: u64,
+    reactions: u64,
+}
+
+impl StoredRun {
+    /// What its groups experienced, without single messages.
+    ///
+    /// # Errors
+    /// [`Error::File`], if it is not whole as well.
+    pub fn groups(&self) -> Result<Vec<Group>, Error> {
+        self.groups_of(&self.json::<Vec<GroupFile>>(STREAMS_FILE)?)
+    }
+
+    fn groups_of(&self, streams: &[GroupFile]) -> Result<Vec<Group>, Error> {
+        let summary = self.summary()?;
+        let whole = self.whole(&summary.forward)?;
+        let bundled: Vec<BundledFile> = match self.path.join(BUNDLING_FILE).exists() {
+            true => self.json(BUNDLING_FILE)?,
+            false => Vec::new(),
+        };
+        let groups = streams.iter().map(|group| {
+            let told = summary.groups.iter().find(|it| it.name == group.name);
+            let mut whole = whole;
+            if let Some(bundled) = bundled.iter().find(|it| it.group == group.name) {
+                whole += Totals {
+                    bundled_runs: 1,
+                    bundled_bytes: bundled.redundant_bytes,
+                    hidden_losses: bundled.hidden_losses,
+                    reactions: bundled.reactions,
+                    ..Totals::default()
+                };
+            }
+            Group {
+                delivery_ms: told.and_then(|it| it.delivery_us).map_or([None; 6], in_ms),
+                streams: group.streams(),
+                name: group.name.clone(),
+                whole,
+            }
+        });
+        Ok(groups.collect())
+    }
+
+    /// What its groups experienced, with every message, if the run kept records.
+    ///
+    /// # Errors
+    /// [`Error::File`], if it is not whole as well.
+    pub fn groups_with_messages(&self) -> Result<Vec<Group>, Error> {
+        let streams: Vec<GroupFile> = self.json(STREAMS_FILE)?;
+        let mut groups = self.groups_of(&streams)?;
+        let path = self.path.join(RECORDS_FILE);
+        if !path.exists() {
+            return Ok(groups);
+        }
+        let file = File::open(&path).map_err(Error::file(&path))?;
+        let invalid = |error| Error::file(&path)(io::Error::other(error));
+        let mut places = HashMap::new();
+        for (group, streams) in streams.iter().enumerate() {
+            for (place, stream) in streams.sent.streams.iter().enumerate() {
+                places.insert(stream.stream, (group, place));
+            }
+        }
+        for record in read_records(file).map_err(invalid)? {
+            let record = record.map_err(invalid)?;
+            if record.measured == Measured::Delivery
+                && let Some(&(group, place)) = places.get(&record.stream)
+            {
+                let stream = &mut groups[group].streams[place];
+                stream.delivery_ms.push(record.latency_us / 1e3);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// What is known of the run as a whole.
+    fn whole(&self, forward: &WayCounts) -> Result<Totals, Error> {
+        let path = self.path.join(RUN_FILE);
+        let run: RunFile = toml::from_str(&self.text()?)
+            .map_err(|error| Error::file(&path)(io::Error::other(error)))?;
+        let queued = forward.queue_passed.map(|it| it + forward.queue_dropped);
+        let packets = forward.trace_before.or(queued).or(forward.entered);
+        Ok(Totals {
+            runs: 1,
+            seconds: run.duration,
+            packets: packets.unwrap_or_default(),
+            lost_packets: forward.queue_dropped + forward.lost,
+            ..Totals::default()
+        })
+    }
+
+    fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+        let path = self.path.join(name);
+        let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
+        serde_json::from_str(&text).map_err(|error| Error::file(&path)(error.into()))
+    }
+}
+
+impl GroupFile {
+    fn streams(&self) -> Vec<Stream> {
+        let received = self.received.streams.iter();
+        let received = received.filter_map(|it| Some((it.stream?, it.bytes)));
+        let received: HashMap<u32, u64> = received.collect();
+        let sent = self.sent.streams.iter();
+        let streams = sent.map(|it| Stream {
+            totals: it.totals(received.get(&it.stream).copied()),
+            delivery_ms: Vec::new(),
+        });
+        streams.collect()
+    }
+}
+
+impl StreamSent {
+    fn totals(&self, received_bytes: Option<u64>) -> Totals {
+        let told = [self.retransmissions, self.bytes_retrans, self.bytes_sent];
+        let is_told = told.iter().all(Option::is_some);
+        let [retransmissions, retransmitted_bytes, sent_bytes] =
+            told.map(Option::unwrap_or_default);
+        Totals {
+            received_bytes: received_bytes.unwrap_or_default(),
+            untold: u64::from(!is_told),
+            retransmissions,
+            sent_bytes,
+            retransmitted_bytes,
+            ..Totals::default()
+        }
+    }
+}
+
+fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
+    [us.p50, us.p90, us.p97, us.p99, us.p99_9, us.max].map(|us| Some(us / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_analysis::runs::MEASURES;
+    use pillion_traffic::records::{Record, write_records};
+
+    use super::super::State;
+    use super::*;
+    use crate::run::SUMMARY_FILE;
+
+    const SUMMARY: &str = r#"{"groups": [], "doubts": [],
+        "forward": {"queue_dropped": 3, "queue_passed": 97, "lost": 2, "delivered": 95},
+        "backward": {"queue_dropped": 0, "lost": 0, "delivered": 90}}"#;
+    const STREAMS: &str = r#"[{"name": "thin",
+        "sent": {"streams": [
+            {"stream": 5, "retransmissions": 1, "bytes_retrans": 100, "bytes_sent": 1000},
+            {"stream": 6, "retransmissions": 2, "bytes_retrans": 100, "bytes_sent": 1000}]},
+        "received": {"streams": [{"stream": 6, "bytes": 800}, {"stream": 5, "bytes": 900}]}}]"#;
+    const BUNDLING: &str = r#"[{"group": "thin", "redundant_bytes": 2000, "hidden_losses": 7,
+        "reactions": 4}]"#;
+
+    fn run(folder: &tempfile::TempDir) -> StoredRun {
+        for (name, text) in [
+            (RUN_FILE, "duration = 2\nseed = 1\n"),
+            (SUMMARY_FILE, SUMMARY),
+            (STREAMS_FILE, STREAMS),
+            (BUNDLING_FILE, BUNDLING),
+        ] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        StoredRun {
+            name: "plain,seed=1".to_owned(),
+            path: folder.path().to_owned(),
+            state: State::Whole,
+        }
+    }
+
+    #[test]
+    fn a_groups_measures_come_from_the_runs_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let groups = run(&folder).groups().unwrap();
+        let value = |name: &str| {
+            let measure = MEASURES.iter().find(|it| it.name == name).unwrap();
+            groups[0].value(measure)
+        };
+        assert_eq!(value("retransmissions"), Some(3.0));
+        assert_eq!(value("loss_share"), Some(0.05));
+        assert_eq!(value("goodput_bit_per_s"), Some(6800.0));
+        assert_eq!(value("redundant_share"), Some(2200.0 / 4000.0));
+        assert_eq!(value("hidden_losses"), Some(7.0));
+        assert_eq!(value("reactions"), Some(4.0));
+        assert_eq!(value("delivery_p50_ms"), None);
+    }
+
+    #[test]
+    fn messages_go_to_their_streams() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |stream, measured, latency_us| Record {
+            measured,
+            stream,
+            sequence: 0,
+            size: 100,
+            sent_ns: 1,
+            latency_us,
+        };
+        let records = [
+            record(6, Measured::Delivery, 75_000.0),
+            record(6, Measured::RoundTrip, 150_000.0),
+            record(9, Measured::Delivery, 1.0),
+        ];
+        let file = File::create(folder.path().join(RECORDS_FILE)).unwrap();
+        write_records(&records, file).unwrap();
+        let groups = run(&folder).groups_with_messages().unwrap();
+        let latencies = groups[0].streams.iter().map(|it| &it.delivery_ms[..]);
+        assert!(latencies.eq([&[][..], &[75.0][..]]));
+    }
+
+    #[test]
+    fn a_file_that_is_not_what_it_should_be_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = run(&folder);
+        for (name, text) in [
+            (RUN_FILE, "duration = \"long\""),
+            (STREAMS_FILE, "[{}]"),
+            (BUNDLING_FILE, "{"),
+            (RECORDS_FILE, "none"),
+        ] {
+            let path = folder.path().join(name);
+            let before = fs::read(&path).ok();
+            fs::write(&path, text).unwrap();
+            let error = run.groups_with_messages().unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+            match before {
+                Some(before) => fs::write(&path, before).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! `pillion lab show` and `pillion lab compare`, on runs written by hand.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use pillion_traffic::records::{Measured, Record, write_records};
+use serde_json::{Value, json};
+
+use crate::common::*;
+
+const STREAMS: u32 = 4;
+const MESSAGES: u32 = 50;
+
+/// A run whose messages take `base_ms` and up to 10 ms more, as the seed will have it.
+fn write_run(folder: &Path, base_ms: f64, seed: u32) {
+    fs::create_dir_all(folder).unwrap();
+    let write = |name: &str, value: &Value| {
+        fs::write(folder.join(name), value.to_string()).unwrap();
+    };
+    fs::write(
+        folder.join("run.toml"),
+        format!("duration = 10\nseed = {seed}\n"),
+    )
+    .unwrap();
+    write("manifest.json", &json!({"seed": seed}));
+    let us = |ms: f64| (base_ms + ms) * 1e3;
+    let delivery = json!({"count": STREAMS * MESSAGES, "min": us(0.0), "mean": us(5.0),
+        "p50": us(5.0), "p90": us(9.0), "p97": us(9.5), "p99": us(9.8), "p99_9": us(9.9),
+        "max": us(10.0)});
+    let group = json!({"name": "thin", "kind": "thin", "host": "thin", "streams": STREAMS,
+        "connected": STREAMS, "failed": 0, "sent": STREAMS * MESSAGES,
+        "received": STREAMS * MESSAGES, "retransmissions": STREAMS, "delivery_us": delivery});
+    let forward = json!({"queue_dropped": 5, "queue_passed": 195, "lost": 5, "delivered": 190});
+    let backward = json!({"queue_dropped": 0, "lost": 0, "delivered": 100});
+    let summary = json!({"groups": [group], "forward": forward, "backward": backward,
+        "doubts": []});
+    write("summary.json", &summary);
+    let sent = |stream| {
+        json!({"stream": stream, "retransmissions": 1, "bytes_retrans": 100,
+        "bytes_sent": 5100})
+    };
+    let received = |stream| json!({"stream": stream, "bytes": 5000});
+    let sent: Vec<Value> = (0..STREAMS).map(sent).collect();
+    let received: Vec<Value> = (0..STREAMS).map(received).collect();
+    write(
+        "streams.json",
+        &json!([{"name": "thin", "sent": {"streams": sent}, "received": {"streams": received}}]),
+    );
+    let records = (0..STREAMS * MESSAGES).map(|number| Record {
+        measured: Measured::Delivery,
+        stream: number % STREAMS,
+        sequence: number / STREAMS,
+        size: 100,
+        sent_ns: 1_000_000,
+        latency_us: us(f64::from(number * 7919 * seed % 1009) / 100.9),
+    });
+    let file = File::create(folder.join("records")).unwrap();
+    write_records(&records.collect::<Vec<_>>(), file).unwrap();
+}
+
+/// A store with an experiment of two variants and two seeds.
+fn store() -> tempfile::TempDir {
+    let store = tempfile::tempdir().unwrap();
+    let made = store.path().join("loss/2026-01-01T00-00-00Z");
+    for (variant, base_ms) in [("bundled", 80.0), ("plain", 120.0)] {
+        for seed in 1..=2 {
+            write_run(&made.join(format!("{variant},seed={seed}")), base_ms, seed);
+        }
+    }
+    fs::write(made.join("experiment.toml"), "").unwrap();
+    store
+}
+
+fn lab(store: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
+    let store = ["--store", store.path().to_str().unwrap()];
+    pillion(&[&["lab"], arguments, &store].concat())
+}
+
+#[test]
+fn an_experiment_is_shown_by_the_groups_of_its_runs() {
+    let store = store();
+    let shown = stdout(&lab(&store, &["show", "loss"]));
+    assert!(shown.contains("from one application's write"), "{shown}");
+    let row = shown.lines().find(|line| line.contains("plain,seed=2"));
+    let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
+    let expected = "plain,seed=2 thin 125.0 129.0 129.5 129.8 129.9 130.0 4 5\u{a0}% \
+                    16.0\u{a0}kbit/s 2\u{a0}% – –";
+    assert_eq!(cells.join(" "), expected.replace('\u{a0}', " "));
+    let json: Value =
+        serde_json::from_slice(&lab(&store, &["show", "loss", "--json"]).stdout).expect("JSON");
+    let run = &json["plain,seed=2"];
+    assert_eq!(run["measures"]["thin"]["delivery_p99_9_ms"], 129.9);
+    assert_eq!(run["groups"][0]["retransmissions"], 4);
+}
+
+#[test]
+fn variants_are_compared_with_plain_over_their_seeds() {
+    let store = store();
+    let report = store.path().join("report.html");
+    let report = report.to_str().unwrap();
+    let json = lab(&store, &["compare", "loss", "--json", "--report", report]);
+    assert!(json.status.success(), "{}", stderr(&json));
+    let compared: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(compared["baseline"], "plain");
+    let bundled = &compared["sections"][0]["variants"][1];
+    assert_eq!(
+        (&bundled["variant"], &bundled["runs"]),
+        (&json!("bundled"), &json!(2))
+    );
+    let difference = &bundled["differences"]["delivery_p50_ms"];
+    let of = |name: &str| difference[name].as_f64().unwrap();
+    assert!(
+        of("low") <= of("by") && of("by") <= of("high"),
+        "{difference}"
+    );
+    assert!(of("low") > -45.0 && of("high") < -35.0, "{difference}");
+    assert!(
+        fs::read_to_string(report)
+            .unwrap()
+            .contains("data-label=\"bundled\"")
+    );
+
+    let text = stdout(&lab(&store, &["compare", "loss"]));
+    assert!(
+        text.contains("minus plain") && text.contains("−40"),
+        "{text}"
+    );
+    let other = stdout(&lab(&store, &["compare", "loss", "--baseline", "bundled"]));
+    assert!(
+        other.contains("minus bundled") && other.contains("+40"),
+        "{other}"
+    );
+    let unknown = lab(&store, &["compare", "loss", "--baseline", "gain"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("bundled, plain"));
+}
