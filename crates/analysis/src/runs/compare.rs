@@ -41,7 +41,7 @@ pub struct Compared {
     pub variant: String,
     /// Runs that were pooled, of different seeds.
     pub runs: usize,
-    /// Runs that repeated one of them to the last message, and are left out.
+    /// Runs that repeated one of them in every message, and are left out.
     pub repeats: usize,
     /// Each measure, of all its runs together; what is not known is left out.
     pub values: BTreeMap<&'static str, f64>,

@@ -45,8 +45,8 @@ pub struct Pool {
     pub label: Label,
     /// The group's name.
     pub group: String,
-    /// Runs that were another one's repeat to the last message, for their seed changed nothing.
-    /// They are left out: what is known twice is not known better.
+    /// Runs that were another one's repeat in every message, for their seed changed nothing. They
+    /// are left out: what is known twice is not known better.
     pub repeats: usize,
     /// Of each run.
     pub(super) runs: Vec<Members>,
@@ -104,8 +104,7 @@ impl Pool {
 
     fn fill(&mut self, groups: Vec<Group>) {
         for (place, group) in groups.iter().enumerate() {
-            let has_messages = group.streams.iter().any(|it| !it.delivery_ms.is_empty());
-            if has_messages && groups[..place].contains(group) {
+            if groups[..place].iter().any(|earlier| group.repeats(earlier)) {
                 self.repeats += 1;
             } else {
                 self.add(group);

@@ -119,7 +119,8 @@ fn told(difference: &Difference, unit: Unit) -> String {
             Unit::Share => number::amount(value * 100.0),
             unit => shown(value, unit),
         };
-        if value > 0.0 {
+        let is_zero = !text.contains(|digit| ('1'..='9').contains(&digit));
+        if value > 0.0 && !is_zero {
             format!("+{text}")
         } else {
             text

@@ -132,18 +132,20 @@ fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
             print(&format!("\n{}", differences.to_text(false)))?;
         }
     }
-    for pool in pools {
+    let name = |pool: &Pool| {
         let names = [&pool.label.variant, &pool.label.point, &pool.group];
-        let name = names.map(String::as_str).join(" ");
-        if pool.delivery_ms().next().is_none() {
-            print_line!("{name}: no records, so no delivery latency")?;
-        }
-        if pool.repeats > 0 {
-            print_line!(
-                "{name}: {} left out, alike to another run to the last message whatever their seed",
-                pool.repeats
-            )?;
-        }
+        names.map(String::as_str).join(" ")
+    };
+    let silent = pools.iter().filter(|it| it.delivery_ms().next().is_none());
+    for pool in silent {
+        print_line!("{}: no records, so no delivery latency", name(pool))?;
+    }
+    let repeated = pools.iter().filter(|pool| pool.repeats > 0);
+    let repeated = repeated.map(|pool| format!("{} ({})", name(pool), pool.repeats));
+    let repeated: Vec<String> = repeated.collect();
+    if !repeated.is_empty() {
+        let repeated = repeated.join(", ");
+        print_line!("\nruns left out, for their seed changed the fate of no message: {repeated}")?;
     }
     Ok(())
 }
