@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn what_says_how_to_bundle_on_the_command_line_is_a_key() {
         let options = toml_file::options_of::<BundlingArgs>();
-        let others = ["unsafe", "dev", "hook", "stats"];
+        let others = ["unsafe", "dev", "hook", "max-connections", "stats"];
         let mut options: Vec<_> = options
             .into_iter()
             .filter(|name| !others.contains(&&name[..]))
