@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigHandler, Signal, signal};
 use pillion_lab::{Lane, Namespace};
 use pillion_path::{Direction, Loss, PathConfig};
 
@@ -54,7 +56,22 @@ pub fn lane(name: &str, loss: f64) -> Lane {
 pub fn pillion_in(namespace: &Namespace, arguments: &[&str]) -> Command {
     let mut command = namespace.command(PILLION);
     command.args(arguments);
+    hears_all_signals(&mut command);
     command
+}
+
+/// Has a command begin with the signals that end it, where whoever runs the tests ignores them, as
+/// `nohup` does, or a shell's job in the background.
+pub fn hears_all_signals(command: &mut Command) {
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            for ending in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+                signal(ending, SigHandler::SigDfl)?;
+            }
+            Ok(())
+        });
+    }
 }
 
 /// The binary with arguments, where the tests run.

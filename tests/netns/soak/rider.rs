@@ -20,7 +20,7 @@ use super::ground::Group;
 use super::plan::Side;
 use super::ride::{End, Ride, Whom, rules};
 use super::talk::PATIENCE;
-use crate::common::{PILLION, all_bpf_objects, bpf_objects};
+use crate::common::{PILLION, all_bpf_objects, bpf_objects, hears_all_signals};
 
 /// What became of a pillion.
 #[derive(Debug)]
@@ -80,6 +80,7 @@ impl<'a> Rider<'a> {
             Side::Server => &field.ground.lane.receiver.namespace,
         };
         let mut command = field.ground.cell(host, &group, &words);
+        hears_all_signals(&mut command);
         if let Whom::Run(task) = ride.whom {
             ends::give(&mut command, task);
         }
