@@ -5,8 +5,12 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::TcpUserTimeout;
 use nix::unistd::Pid;
 use pillion_bundler::list_flows;
 use pillion_lab::Namespace;
@@ -109,4 +113,46 @@ fn what_applications_ask_for_takes_places_as_well() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     drop(sockets);
     end(attach);
+}
+
+#[test]
+fn sockets_that_have_ended_take_no_places() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--max-connections", "60"]);
+    for _ in 0..50 {
+        let socket = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+        set(&socket.unwrap(), BUNDLE, 1).expect("there is a place");
+        thread::sleep(Duration::from_millis(150));
+    }
+    let said = end(attach).join("\n");
+    assert!(!said.contains("--max-connections"), "{said}");
+}
+
+/// What `run` tries again is what its command has, and nobody else's.
+#[test]
+fn where_the_commands_connections_find_no_place_those_of_others_are_let_be() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let others = connect(&namespace, 1);
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = listener.as_ref().unwrap().local_addr().unwrap().port();
+    let script =
+        format!("for fd in 3 4 5 6; do eval exec $fd'<>/dev/tcp/127.0.0.1/{port}'; done; sleep 3");
+    let options = [
+        "run",
+        "--dev",
+        "lo",
+        "--max-connections",
+        "2",
+        "--user-timeout",
+        "55555",
+    ];
+    let mut run = pillion_in(&namespace, &options);
+    let output = run.args(["--", "bash", "-c", &script]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("more connections than --max-connections allows"));
+    for end in [&others[0].0, &others[0].1] {
+        assert_eq!(getsockopt(end, TcpUserTimeout).unwrap(), 0);
+    }
 }

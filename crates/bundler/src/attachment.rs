@@ -170,13 +170,17 @@ impl Attachment {
 
     fn count(&mut self) -> Result<Option<Change>, Error> {
         let refused = self.totals()?.over_limit;
-        if !self.room.look(refused) {
-            return Ok(None);
+        let is_wanted = self.room.is_wanted(refused);
+        let mut is_full = self.programs.places.recount(is_wanted)?;
+        if is_wanted && self.room.try_again() {
+            // Of a cgroup's connections a review knows nothing: it would take in those of others.
+            if !self.programs.any_namespace {
+                self.review()?;
+                is_full = self.programs.places.recount(true)?;
+            }
+            self.room.looked_into(self.totals()?.over_limit);
         }
-        self.programs.places.recount()?;
-        let refused = self.totals()?.over_limit;
-        self.review()?;
-        Ok(self.room.note(refused, self.totals()?.over_limit))
+        Ok(self.room.note(is_full))
     }
 
     /// Puts other rules into force, for new connections at once; those that exist meet them

@@ -21,6 +21,7 @@ pub(crate) struct Places {
     gone: MapHandle,
     /// Iterators over what is kept: of connections, and of what applications asked for.
     kept: [OwnedFd; 2],
+    most: u32,
 }
 
 impl Places {
@@ -29,6 +30,7 @@ impl Places {
         gone: MapHandle,
         users: &OwnedFd,
         kept: [&MapHandle; 2],
+        most: u32,
     ) -> Result<Self, Error> {
         let over = |map: &MapHandle| {
             let target = Target::Iterator(Some(map.as_fd()));
@@ -39,28 +41,41 @@ impl Places {
             come,
             gone,
             kept: [over(connections)?, over(wishes)?],
+            most,
         })
     }
 
-    /// Looks how many there are still. What comes meanwhile counts twice at worst, until the next
-    /// time.
-    pub(crate) fn recount(&self) -> Result<(), Error> {
-        let users: Vec<_> = self.come.keys().collect();
-        let mut come = Vec::with_capacity(users.len());
-        for user in users {
-            let value = self.come.lookup(&user, MapFlags::ANY).map_err(of_map)?;
-            if let (Ok(uid), Some(Ok(count))) = (user.try_into(), value.map(<[u8; 8]>::try_from)) {
-                come.push((u32::from_ne_bytes(uid), u64::from_ne_bytes(count)));
-            }
+    /// Looks how many there are still, if that is worth while: if `always`, or if as many as half
+    /// of what a user may have could be there. What comes meanwhile counts twice at worst, until the
+    /// next time. True if a user has no place left, or all together have none.
+    pub(crate) fn recount(&self, always: bool) -> Result<bool, Error> {
+        let come = read(&self.come)?;
+        let gone: HashMap<_, _> = read(&self.gone)?.into_iter().collect();
+        let is_crowded = |(uid, come): &(u32, u64)| {
+            let gone = gone.get(uid).copied().unwrap_or(0);
+            come.wrapping_sub(gone) >= self.most_of(*uid) / 2
+        };
+        if !always && !come.iter().any(is_crowded) {
+            return Ok(false);
         }
         let kept = self.kept()?;
+        let mut is_full = false;
         for (uid, come) in come {
-            let gone = come.wrapping_sub(kept.get(&uid).copied().unwrap_or(0));
+            let kept = kept.get(&uid).copied().unwrap_or(0);
+            is_full |= kept >= self.most_of(uid);
+            let gone = come.wrapping_sub(kept);
             self.gone
                 .update(&uid.to_ne_bytes(), &gone.to_ne_bytes(), MapFlags::ANY)
                 .map_err(of_map)?;
         }
-        Ok(())
+        Ok(is_full)
+    }
+
+    fn most_of(&self, uid: u32) -> u64 {
+        match uid {
+            ALL_USERS => self.most.into(),
+            _ => (self.most / 2).into(),
+        }
     }
 
     /// Those that are there, by their users.
@@ -79,37 +94,56 @@ impl Places {
     }
 }
 
-/// Between two looks at how many there are, which goes through all connections of the host.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// A number for each user.
+fn read(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
+    let mut all = Vec::new();
+    for user in map.keys().collect::<Vec<_>>() {
+        let value = map.lookup(&user, MapFlags::ANY).map_err(of_map)?;
+        let value = value.map(<[u8; 8]>::try_from);
+        if let (Ok(uid), Some(Ok(count))) = (user.try_into(), value) {
+            all.push((u32::from_ne_bytes(uid), u64::from_ne_bytes(count)));
+        }
+    }
+    Ok(all)
+}
+
+/// Between two tries to take in those that found no place, which goes through all connections of
+/// the host.
+const TRY_EVERY: Duration = Duration::from_secs(5);
 
 /// Is there room for all?
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    looked: Option<Instant>,
-    /// How often one had found no place by then.
+    tried: Option<Instant>,
+    /// How often one had found no place when that was looked into.
     refused: u64,
     is_full: bool,
 }
 
 impl Room {
-    /// Is it time for a look? One had found no place so often by now.
-    pub(crate) fn look(&mut self, refused: u64) -> bool {
-        let is_due = self
-            .looked
-            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
-        let looks = is_due && (self.is_full || refused != self.refused);
-        if looks {
-            self.looked = Some(Instant::now());
-        }
-        looks
+    /// Has one found no place since the last time? So many had by now.
+    pub(crate) fn is_wanted(&self, refused: u64) -> bool {
+        self.is_full || refused != self.refused
     }
 
-    /// One had found no place so often before those left out were tried again, and so often
-    /// afterwards.
-    pub(crate) fn note(&mut self, before: u64, afterwards: u64) -> Option<Change> {
-        let was_full = std::mem::replace(&mut self.is_full, before != afterwards);
-        self.refused = afterwards;
-        match (was_full, self.is_full) {
+    /// Is it time to try those again that found none?
+    pub(crate) fn try_again(&mut self) -> bool {
+        let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= TRY_EVERY);
+        if is_due {
+            self.tried = Some(Instant::now());
+        }
+        is_due
+    }
+
+    /// So many had found no place when those left out were tried again.
+    pub(crate) fn looked_into(&mut self, refused: u64) {
+        self.refused = refused;
+    }
+
+    /// Takes note of what is now; tells if that has changed.
+    pub(crate) fn note(&mut self, is_full: bool) -> Option<Change> {
+        let was_full = std::mem::replace(&mut self.is_full, is_full);
+        match (was_full, is_full) {
             (false, true) => Some(Change::Full),
             (true, false) => Some(Change::Room),
             _ => None,

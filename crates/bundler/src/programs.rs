@@ -28,6 +28,8 @@ pub struct Programs {
     pub(crate) tables: Tables,
     pub(crate) served: Served,
     pub(crate) places: Places,
+    /// Those of a cgroup are covered, wherever they live.
+    pub(crate) any_namespace: bool,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
     pub(crate) hook: Hook,
@@ -79,6 +81,7 @@ impl Programs {
             map(&skel.maps.pillion_gone)?,
             &own(skel.progs.pillion_users.as_fd())?,
             [&flows, &map(&skel.maps.pillion_wishes)?],
+            policy.max_connections,
         )?;
         Ok(Self {
             ethernet: DevicePrograms {
@@ -102,6 +105,7 @@ impl Programs {
             tables,
             served,
             places,
+            any_namespace: policy.scope == Scope::Anywhere,
             totals: map(&skel.maps.pillion_totals)?,
             flows,
             hook: Hook::of_this_kernel(),

@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -18,13 +19,18 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Waits for it, but no longer than two seconds: anybody may have the name, and never let go.
+    /// Waits for it, but no longer than two seconds, and that once: anybody may have the name, and
+    /// never let go.
     pub(crate) fn take() -> Self {
         const ATTEMPTS: u32 = 400;
+        static IN_VAIN: AtomicBool = AtomicBool::new(false);
         let bind = || UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(NAME)?);
         for _ in 0..ATTEMPTS {
             match bind() {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    if IN_VAIN.load(Ordering::Relaxed) {
+                        break;
+                    }
                     thread::sleep(Duration::from_millis(5));
                 }
                 bound => {
@@ -34,6 +40,7 @@ impl Turn {
                 }
             }
         }
+        IN_VAIN.store(true, Ordering::Relaxed);
         Self { _socket: None }
     }
 }

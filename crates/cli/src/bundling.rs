@@ -1,7 +1,9 @@
 //! What `run` and `attach` share: options of bundling, and the account at the end.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -197,8 +199,13 @@ impl BundlingArgs {
     }
 }
 
+/// A pipe without a reader is no place to wait at.
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("write --stats {}", path.display()))
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("write --stats {}", path.display()))
 }
 
 /// One line: segments, bundled, redundant bytes and their share, losses, the time

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pipe2, read, setsid};
 
@@ -20,6 +21,8 @@ pub struct Janitor {
 impl Drop for Janitor {
     fn drop(&mut self) {
         drop(self.held.take());
+        // Whoever stopped it did not continue it with this process.
+        let _ = kill(self.process, Signal::SIGCONT);
         let _ = waitpid(self.process, None);
     }
 }

@@ -2,8 +2,10 @@
 //! error: whether anybody reads it changes nothing.
 
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
+use nix::poll::{PollFd, PollFlags, poll};
 
 /// Prints a text as it is.
 pub fn print(text: &str) -> Result<()> {
@@ -24,9 +26,18 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }
 
-/// A line on standard error, if that is still there: the terminal may be gone, the disk full.
+/// How long a line may wait for room: nobody may be reading any more.
+const PATIENCE_MS: u16 = 100;
+
+/// A line on standard error, if that takes it: the terminal may be gone, the disk full, the pipe
+/// full and nobody at its other end.
 pub fn say(line: &str) {
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    let mut stderr = io::stderr();
+    let mut fds = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+    if poll(&mut fds, PATIENCE_MS) == Ok(0) {
+        return;
+    }
+    let _ = stderr.write_all(format!("{line}\n").as_bytes());
 }
 
 /// Prints a line, as `println!` does.

@@ -1,11 +1,16 @@
 //! What is broken around pillion does not become the command's exit status.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::Running;
 use crate::common::*;
@@ -82,4 +87,35 @@ fn a_command_that_a_real_time_signal_ends_gives_128_and_its_number() {
     needs_root!();
     let mut run = super::run(&["bash", "-c", "kill -37 $$"]);
     assert_eq!(run.status().expect("it runs").code(), Some(128 + 37));
+}
+
+#[test]
+fn files_that_may_not_grow_do_not_become_the_exit_status() {
+    needs_root!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let stderr = File::create(folder.path().join("stderr")).expect("a file");
+    let mut run = run_with_stats(&folder.path().join("stats.json"), "exit 3");
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        run.pre_exec(|| Ok(setrlimit(Resource::RLIMIT_FSIZE, 0, 0)?));
+    }
+    let status = run.stderr(stderr).status();
+    assert_eq!(status.expect("it runs").code(), Some(3));
+}
+
+#[test]
+fn nobody_who_does_not_read_is_waited_for() {
+    needs_root!();
+    let (_reader, mut writer) = io::pipe().expect("a pipe");
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe");
+    while writer.write(&[b'x'; 4096]).is_ok() {}
+    fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).expect("a pipe");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut run = run_with_stats(&folder.path().join("stats.json"), "exit 4");
+    let mut run = Running::begin(run.stderr(writer));
+    assert_eq!(run.end().code(), Some(4));
+    let pipe = folder.path().join("pipe");
+    mkfifo(&pipe, Mode::S_IRWXU).expect("a named pipe");
+    let mut run = Running::begin(&mut run_with_stats(&pipe, "exit 5"));
+    assert_eq!(run.end().code(), Some(1));
 }

@@ -24,6 +24,7 @@ fn the_command_inherits_which_signals_are_ignored() {
     ] {
         let mut plain = std::process::Command::new(show[0]);
         plain.args(&show[1..]);
+        hears_all_signals(&mut plain);
         let mut run = run(&show);
         ignoring(&mut plain, ignored);
         ignoring(&mut run, ignored);

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::terminal::Terminal;
 use super::{Running, command_of, run, state};
@@ -77,4 +78,26 @@ fn a_shell_that_suspends_itself_gives_the_terminal_back_and_gets_it_again() {
     terminal.shows("0 connections");
     terminal.types("exit\n");
     terminal.leader.end();
+}
+
+/// The small processes beside pillion, stopped by whoever stopped its group, and not continued.
+#[test]
+fn pillion_ends_with_its_command_though_those_beside_it_are_stopped() {
+    needs_root!();
+    let mut pillion = Running::begin(&mut run(&["sleep", "1"]));
+    let command = command_of(&pillion);
+    let children = format!("/proc/{0}/task/{0}/children", pillion.pid());
+    let children = std::fs::read_to_string(children).expect("it runs");
+    let children = children
+        .split_whitespace()
+        .map(|pid| pid.parse().expect("a PID"));
+    let beside: Vec<_> = children
+        .map(Pid::from_raw)
+        .filter(|it| *it != command)
+        .collect();
+    assert!(beside.len() >= 2, "{beside:?}");
+    for process in beside {
+        kill(process, Signal::SIGSTOP).expect("it runs");
+    }
+    assert_eq!(pillion.end().code(), Some(0));
 }

@@ -10,26 +10,38 @@ use crate::disposition::is_ignored;
 pub struct Inherited {
     mask: SigSet,
     ignored: Vec<Signal>,
+    /// Those of which pillion has changed what becomes of them, and that are not.
+    heard: Vec<Signal>,
 }
 
 impl Inherited {
     /// Blocks signals from now on, and has the kernel tell of the end of children.
     pub fn set_aside(blocked: &SigSet) -> nix::Result<Self> {
         // Rust's runtime has changed what becomes of the first.
-        let changed = [Signal::SIGPIPE, Signal::SIGCHLD].into_iter();
-        let ignored = changed.filter(|signal| is_ignored(*signal)).collect();
+        let changed = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
+        let (ignored, heard) = changed.into_iter().partition(|signal| is_ignored(*signal));
+        // A file that may not grow (RLIMIT_FSIZE) is a failed write, and no more.
         // SAFETY: no handler is installed.
-        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
+        unsafe {
+            signal(Signal::SIGCHLD, SigHandler::SigDfl)?;
+            signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
+        }
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(blocked), Some(&mut mask))?;
-        Ok(Self { mask, ignored })
+        Ok(Self {
+            mask,
+            ignored,
+            heard,
+        })
     }
 
     /// Gives this process, between fork and exec, what was set aside.
     pub fn restore(&self) -> nix::Result<()> {
-        for ignored in &self.ignored {
+        let ignored = self.ignored.iter().map(|it| (it, SigHandler::SigIgn));
+        let heard = self.heard.iter().map(|it| (it, SigHandler::SigDfl));
+        for (changed, handler) in ignored.chain(heard) {
             // SAFETY: no handler is installed.
-            unsafe { signal(*ignored, SigHandler::SigIgn) }?;
+            unsafe { signal(*changed, handler) }?;
         }
         self.mask.thread_set_mask()
     }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
@@ -25,8 +25,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 pub struct Witness {
     line: Option<UnixStream>,
     process: Pid,
-    /// Signals heard and not asked after yet, a bit for each.
-    heard: u64,
+    heard: Heard,
 }
 
 impl Witness {
@@ -41,7 +40,7 @@ impl Witness {
         Ok(Self {
             line: Some(line),
             process,
-            heard: 0,
+            heard: Heard::default(),
         })
     }
 
@@ -51,8 +50,7 @@ impl Witness {
         loop {
             let is_last = begun.elapsed() >= PATIENCE;
             self.ask();
-            if self.heard & bit(signal) != 0 {
-                self.heard &= !bit(signal);
+            if self.heard.take(signal) {
                 return true;
             }
             if is_last {
@@ -64,19 +62,20 @@ impl Witness {
 
     /// Without an answer it has heard nothing: the command rather gets a signal twice than never.
     fn ask(&mut self) {
-        let mut answer = [0; size_of::<u64>()];
+        let mut answer = [0; SIGNALS];
         if let Some(line) = &mut self.line
             && line.write_all(b"?").is_ok()
             && line.read_exact(&mut answer).is_ok()
         {
-            self.heard |= u64::from_ne_bytes(answer);
+            self.heard.add(&answer);
         }
     }
 }
 
 impl Drop for Witness {
     fn drop(&mut self) {
-        drop(self.line.take());
+        // It may have been stopped, and has nothing to do any more.
+        let _ = kill(self.process, Signal::SIGKILL);
         let _ = waitpid(self.process, None);
     }
 }
@@ -88,15 +87,59 @@ fn testify(mut line: &UnixStream, signals: &SigSet) -> io::Result<()> {
     let mut question = [0];
     loop {
         line.read_exact(&mut question)?;
-        let mut heard = 0;
+        let mut heard = [0u8; SIGNALS];
         while let Some(info) = source.read_signal()? {
-            heard |= bit(info.ssi_signo);
+            let count = &mut heard[place(info.ssi_signo)];
+            *count = count.saturating_add(1);
         }
-        line.write_all(&u64::to_ne_bytes(heard))?;
+        line.write_all(&heard)?;
     }
 }
 
 /// Signals have numbers from 1 to 64.
-fn bit(signal: u32) -> u64 {
-    1 << (signal - 1)
+const SIGNALS: usize = 64;
+
+/// From here on they are real-time signals, which wait one by one; of the others, one of each.
+const FIRST_REAL_TIME: usize = 32;
+
+fn place(signal: u32) -> usize {
+    signal as usize - 1
+}
+
+/// How often each signal was heard and not asked after yet.
+struct Heard(Box<[u8; SIGNALS]>);
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self(Box::new([0; SIGNALS]))
+    }
+}
+
+impl Heard {
+    fn add(&mut self, more: &[u8; SIGNALS]) {
+        for (signal, (count, more)) in (1..).zip(self.0.iter_mut().zip(more)) {
+            *count = match signal >= FIRST_REAL_TIME {
+                true => count.saturating_add(*more),
+                false => (*count).max(*more).min(1),
+            };
+        }
+    }
+
+    /// Was this one heard? Then it was once less.
+    fn take(&mut self, signal: u32) -> bool {
+        let count = &mut self.0[place(signal)];
+        let was_heard = *count > 0;
+        *count = count.saturating_sub(1);
+        was_heard
+    }
+}
+
+#[test]
+fn real_time_signals_are_heard_one_by_one_and_others_once() {
+    let mut heard = Heard::default();
+    let mut answer = [0; SIGNALS];
+    (answer[place(10)], answer[place(40)]) = (2, 3);
+    heard.add(&answer);
+    assert!(heard.take(10) && !heard.take(10));
+    assert!(heard.take(40) && heard.take(40) && heard.take(40) && !heard.take(40));
 }
