@@ -18,23 +18,17 @@
 /* Set before the programs are loaded; a single user has half of them. */
 const volatile __u32 max_connections = 0;
 
-/* Sockets that ever came, by the user's id. */
+/*
+ * By the user's id: sockets that ever came, written by the programs alone, and
+ * those of them that had ended by the last look, written by user space alone.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_USERS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
-} pillion_come SEC(".maps");
-
-/* The same, of those that had ended by the last look. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_USERS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u64);
-} pillion_gone SEC(".maps");
+} pillion_come SEC(".maps"), pillion_gone SEC(".maps");
 
 static __always_inline __u64 *come(__u32 uid)
 {

@@ -134,6 +134,21 @@ fn a_pillion_awaits_its_turn_at_a_device_but_not_for_ever() {
 }
 
 #[test]
+fn whoever_never_lets_go_of_the_turn_holds_pillion_up_once() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let name = SocketAddr::from_abstract_name("pillion-clsact").unwrap();
+    let bind = move || UnixDatagram::bind_addr(&name);
+    let never_let_go = hosts.near.enter(bind).unwrap().unwrap();
+    let begun = Instant::now();
+    Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0", "--dev", "a1"]).end();
+    // Two seconds at each device, beginning and ending, would be eight.
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(6), "{took:?}");
+    drop(never_let_go);
+}
+
+#[test]
 fn beside_an_ingress_discipline_clsact_is_refused_once_and_tried_again() {
     needs_root!();
     let hosts = Hosts::create();

@@ -95,6 +95,14 @@ impl Device {
         self.up && !self.loopback && self.link_header.is_some()
     }
 
+    /// One of those with these names, or, where none is named, usable?
+    pub(crate) fn is_meant(&self, names: &[impl AsRef<OsStr>]) -> bool {
+        match names {
+            [] => self.is_usable(),
+            names => names.iter().any(|name| self.is_called(name.as_ref())),
+        }
+    }
+
     /// An address may have a label of its own, such as `eth0:1`, which names its device, too.
     pub(crate) fn is_called(&self, name: &OsStr) -> bool {
         let device = name.as_bytes().split(|byte| *byte == b':').next();
@@ -118,10 +126,7 @@ pub(crate) fn select(
             });
         }
     }
-    let is_meant = |device: &Device| match names {
-        [] => device.is_usable(),
-        names => names.iter().any(|name| device.is_called(name.as_ref())),
-    };
+    let is_meant = |device: &Device| device.is_meant(names);
     let selected: Vec<_> = known.into_iter().filter(is_meant).collect();
     if selected.is_empty() {
         return Err(Error::NoDevice);

@@ -22,6 +22,8 @@ pub(crate) struct Places {
     /// Iterators over what is kept: of connections, and of what applications asked for.
     kept: [OwnedFd; 2],
     most: u32,
+    /// How many had come at the last look; none, if there was a crowd.
+    quiet_at: Option<u64>,
 }
 
 impl Places {
@@ -42,20 +44,27 @@ impl Places {
             gone,
             kept: [over(connections)?, over(wishes)?],
             most,
+            quiet_at: None,
         })
     }
 
     /// Looks how many there are still, if that is worth while: if `always`, or if as many as half
     /// of what a user may have could be there. What comes meanwhile counts twice at worst, until the
     /// next time. True if a user has no place left, or all together have none.
-    pub(crate) fn recount(&self, always: bool) -> Result<bool, Error> {
+    pub(crate) fn recount(&mut self, always: bool) -> Result<bool, Error> {
+        let come_in_all = count_of(&self.come, ALL_USERS)?;
+        if !always && self.quiet_at == Some(come_in_all) {
+            return Ok(false);
+        }
         let come = read(&self.come)?;
         let gone: HashMap<_, _> = read(&self.gone)?.into_iter().collect();
         let is_crowded = |(uid, come): &(u32, u64)| {
             let gone = gone.get(uid).copied().unwrap_or(0);
             come.wrapping_sub(gone) >= self.most_of(*uid) / 2
         };
-        if !always && !come.iter().any(is_crowded) {
+        let quiet = !come.iter().any(is_crowded);
+        self.quiet_at = quiet.then_some(come_in_all);
+        if quiet && !always {
             return Ok(false);
         }
         let kept = self.kept()?;
@@ -96,15 +105,17 @@ impl Places {
 
 /// A number for each user.
 fn read(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
-    let mut all = Vec::new();
-    for user in map.keys().collect::<Vec<_>>() {
-        let value = map.lookup(&user, MapFlags::ANY).map_err(of_map)?;
-        let value = value.map(<[u8; 8]>::try_from);
-        if let (Ok(uid), Some(Ok(count))) = (user.try_into(), value) {
-            all.push((u32::from_ne_bytes(uid), u64::from_ne_bytes(count)));
-        }
-    }
-    Ok(all)
+    let users = map.keys().filter_map(|user| user.try_into().ok());
+    let users: Vec<_> = users.map(u32::from_ne_bytes).collect();
+    let counts = users.into_iter().map(|uid| Ok((uid, count_of(map, uid)?)));
+    counts.collect()
+}
+
+/// None that is kept is 0.
+fn count_of(map: &MapHandle, uid: u32) -> Result<u64, Error> {
+    let value = map.lookup(&uid.to_ne_bytes(), MapFlags::ANY);
+    let value = value.map_err(of_map)?.map(<[u8; 8]>::try_from);
+    Ok(value.map_or(0, |value| value.map_or(0, u64::from_ne_bytes)))
 }
 
 /// Between two tries to take in those that found no place, which goes through all connections of

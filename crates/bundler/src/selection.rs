@@ -196,10 +196,9 @@ impl Selection {
             troubles.outcome_of(read, understood, changes);
             place.has_changed = false;
             place.wanted = devices.all;
-            place.wanted.retain(|device| match &names[..] {
-                [] => device.is_usable() || is_attached(device),
-                names => names.iter().any(|name| device.is_called(name)),
-            });
+            place
+                .wanted
+                .retain(|device| device.is_meant(names) || names.is_empty() && is_attached(device));
             // What is part of another device sees no packet of this host's before that does.
             place
                 .wanted

@@ -16,6 +16,7 @@ use pillion_path::{Direction, Disorder, Loss, PathConfig};
 
 use super::memory::Accounting;
 use super::talk::PATIENCE;
+use crate::common::own_cgroup;
 
 pub struct Ground {
     pub lane: Lane,
@@ -58,10 +59,8 @@ impl Ground {
     pub fn create(seed: u64) -> io::Result<Self> {
         let lane = Lane::create("soak", &path(seed)).map_err(io::Error::other)?;
         let mount = pillion_bundler::cgroup2_mount().map_err(io::Error::other)?;
-        let own = fs::read_to_string("/proc/self/cgroup")?;
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
         let name = format!("soak-{}", std::process::id());
-        let top = mount.join(own.unwrap_or_default()).join(&name);
+        let top = own_cgroup().join(&name);
         fs::create_dir(&top)?;
         Ok(Self {
             lane,

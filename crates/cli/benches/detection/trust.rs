@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use pillion_lab::GroupResult;
 use pillion_path::Counts;
 use pillion_report::number;
 
@@ -33,12 +32,6 @@ impl Lateness {
     /// Sending and path, in milliseconds.
     pub fn cells(self) -> [String; 2] {
         [self.send_us, self.path_us].map(|us| number::millis(us / 1e3))
-    }
-}
-
-impl From<&GroupResult> for Lateness {
-    fn from(group: &GroupResult) -> Self {
-        Self::new(group.send_error_p99_us, &group.path)
     }
 }
 

@@ -32,9 +32,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 ///
 /// The command runs as the calling user (under sudo: the user who called it), in a
 /// cgroup of its own; its children's connections are bundled too. Its terminal, signals
-/// and exit status are passed through (docs/process.md). Exit status 126 and 127 mean, as in shells, that
-/// the command could not be run or was not found. When it ends, one line on standard
-/// error says what was done.
+/// and exit status are passed through (docs/process.md). Exit status 126 and 127 mean, as in
+/// shells, that the command could not be run or was not found. When it ends, one line on
+/// standard error says what was done.
 #[derive(clap::Args)]
 #[command(override_usage = "pillion run [OPTIONS] -- <CMD>...")]
 pub struct Args {
