@@ -7,7 +7,7 @@ use crate::common::*;
 #[test]
 fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     needs_root!();
-    let lane = lane("along", 0.4);
+    let lane = lane("along", 0.3);
     let sender = &lane.sender.namespace;
     // TCP itself neither merges segments to send them again, nor probes for lost ones.
     let quiet = || {
@@ -27,7 +27,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     let run = "run --thin always --max-packets 0 --retransmissions --stats";
     let run: Vec<_> = run.split(' ').collect();
     let send = "traffic send --to 10.77.0.2:7777 --streams 10 --itt exponential:30 --duration 3 \
-                --congestion reno";
+                --congestion reno --drain-timeout 120";
     let sent = pillion_in(sender, &run)
         .arg(&stats)
         .args(["--", PILLION])
