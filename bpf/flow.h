@@ -366,6 +366,7 @@ struct flow {
 	enum wanted_by wanted_by;
 	__u32 off; /* the application declined: no more bundles */
 	enum sack sack;
+	__u32 uid; /* whose place it takes (places.h) */
 };
 
 /* With the kernel's 72 bytes before it (Linux 6.18) it fits into 4 KiB. */

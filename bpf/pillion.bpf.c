@@ -169,10 +169,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
 	/* The listener's; it has come without asking for a place. */
-	if (wish && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB &&
-	    !take_place(uid_of(tp))) {
-		bpf_sk_storage_delete(&pillion_wishes, sk);
-		wish = NULL;
+	if (wish && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
+		wish->uid = uid_of(tp);
+		if (!take_place(wish->uid)) {
+			bpf_sk_storage_delete(&pillion_wishes, sk);
+			wish = NULL;
+		}
 	}
 	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		flow = judge(sk, tp, NULL, wish, opening, &companions);
@@ -218,16 +220,34 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* Writes the user of each socket for which something is kept. */
+/*
+ * Writes whose place each connection takes. The socket's own user is not
+ * asked, who may be another than the one it was when the place was taken: an
+ * accepted socket becomes that of the process which accepts it.
+ */
 SEC("iter/bpf_sk_storage_map")
-int pillion_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+int pillion_flow_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct sock *sk = ctx->sk;
+	struct flow *flow = ctx->value;
 	__u32 uid;
 
-	if (!sk)
+	if (!flow)
 		return 0;
-	uid = sk->sk_uid.val;
+	uid = flow->uid;
+	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
+	return 0;
+}
+
+/* The same of what applications asked for. */
+SEC("iter/bpf_sk_storage_map")
+int pillion_wish_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct wish *wish = ctx->value;
+	__u32 uid;
+
+	if (!wish)
+		return 0;
+	uid = wish->uid;
 	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
 	return 0;
 }

@@ -155,10 +155,15 @@ struct beginning {
 /* Remembers something of the socket, if there is memory, and a place. */
 static __always_inline struct wish *begin_wish(void *sk, __u32 uid)
 {
+	struct wish *wish;
+
 	if (!take_place(uid))
 		return NULL;
-	return bpf_sk_storage_get(&pillion_wishes, sk, NULL,
+	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
 				  BPF_SK_STORAGE_GET_F_CREATE);
+	if (wish)
+		wish->uid = uid;
+	return wish;
 }
 
 /* The connection is ours from now on, if there is memory, and a place. */
@@ -184,6 +189,7 @@ static __always_inline struct flow *take_in(void *sk,
 	flow->opening = grant->opening;
 	flow->options = *options;
 	flow->sack = beginning->sack;
+	flow->uid = beginning->uid;
 	egress = &flow->egress;
 	begin_record(&egress->record, beginning->snd_una);
 	/* What is outstanding already stands in it as one segment. */

@@ -26,6 +26,7 @@ struct wish {
 	__u32 max_bytes;
 	__u32 mode;
 	struct grant grant; /* opening 0: no connection was looked at */
+	__u32 uid; /* whose place it takes (places.h) */
 };
 
 /*

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Uid, setfsuid};
 use pillion_bundler::list_flows;
 use pillion_lab::Namespace;
 
@@ -127,6 +127,31 @@ fn sockets_that_have_ended_take_no_places() {
     }
     let said = end(attach).join("\n");
     assert!(!said.contains("--max-connections"), "{said}");
+}
+
+/// An accepted socket is that of the user who accepts it, but its place was taken by who listens.
+#[test]
+fn a_place_is_that_of_the_user_who_took_it_whoever_has_the_socket_later() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "16"]);
+    let another = Uid::from_raw(1);
+    let accepted = namespace.enter(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        setfsuid(another);
+        let pair = |()| {
+            let near = TcpStream::connect(to).unwrap();
+            (near, listener.accept().unwrap().0)
+        };
+        [(); 4].map(pair)
+    });
+    // Until those that are left have been counted, once or twice.
+    thread::sleep(Duration::from_millis(2500));
+    let more = connect(&namespace, 5);
+    assert_eq!(bundled_in(&namespace), 12, "root has listened four times");
+    drop((accepted, more));
+    end(attach);
 }
 
 /// What `run` tries again is what its command has, and nobody else's.

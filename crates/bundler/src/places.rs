@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -30,15 +30,13 @@ impl Places {
     pub(crate) fn new(
         come: MapHandle,
         gone: MapHandle,
-        users: &OwnedFd,
-        kept: [&MapHandle; 2],
+        [connections, wishes]: [(BorrowedFd, &MapHandle); 2],
         most: u32,
     ) -> Result<Self, Error> {
-        let over = |map: &MapHandle| {
+        let over = |(users, map): (BorrowedFd, &MapHandle)| {
             let target = Target::Iterator(Some(map.as_fd()));
-            link::attach(users.as_fd(), &target).map_err(failed)
+            link::attach(users, &target).map_err(failed)
         };
-        let [connections, wishes] = kept;
         Ok(Self {
             come,
             gone,

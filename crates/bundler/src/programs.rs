@@ -79,8 +79,13 @@ impl Programs {
         let places = Places::new(
             map(&skel.maps.pillion_come)?,
             map(&skel.maps.pillion_gone)?,
-            &own(skel.progs.pillion_users.as_fd())?,
-            [&flows, &map(&skel.maps.pillion_wishes)?],
+            [
+                (skel.progs.pillion_flow_users.as_fd(), &flows),
+                (
+                    skel.progs.pillion_wish_users.as_fd(),
+                    &map(&skel.maps.pillion_wishes)?,
+                ),
+            ],
             policy.max_connections,
         )?;
         Ok(Self {
