@@ -10,7 +10,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/tfrc.c");
     cc::Build::new()
         .file("src/tfrc.c")
-        .include("../bpf")
+        .include("../bpf/bundler")
         .opt_level(2)
         .warnings_into_errors(true)
         .compile("pillion_tfrc");

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/bundler");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for folder in [&bpf, &bpf.join("../include")] {
-        println!("cargo:rerun-if-changed={}", folder.display());
+    for path in [&bpf, &bpf.join("../vmlinux.h"), &bpf.join("../../include")] {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     for name in ["pillion", "flows"] {
         let built = SkeletonBuilder::new()

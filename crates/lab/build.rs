@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/lab");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let source = bpf.join("listed_loss.bpf.c");
-    for file in [&source, &bpf.join("vmlinux.h")] {
-        println!("cargo:rerun-if-changed={}", file.display());
+    for path in [&source, &bpf.join("../vmlinux.h")] {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     let built = SkeletonBuilder::new()
         .source(source)

@@ -6,15 +6,10 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/queue");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for file in [
-        "queue_probe.bpf.c",
-        "queue_packet.h",
-        "queue.h",
-        "vmlinux.h",
-    ] {
-        println!("cargo:rerun-if-changed={}", bpf.join(file).display());
+    for path in [&bpf, &bpf.join("../vmlinux.h")] {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     let built = SkeletonBuilder::new()
         .source(bpf.join("queue_probe.bpf.c"))

@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::Error;
 
-/// `CONGESTION_NAME` of `bpf/flow.h`.
+/// `CONGESTION_NAME` of `bpf/bundler/flow.h`.
 const ROOM: usize = 16;
 
 /// The name of a congestion control: 1 to 15 visible ASCII characters. That the kernel has

@@ -1,5 +1,5 @@
 //! The Rust side of `bpf/*.bpf.c`, generated from the compiled programs' BTF: the
-//! structs shared with C are defined once, in `bpf/flow.h`.
+//! structs shared with C are defined once, in `bpf/bundler/flow.h`.
 #![allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
 #![allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
 #![allow(dead_code, unsafe_op_in_unsafe_fn)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::Verdict;
 use crate::contract::{flow_types, types};
 
-/// All that follows from the list of counters; each has the name that it has in `bpf/flow.h`.
+/// All that follows from the list of counters; each has the name that it has in `bpf/bundler/flow.h`.
 macro_rules! counters {
     ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
         /// What became of the data segments of one connection, or of many.

@@ -1,4 +1,4 @@
-//! How many sockets the programs keep something for (`bpf/places.h`).
+//! How many sockets the programs keep something for (`bpf/bundler/places.h`).
 
 use std::collections::HashMap;
 use std::fs::File;

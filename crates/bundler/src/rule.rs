@@ -149,7 +149,7 @@ impl Rule {
     }
 }
 
-/// As in `bpf/rule.h`; no user has this id.
+/// As in `bpf/bundler/rule.h`; no user has this id.
 const ANY_UID: u32 = u32::MAX;
 
 /// Replaces each row by one for each value, if there are any.

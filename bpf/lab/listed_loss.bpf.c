@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Drops the IP packets whose numbers are listed, in the order of arrival. */
-#include "vmlinux.h"
+#include "../vmlinux.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 

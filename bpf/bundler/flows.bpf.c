@@ -3,7 +3,7 @@
  * Reads the connections that a running pillion bundles: of each a record, and
  * its counters. Both together would be too much for the stack.
  */
-#include "vmlinux.h"
+#include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>

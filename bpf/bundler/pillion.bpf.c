@@ -5,7 +5,7 @@
  * No kfunc and no callback is used, so that the programs run in the BPF
  * interpreter as well.
  */
-#include "vmlinux.h"
+#include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>

@@ -6,12 +6,12 @@
  * Raw tracepoints and nothing else (no kprobe, no kfunc, no callback), so that
  * it runs where the kernel has CONFIG_BPF_EVENTS, in the BPF interpreter too.
  */
-#include "vmlinux.h"
+#include "../vmlinux.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "queue_packet.h"
+#include "packet.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -9,7 +9,7 @@
 #ifndef PILLION_WISH_H
 #define PILLION_WISH_H
 
-#include "../include/pillion.h"
+#include "../../include/pillion.h"
 #include "rule.h"
 
 #define PPM_BY_DEFAULT 1000 /* left unrepaired, where the rules do not say */
