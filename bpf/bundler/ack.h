@@ -65,10 +65,10 @@ static __always_inline void read_sacked(const struct tcp_options *options,
 					const struct options_found *found,
 					struct ack *ack)
 {
-	__u8 reports = ack->duplicate && !found->report_len;
-	__u32 end = found->sack + SACK_HEADER + reports * SACK_BLOCK + 4;
+	__u8 dsacks = ack->duplicate && !found->dsack_len;
+	__u32 end = found->sack + SACK_HEADER + dsacks * SACK_BLOCK + 4;
 
-	ack->sacked = has_blocks(found->sack_len, 1 + reports);
+	ack->sacked = has_blocks(found->sack_len, 1 + dsacks);
 	ack->sacked_end = option_word(options, end);
 }
 
@@ -100,8 +100,8 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
 	    find_options(options, found))
 		ack->unread = true;
-	else if (has_blocks(found->report_len, 1))
-		read_block(options, found->report, ack);
+	else if (has_blocks(found->dsack_len, 1))
+		read_block(options, found->dsack, ack);
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
 	read_sacked(options, found, ack);

@@ -29,8 +29,8 @@ struct choice {
 };
 
 /*
- * As many of the segments before the newest one as fit. A global function, as
- * the verifier is to look at the loop once.
+ * As many of the segments before the newest one as fit: ELIGIBLE, or why there
+ * are none. A global function, as the verifier is to look at the loop once.
  */
 __noinline int find_previous(struct record *record, struct choice *choice)
 {
@@ -47,23 +47,23 @@ __noinline int find_previous(struct record *record, struct choice *choice)
 		if (before(seq, choice->una) || seq == choice->start)
 			break;
 		if (end - seq > choice->limit)
-			return choice->segments ? BUNDLED : NO_ROOM;
+			return choice->segments ? ELIGIBLE : NO_ROOM;
 		if (begin - seq > choice->kept)
 			break;
 		choice->segments = i;
 		choice->start = seq;
 	}
-	return choice->segments ? BUNDLED : NO_HISTORY;
+	return choice->segments ? ELIGIBLE : NO_HISTORY;
 }
 
-/* Decides for new data. */
-static __always_inline enum verdict
+/* Decides for new data: ELIGIBLE, with what rides along, or why not. */
+static __always_inline enum outcome
 choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
        const struct segment *seg, struct choice *choice)
 {
 	__u32 limit, size, proved;
 	struct egress *egress = &flow->egress;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!after(seg->seq, tp->snd_una))
 		return NOTHING_OUTSTANDING;
@@ -74,9 +74,9 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return NO_SACK;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
-	verdict = test_thin(&flow->options, egress, tp);
-	if (verdict != BUNDLED)
-		return verdict;
+	outcome = test_thin(&flow->options, egress, tp);
+	if (outcome != ELIGIBLE)
+		return outcome;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
 	size = current_limit(&egress->path, &flow->ingress);
@@ -87,11 +87,11 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	choice->una = tp->snd_una;
 	choice->limit = size < limit ? size : limit;
 	choice->kept = egress->announced_kept;
-	verdict = find_previous(&egress->record, choice);
-	if (verdict == NO_ROOM && size < limit)
+	outcome = find_previous(&egress->record, choice);
+	if (outcome == NO_ROOM && size < limit)
 		return PATH_SIZE;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;
-	return verdict;
+	return outcome;
 }
 
 /* What rides along, and with which segment, is in the record from now on. */
@@ -110,7 +110,7 @@ static __always_inline void note_bundle(struct egress *egress,
 }
 
 /* Lets the remembered bytes from start on ride along. */
-static __always_inline enum verdict prepend(struct __sk_buff *skb,
+static __always_inline enum outcome prepend(struct __sk_buff *skb,
 					    struct flow *flow,
 					    struct segment *seg, __u32 start)
 {
@@ -125,27 +125,27 @@ static __always_inline enum verdict prepend(struct __sk_buff *skb,
 	return BUNDLED;
 }
 
-static __always_inline enum verdict send_new(struct __sk_buff *skb,
+static __always_inline enum outcome send_new(struct __sk_buff *skb,
 					     struct flow *flow,
 					     struct bpf_tcp_sock *tp,
 					     struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 	struct choice choice = {};
-	enum verdict verdict;
+	enum outcome outcome;
 
-	verdict = choose(skb, flow, tp, seg, &choice);
+	outcome = choose(skb, flow, tp, seg, &choice);
 	if (keep(skb, seg->payload, flow, seg->seq, seg->len))
 		return UNREADABLE;
 	egress->kept = egress->announced_kept + seg->len;
 	if (egress->kept > HISTORY_BYTES)
 		egress->kept = HISTORY_BYTES;
-	if (verdict != BUNDLED)
-		return verdict;
-	verdict = prepend(skb, flow, seg, choice.start);
-	if (verdict == BUNDLED)
+	if (outcome != ELIGIBLE)
+		return outcome;
+	outcome = prepend(skb, flow, seg, choice.start);
+	if (outcome == BUNDLED)
 		note_bundle(egress, seg, &choice);
-	return verdict;
+	return outcome;
 }
 
 /* So many redundant bytes have been added to what TCP sends. */
@@ -160,10 +160,10 @@ static __always_inline void add_redundant(struct flow *flow, __u32 bytes)
  * Is the segment at the device the one that TCP has announced? Then nothing but
  * its headers may be against bundling. ELSEWHERE if it is another one.
  */
-static __always_inline enum verdict identify(const struct egress *egress,
+static __always_inline enum outcome identify(const struct egress *egress,
 					     struct bpf_tcp_sock *tp,
 					     const struct segment *seg,
-					     enum verdict parsed)
+					     enum outcome parsed)
 {
 	__u32 end = seg->seq + seg->len;
 
@@ -180,29 +180,29 @@ static __always_inline enum verdict identify(const struct egress *egress,
 }
 
 /* The announced segment, one way or another, or something else. */
-static __always_inline enum verdict
+static __always_inline enum outcome
 send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-     struct segment *seg, enum verdict parsed)
+     struct segment *seg, enum outcome parsed)
 {
 	struct egress *egress = &flow->egress;
 	enum announced announced = egress->announced;
-	enum verdict verdict;
+	enum outcome outcome;
 	__u32 grown = skb->len;
 
-	verdict = identify(egress, tp, seg, parsed);
-	if (announced == NOTHING || verdict == ELSEWHERE)
-		return verdict;
+	outcome = identify(egress, tp, seg, parsed);
+	if (announced == NOTHING || outcome == ELSEWHERE)
+		return outcome;
 	egress->announced = NOTHING;
-	if (verdict == BUNDLED)
-		verdict = announced == NEW_DATA
+	if (outcome == ELIGIBLE)
+		outcome = announced == NEW_DATA
 				  ? send_new(skb, flow, tp, seg)
-				  : send_again(skb, flow, tp, seg);
+				  : retransmit(skb, flow, tp, seg);
 	else if (announced == RETRANSMISSION)
-		verdict = OLD_DATA;
-	count(flow, verdict);
-	if (verdict == BUNDLED || verdict == RETRANSMISSION_BUNDLED)
+		outcome = OLD_DATA;
+	count(flow, outcome);
+	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED)
 		add_redundant(flow, skb->len - grown);
-	return verdict;
+	return outcome;
 }
 
 /* A packet of a connection that is ours leaves by a device. */
@@ -212,22 +212,22 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 	struct egress *egress = &flow->egress;
 	struct bpf_tcp_sock *tp;
 	struct segment seg = {};
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (READ_ONCE(egress->announced) == NOTHING)
 		return TCX_NEXT;
 	tp = bpf_tcp_sock(sk);
 	if (!tp)
 		return TCX_NEXT;
-	verdict = parse_link(skb, &seg, link) ? NOT_PLAIN_IP
+	outcome = parse_link(skb, &seg, link) ? NOT_PLAIN_IP
 					      : parse_tcp(skb, &seg);
-	if (seg.in_tunnel || (verdict != NOT_PLAIN_IP && !seg.len))
+	if (seg.in_tunnel || (outcome != NOT_PLAIN_IP && !seg.len))
 		return TCX_NEXT;
 	if (!try_enter(&egress->busy))
 		return TCX_NEXT;
-	verdict = send(skb, flow, tp, &seg, verdict);
+	outcome = send(skb, flow, tp, &seg, outcome);
 	leave(&egress->busy);
-	return verdict == DROPPED ? TCX_DROP : TCX_NEXT;
+	return outcome == DROPPED ? TCX_DROP : TCX_NEXT;
 }
 
 #endif /* PILLION_BUNDLE_H */

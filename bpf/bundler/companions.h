@@ -16,7 +16,7 @@
 #define TCP_USER_TIMEOUT	 18
 
 /* What the kernel took of them, and what not. */
-struct outcome {
+struct answer {
 	__u32 set;
 	__u32 refused;
 };
@@ -45,19 +45,19 @@ static __noinline int set_option(void *socket, enum companion companion,
 /* What was set before, and is not among the wanted, stays. */
 static __always_inline void note_companions(struct flow *flow,
 					    const struct companions *wanted,
-					    const struct outcome *outcome)
+					    const struct answer *answer)
 {
 	struct companions *known = &flow->companions;
 
-	known->set |= outcome->set;
-	flow->companions_refused = outcome->refused;
-	if (outcome->set & (1 << RTO_MIN))
+	known->set |= answer->set;
+	flow->companions_refused = answer->refused;
+	if (answer->set & (1 << RTO_MIN))
 		known->rto_min_us = wanted->rto_min_us;
-	if (outcome->set & (1 << DELACK_MAX))
+	if (answer->set & (1 << DELACK_MAX))
 		known->delack_max_us = wanted->delack_max_us;
-	if (outcome->set & (1 << USER_TIMEOUT))
+	if (answer->set & (1 << USER_TIMEOUT))
 		known->user_timeout_ms = wanted->user_timeout_ms;
-	if (outcome->set & (1 << CONGESTION))
+	if (answer->set & (1 << CONGESTION))
 		__builtin_memcpy(known->congestion, wanted->congestion,
 				 sizeof(known->congestion));
 }
@@ -67,7 +67,7 @@ static __always_inline void apply_companions(void *socket,
 					     const struct companions *wanted,
 					     struct flow *flow)
 {
-	struct outcome outcome = {};
+	struct answer answer = {};
 	const int on = 1;
 
 	if (!wanted->set)
@@ -80,9 +80,9 @@ static __always_inline void apply_companions(void *socket,
 			break;                                                 \
 		if (set_option(socket, companion, option, &(value),            \
 			       sizeof(value)))                                 \
-			outcome.refused |= bit;                                \
+			answer.refused |= bit;                                 \
 		else                                                           \
-			outcome.set |= bit;                                    \
+			answer.set |= bit;                                     \
 	} while (0)
 	APPLY(CONGESTION, TCP_CONGESTION, wanted->congestion);
 	APPLY(LINEAR_TIMEOUTS, TCP_THIN_LINEAR_TIMEOUTS, on);
@@ -93,7 +93,7 @@ static __always_inline void apply_companions(void *socket,
 	APPLY(NODELAY, TCP_NODELAY, on);
 #undef APPLY
 	if (flow)
-		note_companions(flow, wanted, &outcome);
+		note_companions(flow, wanted, &answer);
 }
 
 #endif /* PILLION_COMPANIONS_H */

@@ -3,7 +3,7 @@
 #ifndef PILLION_CONNECTION_H
 #define PILLION_CONNECTION_H
 
-#include "ends.h"
+#include "endpoints.h"
 #include "rule.h"
 
 #define CGROUP_LEVELS 16

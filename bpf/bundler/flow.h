@@ -95,9 +95,9 @@ struct companions {
 
 /*
  * What became of a segment that carries data. Every one of a connection that is
- * ours gets exactly one of these.
+ * ours gets exactly one of these, in the end.
  */
-enum verdict {
+enum outcome {
 	BUNDLED,
 
 	/* There was nothing to do. */
@@ -140,11 +140,13 @@ enum verdict {
 	UNWATCHED, /* the losses that bundles hide could not be told */
 	PATH_SIZE, /* bundles so large did not get through lately */
 
-	VERDICTS
+	OUTCOMES,
+	ELIGIBLE =
+		OUTCOMES, /* none yet: nothing speaks against bundling so far */
 };
 
 struct counters {
-	__u64 verdicts[VERDICTS]; /* segments with data, by enum verdict */
+	__u64 outcomes[OUTCOMES]; /* segments with data, by enum outcome */
 	__u64 new_bytes; /* payload sent for the first time */
 	__u64 redundant_bytes; /* payload that rode along */
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
@@ -155,7 +157,7 @@ struct counters {
 	__u64 reactions; /* window reductions asked for */
 	__u64 reactions_spared; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* deemed lost, but came late */
-	__u64 reports; /* DSACKs of bundles taken out of ACKs */
+	__u64 dsacks_hidden; /* DSACKs of bundles taken out of ACKs */
 	__u64 acks_dropped; /* that failed half-way */
 	__u64 acks_unread; /* options not understood, or met by another one */
 };
@@ -266,7 +268,7 @@ struct egress {
 	struct path_size path;
 	struct record record;
 	__u32 busy;
-	enum verdict last; /* of the last segment */
+	enum outcome last; /* of the last segment */
 	__u32 kept; /* payload before the record's end that history[] has */
 	__u32 retransmissions; /* tp->total_retrans, when last looked at */
 	__u32 retransmitted; /* packets with old data that left */
@@ -388,7 +390,7 @@ struct flow_record {
 	__u32 rtt_min_us;
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
-	enum verdict last;
+	enum outcome last;
 	__u32 rule;
 	enum wanted_by wanted_by;
 	__u32 off;

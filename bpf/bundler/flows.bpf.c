@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "ends.h"
+#include "endpoints.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -42,12 +42,12 @@ static __always_inline struct totals *totals(void)
 	} while (0)
 
 /* What has become of a segment. */
-static __always_inline void count(struct flow *flow, enum verdict verdict)
+static __always_inline void count(struct flow *flow, enum outcome outcome)
 {
-	if ((__u32)verdict >= VERDICTS)
+	if ((__u32)outcome >= OUTCOMES)
 		return;
-	flow->egress.last = verdict;
-	ADD(flow, verdicts[verdict], 1);
+	flow->egress.last = outcome;
+	ADD(flow, outcomes[outcome], 1);
 }
 
 static __always_inline void note_decision(struct flow *flow,

@@ -16,9 +16,9 @@
 #include "companions.h"
 #include "policy.h"
 #include "reaction.h"
-#include "report.h"
+#include "dsack.h"
 #include "scope.h"
-#include "switch.h"
+#include "socket_option.h"
 #include "transmission.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -34,7 +34,7 @@ static __always_inline struct flow *our_flow(struct __sk_buff *skb,
 static __always_inline int on_transmit(struct __sk_buff *skb,
 				       struct bpf_sock *sk, struct flow *flow)
 {
-	enum verdict parsed = NOT_PLAIN_IP;
+	enum outcome parsed = NOT_PLAIN_IP;
 	struct segment seg = {};
 	struct bpf_tcp_sock *tp;
 	struct tcp_sock *full;
@@ -75,7 +75,7 @@ static __always_inline int on_egress(struct __sk_buff *skb,
 static __always_inline int on_ingress(struct __sk_buff *skb,
 				      enum link_header link)
 {
-	return take_out_report(skb, link) ? TCX_DROP : TCX_NEXT;
+	return take_out_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
 }
 
 /* Every packet that leaves by a device with Ethernet headers. */
@@ -87,7 +87,7 @@ int pillion_egress(struct __sk_buff *skb)
 
 /* Every packet that arrives by such a device. */
 SEC("tcx/ingress")
-int pillion_report(struct __sk_buff *skb)
+int pillion_dsack(struct __sk_buff *skb)
 {
 	return on_ingress(skb, LINK_ETHERNET);
 }
@@ -101,7 +101,7 @@ int pillion_egress_ip(struct __sk_buff *skb)
 
 /* Every packet that arrives by such a device. */
 SEC("tcx/ingress")
-int pillion_report_ip(struct __sk_buff *skb)
+int pillion_dsack_ip(struct __sk_buff *skb)
 {
 	return on_ingress(skb, LINK_NONE);
 }
@@ -148,7 +148,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
 	struct flow *flow;
-	struct wish *wish;
+	struct request *request;
 
 	if (op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB)
 		opening = OPENED_HERE;
@@ -167,20 +167,20 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 * next one's SYN may carry data.
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
-	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	/* The listener's; it has come without asking for a place. */
-	if (wish && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
-		wish->uid = uid_of(tp);
-		if (!take_place(wish->uid)) {
-			bpf_sk_storage_delete(&pillion_wishes, sk);
-			wish = NULL;
+	if (request && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
+		request->uid = uid_of(tp);
+		if (!take_place(request->uid)) {
+			bpf_sk_storage_delete(&pillion_requests, sk);
+			request = NULL;
 		}
 	}
 	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		flow = judge(sk, tp, NULL, wish, opening, &companions);
+		flow = judge(sk, tp, NULL, request, opening, &companions);
 		apply_companions(ops, &companions, flow);
-	} else if (wish) {
-		wish->grant.opening = 0;
+	} else if (request) {
+		request->grant.opening = 0;
 	}
 	return 1;
 }
@@ -197,7 +197,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	struct companions companions = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
-	struct wish *wish;
+	struct request *request;
 	unsigned char state;
 
 	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
@@ -208,12 +208,12 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	if (!flow && state != BPF_TCP_ESTABLISHED &&
 	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;
-	wish = bpf_sk_storage_get(&pillion_wishes, skc, NULL, 0);
-	if (wish && wish->grant.opening)
-		opening = wish->grant.opening;
+	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
+	if (request && request->grant.opening)
+		opening = request->grant.opening;
 	else if (flow)
 		opening = flow->opening;
-	flow = judge(skc, tp, flow, wish, opening, &companions);
+	flow = judge(skc, tp, flow, request, opening, &companions);
 	apply_companions(skc, &companions, flow);
 	if (flow || companions.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
@@ -240,14 +240,14 @@ int pillion_flow_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 /* The same of what applications asked for. */
 SEC("iter/bpf_sk_storage_map")
-int pillion_wish_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+int pillion_request_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
-	struct wish *wish = ctx->value;
+	struct request *request = ctx->value;
 	__u32 uid;
 
-	if (!wish)
+	if (!request)
 		return 0;
-	uid = wish->uid;
+	uid = request->uid;
 	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
 	return 0;
 }
@@ -256,14 +256,14 @@ int pillion_wish_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 SEC("cgroup/setsockopt")
 int pillion_setsockopt(struct bpf_sockopt *ctx)
 {
-	return is_switch(ctx, PILLION_MODE) ? on_setsockopt(ctx)
-					    : leave_option(ctx);
+	return is_our_option(ctx, PILLION_MODE) ? on_setsockopt(ctx)
+						: leave_option(ctx);
 }
 
 /* It reads one, and the kernel has answered. */
 SEC("cgroup/getsockopt")
 int pillion_getsockopt(struct bpf_sockopt *ctx)
 {
-	return is_switch(ctx, PILLION_STATS) ? on_getsockopt(ctx)
-					     : leave_option(ctx);
+	return is_our_option(ctx, PILLION_STATS) ? on_getsockopt(ctx)
+						 : leave_option(ctx);
 }

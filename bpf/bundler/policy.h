@@ -9,7 +9,7 @@
 #include "places.h"
 #include "record.h"
 #include "thin.h"
-#include "wish.h"
+#include "request.h"
 
 /*
  * Two tables, of which one is in force. User space writes the other one and
@@ -153,17 +153,17 @@ struct beginning {
 };
 
 /* Remembers something of the socket, if there is memory, and a place. */
-static __always_inline struct wish *begin_wish(void *sk, __u32 uid)
+static __always_inline struct request *begin_request(void *sk, __u32 uid)
 {
-	struct wish *wish;
+	struct request *request;
 
 	if (!take_place(uid))
 		return NULL;
-	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL,
-				  BPF_SK_STORAGE_GET_F_CREATE);
-	if (wish)
-		wish->uid = uid;
-	return wish;
+	request = bpf_sk_storage_get(&pillion_requests, sk, NULL,
+				     BPF_SK_STORAGE_GET_F_CREATE);
+	if (request)
+		request->uid = uid;
+	return request;
 }
 
 /* The connection is ours from now on, if there is memory, and a place. */
@@ -221,21 +221,21 @@ static __always_inline struct flow *take_in(void *sk,
  * to.
  */
 static __always_inline struct flow *
-put_into_effect(void *sk, struct flow *flow, const struct wish *wish,
+put_into_effect(void *sk, struct flow *flow, const struct request *request,
 		const struct grant *grant, const struct beginning *beginning)
 {
 	struct options options = grant->options;
 
-	if (!is_wanted(grant, wish)) {
-		if (flow && grant->mode != LEAVE_ALONE && wish &&
-		    wish->asked == ASKED_OFF)
+	if (!is_wanted(grant, request)) {
+		if (flow && grant->mode != LEAVE_ALONE && request &&
+		    request->asked == ASKED_OFF)
 			flow->off = 1;
 		else if (flow)
 			bpf_sk_storage_delete(&pillion_flows, sk);
 		return NULL;
 	}
-	if (wish)
-		narrow(&options, wish);
+	if (request)
+		narrow(&options, request);
 	/*
 	 * With other options it goes on, and what was learnt of it holds. A
 	 * packet that is leaving at this moment may meet some of each; any
@@ -259,10 +259,9 @@ put_into_effect(void *sk, struct flow *flow, const struct wish *wish,
  * that it gets. Where one of them leaves it to the application, or forbids it,
  * that is remembered.
  */
-static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
-					  struct flow *flow, struct wish *wish,
-					  enum opening opening,
-					  struct companions *companions)
+static __always_inline struct flow *
+judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
+      enum opening opening, struct companions *companions)
 {
 	struct connection connection = {};
 	struct beginning beginning = {};
@@ -271,16 +270,16 @@ static __always_inline struct flow *judge(void *sk, struct tcp_sock *tp,
 	describe(tp, opening, &connection);
 	if (find_grant(&connection, &grant, companions))
 		return NULL;
-	if (!wish && is_to_be_remembered(&grant))
-		wish = begin_wish(sk, connection.uid);
-	if (wish)
-		wish->grant = grant;
+	if (!request && is_to_be_remembered(&grant))
+		request = begin_request(sk, connection.uid);
+	if (request)
+		request->grant = grant;
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
 	beginning.sack = read_sack(tp);
 	beginning.uid = connection.uid;
-	return put_into_effect(sk, flow, wish, &grant, &beginning);
+	return put_into_effect(sk, flow, request, &grant, &beginning);
 }
 
 /*
@@ -293,13 +292,13 @@ static __always_inline struct flow *look_again(struct bpf_sock *sk,
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct companions companions = {};
-	struct wish *wish;
+	struct request *request;
 
 	if (!tp)
 		return NULL;
 	flow->sack = read_sack(tp);
-	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
-	return judge(sk, tp, flow, wish, flow->opening, &companions);
+	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
+	return judge(sk, tp, flow, request, flow->opening, &companions);
 }
 
 #endif /* PILLION_POLICY_H */

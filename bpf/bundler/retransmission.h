@@ -5,7 +5,7 @@
  *
  * Only that of the first unacknowledged segment does, so that its arrival
  * either advances the acknowledgement or brings nothing new at all: by that,
- * reports of duplicates are told apart (report.h). And only while nothing
+ * reports of duplicates are told apart (dsack.h). And only while nothing
  * beyond it is acknowledged selectively, as after the time-outs of a thin
  * stream. Else TCP knows what is missing and sends it again itself; and it
  * would take segments that it did not, acknowledged behind later ones, for
@@ -72,7 +72,7 @@ static __always_inline int push(struct __sk_buff *skb,
 }
 
 /* Lets the remembered bytes behind the segment, up to end, ride along. */
-static __always_inline enum verdict
+static __always_inline enum outcome
 append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 {
 	__u32 seq = seg->seq + seg->len, grown = end - seq;
@@ -106,7 +106,7 @@ static __always_inline bool takes_along(struct flow *flow,
 		egress->along_seq = egress->along_end;
 		return false;
 	}
-	return test_thin(&flow->options, egress, tp) == BUNDLED;
+	return test_thin(&flow->options, egress, tp) == ELIGIBLE;
 }
 
 /* The last byte that may ride along: it is kept, and TCP itself has sent it. */
@@ -123,14 +123,14 @@ static __always_inline __u32 last_to_follow(struct egress *egress,
 }
 
 /* A plain retransmission; OLD_DATA if it passes untouched. */
-static __noinline enum verdict send_again(struct __sk_buff *skb,
+static __noinline enum outcome retransmit(struct __sk_buff *skb,
 					  struct flow *flow,
 					  struct bpf_tcp_sock *tp,
 					  struct segment *seg)
 {
 	__u32 end = seg->seq + seg->len, packets, limit, size, last;
 	struct egress *egress = &flow->egress;
-	enum verdict verdict;
+	enum outcome outcome;
 
 	if (!takes_along(flow, tp, seg))
 		return OLD_DATA;
@@ -142,16 +142,16 @@ static __noinline enum verdict send_again(struct __sk_buff *skb,
 		last_to_follow(egress, tp, seg, size < limit ? size : limit));
 	if (last == end)
 		return OLD_DATA;
-	verdict = append(skb, flow, seg, last);
-	if (verdict != RETRANSMISSION_BUNDLED)
-		return verdict;
+	outcome = append(skb, flow, seg, last);
+	if (outcome != RETRANSMISSION_BUNDLED)
+		return outcome;
 	mark_followers(&egress->record, end, last);
 	egress->along_seq = seg->seq;
 	egress->along_start = end;
 	egress->along_end = last;
 	egress->reduced_to = tp->snd_ssthresh;
 	PUBLISH(egress->along_count, egress->along_count + 1);
-	return verdict;
+	return outcome;
 }
 
 #endif /* PILLION_RETRANSMISSION_H */

@@ -151,11 +151,11 @@ parse_link(struct __sk_buff *skb, struct segment *seg, enum link_header link)
 }
 
 /*
- * Returns BUNDLED if nothing in the headers is against bundling, else the
+ * Returns ELIGIBLE if nothing in the headers is against bundling, else the
  * reason; TCP's options are not looked at (tcp_options.h). seg->len and
  * seg->seq are known unless it is NOT_PLAIN_IP.
  */
-static __always_inline enum verdict parse_tcp(struct __sk_buff *skb,
+static __always_inline enum outcome parse_tcp(struct __sk_buff *skb,
 					      struct segment *seg)
 {
 	void *end = (void *)(long)skb->data_end;
@@ -179,7 +179,7 @@ static __always_inline enum verdict parse_tcp(struct __sk_buff *skb,
 		return NOT_PLAIN_IP; /* padded, or cut */
 	if (tcp->syn || tcp->rst || tcp->urg)
 		return FLAGS;
-	return BUNDLED;
+	return ELIGIBLE;
 }
 
 #endif /* PILLION_SEGMENT_H */

@@ -16,9 +16,9 @@
 #define TCP_OPT_ACCECN1	   174
 /*
  * Not assigned, and never on a wire: a report of duplicates that is not for TCP
- * to see, on its way from the device to the socket (report.h).
+ * to see, on its way from the device to the socket (dsack.h).
  */
-#define TCP_OPT_REPORT 112
+#define TCP_OPT_DSACK 112
 
 #define TIMESTAMPS_LENGTH 10
 #define SACK_HEADER	  2
@@ -39,8 +39,8 @@ struct tcp_options {
 struct options_found {
 	__u8 sack;
 	__u8 sack_len;
-	__u8 report;
-	__u8 report_len;
+	__u8 dsack;
+	__u8 dsack_len;
 	__u8 has_timestamps;
 	__u8 has_others; /* that cover or describe the payload, for all we know
 			  */
@@ -92,9 +92,9 @@ __noinline int find_options(const struct tcp_options *options,
 		if (kind == TCP_OPT_SACK) {
 			found->sack = at;
 			found->sack_len = len;
-		} else if (kind == TCP_OPT_REPORT) {
-			found->report = at;
-			found->report_len = len;
+		} else if (kind == TCP_OPT_DSACK) {
+			found->dsack = at;
+			found->dsack_len = len;
 		} else if (kind == TCP_OPT_TIMESTAMPS) {
 			found->has_timestamps = 1;
 		} else if (kind != TCP_OPT_ACCECN0 && kind != TCP_OPT_ACCECN1) {

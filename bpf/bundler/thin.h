@@ -21,10 +21,10 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 }
 
 /*
- * BUNDLED if it is thin, else the reason. The minimum RTT is that of the whole
+ * ELIGIBLE if it is thin, else the reason. The minimum RTT is that of the whole
  * connection, as published; the kernel forgets its own after some minutes.
  */
-static __always_inline enum verdict test_thin(const struct options *options,
+static __always_inline enum outcome test_thin(const struct options *options,
 					      struct egress *egress,
 					      struct bpf_tcp_sock *tp)
 {
@@ -34,10 +34,10 @@ static __always_inline enum verdict test_thin(const struct options *options,
 		egress->rtt_min_us = tp->rtt_min;
 	switch (options->thin_test) {
 	case THIN_ALWAYS:
-		return BUNDLED;
+		return ELIGIBLE;
 	case THIN_SPIFL:
 		if (packets_in_flight(tp) <= options->spifl)
-			return BUNDLED;
+			return ELIGIBLE;
 		return NOT_THIN;
 	default:
 		rtt = egress->rtt_min_us;
@@ -46,7 +46,7 @@ static __always_inline enum verdict test_thin(const struct options *options,
 		if (options->thin_rtt == THIN_RTT_SMOOTHED)
 			rtt = tp->srtt_us >> 3;
 		if ((__u64)packets_in_flight(tp) * options->itt_min_us < rtt)
-			return BUNDLED;
+			return ELIGIBLE;
 		return NOT_THIN;
 	}
 }

@@ -162,15 +162,15 @@ static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 static __always_inline void
 transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	     struct tcp_sock *full, const struct segment *seg,
-	     enum verdict verdict)
+	     enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	__u32 varying = 0, room, counted = record_end(&egress->record);
 	bool small = false;
 
-	if (verdict == BUNDLED && !options_are_plain(skb, seg, &varying))
-		verdict = TCP_OPTION;
-	if (verdict == BUNDLED)
+	if (outcome == ELIGIBLE && !options_are_plain(skb, seg, &varying))
+		outcome = TCP_OPTION;
+	if (outcome == ELIGIBLE)
 		small = seg->len + varying < tp->mss_cache &&
 			seg->len < HISTORY_BYTES;
 	refresh(egress, tp->snd_una);
@@ -181,12 +181,12 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		if (!flow->off)
 			ADD(flow, new_bytes, seg->seq + seg->len - counted);
 	}
-	if (!record_new(egress, seg, tp->snd_una, small) && verdict == BUNDLED)
-		verdict = UNWATCHED;
+	if (!record_new(egress, seg, tp->snd_una, small) && outcome == ELIGIBLE)
+		outcome = UNWATCHED;
 	if (flow->off)
 		return;
-	if (verdict != BUNDLED) {
-		count(flow, verdict);
+	if (outcome != ELIGIBLE) {
+		count(flow, outcome);
 		return;
 	}
 	if (!small) {
@@ -201,7 +201,7 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 					   struct flow *flow,
 					   struct bpf_tcp_sock *tp,
 					   const struct segment *seg,
-					   enum verdict verdict)
+					   enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
@@ -213,7 +213,7 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
 	if (flow->off)
 		return;
-	if (verdict == BUNDLED && flow->options.retransmissions &&
+	if (outcome == ELIGIBLE && flow->options.retransmissions &&
 	    options_are_plain(skb, seg, &varying))
 		announce(egress, seg, RETRANSMISSION, varying,
 			 room_again(egress, seg));
@@ -238,7 +238,7 @@ static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 /* One segment with data; parsed is what the headers say against bundling. */
 static __always_inline void
 transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-	 struct tcp_sock *full, const struct segment *seg, enum verdict parsed)
+	 struct tcp_sock *full, const struct segment *seg, enum outcome parsed)
 {
 	close_announcement(flow, tp->snd_nxt);
 	switch (tell(&flow->egress, tp, seg)) {

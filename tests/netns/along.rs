@@ -40,7 +40,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     assert!(received.success(), "every byte is verified");
     let stats = read_json(&stats);
     println!("{stats}");
-    let bundled = stats["verdicts"]["retransmission_bundled"].as_u64();
+    let bundled = stats["outcomes"]["retransmission_bundled"].as_u64();
     assert!(bundled.expect("a count") > 5);
     assert!(stats["repaired_along"].as_u64().expect("a count") > 5);
     assert_eq!(stats["acks_dropped"], 0);

@@ -73,7 +73,7 @@ fn only_connections_with_the_port_are_bundled() {
     let lane = clean_lane("port");
     let stats = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001, 7002]));
     assert_eq!(stats["connections"], 2);
-    assert!(stats["verdicts"]["bundled"].as_u64().unwrap() > 200);
+    assert!(stats["outcomes"]["bundled"].as_u64().unwrap() > 200);
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
     let outer = attached(&lane, &["--port", "7001"], || {
         inner = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001]));
     });
-    let bundled = |stats: &Value| stats["verdicts"]["bundled"].as_u64().unwrap_or(0);
-    let overlap = |stats: &Value| stats["verdicts"]["overlap"].as_u64().unwrap_or(0);
+    let bundled = |stats: &Value| stats["outcomes"]["bundled"].as_u64().unwrap_or(0);
+    let overlap = |stats: &Value| stats["outcomes"]["overlap"].as_u64().unwrap_or(0);
     assert!(bundled(&outer) > 200, "{outer}");
     assert_eq!(
         overlap(&inner),
@@ -123,7 +123,7 @@ fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
         let options = ["--port", "7001", "--hook", "tcx", "--thin", "spifl:1"];
         by_tcx = attached(&lane, &options, || send_to(&lane, &[7001]));
     });
-    let of = |stats: &Value, verdict| stats["verdicts"][verdict].as_u64().unwrap_or(0);
+    let of = |stats: &Value, outcome| stats["outcomes"][outcome].as_u64().unwrap_or(0);
     // tcx comes first, and bundles only the second packet in flight.
     assert_eq!(of(&by_clsact, "overlap"), of(&by_tcx, "bundled"));
     assert!(of(&by_clsact, "bundled") > 100, "{by_clsact}");
@@ -144,7 +144,7 @@ fn flows_lists_what_is_being_bundled_and_why_not() {
                 .into_iter()
                 .filter(|flow| flow["peer"] == "10.77.0.2:7001")
                 .collect();
-            seen.len() == 2 && seen.iter().all(|flow| flow["verdicts"]["bundled"].is_u64())
+            seen.len() == 2 && seen.iter().all(|flow| flow["outcomes"]["bundled"].is_u64())
         });
         let rtt = seen[0]["rtt_min_us"].as_u64().unwrap();
         assert!((40_000..200_000).contains(&rtt), "{rtt}");

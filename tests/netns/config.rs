@@ -120,7 +120,7 @@ impl Stream {
         let flow = self.flow().unwrap_or_default();
         let number = |value: &Value| value.as_u64().unwrap_or(0);
         (
-            number(&flow["verdicts"]["bundled"]),
+            number(&flow["outcomes"]["bundled"]),
             number(&flow["redundant_bytes"]),
         )
     }

@@ -270,7 +270,7 @@ fn what_passes_a_tunnel_is_counted_inside_it_alone() {
     hosts.send_by("t0", 50);
     let stats = attach.end();
     assert_eq!(stats["new_bytes"], 5000);
-    assert!(stats["verdicts"]["not_plain_ip"].is_null(), "{stats}");
+    assert!(stats["outcomes"]["not_plain_ip"].is_null(), "{stats}");
 }
 
 #[test]

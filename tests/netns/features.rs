@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recv, recvmsg, send};
-use pillion_bundler::{Counters, Verdict};
+use pillion_bundler::{Counters, Outcome};
 
 use crate::common::*;
 use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};
@@ -19,7 +19,7 @@ use crate::stream::{carry, carry_to_end, content, pause, read_to_end, send_thinl
 /// Most of a test's segments went out with a bundle.
 fn assert_bundled(counters: Option<Counters>) {
     let counters = counters.expect("a bundler");
-    let bundled = counters.of(Verdict::Bundled);
+    let bundled = counters.of(Outcome::Bundled);
     assert!(bundled * 2 > counters.segments(), "{counters:?}");
 }
 
@@ -214,7 +214,7 @@ fn the_urgent_byte_arrives_at_its_mark() {
     let outcome = carry("urgent", Bundled, send, read_urgent);
     assert_eq!(outcome.received, (content(2500), b'!', content(2500)));
     let counters = outcome.counters.as_ref().expect("a bundler");
-    assert_eq!(counters.of(Verdict::Flags), 1);
+    assert_eq!(counters.of(Outcome::Flags), 1);
     assert_bundled(outcome.counters);
 }
 
@@ -226,8 +226,8 @@ fn mptcp_is_left_alone() {
     });
     assert_eq!(outcome.received, content(5000));
     let counters = outcome.counters.expect("a bundler");
-    assert_eq!(counters.of(Verdict::Bundled), 0, "{counters:?}");
-    assert!(counters.of(Verdict::TcpOption) > 40, "{counters:?}");
+    assert_eq!(counters.of(Outcome::Bundled), 0, "{counters:?}");
+    assert!(counters.of(Outcome::TcpOption) > 40, "{counters:?}");
 }
 
 /// Fifty megabytes as fast as they go, in records of so many bytes each.
@@ -249,7 +249,7 @@ fn greedy(name: &str, records: &'static [usize], flags: MsgFlags) -> Counters {
 fn a_greedy_transfer_arrives_intact() {
     needs_root!();
     let counters = greedy("greedy", &[100_000], MsgFlags::empty());
-    assert!(counters.of(Verdict::Gso) > 0, "{counters:?}");
+    assert!(counters.of(Outcome::Gso) > 0, "{counters:?}");
 }
 
 #[test]
@@ -259,12 +259,12 @@ fn a_greedy_transfer_of_large_and_small_records_arrives_intact() {
         100, 1000, 10_000, 1, 1448, 300, 20, 2047, 1400, 7, 600, 5000,
     ];
     let counters = greedy("records", records, MsgFlags::MSG_EOR);
-    for verdict in [
-        Verdict::Bundled,
-        Verdict::Gso,
-        Verdict::FullSize,
-        Verdict::NoRoom,
+    for outcome in [
+        Outcome::Bundled,
+        Outcome::Gso,
+        Outcome::FullSize,
+        Outcome::NoRoom,
     ] {
-        assert!(counters.of(verdict) > 100, "{verdict:?}: {counters:?}");
+        assert!(counters.of(outcome) > 100, "{outcome:?}: {counters:?}");
     }
 }

@@ -42,7 +42,7 @@ fn clsact_serves_as_tcx_does_and_goes_with_pillion() {
     let attach = Attach::begin(&hosts, &["--hook", "clsact"]);
     let during = shown(&hosts, "v0");
     assert!(during.contains("pillion_egress:["), "{during}");
-    assert!(during.contains("pillion_report:["), "{during}");
+    assert!(during.contains("pillion_dsack:["), "{during}");
     hosts.send_by("v0", 50);
     assert_eq!(attach.end()["new_bytes"], 5000);
     assert_eq!(shown(&hosts, "v0"), before);
@@ -96,7 +96,7 @@ fn a_filter_in_the_place_of_one_that_was_taken_away_stays() {
     // The first has put its own back by now, or not.
     first.end();
     let after = shown(&hosts, "a0");
-    for program in ["pillion_egress:[", "pillion_report:["] {
+    for program in ["pillion_egress:[", "pillion_dsack:["] {
         assert_eq!(after.matches(program).count(), 1, "{after}");
     }
     second.end();
@@ -186,7 +186,7 @@ fn filters_that_others_remove_are_put_back() {
     attach.says("a1: pillion's filters were removed; trying again");
     attach.says("a1 has come: bundling there, too");
     let after = shown(&hosts, "a1");
-    for program in ["pillion_egress:[", "pillion_report:["] {
+    for program in ["pillion_egress:[", "pillion_dsack:["] {
         assert_eq!(after.matches(program).count(), 1, "{after}");
     }
     attach.end();
@@ -250,7 +250,7 @@ fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
     });
     eventually("its filters are there, once each", || {
         let shown = shown(&hosts, "a0");
-        ["pillion_egress:[", "pillion_report:["]
+        ["pillion_egress:[", "pillion_dsack:["]
             .iter()
             .all(|program| shown.matches(program).count() == 1)
     });

@@ -86,7 +86,7 @@ fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
     assert_eq!(stats["connections"], 4);
     // One lane has 400 segments.
     assert!(
-        stats["verdicts"]["bundled"].as_u64().unwrap() > 400,
+        stats["outcomes"]["bundled"].as_u64().unwrap() > 400,
         "{stats}"
     );
 }
@@ -119,7 +119,7 @@ fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed
     let stats = attach.end();
     assert_eq!(stats["connections"], 1);
     assert!(
-        stats["verdicts"]["bundled"].as_u64().unwrap() > 0,
+        stats["outcomes"]["bundled"].as_u64().unwrap() > 0,
         "{stats}"
     );
 }

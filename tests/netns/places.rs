@@ -16,7 +16,7 @@ use pillion_bundler::list_flows;
 use pillion_lab::Namespace;
 
 use crate::common::*;
-use crate::switch::pillion_options::{BUNDLE, set};
+use crate::socket_option::pillion_options::{BUNDLE, set};
 
 /// A pillion on loopback; a single user has half of its places.
 fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {

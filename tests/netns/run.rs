@@ -199,7 +199,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
 
     let stats = read_json(&stats);
     assert_eq!(stats["connections"], 2);
-    let bundled = stats["verdicts"]["bundled"].as_u64().unwrap();
+    let bundled = stats["outcomes"]["bundled"].as_u64().unwrap();
     assert!(
         bundled > 200,
         "of about 400 messages, {bundled} were bundled"

@@ -58,7 +58,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     let stats = read_json(&stats);
     let count = |name: &str| stats[name].as_u64().unwrap();
     let lost = lane.path.ledger().forward.lost.packets;
-    let (found, reports) = (count("hidden_losses"), count("reports"));
+    let (found, reports) = (count("hidden_losses"), count("dsacks_hidden"));
     let saved = Duration::from_micros(count("saved_us"));
     println!("{lost} packets lost; {stats}");
     assert!(lost > 150, "{lost} packets lost");

@@ -116,7 +116,7 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     let bundling = read_json(&made.join("bundling.json"));
     assert_eq!(bundling[0]["group"], "bundled");
     assert_eq!(bundling[0]["connections"], 4);
-    assert!(bundling[0]["verdicts"]["bundled"].as_u64() > Some(0));
+    assert!(bundling[0]["outcomes"]["bundled"].as_u64() > Some(0));
     let bytes = ["new_bytes", "redundant_bytes"].map(|name| bundling[0][name].as_u64().unwrap());
     assert_flows(&made, "bundled", 4, bytes);
     assert!(!made.join("flows-thin.csv.zst").exists());

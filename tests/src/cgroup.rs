@@ -47,15 +47,15 @@ impl Nested {
         &self.levels[level]
     }
 
-    /// Attaches a program to one of them that gives each packet that leaves the same verdict:
+    /// Attaches a program to one of them that gives each packet that leaves the same outcome:
     /// 1 keeps it, 3 keeps it and tells TCP of congestion.
     ///
     /// # Panics
     /// When the kernel refuses.
     #[must_use]
-    pub fn attach(&self, level: usize, verdict: i32) -> Beside {
+    pub fn attach(&self, level: usize, outcome: i32) -> Beside {
         let cgroup = File::open(self.level(level)).expect("the cgroup");
-        let program = load(verdict);
+        let program = load(outcome);
         // SAFETY: two file descriptors, and no options.
         let link = unsafe {
             bpf_link_create(
@@ -108,7 +108,7 @@ fn own_cgroup() -> PathBuf {
 }
 
 /// A program that returns a constant.
-fn load(verdict: i32) -> OwnedFd {
+fn load(outcome: i32) -> OwnedFd {
     const LOAD_RESULT: u8 = 0xb7;
     const EXIT: u8 = 0x95;
     let instruction = |code, imm| bpf_insn {
@@ -116,7 +116,7 @@ fn load(verdict: i32) -> OwnedFd {
         imm,
         ..Default::default()
     };
-    let instructions = [instruction(LOAD_RESULT, verdict), instruction(EXIT, 0)];
+    let instructions = [instruction(LOAD_RESULT, outcome), instruction(EXIT, 0)];
     let options = bpf_prog_load_opts {
         sz: size_of::<bpf_prog_load_opts>() as _,
         expected_attach_type: libbpf_sys::BPF_CGROUP_INET_EGRESS,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
-    Attachment, Counters, Device, Policy, Programs, Scope, Totals, Verdict, cgroup2_mount,
+    Attachment, Counters, Device, Outcome, Policy, Programs, Scope, Totals, cgroup2_mount,
 };
 
 use crate::link::Link;
@@ -187,17 +187,17 @@ impl Wire {
         attachment.totals().expect("the totals can be read")
     }
 
-    /// Checks that the first bundler gave these verdicts, as often as stated, and no others.
-    pub fn assert_verdicts(&self, expected: &[(Verdict, u64)]) {
-        self.assert_verdicts_of(0, expected);
+    /// Checks that the first bundler gave these outcomes, as often as stated, and no others.
+    pub fn assert_outcomes(&self, expected: &[(Outcome, u64)]) {
+        self.assert_outcomes_of(0, expected);
     }
 
     /// The same of one of the bundlers, in the order in which they were attached.
-    pub fn assert_verdicts_of(&self, bundler: usize, expected: &[(Verdict, u64)]) {
-        let Counters { verdicts, .. } = self.totals_of(bundler).counters;
-        if verdicts != expected.iter().copied().collect() {
+    pub fn assert_outcomes_of(&self, bundler: usize, expected: &[(Outcome, u64)]) {
+        let Counters { outcomes, .. } = self.totals_of(bundler).counters;
+        if outcomes != expected.iter().copied().collect() {
             self.script.fail(&format!(
-                "bundler {bundler}: {verdicts:?}, not {expected:?}"
+                "bundler {bundler}: {outcomes:?}, not {expected:?}"
             ));
         }
     }

@@ -38,7 +38,7 @@ fn thin_streams_are_bundled_and_their_bytes_arrive_intact() {
     let (sent, received, bundler) = (read("sent"), read("received"), read("bundler"));
     assert_eq!(sent["messages"], received["messages"], "{sent}{received}");
     assert!(
-        bundler["verdicts"]["bundled"].as_u64().unwrap() > 1000,
+        bundler["outcomes"]["bundled"].as_u64().unwrap() > 1000,
         "{bundler}"
     );
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{Options, Verdict, list_flows};
+use pillion_bundler::{Options, Outcome, list_flows};
 use pillion_tests::{Setup, Wire};
 
 use crate::common::{needs_kernel, test_inside};
@@ -170,9 +170,9 @@ mod inside {
             path.largest = u32::MAX;
             path.carry(wire, 3 * SECONDS);
             assert_eq!(path_size(), None);
-            let before = wire.totals().counters.of(Verdict::Bundled);
+            let before = wire.totals().counters.of(Outcome::Bundled);
             path.carry(wire, SECONDS);
-            let bundled = wire.totals().counters.of(Verdict::Bundled) - before;
+            let bundled = wire.totals().counters.of(Outcome::Bundled) - before;
             assert!(bundled > 100, "{bundled}");
         });
     }

@@ -92,7 +92,7 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
     }
     let bundling = json(&folder_of(&runs[1]).join("bundling.json"));
     assert!(
-        bundling[0]["verdicts"]["bundled"].as_u64().unwrap() > 100,
+        bundling[0]["outcomes"]["bundled"].as_u64().unwrap() > 100,
         "{bundling}"
     );
 

@@ -1,6 +1,6 @@
 //! Only what is unacknowledged rides along, and only whole segments do.
 
-use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_tests::Setup;
 
 #[test]
@@ -9,7 +9,7 @@ fn after_all_is_acknowledged_a_segment_is_plain() {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 2)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 2)]);
     });
 }
 
@@ -39,6 +39,6 @@ fn where_only_part_of_one_segment_is_outstanding_nothing_rides_along() {
         wire.sends("1:101");
         wire.ack(51);
         wire.sends("101:201 101:301");
-        wire.assert_verdicts(&[(Bundled, 1), (NoHistory, 1), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NoHistory, 1), (NothingOutstanding, 1)]);
     });
 }

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{
+use pillion_bundler::Outcome::{
     Bundled, NotThin, NothingOutstanding, OldData, RetransmissionBundled as Again,
 };
 use pillion_bundler::{LossRule, Options, ThinTest};
@@ -58,7 +58,7 @@ fn after_a_time_out_all_that_follows_rides_along() {
         wire.expect("1:301");
         wire.ack(301);
         wire.sends("301:401");
-        wire.assert_verdicts(&[(NothingOutstanding, 2), (NotThin, 2), (Again, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 2), (NotThin, 2), (Again, 1)]);
         let counters = wire.totals().counters;
         assert_eq!((counters.new_bytes, counters.redundant_bytes), (400, 200));
         assert_eq!(counters.segments(), 4);
@@ -75,7 +75,7 @@ fn unless_it_is_asked_for_nothing_rides_along_with_a_retransmission() {
     run(setup(options), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:101");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
     });
 }
 
@@ -86,7 +86,7 @@ fn a_second_time_out_sends_the_segment_alone_and_a_third_takes_them_along_again(
     run(setup(Options { thin, ..options() }), |wire| {
         wire.sends("1:101 1:201");
         wire.expect("1:201 1:101 1:201");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 1),
             (NothingOutstanding, 1),
             (Again, 2),
@@ -259,7 +259,10 @@ fn sends_again(options: Options, test: impl FnOnce(&mut Wire) + Send) {
 }
 
 fn reports(wire: &Wire) -> (u64, u64) {
-    (netstat("TCPDSACKRecv"), wire.totals().counters.reports)
+    (
+        netstat("TCPDSACKRecv"),
+        wire.totals().counters.dsacks_hidden,
+    )
 }
 
 /// Segments found lost: that bundles repaired, and that retransmissions did.

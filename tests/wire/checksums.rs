@@ -1,7 +1,7 @@
 //! The checksum is right whoever computes it. [`pillion_tests::Wire::expect`] verifies
 //! it, and that it was computed where it should be.
 
-use pillion_bundler::Verdict::{Bundled, FullSize, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, FullSize, NothingOutstanding};
 use pillion_tests::{Checksums, Setup};
 
 /// New and redundant bytes in odd and even numbers, up to a full MSS.
@@ -17,7 +17,7 @@ fn odd_and_even(checksums: Checksums) {
         wire.ack(full);
         let (next, last) = (full + 77, full + 77 + 64);
         wire.sends(&format!("{full}:{next} {full}:{last}"));
-        wire.assert_verdicts(&[(Bundled, 7), (NothingOutstanding, 2), (FullSize, 1)]);
+        wire.assert_outcomes(&[(Bundled, 7), (NothingOutstanding, 2), (FullSize, 1)]);
     });
 }
 
@@ -35,7 +35,7 @@ fn every_length(checksums: Checksums) {
             wire.ack(end + 1);
             start = end + 1;
         }
-        wire.assert_verdicts(&[(Bundled, 64), (NothingOutstanding, 64)]);
+        wire.assert_outcomes(&[(Bundled, 64), (NothingOutstanding, 64)]);
     });
 }
 
@@ -50,7 +50,7 @@ fn largest(checksums: Checksums) {
         wire.sends("1:801 1:2047");
         wire.ack(2047);
         wire.sends("2047:2846 2047:4094");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 2)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 2)]);
     });
 }
 

@@ -268,7 +268,7 @@ fn a_connection_with_companions_alone_is_not_bundled_nor_followed() {
     };
     setup(Mode::Companions, companions).run(|wire| {
         wire.sends("1:101 101:201 201:301");
-        wire.assert_verdicts(&[]);
+        wire.assert_outcomes(&[]);
         assert_eq!(wire.totals().connections, 0);
         assert_eq!(wire.option(LINEAR_TIMEOUTS), 1);
     });

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, Flags, NoHistory, NothingOutstanding, OldData};
+use pillion_bundler::Outcome::{Bundled, Flags, NoHistory, NothingOutstanding, OldData};
 use pillion_bundler::{Options, ThinTest};
 use pillion_tests::Setup;
 
@@ -50,7 +50,7 @@ fn a_fin_with_new_data_keeps_the_fin_behind_its_bundle() {
         wire.write_with(100, libc::MSG_MORE);
         wire.shutdown();
         wire.expect("1:201F");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
     });
 }
 
@@ -63,7 +63,7 @@ fn a_fin_with_old_data_is_untouched() {
         wire.expect("1:201F");
         wire.ack(101);
         wire.expect("101:201F");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1), (OldData, 1)]);
     });
 }
 
@@ -120,7 +120,7 @@ fn urgent_data_is_untouched_and_ends_what_can_ride_along() {
             wire.write_with(100, libc::MSG_OOB);
             wire.expect("101:201U");
             wire.sends("201:301 201:401");
-            wire.assert_verdicts(&[
+            wire.assert_outcomes(&[
                 (Bundled, 1),
                 (NothingOutstanding, 1),
                 (Flags, 1),

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use pillion_bundler::Verdict::{Bundled, NoRoom, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
 use pillion_bundler::{Flow, list_flows};
 use pillion_tests::{Ip, Setup};
 
@@ -38,7 +38,7 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
             assert_eq!(flow.counters, wire.totals().counters);
             assert_eq!(flow.counters.new_bytes, 1700);
             assert_eq!(flow.counters.redundant_bytes, 300);
-            wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1), (NoRoom, 1)]);
+            wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (NoRoom, 1)]);
         });
     }
 }
@@ -48,9 +48,9 @@ fn totals_outlive_the_connections() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201");
         wire.reconnect(7777);
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
         wire.sends("1:101");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 2)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 2)]);
         assert_eq!(wire.totals().connections, 2);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest, Verdict};
+use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.
@@ -174,7 +174,7 @@ fn segments_of_data_that_were_merged_acknowledge_once() {
         wire.peer_sends_merged(401, "201:301", 3, 100);
         wire.expect("401:401");
         assert_eq!(hidden(wire), (1, 100, 0));
-        assert_eq!(wire.totals().counters.reports, 1);
+        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
     });
 }
 
@@ -283,7 +283,7 @@ fn a_report_behind_a_large_write_is_known_as_a_bundles() {
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
         assert_eq!(hidden(wire), (0, 0, 0));
-        assert_eq!(wire.totals().counters.reports, 1);
+        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
         assert_eq!(netstat("TCPDSACKRecv"), 0);
     });
 }
@@ -444,7 +444,7 @@ fn a_report_is_read_wherever_it_stands() {
             wire.ack_options(201, before, "1:101", behind);
             assert_eq!(hidden(wire), (0, 0, 0), "{before:?}");
             assert_eq!(netstat("TCPDSACKRecv"), 0, "{before:?}");
-            assert_eq!(wire.totals().counters.reports, 1);
+            assert_eq!(wire.totals().counters.dsacks_hidden, 1);
         });
     }
 }
@@ -471,7 +471,7 @@ fn an_ack_that_cannot_be_read_is_no_loss_and_ends_bundling_until_one_can() {
             wire.ack_options(201, options, "", &[]);
             assert_eq!(hidden(wire), (0, 0, 0), "{options:?}");
             wire.sends("301:401");
-            assert_eq!(wire.totals().counters.of(Verdict::Unwatched), 1);
+            assert_eq!(wire.totals().counters.of(Outcome::Unwatched), 1);
             assert_eq!(wire.totals().counters.acks_unread, 1);
             wire.ack(401);
             wire.sends("401:501 401:601");

@@ -1,6 +1,6 @@
 //! What is remembered of the stream, and what is not.
 
-use pillion_bundler::Verdict::{
+use pillion_bundler::Outcome::{
     Bundled, FullSize, Gso, NoHistory, NoRoom, NothingOutstanding, Unwatched,
 };
 use pillion_bundler::{Options, ThinTest};
@@ -17,7 +17,7 @@ fn sequence_numbers_wrap_around_within_a_bundle() {
             wire.sends("1:101 1:201 1:301 1:401");
             wire.ack(201);
             wire.sends("201:501");
-            wire.assert_verdicts(&[(Bundled, 4), (NothingOutstanding, 1)]);
+            wire.assert_outcomes(&[(Bundled, 4), (NothingOutstanding, 1)]);
         });
     }
 }
@@ -94,7 +94,7 @@ fn behind_127_outstanding_segments_none_is_bundled_until_some_are_acknowledged()
             wire.sends(&format!("1:{}", 1 + 4 * segment));
         }
         wire.sends("509:513 513:517");
-        wire.assert_verdicts(&[(Bundled, 126), (NothingOutstanding, 1), (Unwatched, 2)]);
+        wire.assert_outcomes(&[(Bundled, 126), (NothingOutstanding, 1), (Unwatched, 2)]);
         // There is place for this one, but not for what was sent meanwhile.
         wire.ack(5);
         wire.sends("517:521");
@@ -113,7 +113,7 @@ fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
         wire.write(2 * 1460);
         wire.expect("201:1661 1661:3121");
         wire.sends("3121:3221 3121:3321");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1), (Gso, 1), (NoRoom, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (Gso, 1), (NoRoom, 1)]);
     });
 }
 
@@ -121,7 +121,7 @@ fn nothing_before_a_gso_packet_rides_along_nor_does_it() {
 fn nothing_before_a_full_size_segment_rides_along_nor_does_it() {
     Setup::default().run(|wire| {
         wire.sends("1:101 1:201 201:1661 1661:1761 1661:1861");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 2),
             (NothingOutstanding, 1),
             (FullSize, 1),

@@ -1,6 +1,6 @@
 //! IP headers that are longer than usual.
 
-use pillion_bundler::Verdict::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
 use pillion_tests::{Checksums, Ip, Setup};
 
 #[test]
@@ -16,7 +16,7 @@ fn ipv4_options_are_in_nobodys_way() {
             wire.set_option((libc::IPPROTO_IP, libc::IP_OPTIONS), &four_nops);
             let (full, second) = (1 + wire.mss() - 4, 1 + 700 + wire.mss() - 4);
             wire.sends(&format!("1:101 1:701 1:{full} 701:{second}"));
-            wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1), (FullSize, 1)]);
+            wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 1), (FullSize, 1)]);
         });
     }
 }
@@ -36,7 +36,7 @@ fn ipv6_extension_headers_leave_a_segment_untouched() {
         wire.sends("201:301 301:401");
         wire.set_option(option, &[]);
         wire.sends("401:501 401:601");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 2),
             (NothingOutstanding, 1),
             (NotPlainIp, 2),

@@ -1,6 +1,6 @@
 //! How much rides along. The first four are the published RDB's own tests.
 
-use pillion_bundler::{Options, ThinTest, Verdict};
+use pillion_bundler::{Options, Outcome, ThinTest};
 use pillion_tests::Setup;
 
 fn limits(max_packets: u32, max_bytes: u32) -> Setup {
@@ -16,7 +16,7 @@ fn limits(max_packets: u32, max_bytes: u32) -> Setup {
 fn with_limit_1_the_previous_segment_rides_along() {
     limits(1, 0).run_everywhere(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
-        wire.assert_verdicts(&[(Verdict::Bundled, 3), (Verdict::NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Outcome::Bundled, 3), (Outcome::NothingOutstanding, 1)]);
     });
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`pillion_tests::Wire::expect`] verifies that the tags are those that the packet had.
 
-use pillion_bundler::Verdict::{Bundled, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, NothingOutstanding};
 use pillion_tests::{Checksums, Ip, Link, Setup, netstat};
 
 /// Bundles of all sizes leave, and reports of them are taken out of ACKs that come in.
@@ -14,8 +14,8 @@ fn bundles_and_reports(setup: Setup) {
         wire.ack_duplicate(full, "1:104", "");
         let next = full + 77;
         wire.sends(&format!("{full}:{next} {full}:{}", next + 64));
-        wire.assert_verdicts(&[(Bundled, 4), (NothingOutstanding, 2)]);
-        assert_eq!(wire.totals().counters.reports, 1);
+        wire.assert_outcomes(&[(Bundled, 4), (NothingOutstanding, 2)]);
+        assert_eq!(wire.totals().counters.dsacks_hidden, 1);
         assert_eq!(netstat("TCPDSACKRecv"), 0);
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NothingOutstanding, OldData, PathSize};
+use pillion_bundler::Outcome::{Bundled, NothingOutstanding, OldData, PathSize};
 use pillion_bundler::{Options, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
@@ -14,7 +14,7 @@ fn what_is_larger_than_every_path_takes_is_tried_by_one_packet_at_a_time() {
         wire.sends("738:1139");
         wire.ack(738);
         wire.sends("738:1475 738:1476 939:1477");
-        wire.assert_verdicts(&[(Bundled, 8), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 8), (NothingOutstanding, 1)]);
     });
 }
 
@@ -35,7 +35,7 @@ fn what_comes_behind_a_gap_proves_its_size_as_well() {
         wire.expect("1:401");
         wire.ack_sack(1, "401:1201");
         wire.sends("801:1601");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 2),
             (NothingOutstanding, 1),
             (OldData, 1),

@@ -1,7 +1,7 @@
 //! Which connections are bundled, from when on, and until when.
 
+use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::Rule;
-use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
 use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
 fn rules(rules: &[Rule]) -> Setup {
@@ -31,7 +31,7 @@ fn is_not_covered(setup: Setup) {
     setup.run(|wire| {
         wire.sends("1:101 101:201");
         assert_eq!(wire.totals().connections, 0);
-        wire.assert_verdicts(&[]);
+        wire.assert_outcomes(&[]);
     });
 }
 
@@ -106,7 +106,7 @@ fn an_older_connection_is_bundled_from_its_adoption_on() {
         wire.sends("201:301");
         wire.adopt();
         wire.sends("301:401 301:501");
-        wire.assert_verdicts(&[(Bundled, 1), (NoHistory, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NoHistory, 1)]);
         wire.ack(501);
         wire.sends("501:601 501:701");
         assert_eq!(wire.totals().connections, 1);
@@ -148,7 +148,7 @@ fn adoption_leaves_connections_that_are_bundled_already_as_they_are() {
         wire.sends("1:101 1:201");
         wire.adopt();
         wire.sends("1:301");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1)]);
         assert_eq!(wire.totals().connections, 1);
     });
 }

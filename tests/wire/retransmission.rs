@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NothingOutstanding, OldData};
+use pillion_bundler::Outcome::{Bundled, NothingOutstanding, OldData};
 use pillion_tests::{Setup, Wire, sysctl};
 
 /// Time-outs after one second.
@@ -21,7 +21,7 @@ fn one_at_a_time() {
 fn goes_on_from_301(wire: &mut Wire) {
     wire.ack(301);
     wire.sends("301:401 301:501");
-    wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 2), (OldData, 1)]);
+    wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (OldData, 1)]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_fast_retransmission_sends_exactly_the_old_segment() {
         wire.expect("1:101");
         wire.ack(501);
         wire.sends("501:601 501:701");
-        wire.assert_verdicts(&[(Bundled, 5), (NothingOutstanding, 2), (OldData, 1)]);
+        wire.assert_outcomes(&[(Bundled, 5), (NothingOutstanding, 2), (OldData, 1)]);
     });
 }
 

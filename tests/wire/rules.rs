@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{Direction, Mode, Options, Policy, Rule, cgroup_id};
 use pillion_tests::{Bundler, Opening, Setup, unlimited};
 
@@ -211,7 +211,7 @@ fn other_rules_change_the_options_of_a_connection_that_keeps_its_history() {
         wire.sends("201:401 301:501");
         wire.replace_rules(&Bundler::unlimited());
         wire.sends("1:601");
-        wire.assert_verdicts(&[(Bundled, 5), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 5), (NothingOutstanding, 1)]);
         assert_eq!(wire.totals().connections, 1);
     });
 }
@@ -242,7 +242,7 @@ fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
         wire.sends("201:301 301:401");
         wire.replace_rules(&Bundler::unlimited());
         wire.sends("401:501 401:601");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1), (NoHistory, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (NoHistory, 1)]);
         assert_eq!(wire.totals().connections, 2);
     });
 }

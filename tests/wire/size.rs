@@ -1,6 +1,6 @@
 //! A segment with its bundle is never larger than the MSS, nor than 2,047 bytes.
 
-use pillion_bundler::Verdict::{Bundled, FullSize, NoRoom, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, FullSize, NoRoom, NothingOutstanding};
 use pillion_bundler::{Options, ThinTest};
 use pillion_tests::Setup;
 
@@ -16,7 +16,7 @@ fn a_segment_of_the_mss_is_untouched() {
     Setup::default().run_everywhere(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 101 + mss));
-        wire.assert_verdicts(&[(NothingOutstanding, 1), (FullSize, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 1), (FullSize, 1)]);
     });
 }
 
@@ -25,7 +25,7 @@ fn one_byte_less_than_the_mss_has_no_room() {
     Setup::default().run_everywhere(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 101 + mss - 1));
-        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRoom, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 1), (NoRoom, 1)]);
     });
 }
 
@@ -34,7 +34,7 @@ fn an_exact_fit_rides_along() {
     Setup::default().run_everywhere(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 1:{}", 1 + mss));
-        wire.assert_verdicts(&[(NothingOutstanding, 1), (Bundled, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 1), (Bundled, 1)]);
     });
 }
 
@@ -43,7 +43,7 @@ fn one_byte_more_than_an_exact_fit_does_not() {
     Setup::default().run_everywhere(|wire| {
         let mss = wire.mss();
         wire.sends(&format!("1:101 101:{}", 1 + mss + 1));
-        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRoom, 1)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 1), (NoRoom, 1)]);
     });
 }
 
@@ -61,7 +61,7 @@ fn sack_blocks_take_their_room_from_the_mss() {
             let (start, second) = (1 + room, 101 + room);
             let end = start + room + 1;
             wire.sends(&format!("{start}:{second} {second}:{end}"));
-            wire.assert_verdicts(&[(NothingOutstanding, 2), (Bundled, 1), (NoRoom, 1)]);
+            wire.assert_outcomes(&[(NothingOutstanding, 2), (Bundled, 1), (NoRoom, 1)]);
         });
     }
 }
@@ -95,7 +95,7 @@ fn jumbo_segments_grow_to_2047_bytes() {
         wire.sends("1:801 1:2048");
         wire.ack(2048);
         wire.sends("2048:2848 2848:4096");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 2), (NoRoom, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 2), (NoRoom, 1)]);
     });
 }
 
@@ -103,7 +103,7 @@ fn jumbo_segments_grow_to_2047_bytes() {
 fn what_is_larger_than_2047_bytes_does_not_ride_along() {
     jumbo().run(|wire| {
         wire.sends("1:101 101:2149 2149:2249 2149:2349");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 1),
             (NothingOutstanding, 1),
             (FullSize, 1),

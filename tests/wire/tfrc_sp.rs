@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest, Verdict};
+use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire};
 
 /// A connection whose handshake took so long.
@@ -136,7 +136,7 @@ fn allowed_after(sent_again: bool) -> u32 {
         let at = hides_a_loss(wire, at);
         sends_well(wire, at, 1);
         let totals = wire.totals();
-        assert_eq!(totals.counters.of(Verdict::OldData), sent_again.into());
+        assert_eq!(totals.counters.of(Outcome::OldData), sent_again.into());
         assert_eq!(totals.counters.hidden_losses, 1);
         allowed = totals.decision.expect("a decision").rate_allowed;
     });

@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
+use pillion_bundler::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
 use pillion_bundler::{Options, ThinRtt, ThinTest};
 use pillion_tests::{Opening, Setup};
 
@@ -44,7 +44,7 @@ fn dpifl_ends_bundling_with_the_packet_too_many_and_resumes_after_acks() {
             sleep(RTT);
             wire.ack(601);
             wire.sends("601:701 601:801");
-            wire.assert_verdicts(&[(Bundled, 4), (NothingOutstanding, 2), (NotThin, 2)]);
+            wire.assert_outcomes(&[(Bundled, 4), (NothingOutstanding, 2), (NotThin, 2)]);
         });
     }
 }
@@ -69,7 +69,7 @@ fn a_shorter_minimum_rtt_makes_a_stream_less_thin() {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.sends("201:301 301:401");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 2), (NotThin, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 2), (NotThin, 1)]);
     });
 }
 
@@ -84,7 +84,7 @@ fn without_an_rtt_sample_a_stream_is_not_thin() {
     };
     setup.run(|wire| {
         wire.sends("1:101 101:201 201:301");
-        wire.assert_verdicts(&[(NothingOutstanding, 1), (NoRtt, 2)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 1), (NoRtt, 2)]);
         sleep(RTT);
         wire.ack(301);
         wire.sends("301:401 301:501");
@@ -97,7 +97,7 @@ fn spifl_allows_exactly_its_limit_in_flight() {
         wire.sends("1:101 1:201 101:301 301:401");
         wire.ack(201);
         wire.sends("301:501 501:601");
-        wire.assert_verdicts(&[(Bundled, 3), (NothingOutstanding, 1), (NotThin, 2)]);
+        wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 1), (NotThin, 2)]);
     });
     spifl(0).run(|wire| wire.sends("1:101 101:201"));
 }
@@ -127,7 +127,7 @@ fn bundling_can_wait_for_the_first_loss() {
         wire.expect("1:201");
         wire.ack(201);
         wire.sends("201:301 201:401");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 1),
             (NothingOutstanding, 2),
             (NoLoss, 1),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
+use pillion_bundler::Outcome::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
 use pillion_bundler::{Options, Rule, ThinTest};
 use pillion_tests::{Bundler, Checksums, Setup, sysctl};
 
@@ -26,8 +26,8 @@ fn options(thin: ThinTest, max_packets: u32) -> Bundler {
 fn the_second_leaves_alone_what_the_first_bundled() {
     first(options(ThinTest::Always, 1)).run_everywhere(|wire| {
         wire.sends("1:101 1:201 101:301 201:401");
-        wire.assert_verdicts_of(0, &[(Bundled, 3), (NothingOutstanding, 1)]);
-        wire.assert_verdicts_of(1, &[(Overlap, 3), (NothingOutstanding, 1)]);
+        wire.assert_outcomes_of(0, &[(Bundled, 3), (NothingOutstanding, 1)]);
+        wire.assert_outcomes_of(1, &[(Overlap, 3), (NothingOutstanding, 1)]);
     });
 }
 
@@ -47,8 +47,8 @@ fn the_second_bundles_what_the_first_does_not() {
     first(options(ThinTest::Spifl { limit: 1 }, 1)).run(|wire| {
         // The second one's record ends where the first one bundled.
         wire.sends("1:101 1:201 201:301 201:401 201:501");
-        wire.assert_verdicts_of(0, &[(Bundled, 1), (NothingOutstanding, 1), (NotThin, 3)]);
-        wire.assert_verdicts_of(
+        wire.assert_outcomes_of(0, &[(Bundled, 1), (NothingOutstanding, 1), (NotThin, 3)]);
+        wire.assert_outcomes_of(
             1,
             &[
                 (Bundled, 2),
@@ -68,8 +68,8 @@ fn a_connection_that_only_the_second_covers_is_bundled_by_it() {
     }]);
     first(elsewhere).run(|wire| {
         wire.sends("1:101 1:201 1:301");
-        wire.assert_verdicts_of(0, &[]);
-        wire.assert_verdicts_of(1, &[(Bundled, 2), (NothingOutstanding, 1)]);
+        wire.assert_outcomes_of(0, &[]);
+        wire.assert_outcomes_of(1, &[(Bundled, 2), (NothingOutstanding, 1)]);
     });
 }
 

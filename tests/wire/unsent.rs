@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding, Waited};
+use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding, Waited};
 use pillion_bundler::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, sysctl, unlimited};
 
@@ -68,7 +68,7 @@ fn what_was_refused_with_a_bundle_and_sent_without_is_no_bundle() {
         wire.ack(201);
         wire.ack_duplicate(301, "101:201", "");
         assert_eq!(wire.totals().counters.hidden_losses, 0);
-        wire.assert_verdicts(&[(NothingOutstanding, 2), (Bundled, 2)]);
+        wire.assert_outcomes(&[(NothingOutstanding, 2), (Bundled, 2)]);
     });
 }
 
@@ -98,7 +98,7 @@ fn what_waited_for_its_neighbours_address_is_not_bundled() {
         wire.forget_neighbour(false);
         wire.expect("101:201");
         wire.sends("201:301 201:401");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 1),
             (NothingOutstanding, 1),
             (NoHistory, 1),

@@ -7,7 +7,7 @@
 use std::net::UdpSocket;
 
 use etherparse::UdpHeader;
-use pillion_bundler::Verdict::{
+use pillion_bundler::Outcome::{
     Bundled, FullSize, NoHistory, NoRoom, NotPlainIp, NothingOutstanding, OldData, TcpOption,
 };
 use pillion_tests::{Ip, Setup, sysctl};
@@ -20,7 +20,7 @@ fn a_reset_for_unread_data_is_untouched() {
         wire.expect("201:201");
         wire.close();
         wire.expect("201:201R");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
     });
 }
 
@@ -32,7 +32,7 @@ fn a_reset_by_the_application_is_untouched() {
         wire.set_option((libc::SOL_SOCKET, libc::SO_LINGER), &at_once);
         wire.close();
         wire.expect("201:201R");
-        wire.assert_verdicts(&[(Bundled, 1), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 1)]);
     });
 }
 
@@ -69,7 +69,7 @@ fn datagrams_are_untouched_whole_or_in_fragments() {
             assert_eq!(packet.payload, [&header.to_bytes(), &payload[..]].concat());
         }
         wire.sends("1:301");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1)]);
     });
 }
 
@@ -82,7 +82,7 @@ fn fragments_of_a_segment_are_untouched_and_no_bundle_is_larger_than_the_device_
         wire.sends("761:1161 761:1521 1161:1522");
         wire.sends_in_fragments(1000);
         wire.sends("2522:2722 2522:2922 2722:3322");
-        wire.assert_verdicts(&[
+        wire.assert_outcomes(&[
             (Bundled, 4),
             (NothingOutstanding, 2),
             (NotPlainIp, 1),
@@ -100,7 +100,7 @@ fn forwarded_segments_are_untouched() {
         router.forwards(wire, 101, 201);
         router.forwards(wire, 201, 301);
         wire.sends("1:301");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1)]);
     });
 }
 
@@ -116,7 +116,7 @@ fn signed_segments_are_untouched() {
         setup.run(|wire| {
             let full = 301 + wire.mss();
             wire.sends(&format!("1:101 101:201 201:301 301:{full}"));
-            wire.assert_verdicts(&[(TcpOption, 4)]);
+            wire.assert_outcomes(&[(TcpOption, 4)]);
         });
     }
 }
@@ -130,7 +130,7 @@ fn a_syn_with_data_is_untouched() {
         assert_eq!(wire.reconnect_with_data(7779, 100, true), 100);
         wire.expect("101:101");
         wire.sends("101:201 101:301");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 2)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 2)]);
     });
 }
 
@@ -142,6 +142,6 @@ fn data_of_a_syn_that_the_peer_did_not_take_is_sent_again_untouched() {
         assert_eq!(wire.reconnect_with_data(7779, 100, false), 100);
         wire.expect("1:101");
         wire.sends("101:201 101:301");
-        wire.assert_verdicts(&[(OldData, 1), (NoHistory, 1), (Bundled, 1)]);
+        wire.assert_outcomes(&[(OldData, 1), (NoHistory, 1), (Bundled, 1)]);
     });
 }

@@ -81,9 +81,9 @@ pub fn check() -> Vec<Finding> {
         Err(error) => failure("programs", error),
     });
     if let Ok(programs) = programs {
-        let has_switch = programs.setsockopt.is_some();
+        let has_socket_option = programs.setsockopt.is_some();
         findings.extend(attaching(programs));
-        findings.push(switch(has_switch));
+        findings.push(socket_option(has_socket_option));
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
             Err(error @ Error::MayNotList) => {
@@ -197,15 +197,15 @@ fn cgroup() -> Finding {
     }
 }
 
-fn switch(is_there: bool) -> Finding {
+fn socket_option(is_there: bool) -> Finding {
     if is_there {
         return Finding::ok(
-            "switch",
+            "socket option",
             "applications may switch bundling on for their sockets",
         );
     }
     Finding::bad(
-        "switch",
+        "socket option",
         Standing::Warning,
         "socket options cannot be answered: bundling is by rule alone",
         "use Linux 5.18 or newer",

@@ -47,10 +47,10 @@ struct Filter {
 impl Clsact {
     pub(crate) fn attach(
         device: &Device,
-        report: BorrowedFd,
+        dsack: BorrowedFd,
         egress: BorrowedFd,
     ) -> Result<Self, Error> {
-        let attach = || Filters::attach(device.index, report, egress);
+        let attach = || Filters::attach(device.index, dsack, egress);
         match device.namespace.enter(attach)? {
             Ok(filters) => Ok(Self {
                 namespace: device.namespace.clone(),
@@ -91,13 +91,13 @@ impl From<io::Error> for Refusal {
 }
 
 impl Filters {
-    fn attach(device: u32, report: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
+    fn attach(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
         /// Who heeds no turn may remove the discipline before our filters are in it.
         const ATTEMPTS: u32 = 5;
         let _turn = Turn::take();
         let mut attempt = 1;
         loop {
-            let attached = Self::attach_in_turn(device, report, egress);
+            let attached = Self::attach_in_turn(device, dsack, egress);
             let again = match &attached {
                 Ok(attached) => !attached.hold(),
                 Err(Refusal::System(error)) => error.raw_os_error() != Some(libc::ENODEV),
@@ -110,11 +110,7 @@ impl Filters {
         }
     }
 
-    fn attach_in_turn(
-        device: u32,
-        report: BorrowedFd,
-        egress: BorrowedFd,
-    ) -> Result<Self, Refusal> {
+    fn attach_in_turn(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
         let mut both = hook(device, INGRESS | EGRESS);
         // SAFETY: a call with a description of its own, which it only reads.
         let made = match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut both) } {
@@ -132,7 +128,7 @@ impl Filters {
             made,
             filters: Vec::with_capacity(2),
         };
-        for (point, program) in [(INGRESS, report), (EGRESS, egress)] {
+        for (point, program) in [(INGRESS, dsack), (EGRESS, egress)] {
             match Filter::attach(device, point, program, made) {
                 Ok(filter) => attached.filters.push(filter),
                 Err(error) => {

@@ -3,7 +3,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::Verdict;
+use crate::Outcome;
 use crate::contract::{flow_types, types};
 
 /// All that follows from the list of counters; each has the name that it has in `bpf/bundler/flow.h`.
@@ -12,13 +12,13 @@ macro_rules! counters {
         /// What became of the data segments of one connection, or of many.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
         pub struct Counters {
-            /// Segments by verdict; those that never happened are left out.
-            pub verdicts: BTreeMap<Verdict, u64>,
+            /// Segments by outcome; those that never happened are left out.
+            pub outcomes: BTreeMap<Outcome, u64>,
             $($(#[doc = $meaning])+ pub $name: u64,)+
         }
 
         impl Counters {
-            /// The names of all but the verdicts.
+            /// The names of all but the outcomes.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
             /// Their values, in that order.
@@ -30,8 +30,8 @@ macro_rules! counters {
 
         impl AddAssign<&Self> for Counters {
             fn add_assign(&mut self, other: &Self) {
-                for (verdict, count) in &other.verdicts {
-                    *self.verdicts.entry(*verdict).or_default() += count;
+                for (outcome, count) in &other.outcomes {
+                    *self.outcomes.entry(*outcome).or_default() += count;
                 }
                 // One processor may take back what another one has counted.
                 $(self.$name = self.$name.wrapping_add(other.$name);)+
@@ -48,10 +48,10 @@ macro_rules! from_raw {
     ([$($name:ident)+] $raw:ty) => {
         impl From<&$raw> for Counters {
             fn from(raw: &$raw) -> Self {
-                let count = |verdict: &Verdict| raw.verdicts[*verdict as usize];
-                let verdicts = Verdict::ALL.iter().map(|verdict| (*verdict, count(verdict)));
+                let count = |outcome: &Outcome| raw.outcomes[*outcome as usize];
+                let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, count(outcome)));
                 Self {
-                    verdicts: verdicts.filter(|(_, count)| *count > 0).collect(),
+                    outcomes: outcomes.filter(|(_, count)| *count > 0).collect(),
                     $($name: raw.$name,)+
                 }
             }
@@ -82,7 +82,7 @@ counters! {
     /// Segments deemed lost that came late.
     reordered,
     /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
-    reports,
+    dsacks_hidden,
     /// ACKs dropped because taking out a report failed half-way.
     acks_dropped,
     /// ACKs of which it is not known what they report: their options make no sense, or
@@ -91,22 +91,22 @@ counters! {
 }
 
 impl Counters {
-    /// Segments with one verdict.
+    /// Segments with one outcome.
     #[must_use]
-    pub fn of(&self, verdict: Verdict) -> u64 {
-        self.verdicts.get(&verdict).copied().unwrap_or(0)
+    pub fn of(&self, outcome: Outcome) -> u64 {
+        self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
     /// Segments with new data, as far as they could be read.
     #[must_use]
     pub fn segments(&self) -> u64 {
         let others = [
-            Verdict::OldData,
-            Verdict::RetransmissionBundled,
-            Verdict::NotPlainIp,
+            Outcome::OldData,
+            Outcome::RetransmissionBundled,
+            Outcome::NotPlainIp,
         ];
-        let others: u64 = others.map(|verdict| self.of(verdict)).iter().sum();
-        self.verdicts.values().sum::<u64>() - others
+        let others: u64 = others.map(|outcome| self.of(outcome)).iter().sum();
+        self.outcomes.values().sum::<u64>() - others
     }
 
     /// Redundant bytes as a share of new and redundant ones, 0 to 1.
@@ -130,9 +130,9 @@ mod tests {
             redundant_bytes: 100,
             ..Default::default()
         };
-        raw.verdicts[Verdict::Bundled as usize] = 3;
-        raw.verdicts[Verdict::OldData as usize] = 2;
-        raw.verdicts[Verdict::RetransmissionBundled as usize] = 1;
+        raw.outcomes[Outcome::Bundled as usize] = 3;
+        raw.outcomes[Outcome::OldData as usize] = 2;
+        raw.outcomes[Outcome::RetransmissionBundled as usize] = 1;
         let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
         assert!((counters.redundant_share() - 0.25).abs() < 1e-9);

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
-use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Verdict};
+use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,7 +50,7 @@ pub struct Flow {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub companions_refused: Vec<Companion>,
     /// What became of the last segment, once there was one.
-    pub last: Option<Verdict>,
+    pub last: Option<Outcome>,
     /// What became of its segments.
     #[serde(flatten)]
     pub counters: Counters,
@@ -208,10 +208,10 @@ fn parse(record: &[u8]) -> Flow {
         flow_types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,
         _ => LossRule::Auto,
     };
-    let last = Verdict::ALL
+    let last = Outcome::ALL
         .iter()
         .copied()
-        .find(|verdict| *verdict as u32 == raw.last.0);
+        .find(|outcome| *outcome as u32 == raw.last.0);
     let wanted_by = match raw.wanted_by {
         flow_types::wanted_by::WANTED_BY_APPLICATION => WantedBy::Application,
         _ => WantedBy::Rule,
@@ -232,7 +232,7 @@ fn parse(record: &[u8]) -> Flow {
         path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
         companions: Companions::of_flow(&raw.companions),
         companions_refused: Companion::of(raw.companions_refused),
-        last: last.filter(|_| !counters.verdicts.is_empty()),
+        last: last.filter(|_| !counters.outcomes.is_empty()),
         counters,
         decision: Decision::of_flow(&raw.decision),
     }

@@ -30,7 +30,7 @@ impl Places {
     pub(crate) fn new(
         come: MapHandle,
         gone: MapHandle,
-        [connections, wishes]: [(BorrowedFd, &MapHandle); 2],
+        [connections, requests]: [(BorrowedFd, &MapHandle); 2],
         most: u32,
     ) -> Result<Self, Error> {
         let over = |(users, map): (BorrowedFd, &MapHandle)| {
@@ -40,7 +40,7 @@ impl Places {
         Ok(Self {
             come,
             gone,
-            kept: [over(connections)?, over(wishes)?],
+            kept: [over(connections)?, over(requests)?],
             most,
             quiet_at: None,
         })

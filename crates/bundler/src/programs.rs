@@ -11,7 +11,7 @@ use crate::contract::PillionSkelBuilder;
 use crate::places::Places;
 use crate::policy::Tables;
 use crate::scope::Served;
-use crate::{Error, Hook, LinkHeader, Policy, Scope, switch};
+use crate::{Error, Hook, LinkHeader, Policy, Scope, socket_option};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -55,9 +55,13 @@ impl Programs {
         rodata.any_namespace = policy.scope == Scope::Anywhere;
         rodata.max_connections = policy.max_connections;
         rodata.receivers_are_safe = clamps_the_scaling_ratio();
-        let has_switch = switch::is_supported();
-        open.progs.pillion_setsockopt.set_autoload(has_switch);
-        open.progs.pillion_getsockopt.set_autoload(has_switch);
+        let has_socket_option = socket_option::is_supported();
+        open.progs
+            .pillion_setsockopt
+            .set_autoload(has_socket_option);
+        open.progs
+            .pillion_getsockopt
+            .set_autoload(has_socket_option);
         if cfg!(target_arch = "x86_64") {
             // The processor reads at any address, but kernels in user mode do not know that.
             let programs = open.open_object_mut().progs_mut();
@@ -82,8 +86,8 @@ impl Programs {
             [
                 (skel.progs.pillion_flow_users.as_fd(), &flows),
                 (
-                    skel.progs.pillion_wish_users.as_fd(),
-                    &map(&skel.maps.pillion_wishes)?,
+                    skel.progs.pillion_request_users.as_fd(),
+                    &map(&skel.maps.pillion_requests)?,
                 ),
             ],
             policy.max_connections,
@@ -91,20 +95,20 @@ impl Programs {
         Ok(Self {
             ethernet: DevicePrograms {
                 egress: own(skel.progs.pillion_egress.as_fd())?,
-                report: own(skel.progs.pillion_report.as_fd())?,
+                dsack: own(skel.progs.pillion_dsack.as_fd())?,
             },
             ip: DevicePrograms {
                 egress: own(skel.progs.pillion_egress_ip.as_fd())?,
-                report: own(skel.progs.pillion_report_ip.as_fd())?,
+                dsack: own(skel.progs.pillion_dsack_ip.as_fd())?,
             },
             ingress: own(skel.progs.pillion_ingress.as_fd())?,
             transmit: own(skel.progs.pillion_transmit.as_fd())?,
             sockops: own(skel.progs.pillion_sockops.as_fd())?,
             review: own(skel.progs.pillion_review.as_fd())?,
-            setsockopt: has_switch
+            setsockopt: has_socket_option
                 .then(|| own(skel.progs.pillion_setsockopt.as_fd()))
                 .transpose()?,
-            getsockopt: has_switch
+            getsockopt: has_socket_option
                 .then(|| own(skel.progs.pillion_getsockopt.as_fd()))
                 .transpose()?,
             tables,
@@ -132,7 +136,7 @@ impl Programs {
         }
         [&self.ethernet, &self.ip]
             .iter()
-            .flat_map(|at| [&at.egress, &at.report])
+            .flat_map(|at| [&at.egress, &at.dsack])
             .filter_map(|program| Program::id_from_fd(program.as_fd()).ok())
             .collect()
     }
@@ -156,5 +160,5 @@ fn clamps_the_scaling_ratio() -> bool {
 #[derive(Debug)]
 pub(crate) struct DevicePrograms {
     pub(crate) egress: OwnedFd,
-    pub(crate) report: OwnedFd,
+    pub(crate) dsack: OwnedFd,
 }

@@ -25,17 +25,17 @@ impl Stand {
             name: device.to_string(),
         })?;
         let at = programs.at(header);
-        let (report, egress) = (at.report.as_fd(), at.egress.as_fd());
+        let (dsack, egress) = (at.dsack.as_fd(), at.egress.as_fd());
         let index = device.index;
         let by_links = || -> io::Result<Hold> {
             Ok(Hold::Tcx([
-                link::attach(report, &Target::Ingress(index))?,
+                link::attach(dsack, &Target::Ingress(index))?,
                 link::attach(egress, &Target::Egress(index))?,
             ]))
         };
         let hold = match programs.hook {
             Hook::Tcx => device.namespace.enter(by_links)?,
-            Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, report, egress)?)),
+            Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, dsack, egress)?)),
         };
         Ok(Self {
             hold: hold.map_err(|error| device_error(device, programs.hook, error))?,

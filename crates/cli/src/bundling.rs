@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use pillion_bundler::{
-    Hook, Level, LossRule, Options, Policy, Reaction, ThinRtt, ThinTest, Totals, Verdict,
+    Hook, Level, LossRule, Options, Outcome, Policy, Reaction, ThinRtt, ThinTest, Totals,
 };
 
 use crate::companions::{self, CompanionArgs};
@@ -217,14 +217,14 @@ pub fn summary(totals: &Totals) -> String {
          {} hidden losses, an estimated {} s saved, {} reactions",
         totals.connections,
         counters.segments(),
-        counters.of(Verdict::Bundled),
+        counters.of(Outcome::Bundled),
         counters.redundant_bytes,
         counters.redundant_share() * 100.0,
         counters.hidden_losses,
         seconds(counters.saved_us),
         counters.reactions,
     );
-    let retransmissions = counters.of(Verdict::RetransmissionBundled);
+    let retransmissions = counters.of(Outcome::RetransmissionBundled);
     if retransmissions > 0 {
         line += &format!(", {retransmissions} retransmissions bundled");
     }
@@ -259,16 +259,16 @@ fn seconds(us: u64) -> String {
 pub fn reasons(totals: &Totals) -> String {
     let mut reasons: Vec<_> = totals
         .counters
-        .verdicts
+        .outcomes
         .iter()
-        .filter(|(verdict, _)| {
-            !matches!(verdict, Verdict::Bundled | Verdict::RetransmissionBundled)
+        .filter(|(outcome, _)| {
+            !matches!(outcome, Outcome::Bundled | Outcome::RetransmissionBundled)
         })
         .collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let words: Vec<_> = reasons
         .iter()
-        .map(|(verdict, count)| format!("{} {count}", verdict.label()))
+        .map(|(outcome, count)| format!("{} {count}", outcome.label()))
         .collect();
     words.join(", ")
 }

@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::{Flow, Verdict, WantedBy, list_flows};
+use pillion_bundler::{Flow, Outcome, WantedBy, list_flows};
 use pillion_report::{Column, Table, number};
 
 use crate::companions::words;
@@ -65,7 +65,7 @@ fn table(flows: &[Flow]) -> Table {
             flow.in_flight.to_string(),
             number::millis(flow.rtt_min_us.map(|us| f64::from(us) / 1e3)),
             number::count(counters.segments()),
-            number::count(counters.of(Verdict::Bundled)),
+            number::count(counters.of(Outcome::Bundled)),
             number::percent(counters.redundant_share()),
             number::millis(counters.saved_us as f64 / 1e3),
             last(flow),

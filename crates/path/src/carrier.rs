@@ -12,30 +12,31 @@ use nix::{
 };
 
 use crate::{
-    Ledger, PathConfig, Tap, line::Line, path::Shared, promptness::run_promptly, tap::MAX_FRAME,
+    Ledger, PathConfig, Tap, direction::LiveDirection, path::Shared, promptness::run_promptly,
+    tap::MAX_FRAME,
 };
 
 /// Frames moved one way before the other way has its turn, so that neither a flood nor a burst of
 /// departures holds up the rest for much longer than 0.1 ms.
 const BATCH: usize = 32;
 
-/// The state of a path: both lines, and the device without which it ended.
-pub(crate) struct Lines {
-    /// Line n carries what device n sends.
-    lines: [Line; 2],
+/// The state of a path: both directions, and the device without which it ended.
+pub(crate) struct PathState {
+    /// Direction n carries what device n sends.
+    directions: [LiveDirection; 2],
     device_gone: Option<String>,
 }
 
-impl Lines {
+impl PathState {
     pub fn new(config: &PathConfig) -> Self {
         Self {
-            lines: Line::pair(config),
+            directions: LiveDirection::pair(config),
             device_gone: None,
         }
     }
 
     pub fn ledger(&self) -> Ledger {
-        let [forward, backward] = &self.lines;
+        let [forward, backward] = &self.directions;
         Ledger {
             forward: forward.counts(),
             backward: backward.counts(),
@@ -44,7 +45,7 @@ impl Lines {
     }
 
     fn due(&self) -> Option<Instant> {
-        self.lines.iter().filter_map(Line::due).min()
+        self.directions.iter().filter_map(LiveDirection::due).min()
     }
 }
 
@@ -61,9 +62,9 @@ pub(crate) fn run(taps: &[Tap; 2], shared: &Shared) {
     let mut frame = [0; MAX_FRAME];
     let mut readable = [true; 2];
     loop {
-        let mut state = shared.lines();
-        write_due(taps, &mut state.lines);
-        if let Err(gone) = read_waiting(taps, &mut state.lines, readable, &mut frame) {
+        let mut state = shared.state();
+        write_due(taps, &mut state.directions);
+        if let Err(gone) = read_waiting(taps, &mut state.directions, readable, &mut frame) {
             state.device_gone = Some(gone.name().to_owned());
             return;
         }
@@ -76,10 +77,10 @@ pub(crate) fn run(taps: &[Tap; 2], shared: &Shared) {
     }
 }
 
-fn write_due(taps: &[Tap; 2], lines: &mut [Line; 2]) {
-    for (line, to) in lines.iter_mut().zip(taps.iter().rev()) {
+fn write_due(taps: &[Tap; 2], directions: &mut [LiveDirection; 2]) {
+    for (direction, to) in directions.iter_mut().zip(taps.iter().rev()) {
         for _ in 0..BATCH {
-            if !line.depart(Instant::now(), |frame| to.write(frame).is_ok()) {
+            if !direction.depart(Instant::now(), |frame| to.write(frame).is_ok()) {
                 break;
             }
         }
@@ -89,14 +90,14 @@ fn write_due(taps: &[Tap; 2], lines: &mut [Line; 2]) {
 /// Reads what waits on the readable devices. The error is the device that is gone.
 fn read_waiting<'a>(
     taps: &'a [Tap; 2],
-    lines: &mut [Line; 2],
+    directions: &mut [LiveDirection; 2],
     readable: [bool; 2],
     frame: &mut [u8; MAX_FRAME],
 ) -> Result<(), &'a Tap> {
-    for ((line, from), readable) in lines.iter_mut().zip(taps).zip(readable) {
+    for ((direction, from), readable) in directions.iter_mut().zip(taps).zip(readable) {
         for _ in 0..if readable { BATCH } else { 0 } {
             match from.read(frame) {
-                Ok(Some(bytes)) => line.arrive(Instant::now(), &frame[..bytes]),
+                Ok(Some(bytes)) => direction.arrive(Instant::now(), &frame[..bytes]),
                 Ok(None) => break,
                 Err(_) => return Err(from),
             }

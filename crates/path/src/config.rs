@@ -57,7 +57,7 @@ pub struct Direction {
     ///
     /// Loss applies to IP packets alone. ARP, IPv6 neighbour and router discovery and every other
     /// IPv6 packet to a link-local multicast group pass: the kernel sends them at moments of its
-    /// own, so they would shift the fates of the packets under study.
+    /// own, so they would shift the losses of the packets under study.
     pub loss: Loss,
     /// What disturbs the order; without it, order is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]

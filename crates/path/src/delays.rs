@@ -19,27 +19,27 @@ const FARTHEST: f64 = 4.0;
 
 /// Draws the delays of the frames of one direction.
 pub(crate) struct Delays {
-    common: Way,
-    own: HashMap<u16, Way>,
+    common: Delay,
+    own: HashMap<u16, Delay>,
     /// Standard deviation, in seconds.
     jitter: f64,
     generator: Pcg64,
 }
 
 /// A delay, and when the last packet that has it is due: none behind it overtakes it.
-struct Way {
-    delay: Duration,
+struct Delay {
+    time: Duration,
     last: Option<Instant>,
 }
 
 impl Delays {
     /// Those of a direction, with the next generator from `source`.
     pub fn new(source: &mut Pcg64, direction: &Direction) -> Self {
-        let way = |delay| Way { delay, last: None };
+        let delay = |time| Delay { time, last: None };
         let own = direction.own_delays.iter();
         Self {
-            common: way(direction.delay),
-            own: own.map(|own| (own.port, way(own.delay))).collect(),
+            common: delay(direction.delay),
+            own: own.map(|own| (own.port, delay(own.delay))).collect(),
             jitter: direction.jitter.as_secs_f64(),
             generator: Pcg64::from_rng(source),
         }
@@ -60,15 +60,15 @@ impl Delays {
             true => None,
             false => destination_port(frame).and_then(|port| self.own.get_mut(&port)),
         };
-        let way = own.unwrap_or(&mut self.common);
+        let delay = own.unwrap_or(&mut self.common);
         let size = Duration::from_secs_f64(deviation.abs());
-        let delay = match deviation < 0.0 {
-            true => way.delay.saturating_sub(size),
-            false => way.delay + size,
+        let time = match deviation < 0.0 {
+            true => delay.time.saturating_sub(size),
+            false => delay.time + size,
         };
-        let due = departure + delay;
-        let due = way.last.map_or(due, |last| last.max(due));
-        way.last = Some(due);
+        let due = departure + time;
+        let due = delay.last.map_or(due, |last| last.max(due));
+        delay.last = Some(due);
         due
     }
 }

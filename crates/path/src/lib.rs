@@ -33,15 +33,15 @@
 
 mod carrier;
 mod config;
+mod delay_line;
 mod delays;
+mod direction;
 mod disorder;
 mod error;
-mod fates;
-mod flight;
 mod ledger;
-mod line;
 mod link;
 mod loss;
+mod loss_model;
 mod packet;
 mod path;
 mod promptness;

@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::{
     Ledger, PathConfig, PathError, Tap,
-    carrier::{self, Lines},
+    carrier::{self, PathState},
 };
 
 /// Two TAP devices joined by a thread that carries frames both ways, until stopped or dropped.
@@ -21,7 +21,7 @@ pub struct Path {
 
 /// What the path's thread and its owner have in common.
 pub(crate) struct Shared {
-    lines: Mutex<Lines>,
+    state: Mutex<PathState>,
     /// Readable when the path is to end.
     pub stop: EventFd,
 }
@@ -36,7 +36,7 @@ impl Path {
         config.validate()?;
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         let shared = Arc::new(Shared {
-            lines: Mutex::new(Lines::new(config)),
+            state: Mutex::new(PathState::new(config)),
             stop: stop.map_err(|errno| PathError::Thread(errno.into()))?,
         });
         let thread = thread::Builder::new()
@@ -54,7 +54,7 @@ impl Path {
 
     /// The account so far.
     pub fn ledger(&self) -> Ledger {
-        self.shared.lines().ledger()
+        self.shared.state().ledger()
     }
 
     /// Ends the path and removes both devices; frames still inside are discarded, and counted as
@@ -82,15 +82,15 @@ impl Drop for Path {
 }
 
 impl Shared {
-    pub fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn state(&self) -> MutexGuard<'_, PathState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Shared")
-            .field(&self.lines().ledger())
+            .field(&self.state().ledger())
             .finish()
     }
 }

@@ -92,8 +92,8 @@ fn assert_fates(found: &Sums, carried: &Counts) {
 /// The bundler's own account, and what passed the hosts' devices.
 fn assert_bundles(scene: &Scene, found: &Sums) {
     let account = scene.account.as_ref().expect("a bundler's account");
-    assert_eq!(account["verdicts"]["bundled"], found.bundled_packets);
-    assert_eq!(account["verdicts"]["old_data"], found.retransmitted_packets);
+    assert_eq!(account["outcomes"]["bundled"], found.bundled_packets);
+    assert_eq!(account["outcomes"]["old_data"], found.retransmitted_packets);
     assert_eq!(account["redundant_bytes"], found.bundled_bytes);
     assert_eq!(account["new_bytes"], found.new_bytes);
     if scene.ledger.forward.held_back.packets == 0 {

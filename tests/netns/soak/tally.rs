@@ -35,7 +35,7 @@ impl Tally {
         };
         let count = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
         self.connections += count(&stats["connections"]);
-        self.bundles += count(&stats["verdicts"]["bundled"]);
+        self.bundles += count(&stats["outcomes"]["bundled"]);
         self.hidden += count(&stats["hidden_losses"]);
         self.reactions += count(&stats["reactions"]);
         self.spared += count(&stats["reactions_spared"]);

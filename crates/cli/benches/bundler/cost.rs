@@ -42,7 +42,7 @@ const KINDS: [(&str, &[&str]); 5] = [
 const PROGRAMS: [&str; 4] = [
     "pillion_egress",
     "pillion_transmit",
-    "pillion_report",
+    "pillion_dsack",
     "pillion_ingress",
 ];
 
@@ -151,7 +151,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
     attach.wait().expect("it ends");
     let stats: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(stats).expect("its account")).expect("JSON");
-    let bundled = stats["verdicts"]["bundled"].as_f64().unwrap_or(0.0);
+    let bundled = stats["outcomes"]["bundled"].as_f64().unwrap_or(0.0);
     let redundant = stats["redundant_bytes"].as_f64().unwrap_or(0.0);
     Measured {
         redundant_bytes: redundant / bundled.max(1.0),

@@ -1,4 +1,4 @@
-use pillion_bundler::{Counters, Flow, Verdict};
+use pillion_bundler::{Counters, Flow, Outcome};
 use serde::Serialize;
 
 /// The heading of pillion's records of connections as CSV, with the units.
@@ -24,7 +24,7 @@ pub(super) fn flow_line(at_ns: u64, flow: &Flow) -> String {
         word(&flow.last),
     );
     let rates = flow.decision;
-    let counted = [counters.segments(), counters.of(Verdict::Bundled)];
+    let counted = [counters.segments(), counters.of(Outcome::Bundled)];
     let counted = counted.into_iter().chain(counters.values()).map(Some);
     let rates = [
         rates.map(|rates| rates.rate_allowed.into()),

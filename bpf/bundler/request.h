@@ -6,8 +6,8 @@
  * the connection takes its part in congestion control as the administrator has
  * decided.
  */
-#ifndef PILLION_WISH_H
-#define PILLION_WISH_H
+#ifndef PILLION_REQUEST_H
+#define PILLION_REQUEST_H
 
 #include "../../include/pillion.h"
 #include "rule.h"
@@ -20,7 +20,7 @@ enum asked {
 	ASKED_ON,
 };
 
-struct wish {
+struct request {
 	enum asked asked;
 	__u32 max_packets; /* 0: as granted; so are the next */
 	__u32 max_bytes;
@@ -38,14 +38,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
 	__type(key, int);
-	__type(value, struct wish);
-} pillion_wishes SEC(".maps");
+	__type(value, struct request);
+} pillion_requests SEC(".maps");
 
 /* Do the rules and the application together want it bundled? */
 static __always_inline bool is_wanted(const struct grant *grant,
-				      const struct wish *wish)
+				      const struct request *request)
 {
-	enum asked asked = wish ? wish->asked : UNSAID;
+	enum asked asked = request ? request->asked : UNSAID;
 
 	if (grant->mode == BUNDLE)
 		return asked != ASKED_OFF;
@@ -59,17 +59,18 @@ static __always_inline __u32 lower(__u32 a, __u32 b)
 }
 
 static __always_inline void narrow(struct options *options,
-				   const struct wish *wish)
+				   const struct request *request)
 {
-	options->max_packets = lower(options->max_packets, wish->max_packets);
-	options->max_bytes = lower(options->max_bytes, wish->max_bytes);
-	if (wish->mode & PILLION_ADAPTIVE && options->level == LEVEL_FIXED) {
+	options->max_packets =
+		lower(options->max_packets, request->max_packets);
+	options->max_bytes = lower(options->max_bytes, request->max_bytes);
+	if (request->mode & PILLION_ADAPTIVE && options->level == LEVEL_FIXED) {
 		options->level = LEVEL_ADAPTIVE;
 		options->target_ppm = PPM_BY_DEFAULT;
 	}
-	if (wish->mode & PILLION_WAIT_FOR_LOSS)
+	if (request->mode & PILLION_WAIT_FOR_LOSS)
 		options->wait_for_loss = 1;
-	if (wish->mode & PILLION_REACT_CWR)
+	if (request->mode & PILLION_REACT_CWR)
 		options->reaction = REACT_CWR;
 }
 
@@ -86,4 +87,4 @@ static __always_inline __u32 mode_in(const struct options *options)
 	return mode;
 }
 
-#endif /* PILLION_WISH_H */
+#endif /* PILLION_REQUEST_H */

@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE, STATS};
-use pillion_bundler::Verdict::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{
-    Direction, Level, Mode, Options, Reaction, Rule, Verdict, WantedBy, list_flows,
+    Direction, Level, Mode, Options, Outcome, Reaction, Rule, WantedBy, list_flows,
 };
 use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, isolated, sysctl, unlimited};
 
@@ -65,7 +65,7 @@ fn bundling_begins_and_ends_when_the_application_says_so() {
         wire.sends("501:601 601:701");
         set(wire, BUNDLE, 1);
         wire.sends("701:801 701:901");
-        wire.assert_verdicts(&[(Bundled, 3), (NoHistory, 2)]);
+        wire.assert_outcomes(&[(Bundled, 3), (NoHistory, 2)]);
         assert_eq!(wire.totals().connections, 1);
     });
 }
@@ -430,7 +430,7 @@ fn statistics_are_those_that_pillion_lists() {
             reactions: counters.reactions,
             saved_us: counters.saved_us,
             standing: pillion::BY_APPLICATION,
-            last: Verdict::NothingOutstanding as u32 + 1,
+            last: Outcome::NothingOutstanding as u32 + 1,
             rule: 0,
             in_flight: flow.in_flight,
             level: flow.level,
@@ -553,7 +553,7 @@ fn once_switched_off_hidden_losses_of_bundles_on_their_way_still_count() {
         wire.sends("401:501");
         let seen = stats(wire);
         assert_eq!((seen.hidden_losses, seen.reactions), (1, 1), "{seen:?}");
-        wire.assert_verdicts(&[(Bundled, 2), (NothingOutstanding, 1)]);
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1)]);
     });
 }
 

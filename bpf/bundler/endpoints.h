@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* A connection's two ends, in one form for IPv4 and IPv6. */
-#ifndef PILLION_ENDS_H
-#define PILLION_ENDS_H
+#ifndef PILLION_ENDPOINTS_H
+#define PILLION_ENDPOINTS_H
 
 #include "flow.h"
 
@@ -44,4 +44,4 @@ static __always_inline void read_ends(struct sock_common *skc,
 	}
 }
 
-#endif /* PILLION_ENDS_H */
+#endif /* PILLION_ENDPOINTS_H */

@@ -7,34 +7,34 @@ use rand_pcg::Pcg64;
 
 use crate::{
     Counts, Direction, PathConfig,
+    delay_line::DelayLine,
     delays::Delays,
     disorder::{Turn, Turns},
-    fates::Fates,
-    flight::Flight,
     link::Link,
+    loss_model::LossModel,
     punctuality::Punctuality,
 };
 
-pub(crate) struct Line {
+pub(crate) struct LiveDirection {
     link: Link,
-    fates: Fates,
+    losses: LossModel,
     turns: Turns,
     delays: Delays,
     /// By how much longer what is held back takes.
     late: Duration,
-    flight: Flight,
+    delay_line: DelayLine,
     counts: Counts,
     punctuality: Punctuality,
 }
 
-impl Line {
-    /// The forward and the backward line of a valid configuration.
+impl LiveDirection {
+    /// The forward and the backward direction of a valid configuration.
     pub fn pair(config: &PathConfig) -> [Self; 2] {
         let ways = [&config.forward, &config.backward];
         let mut source = Pcg64::seed_from_u64(config.seed);
         // Every kind of chance has generators of its own, for both directions in turn: what is
         // lost then does not depend on what is disturbed.
-        let [to, fro] = ways.map(|way| Fates::new(&mut source, &way.loss));
+        let [to, fro] = ways.map(|way| LossModel::new(&mut source, &way.loss));
         let [turns_to, turns_fro] = ways.map(|way| Turns::new(&mut source, way.disorder));
         let [delays_to, delays_fro] = ways.map(|way| Delays::new(&mut source, way));
         [
@@ -43,14 +43,14 @@ impl Line {
         ]
     }
 
-    fn new(direction: &Direction, fates: Fates, turns: Turns, delays: Delays) -> Self {
+    fn new(direction: &Direction, losses: LossModel, turns: Turns, delays: Delays) -> Self {
         Self {
             link: Link::new(direction.rate_bps, direction.queue_packets),
-            fates,
+            losses,
             turns,
             delays,
             late: direction.disorder.unwrap_or_default().late,
-            flight: Flight::default(),
+            delay_line: DelayLine::default(),
             counts: Counts::default(),
             punctuality: Punctuality::new(),
         }
@@ -62,11 +62,11 @@ impl Line {
         self.counts.received.add(bytes);
         // Drawn before the queue decides: a fate then depends on the frame's place in the
         // sequence alone, not on how full the queue was.
-        let lost = self.fates.takes(frame);
+        let lost = self.losses.takes(frame);
         let turn = self.turns.of(frame);
         let deviation = self.delays.deviation(frame);
         let copies = 1 + usize::from(turn == Turn::Duplicated);
-        let served = match self.flight.has_room(copies, bytes) {
+        let served = match self.delay_line.has_room(copies, bytes) {
             true => self.link.serve(now, bytes),
             false => None,
         };
@@ -84,11 +84,11 @@ impl Line {
         let bytes = frame.len();
         if turn != Turn::HeldBack {
             self.counts.inside.add(bytes);
-            self.flight.push(due, frame);
+            self.delay_line.push(due, frame);
         }
         if turn != Turn::Kept {
             self.counts.inside.add(bytes);
-            self.flight.push(due + self.late, frame);
+            self.delay_line.push(due + self.late, frame);
         }
         match turn {
             Turn::Kept => {}
@@ -99,13 +99,13 @@ impl Line {
 
     /// When the next frame is due, if any is inside.
     pub fn due(&self) -> Option<Instant> {
-        self.flight.due()
+        self.delay_line.due()
     }
 
     /// Hands the next frame, if it is due by `now`, to `write`, which tells whether the device
     /// took it. Returns whether a frame was due.
     pub fn depart(&mut self, now: Instant, write: impl FnOnce(&[u8]) -> bool) -> bool {
-        let Some((due, frame)) = self.flight.pop(now) else {
+        let Some((due, frame)) = self.delay_line.pop(now) else {
             return false;
         };
         if write(&frame) {
@@ -127,5 +127,5 @@ impl Line {
 }
 
 #[cfg(test)]
-#[path = "line_tests.rs"]
+#[path = "direction_tests.rs"]
 mod tests;

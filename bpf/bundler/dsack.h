@@ -12,8 +12,8 @@
  * So their option becomes one that TCP does not know, and passes over. At the
  * socket it is read from there (ack.h).
  */
-#ifndef PILLION_REPORT_H
-#define PILLION_REPORT_H
+#ifndef PILLION_DSACK_H
+#define PILLION_DSACK_H
 
 #include "ack.h"
 #include "maps.h"
@@ -104,8 +104,8 @@ static __always_inline __u8 *at_option(struct tcp_options *options, __u32 at)
  * is no place for it. A global function, as places that vary are not for the
  * stack.
  */
-__noinline int separate_report(struct tcp_options *options,
-			       const struct options_found *found)
+__noinline int separate_dsack(struct tcp_options *options,
+			      const struct options_found *found)
 {
 	__u32 at, i;
 	__u8 len;
@@ -115,13 +115,13 @@ __noinline int separate_report(struct tcp_options *options,
 	at = found->sack;
 	len = found->sack_len;
 	if (len < SACK_HEADER + 2 * SACK_BLOCK) {
-		*at_option(options, at) = TCP_OPT_REPORT;
+		*at_option(options, at) = TCP_OPT_DSACK;
 		return 0;
 	}
 	if (at < 2 || *at_option(options, at - 1) != TCP_OPT_NOP ||
 	    *at_option(options, at - 2) != TCP_OPT_NOP)
 		return -1;
-	*at_option(options, at - 2) = TCP_OPT_REPORT;
+	*at_option(options, at - 2) = TCP_OPT_DSACK;
 	*at_option(options, at - 1) = SACK_HEADER + SACK_BLOCK;
 	for (i = 0; i < SACK_BLOCK; i++)
 		*at_option(options, at + i) =
@@ -132,10 +132,10 @@ __noinline int separate_report(struct tcp_options *options,
 }
 
 /* Returns -1 if the packet is half rewritten, and 1 if it is as it was. */
-static __always_inline int hide_report(struct __sk_buff *skb,
-				       const struct segment *seg,
-				       struct tcp_options *options,
-				       const struct options_found *found)
+static __always_inline int hide_dsack(struct __sk_buff *skb,
+				      const struct segment *seg,
+				      struct tcp_options *options,
+				      const struct options_found *found)
 {
 	__u32 at = seg->tcp + TCP_HLEN;
 	__u8 was[OPTIONS_MAX];
@@ -143,7 +143,7 @@ static __always_inline int hide_report(struct __sk_buff *skb,
 	__s64 diff;
 
 	__builtin_memcpy(was, options->bytes, sizeof(was));
-	if (separate_report(options, found))
+	if (separate_dsack(options, found))
 		return 1;
 	diff = bpf_csum_diff((__be32 *)was, sizeof(was),
 			     (__be32 *)options->bytes, sizeof(was), 0);
@@ -155,8 +155,8 @@ static __always_inline int hide_report(struct __sk_buff *skb,
 }
 
 /* A packet has arrived at a device. Returns -1 if it is half rewritten. */
-static __always_inline int take_out_report(struct __sk_buff *skb,
-					   enum link_header link)
+static __always_inline int take_out_dsack(struct __sk_buff *skb,
+					  enum link_header link)
 {
 	struct tcp_options options = {};
 	struct options_found found = {};
@@ -169,7 +169,7 @@ static __always_inline int take_out_report(struct __sk_buff *skb,
 
 	if (parse_link(skb, &seg, link) ||
 	    parse_ack(skb, &seg, &options, &found, &ack) || !ack.duplicate ||
-	    found.report_len)
+	    found.dsack_len)
 		return 0;
 	sk = find_socket(skb, &seg);
 	if (!sk)
@@ -177,13 +177,13 @@ static __always_inline int take_out_report(struct __sk_buff *skb,
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	tp = flow ? bpf_tcp_sock(sk) : NULL;
 	if (tp && is_of_bundle(flow, tp, &ack))
-		result = hide_report(skb, &seg, &options, &found);
+		result = hide_dsack(skb, &seg, &options, &found);
 	if (flow && !result)
-		ADD(flow, reports, 1);
+		ADD(flow, dsacks_hidden, 1);
 	else if (flow && result < 0)
 		ADD(flow, acks_dropped, 1);
 	bpf_sk_release(sk);
 	return result < 0 ? result : 0;
 }
 
-#endif /* PILLION_REPORT_H */
+#endif /* PILLION_DSACK_H */

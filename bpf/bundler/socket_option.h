@@ -6,8 +6,8 @@
  * Both programs run with the socket locked, so that the application's segments
  * leave before or after, but not meanwhile.
  */
-#ifndef PILLION_SWITCH_H
-#define PILLION_SWITCH_H
+#ifndef PILLION_SOCKET_OPTION_H
+#define PILLION_SOCKET_OPTION_H
 
 #include "policy.h"
 #include "scope.h"
@@ -34,8 +34,8 @@
 	(SENDING | 1 << BPF_TCP_FIN_WAIT1 | 1 << BPF_TCP_FIN_WAIT2 |           \
 	 1 << BPF_TCP_LAST_ACK | 1 << BPF_TCP_CLOSING)
 
-#define SAME(verdict)                                                          \
-	_Static_assert((int)PILLION_LAST_##verdict == (int)verdict + 1,        \
+#define SAME(outcome)                                                          \
+	_Static_assert((int)PILLION_LAST_##outcome == (int)outcome + 1,        \
 		       "as in include/pillion.h")
 SAME(BUNDLED);
 SAME(NOTHING_OUTSTANDING);
@@ -61,7 +61,7 @@ SAME(ELSEWHERE);
 SAME(WAITED);
 SAME(UNWATCHED);
 SAME(PATH_SIZE);
-_Static_assert(VERDICTS == PATH_SIZE + 1,
+_Static_assert(OUTCOMES == PATH_SIZE + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)
@@ -79,7 +79,7 @@ static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
  * One of ours, of a TCP socket in our scope? The kernel's helpers look at the
  * protocol alone, which raw sockets may have as well.
  */
-static __always_inline bool is_switch(struct bpf_sockopt *ctx, __u32 last)
+static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 {
 	struct bpf_sock *sk = ctx->sk;
 
@@ -101,11 +101,11 @@ static __always_inline int leave_option(struct bpf_sockopt *ctx)
 
 /* What the rules grant the socket's connection; all zero before: nothing. */
 static __always_inline void find_grant_of(const struct flow *flow,
-					  const struct wish *wish,
+					  const struct request *request,
 					  struct grant *grant)
 {
-	if (wish && wish->grant.opening) {
-		*grant = wish->grant;
+	if (request && request->grant.opening) {
+		*grant = request->grant;
 	} else if (flow) {
 		grant->mode = BUNDLE;
 		grant->rule = flow->rule;
@@ -128,27 +128,27 @@ static __always_inline int check_value(__u32 option, __s32 value)
 	}
 }
 
-static __always_inline void keep_wish(struct wish *wish, __u32 option,
-				      __u32 value)
+static __always_inline void keep_request(struct request *request, __u32 option,
+					 __u32 value)
 {
 	switch (option) {
 	case PILLION_BUNDLE:
-		wish->asked = value ? ASKED_ON : ASKED_OFF;
+		request->asked = value ? ASKED_ON : ASKED_OFF;
 		break;
 	case PILLION_MAX_PACKETS:
-		wish->max_packets = value;
+		request->max_packets = value;
 		break;
 	case PILLION_MAX_BYTES:
-		wish->max_bytes = value;
+		request->max_bytes = value;
 		break;
 	default:
-		wish->mode = value;
+		request->mode = value;
 	}
 }
 
 /* Returns 0 or a negative errno. */
-static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
-				      __s32 value)
+static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
+					  __s32 value)
 {
 	bool on = option == PILLION_BUNDLE && value;
 	bool connected = is_in_state(sk, CONNECTED);
@@ -158,7 +158,7 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 	};
 	struct bpf_tcp_sock *tp;
 	struct grant grant = {};
-	struct wish *wish;
+	struct request *request;
 	struct flow *flow;
 	int error = check_value(option, value);
 
@@ -167,26 +167,26 @@ static __always_inline int set_switch(struct bpf_sock *sk, __u32 option,
 	if (on && refuses_all())
 		return -EPERM;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
-	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (connected)
-		find_grant_of(flow, wish, &grant);
+		find_grant_of(flow, request, &grant);
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
-	if (!wish)
-		wish = begin_wish(sk, beginning.uid);
+	if (!request)
+		request = begin_request(sk, beginning.uid);
 	tp = bpf_tcp_sock(sk);
-	if (!wish || !tp)
+	if (!request || !tp)
 		return -ENOMEM;
-	keep_wish(wish, option, value);
+	keep_request(request, option, value);
 	if (!connected)
 		return 0;
-	wish->grant = grant;
+	request->grant = grant;
 	if (!flow && !is_in_state(sk, SENDING))
 		return 0;
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
-	if (!put_into_effect(sk, flow, wish, &grant, &beginning) && on)
+	if (!put_into_effect(sk, flow, request, &grant, &beginning) && on)
 		return -ENOMEM;
 	return 0;
 }
@@ -201,7 +201,7 @@ static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
 		return 1;
 	if ((answered || ctx->optlen >= (__s32)sizeof(*value)) &&
 	    (void *)(value + 1) <= ctx->optval_end)
-		error = set_switch(ctx->sk, ctx->optname, *value);
+		error = set_our_option(ctx->sk, ctx->optname, *value);
 	/* Of two pillions, one inside the other, the inner one answers. */
 	if (answered)
 		return 1;
@@ -213,28 +213,28 @@ static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)
 	return 1;
 }
 
-static __always_inline __u32 get_switch(struct bpf_sock *sk, __u32 option,
-					const struct flow *flow,
-					const struct wish *wish)
+static __always_inline __u32 get_our_option(struct bpf_sock *sk, __u32 option,
+					    const struct flow *flow,
+					    const struct request *request)
 {
 	switch (option) {
 	case PILLION_BUNDLE:
 		if (flow)
 			return !flow->off;
-		return wish && wish->asked == ASKED_ON &&
+		return request && request->asked == ASKED_ON &&
 		       !is_in_state(sk, CONNECTED);
 	case PILLION_MAX_PACKETS:
 		if (flow)
 			return flow->options.max_packets;
-		return wish ? wish->max_packets : 0;
+		return request ? request->max_packets : 0;
 	case PILLION_MAX_BYTES:
 		if (flow)
 			return flow->options.max_bytes;
-		return wish ? wish->max_bytes : 0;
+		return request ? request->max_bytes : 0;
 	default:
 		if (flow)
 			return mode_in(&flow->options);
-		return wish ? wish->mode : 0;
+		return request ? request->mode : 0;
 	}
 }
 
@@ -245,12 +245,12 @@ static __always_inline void read_counters(const struct flow *flow,
 	__u64 seen = 0;
 	__u32 i;
 
-	for (i = 0; i < VERDICTS; i++)
-		seen += counters->verdicts[i];
-	stats->segments = seen - counters->verdicts[OLD_DATA] -
-			  counters->verdicts[RETRANSMISSION_BUNDLED] -
-			  counters->verdicts[NOT_PLAIN_IP];
-	stats->bundled = counters->verdicts[BUNDLED];
+	for (i = 0; i < OUTCOMES; i++)
+		seen += counters->outcomes[i];
+	stats->segments = seen - counters->outcomes[OLD_DATA] -
+			  counters->outcomes[RETRANSMISSION_BUNDLED] -
+			  counters->outcomes[NOT_PLAIN_IP];
+	stats->bundled = counters->outcomes[BUNDLED];
 	stats->new_bytes = counters->new_bytes;
 	stats->redundant_bytes = counters->redundant_bytes;
 	stats->hidden_losses = counters->hidden_losses;
@@ -263,7 +263,7 @@ static __always_inline void read_counters(const struct flow *flow,
 
 static __always_inline int get_stats(struct bpf_sock *sk,
 				     const struct flow *flow,
-				     const struct wish *wish,
+				     const struct request *request,
 				     struct pillion_stats *stats)
 {
 	struct bpf_tcp_sock *tp = bpf_tcp_sock(sk);
@@ -274,7 +274,7 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 	if (flow)
 		read_counters(flow, stats);
 	stats->in_flight = packets_in_flight(tp);
-	find_grant_of(flow, wish, &grant);
+	find_grant_of(flow, request, &grant);
 	if (grant.mode == LEAVE_ALONE) {
 		stats->standing = PILLION_REFUSED;
 		stats->rule = grant.rule;
@@ -283,8 +283,8 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 	if (flow && !flow->off)
 		stats->standing = grant.mode == BUNDLE ? PILLION_BY_RULE
 						       : PILLION_BY_APPLICATION;
-	if (wish)
-		narrow(&grant.options, wish);
+	if (request)
+		narrow(&grant.options, request);
 	stats->rule = grant.rule;
 	stats->max_packets = grant.options.max_packets;
 	stats->max_bytes = grant.options.max_bytes;
@@ -316,19 +316,19 @@ static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
 	struct pillion_stats stats = {};
 	__s32 *value = ctx->optval, written = 0;
 	struct flow *flow;
-	struct wish *wish;
+	struct request *request;
 	int error = 0;
 
 	if (ctx->retval != -ENOPROTOOPT)
 		return 1;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
-	wish = bpf_sk_storage_get(&pillion_wishes, sk, NULL, 0);
+	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (ctx->optname == PILLION_STATS) {
-		error = get_stats(sk, flow, wish, &stats);
+		error = get_stats(sk, flow, request, &stats);
 		if (!error)
 			written = write_stats(ctx, &stats);
 	} else if ((void *)(value + 1) <= ctx->optval_end) {
-		*value = get_switch(sk, ctx->optname, flow, wish);
+		*value = get_our_option(sk, ctx->optname, flow, request);
 		written = sizeof(*value);
 	}
 	if (!error && !written)
@@ -339,4 +339,4 @@ static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
 	return 1;
 }
 
-#endif /* PILLION_SWITCH_H */
+#endif /* PILLION_SOCKET_OPTION_H */

@@ -3,8 +3,8 @@ use crate::{Disorder, Loss, OwnDelay};
 
 const MS: Duration = Duration::from_millis(1);
 
-fn forward(direction: Direction) -> Line {
-    let [forward, _] = Line::pair(&PathConfig {
+fn forward(direction: Direction) -> LiveDirection {
+    let [forward, _] = LiveDirection::pair(&PathConfig {
         forward: direction.clone(),
         backward: direction,
         seed: 1,
@@ -12,7 +12,7 @@ fn forward(direction: Direction) -> Line {
     forward
 }
 
-fn line(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> Line {
+fn direction(rate_bps: Option<u64>, queue_packets: usize, loss: f64) -> LiveDirection {
     disturbed(rate_bps, queue_packets, loss, None)
 }
 
@@ -21,7 +21,7 @@ fn disturbed(
     queue_packets: usize,
     loss: f64,
     disorder: Option<Disorder>,
-) -> Line {
+) -> LiveDirection {
     forward(Direction {
         rate_bps,
         queue_packets,
@@ -39,9 +39,9 @@ fn frame(number: u8, bytes: usize) -> Vec<u8> {
 }
 
 /// Every frame due by `now`.
-fn departures(line: &mut Line, now: Instant) -> Vec<Vec<u8>> {
+fn departures(direction: &mut LiveDirection, now: Instant) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    while line.depart(now, |frame| {
+    while direction.depart(now, |frame| {
         frames.push(frame.to_vec());
         true
     }) {}
@@ -64,47 +64,47 @@ fn balanced(counts: &Counts) -> bool {
 #[test]
 fn a_frame_departs_after_the_delay_and_never_before() {
     let now = Instant::now();
-    let mut line = line(None, 1, 0.0);
-    assert_eq!(line.due(), None);
-    line.arrive(now, &frame(1, 100));
-    assert_eq!(line.due(), Some(now + 75 * MS));
+    let mut direction = direction(None, 1, 0.0);
+    assert_eq!(direction.due(), None);
+    direction.arrive(now, &frame(1, 100));
+    assert_eq!(direction.due(), Some(now + 75 * MS));
     let early = now + 75 * MS - Duration::from_nanos(1);
-    assert!(departures(&mut line, early).is_empty());
-    assert_eq!(departures(&mut line, now + 75 * MS), [frame(1, 100)]);
-    assert_eq!(line.due(), None);
+    assert!(departures(&mut direction, early).is_empty());
+    assert_eq!(departures(&mut direction, now + 75 * MS), [frame(1, 100)]);
+    assert_eq!(direction.due(), None);
 }
 
 #[test]
 fn the_delay_follows_the_serialisation() {
     let now = Instant::now();
-    let mut line = line(Some(1_000_000), 10, 0.0);
-    line.arrive(now, &frame(1, 125));
-    line.arrive(now, &frame(2, 250));
-    assert_eq!(departures(&mut line, now + 76 * MS), [frame(1, 125)]);
-    assert_eq!(line.due(), Some(now + 78 * MS));
-    assert_eq!(departures(&mut line, now + 78 * MS), [frame(2, 250)]);
+    let mut direction = direction(Some(1_000_000), 10, 0.0);
+    direction.arrive(now, &frame(1, 125));
+    direction.arrive(now, &frame(2, 250));
+    assert_eq!(departures(&mut direction, now + 76 * MS), [frame(1, 125)]);
+    assert_eq!(direction.due(), Some(now + 78 * MS));
+    assert_eq!(departures(&mut direction, now + 78 * MS), [frame(2, 250)]);
 }
 
 #[test]
 fn a_lost_packet_has_used_the_link() {
     let now = Instant::now();
-    let mut line = line(Some(1_000_000), 10, 1.0);
-    line.arrive(now, &frame(1, 125));
+    let mut direction = direction(Some(1_000_000), 10, 1.0);
+    direction.arrive(now, &frame(1, 125));
     let arp = vec![0; 125];
-    line.arrive(now, &arp);
-    assert_eq!(line.due(), Some(now + 77 * MS));
-    assert_eq!(line.counts().lost.packets, 1);
+    direction.arrive(now, &arp);
+    assert_eq!(direction.due(), Some(now + 77 * MS));
+    assert_eq!(direction.counts().lost.packets, 1);
 }
 
 #[test]
 fn a_full_queue_does_not_shift_the_fates_behind_it() {
     let now = Instant::now();
     let survivors = |rate_bps, spacing: Duration| {
-        let mut line = line(rate_bps, 1, 0.3);
+        let mut direction = direction(rate_bps, 1, 0.3);
         for n in 0..200 {
-            line.arrive(now + spacing * u32::from(n), &frame(n, 125));
+            direction.arrive(now + spacing * u32::from(n), &frame(n, 125));
         }
-        departures(&mut line, now + 10_000 * MS)
+        departures(&mut direction, now + 10_000 * MS)
     };
     let free = survivors(None, MS);
     let queued = survivors(Some(1_000_000), MS / 2);
@@ -120,22 +120,22 @@ fn a_packet_held_back_is_overtaken_and_a_copy_comes_as_late() {
         duplicate,
         late: 10 * MS,
     };
-    let mut line = disturbed(None, 1, 0.0, Some(disorder(1.0, 0.0)));
-    line.arrive(now, &frame(1, 100));
+    let mut direction = disturbed(None, 1, 0.0, Some(disorder(1.0, 0.0)));
+    direction.arrive(now, &frame(1, 100));
     let arp = vec![0; 60];
-    line.arrive(now + 9 * MS, &arp);
-    assert_eq!(line.due(), Some(now + 84 * MS));
-    let order = departures(&mut line, now + 85 * MS);
+    direction.arrive(now + 9 * MS, &arp);
+    assert_eq!(direction.due(), Some(now + 84 * MS));
+    let order = departures(&mut direction, now + 85 * MS);
     assert_eq!(order, [arp, frame(1, 100)]);
-    assert_eq!(line.counts().held_back.packets, 1);
-    assert_eq!(line.counts().duplicated.packets, 0);
+    assert_eq!(direction.counts().held_back.packets, 1);
+    assert_eq!(direction.counts().duplicated.packets, 0);
 
-    let mut line = disturbed(None, 1, 0.0, Some(disorder(0.0, 1.0)));
-    line.arrive(now, &frame(1, 100));
-    assert!(balanced(&line.counts()));
-    assert_eq!(departures(&mut line, now + 84 * MS), [frame(1, 100)]);
-    assert_eq!(departures(&mut line, now + 85 * MS), [frame(1, 100)]);
-    let counts = line.counts();
+    let mut direction = disturbed(None, 1, 0.0, Some(disorder(0.0, 1.0)));
+    direction.arrive(now, &frame(1, 100));
+    assert!(balanced(&direction.counts()));
+    assert_eq!(departures(&mut direction, now + 84 * MS), [frame(1, 100)]);
+    assert_eq!(departures(&mut direction, now + 85 * MS), [frame(1, 100)]);
+    let counts = direction.counts();
     assert!(balanced(&counts));
     assert_eq!(
         (counts.duplicated.packets, counts.duplicated.bytes),
@@ -148,9 +148,9 @@ fn a_packet_held_back_is_overtaken_and_a_copy_comes_as_late() {
 fn disorder_does_not_change_what_is_lost() {
     let now = Instant::now();
     let survivors = |disorder| {
-        let mut line = disturbed(None, 1, 0.3, disorder);
-        (0..200).for_each(|n| line.arrive(now, &frame(n, 125)));
-        let mut frames = departures(&mut line, now + 10_000 * MS);
+        let mut direction = disturbed(None, 1, 0.3, disorder);
+        (0..200).for_each(|n| direction.arrive(now, &frame(n, 125)));
+        let mut frames = departures(&mut direction, now + 10_000 * MS);
         frames.sort();
         frames.dedup();
         frames
@@ -167,14 +167,14 @@ fn disorder_does_not_change_what_is_lost() {
 fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
     let now = Instant::now();
     let survivors = |jitter, own_delays| {
-        let mut line = forward(Direction {
+        let mut direction = forward(Direction {
             jitter,
             own_delays,
             loss: Loss::Uniform(0.3),
             ..Direction::delayed(75 * MS)
         });
-        (0..200).for_each(|n| line.arrive(now, &frame(n, 125)));
-        departures(&mut line, now + 10_000 * MS)
+        (0..200).for_each(|n| direction.arrive(now, &frame(n, 125)));
+        departures(&mut direction, now + 10_000 * MS)
     };
     let own = vec![OwnDelay { port: 7, delay: MS }];
     let plain = survivors(Duration::ZERO, Vec::new());
@@ -185,14 +185,14 @@ fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
 #[test]
 fn every_frame_is_accounted_for() {
     let now = Instant::now();
-    let mut line = line(Some(1_000_000), 5, 0.2);
+    let mut direction = direction(Some(1_000_000), 5, 0.2);
     for n in 0..100u8 {
-        line.arrive(now + MS / 2 * u32::from(n), &frame(n, 100 + usize::from(n)));
-        assert!(balanced(&line.counts()));
+        direction.arrive(now + MS / 2 * u32::from(n), &frame(n, 100 + usize::from(n)));
+        assert!(balanced(&direction.counts()));
     }
-    line.depart(now + 80 * MS, |_| false);
-    departures(&mut line, now + 100 * MS);
-    let counts = line.counts();
+    direction.depart(now + 80 * MS, |_| false);
+    departures(&mut direction, now + 100 * MS);
+    let counts = direction.counts();
     assert!(balanced(&counts));
     assert_eq!(counts.received.packets, 100);
     assert_eq!(counts.received.bytes, (100..200).sum::<u64>());
@@ -205,31 +205,34 @@ fn every_frame_is_accounted_for() {
     ] {
         assert!(volume.packets > 0);
     }
-    departures(&mut line, now + 10_000 * MS);
-    assert!(balanced(&line.counts()));
-    assert_eq!(line.counts().inside.packets, 0);
+    departures(&mut direction, now + 10_000 * MS);
+    assert!(balanced(&direction.counts()));
+    assert_eq!(direction.counts().inside.packets, 0);
 }
 
 #[test]
 fn the_delay_error_is_the_lateness_of_departures() {
     let now = Instant::now();
-    let mut line = line(None, 1, 0.0);
+    let mut direction = direction(None, 1, 0.0);
     for late_us in 1..=100 {
-        line.arrive(now, &frame(0, 60));
-        departures(&mut line, now + 75 * MS + Duration::from_micros(late_us));
+        direction.arrive(now, &frame(0, 60));
+        departures(
+            &mut direction,
+            now + 75 * MS + Duration::from_micros(late_us),
+        );
     }
-    let error = line.counts().delay_error;
+    let error = direction.counts().delay_error;
     assert_eq!((error.p50_us, error.p99_us, error.max_us), (50, 99, 100));
 }
 
 #[test]
 fn more_than_the_line_can_hold_is_refused_and_counted() {
     let now = Instant::now();
-    let mut line = line(None, 1, 0.0);
+    let mut direction = direction(None, 1, 0.0);
     for _ in 0..70_000 {
-        line.arrive(now, &frame(0, 60));
+        direction.arrive(now, &frame(0, 60));
     }
-    let counts = line.counts();
+    let counts = direction.counts();
     assert_eq!(counts.inside.packets, 65_536);
     assert_eq!(counts.queue_full.packets, 70_000 - 65_536);
 }

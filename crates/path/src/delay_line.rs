@@ -11,13 +11,13 @@ type Numbered = (Instant, u64, Box<[u8]>);
 /// Frames by the times when they are due; those due at the same time in the order in which they
 /// came.
 #[derive(Default)]
-pub(crate) struct Flight {
+pub(crate) struct DelayLine {
     frames: BinaryHeap<Reverse<Numbered>>,
     taken: u64,
     bytes: usize,
 }
 
-impl Flight {
+impl DelayLine {
     /// Whether it may take in so many frames of this size.
     pub fn has_room(&self, frames: usize, frame_bytes: usize) -> bool {
         let packets = self.frames.len() + frames;
@@ -55,12 +55,12 @@ mod tests {
     fn frames_come_out_when_due_and_otherwise_in_the_order_in_which_they_came() {
         let now = Instant::now();
         let later = now + Duration::from_millis(1);
-        let mut flight = Flight::default();
+        let mut line = DelayLine::default();
         for (due, frame) in [(later, b"3"), (now, b"1"), (later, b"4"), (now, b"2")] {
-            flight.push(due, frame);
+            line.push(due, frame);
         }
         let mut out = |by| {
-            let frames = std::iter::from_fn(|| flight.pop(by));
+            let frames = std::iter::from_fn(|| line.pop(by));
             frames.flat_map(|(_, frame)| frame).collect::<Vec<u8>>()
         };
         assert_eq!(out(now), b"12");
@@ -70,16 +70,16 @@ mod tests {
     #[test]
     fn room_is_limited_in_packets_and_in_bytes() {
         let now = Instant::now();
-        let mut flight = Flight::default();
-        (0..MAX_PACKETS - 1).for_each(|_| flight.push(now, &[0; 60]));
-        assert!(flight.has_room(1, 60) && !flight.has_room(2, 60));
-        flight.push(now, &[0; 60]);
-        assert!(!flight.has_room(1, 60));
-        flight.pop(now);
-        assert!(flight.has_room(1, 60));
+        let mut line = DelayLine::default();
+        (0..MAX_PACKETS - 1).for_each(|_| line.push(now, &[0; 60]));
+        assert!(line.has_room(1, 60) && !line.has_room(2, 60));
+        line.push(now, &[0; 60]);
+        assert!(!line.has_room(1, 60));
+        line.pop(now);
+        assert!(line.has_room(1, 60));
 
-        let mut flight = Flight::default();
-        (0..255).for_each(|_| flight.push(now, &[0; 65_536]));
-        assert!(flight.has_room(2, 32_768) && !flight.has_room(2, 32_769));
+        let mut line = DelayLine::default();
+        (0..255).for_each(|_| line.push(now, &[0; 65_536]));
+        assert!(line.has_room(2, 32_768) && !line.has_room(2, 32_769));
     }
 }

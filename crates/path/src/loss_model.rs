@@ -7,8 +7,8 @@ use rand_pcg::Pcg64;
 
 use crate::{Loss, packet::applies_to};
 
-/// Decides the fate of the frames of one direction.
-pub(crate) struct Fates {
+/// Decides which frames are lost, of one direction.
+pub(crate) struct LossModel {
     rule: Rule,
     generator: Pcg64,
 }
@@ -28,7 +28,7 @@ enum Rule {
     },
 }
 
-impl Fates {
+impl LossModel {
     /// Those of a direction, with the next generator from `source`.
     pub fn new(source: &mut Pcg64, loss: &Loss) -> Self {
         let rule = match loss {
@@ -88,7 +88,7 @@ mod tests {
         let mut source = Pcg64::seed_from_u64(seed);
         let packet = ipv4(6, 7);
         [(); 2].map(|()| {
-            let mut fates = Fates::new(&mut source, loss);
+            let mut fates = LossModel::new(&mut source, loss);
             (0..packets).map(|_| fates.takes(&packet)).collect()
         })
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_frame_that_keeps_the_link_has_no_number() {
         let loss = Loss::Listed(vec![2]);
-        let mut fates = Fates::new(&mut Pcg64::seed_from_u64(1), &loss);
+        let mut fates = LossModel::new(&mut Pcg64::seed_from_u64(1), &loss);
         let arp = [0; 42];
         assert!(!fates.takes(&ipv4(6, 7)));
         assert!(!fates.takes(&arp));

@@ -132,7 +132,7 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
     assert!(attach.wait().unwrap().success());
     let stats = read_json(&stats);
     assert_eq!(stats["connections"], 1);
-    assert_eq!(stats["verdicts"]["bundled"], bundled(&asking));
+    assert_eq!(stats["outcomes"]["bundled"], bundled(&asking));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
         let sent = pillion_in(&lane.sender.namespace, &arguments).output();
         assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
         assert!(receiver.wait().unwrap().success());
-        let bundled = &read_json(&stats)["verdicts"]["bundled"];
+        let bundled = &read_json(&stats)["outcomes"]["bundled"];
         bundled.as_u64().unwrap_or(0)
     };
     let asked = bundled(

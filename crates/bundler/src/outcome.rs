@@ -1,18 +1,18 @@
 use serde::Serialize;
 
-use crate::contract::types::verdict as raw;
+use crate::contract::types::outcome as raw;
 
-macro_rules! verdicts {
+macro_rules! outcomes {
     ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
         /// What became of a segment with data; each one gets exactly one of these.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u32)]
-        pub enum Verdict {
+        pub enum Outcome {
             $($(#[$doc])* $name = raw::$raw.0,)*
         }
 
-        impl Verdict {
+        impl Outcome {
             /// All of them, in the order in which they are reported.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
@@ -27,7 +27,7 @@ macro_rules! verdicts {
     };
 }
 
-verdicts! {
+outcomes! {
     /// Previous segments rode along.
     Bundled = BUNDLED, "bundled";
     /// A retransmission, and segments that follow it rode along.
@@ -55,7 +55,7 @@ verdicts! {
     /// A TCP option other than timestamps and SACK.
     TcpOption = TCP_OPTION, "TCP option";
     /// A fragment, IPv6 extension headers, padding, or an unknown link header. The only
-    /// verdict that packets without data get as well, for it is not known what they carry.
+    /// outcome that packets without data get as well, for it is not known what they carry.
     NotPlainIp = NOT_PLAIN_IP, "not plain IP";
     /// What went before was sent elsewhere, or in a form that is not kept.
     NoHistory = NO_HISTORY, "no history";
@@ -85,10 +85,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_verdict_of_the_programs_has_a_name_here() {
-        assert_eq!(Verdict::ALL.len(), raw::VERDICTS.0 as usize);
-        let mut values: Vec<_> = Verdict::ALL.iter().map(|verdict| *verdict as u32).collect();
+    fn every_outcome_of_the_programs_has_a_name_here() {
+        assert_eq!(Outcome::ALL.len(), raw::OUTCOMES.0 as usize);
+        let mut values: Vec<_> = Outcome::ALL.iter().map(|outcome| *outcome as u32).collect();
         values.sort_unstable();
-        assert_eq!(values, (0..raw::VERDICTS.0).collect::<Vec<_>>());
+        assert_eq!(values, (0..raw::OUTCOMES.0).collect::<Vec<_>>());
     }
 }
