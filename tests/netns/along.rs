@@ -7,8 +7,8 @@ use crate::common::*;
 #[test]
 fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     needs_root!();
-    let lane = lane("along", 0.3);
-    let sender = &lane.sender.namespace;
+    let pair = pair("along", 0.3);
+    let sender = &pair.sender.namespace;
     // TCP itself neither merges segments to send them again, nor probes for lost ones.
     let quiet = || {
         pillion_tests::sysctl("net.ipv4.tcp_retrans_collapse", "0");
@@ -17,7 +17,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     sender.enter(quiet).expect("enter");
     let receive = "traffic receive --listen 10.77.0.2:7777 --streams 10";
     let receive: Vec<_> = receive.split(' ').collect();
-    let mut receiver = pillion_in(&lane.receiver.namespace, &receive)
+    let mut receiver = pillion_in(&pair.receiver.namespace, &receive)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

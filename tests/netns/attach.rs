@@ -4,18 +4,18 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::Lane;
+use pillion_lab::HostPair;
 use serde_json::Value;
 
 use crate::common::*;
 
 /// Attaches on the sender's host, lets `work` happen, ends it, and gives its account.
-fn attached(lane: &Lane, options: &[&str], work: impl FnOnce()) -> Value {
+fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
     let mut arguments = vec!["attach", "--stats", stats.to_str().unwrap()];
     arguments.extend(options);
-    let mut attach = pillion_in(&lane.sender.namespace, &arguments)
+    let mut attach = pillion_in(&pair.sender.namespace, &arguments)
         .spawn()
         .unwrap();
     await_attached(attach.id());
@@ -25,20 +25,20 @@ fn attached(lane: &Lane, options: &[&str], work: impl FnOnce()) -> Value {
     read_json(&stats)
 }
 
-fn receive(lane: &Lane, port: u16) -> Child {
+fn receive(pair: &HostPair, port: u16) -> Child {
     let listen = format!("10.77.0.2:{port}");
     let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
-    let mut receiver = pillion_in(&lane.receiver.namespace, &arguments);
+    let mut receiver = pillion_in(&pair.receiver.namespace, &arguments);
     let receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    await_listening(&lane.receiver.namespace, port);
+    await_listening(&pair.receiver.namespace, port);
     receiver
 }
 
-fn send(lane: &Lane, port: u16) -> Child {
+fn send(pair: &HostPair, port: u16) -> Child {
     let to = format!("10.77.0.2:{port}");
     let arguments = [
         "traffic",
@@ -52,16 +52,16 @@ fn send(lane: &Lane, port: u16) -> Child {
         "--duration",
         "2",
     ];
-    pillion_in(&lane.sender.namespace, &arguments)
+    pillion_in(&pair.sender.namespace, &arguments)
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
 }
 
 /// Sends to both ports at once; the receivers verify every byte.
-pub fn send_to(lane: &Lane, ports: &[u16]) {
-    let receivers: Vec<_> = ports.iter().map(|port| receive(lane, *port)).collect();
-    let senders: Vec<_> = ports.iter().map(|port| send(lane, *port)).collect();
+pub fn send_to(pair: &HostPair, ports: &[u16]) {
+    let receivers: Vec<_> = ports.iter().map(|port| receive(pair, *port)).collect();
+    let senders: Vec<_> = ports.iter().map(|port| send(pair, *port)).collect();
     for mut child in senders.into_iter().chain(receivers) {
         assert!(child.wait().unwrap().success());
     }
@@ -70,8 +70,8 @@ pub fn send_to(lane: &Lane, ports: &[u16]) {
 #[test]
 fn only_connections_with_the_port_are_bundled() {
     needs_root!();
-    let lane = clean_lane("port");
-    let stats = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001, 7002]));
+    let pair = clean_lane("port");
+    let stats = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001, 7002]));
     assert_eq!(stats["connections"], 2);
     assert!(stats["outcomes"]["bundled"].as_u64().unwrap() > 200);
 }
@@ -79,30 +79,30 @@ fn only_connections_with_the_port_are_bundled() {
 #[test]
 fn only_connections_with_the_peer_are_bundled() {
     needs_root!();
-    let lane = clean_lane("peer");
-    let near = attached(&lane, &["--peer", "10.77.0.0/24"], || {
-        send_to(&lane, &[7001]);
+    let pair = clean_lane("peer");
+    let near = attached(&pair, &["--peer", "10.77.0.0/24"], || {
+        send_to(&pair, &[7001]);
     });
     assert_eq!(near["connections"], 2);
-    let far = attached(&lane, &["--peer", "192.0.2.1"], || send_to(&lane, &[7001]));
+    let far = attached(&pair, &["--peer", "192.0.2.1"], || send_to(&pair, &[7001]));
     assert_eq!(far["connections"], 0);
 }
 
 #[test]
 fn connections_of_other_network_namespaces_are_left_alone() {
     needs_root!();
-    let (lane, other) = (clean_lane("here"), clean_lane("elsewhere"));
-    let stats = attached(&lane, &["--all"], || send_to(&other, &[7001]));
+    let (pair, other) = (clean_lane("here"), clean_lane("elsewhere"));
+    let stats = attached(&pair, &["--all"], || send_to(&other, &[7001]));
     assert_eq!(stats["connections"], 0);
 }
 
 #[test]
 fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
     needs_root!();
-    let lane = clean_lane("two");
+    let pair = clean_lane("two");
     let mut inner = Value::Null;
-    let outer = attached(&lane, &["--port", "7001"], || {
-        inner = attached(&lane, &["--port", "7001"], || send_to(&lane, &[7001]));
+    let outer = attached(&pair, &["--port", "7001"], || {
+        inner = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001]));
     });
     let bundled = |stats: &Value| stats["outcomes"]["bundled"].as_u64().unwrap_or(0);
     let overlap = |stats: &Value| stats["outcomes"]["overlap"].as_u64().unwrap_or(0);
@@ -117,11 +117,11 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
 #[test]
 fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
     needs_root!();
-    let lane = clean_lane("hooks");
+    let pair = clean_lane("hooks");
     let mut by_tcx = Value::Null;
-    let by_clsact = attached(&lane, &["--port", "7001", "--hook", "clsact"], || {
+    let by_clsact = attached(&pair, &["--port", "7001", "--hook", "clsact"], || {
         let options = ["--port", "7001", "--hook", "tcx", "--thin", "spifl:1"];
-        by_tcx = attached(&lane, &options, || send_to(&lane, &[7001]));
+        by_tcx = attached(&pair, &options, || send_to(&pair, &[7001]));
     });
     let of = |stats: &Value, outcome| stats["outcomes"][outcome].as_u64().unwrap_or(0);
     // tcx comes first, and bundles only the second packet in flight.
@@ -132,10 +132,10 @@ fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
 #[test]
 fn flows_lists_what_is_being_bundled_and_why_not() {
     needs_root!();
-    let lane = clean_lane("flows");
-    attached(&lane, &["--port", "7001"], || {
-        let mut receiver = receive(&lane, 7001);
-        let mut sender = send(&lane, 7001);
+    let pair = clean_lane("flows");
+    attached(&pair, &["--port", "7001"], || {
+        let mut receiver = receive(&pair, 7001);
+        let mut sender = send(&pair, 7001);
         let mut seen = Vec::new();
         eventually("both connections have bundled", || {
             let output = pillion(&["flows", "--json"]);
@@ -157,7 +157,7 @@ fn flows_lists_what_is_being_bundled_and_why_not() {
 #[test]
 fn a_dry_run_says_what_would_be_done_and_ends() {
     needs_root!();
-    let lane = clean_lane("dry");
+    let pair = clean_lane("dry");
     let arguments = [
         "attach",
         "--dry-run",
@@ -169,7 +169,7 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
         "--rto-min",
         "62.5",
     ];
-    let output = pillion_in(&lane.sender.namespace, &arguments)
+    let output = pillion_in(&pair.sender.namespace, &arguments)
         .output()
         .unwrap();
     assert!(output.status.success());

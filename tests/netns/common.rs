@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
-use pillion_lab::{Lane, Namespace};
+use pillion_lab::{HostPair, Namespace};
 use pillion_path::{Direction, Loss, PathConfig};
 
 /// The binary under test.
@@ -34,12 +34,12 @@ macro_rules! needs_root {
 pub(crate) use needs_root;
 
 /// A path with 20 ms each way that loses nothing.
-pub fn clean_lane(name: &str) -> Lane {
-    lane(name, 0.0)
+pub fn clean_lane(name: &str) -> HostPair {
+    pair(name, 0.0)
 }
 
 /// A path with 20 ms each way that loses a share of the data's packets.
-pub fn lane(name: &str, loss: f64) -> Lane {
+pub fn pair(name: &str, loss: f64) -> HostPair {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
         ..Direction::delayed(Duration::from_millis(20))
@@ -49,7 +49,7 @@ pub fn lane(name: &str, loss: f64) -> Lane {
         backward: direction(0.0),
         seed: 1,
     };
-    Lane::create(name, &path).expect("the testbed")
+    HostPair::create(name, &path).expect("the testbed")
 }
 
 /// The binary with arguments, inside a namespace.

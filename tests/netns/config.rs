@@ -9,7 +9,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::Lane;
+use pillion_lab::HostPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ struct Attached {
 }
 
 impl Attached {
-    fn begin(lane: &Lane, rules: &str) -> Self {
+    fn begin(pair: &HostPair, rules: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (file, stats) = (
             folder.path().join("rules.toml"),
@@ -32,7 +32,7 @@ impl Attached {
         fs::write(&file, rules).unwrap();
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         let arguments = ["attach", "--config", &text(&file), "--stats", &text(&stats)];
-        let mut process = pillion_in(&lane.sender.namespace, &arguments)
+        let mut process = pillion_in(&pair.sender.namespace, &arguments)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -83,21 +83,21 @@ struct Stream {
 }
 
 impl Stream {
-    fn begin(lane: &Lane, port: u16) -> Self {
-        Self::begin_by(lane, port, PILLION)
+    fn begin(pair: &HostPair, port: u16) -> Self {
+        Self::begin_by(pair, port, PILLION)
     }
 
     /// The sender is started by another program, in pillion's place.
-    fn begin_by(lane: &Lane, port: u16, program: &str) -> Self {
+    fn begin_by(pair: &HostPair, port: u16, program: &str) -> Self {
         let address = format!("10.77.0.2:{port}");
         let start = |mut command: Command| {
             command.stdout(Stdio::null()).stderr(Stdio::null());
             command.spawn().unwrap()
         };
         let receive = ["traffic", "receive", "--listen", &address, "--streams", "1"];
-        let receiver = start(pillion_in(&lane.receiver.namespace, &receive));
-        await_listening(&lane.receiver.namespace, port);
-        let mut send = lane.sender.namespace.command(program);
+        let receiver = start(pillion_in(&pair.receiver.namespace, &receive));
+        await_listening(&pair.receiver.namespace, port);
+        let mut send = pair.sender.namespace.command(program);
         send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
         send.args(["--itt", "10", "--duration", "60"]);
         let sender = start(send);
@@ -149,13 +149,13 @@ impl Drop for Stream {
 #[test]
 fn the_rules_of_a_file_choose_and_the_first_that_matches_decides() {
     needs_root!();
-    let lane = clean_lane("rules");
+    let pair = clean_lane("rules");
     let attached = Attached::begin(
-        &lane,
+        &pair,
         "[[rule]]\nmode = \"leave-alone\"\nremote-ports = \"7110-7112\"\n\
          [[rule]]\npeers = \"10.77.0.0/24\"\ndirection = \"connect\"\nthin = \"always\"\n",
     );
-    let (alone, bundled) = (Stream::begin(&lane, 7111), Stream::begin(&lane, 7113));
+    let (alone, bundled) = (Stream::begin(&pair, 7111), Stream::begin(&pair, 7113));
     bundled.bundles(50);
     assert_eq!(alone.flow(), None);
     drop((alone, bundled));
@@ -205,14 +205,14 @@ impl Drop for Nested {
 #[test]
 fn a_cgroup_covers_the_connections_of_those_below_it() {
     needs_root!();
-    let lane = clean_lane("cgroup");
+    let pair = clean_lane("cgroup");
     let nested = Nested::create();
     let path = nested.outer.file_name().unwrap().to_str().unwrap();
     for cgroup in [path.to_owned(), format!("/{path}/inner")] {
         let rule = format!("[[rule]]\nthin = \"always\"\ncgroup = \"{cgroup}\"\n");
-        let attached = Attached::begin(&lane, &rule);
-        let outside = Stream::begin(&lane, 7151);
-        let inside = Stream::begin_by(&lane, 7152, &nested.program());
+        let attached = Attached::begin(&pair, &rule);
+        let outside = Stream::begin(&pair, 7151);
+        let inside = Stream::begin_by(&pair, 7152, &nested.program());
         inside.bundles(20);
         assert_eq!(outside.flow(), None);
         drop((outside, inside));
@@ -223,10 +223,10 @@ fn a_cgroup_covers_the_connections_of_those_below_it() {
 #[test]
 fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
     needs_root!();
-    let lane = clean_lane("reload");
+    let pair = clean_lane("reload");
     let rules = |limit| format!("[[rule]]\nports = 7121\nthin = \"always\"\nmax-packets = {limit}");
-    let mut attached = Attached::begin(&lane, &rules(1));
-    let stream = Stream::begin(&lane, 7121);
+    let mut attached = Attached::begin(&pair, &rules(1));
+    let stream = Stream::begin(&pair, 7121);
     let one = stream.bundles(100);
     let before = stream.counts();
     let said = attached.reload(&rules(3));
@@ -242,10 +242,10 @@ fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
 #[test]
 fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
     needs_root!();
-    let lane = clean_lane("adopt");
+    let pair = clean_lane("adopt");
     let rules = |port| format!("[[rule]]\nthin = \"always\"\nports = {port}\n");
-    let mut attached = Attached::begin(&lane, &rules(7131));
-    let (first, second) = (Stream::begin(&lane, 7131), Stream::begin(&lane, 7132));
+    let mut attached = Attached::begin(&pair, &rules(7131));
+    let (first, second) = (Stream::begin(&pair, 7131), Stream::begin(&pair, 7132));
     first.bundles(20);
     assert_eq!(second.flow(), None);
     let said = attached.reload(&rules(7132));
@@ -259,10 +259,10 @@ fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
 #[test]
 fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
     needs_root!();
-    let lane = clean_lane("companions");
+    let pair = clean_lane("companions");
     let rules = |how: &str| format!("[[rule]]\nports = \"7161-7162\"\n{how}");
-    let mut attached = Attached::begin(&lane, &rules("thin = \"always\"\n"));
-    let stream = Stream::begin(&lane, 7161);
+    let mut attached = Attached::begin(&pair, &rules("thin = \"always\"\n"));
+    let stream = Stream::begin(&pair, 7161);
     stream.bundles(20);
     assert_eq!(stream.flow().unwrap()["companions"], Value::Null);
     let companions = "linear-timeouts = true\nrto-min = 120\ncongestion = \"reno\"\n";
@@ -288,9 +288,9 @@ fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
 #[test]
 fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
     needs_root!();
-    let lane = clean_lane("mistake");
-    let mut attached = Attached::begin(&lane, "[[rule]]\nthin = \"always\"\nports = 7141\n");
-    let stream = Stream::begin(&lane, 7141);
+    let pair = clean_lane("mistake");
+    let mut attached = Attached::begin(&pair, "[[rule]]\nthin = \"always\"\nports = 7141\n");
+    let stream = Stream::begin(&pair, 7141);
     stream.bundles(20);
     let said = attached.reload("[[rule]]\nports = 70000\nprot = 1\n");
     assert!(

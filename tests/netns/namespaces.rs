@@ -73,18 +73,18 @@ impl Drop for Name {
 fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
     needs_root!();
     let [one, two, own] = ["one", "two", "own"].map(clean_lane);
-    let residents = [&one, &two].map(|lane| Resident::of(&lane.sender.namespace));
+    let residents = [&one, &two].map(|pair| Resident::of(&pair.sender.namespace));
     let name = Name::give(&residents[0]);
     let options = ["--netns", &name.0, "--netns", &residents[1].pid()];
     let attach = Attach::begin_in(&own.sender.namespace, &options);
     thread::scope(|scope| {
-        for lane in [&one, &two, &own] {
-            scope.spawn(move || send_to(lane, &[7001]));
+        for pair in [&one, &two, &own] {
+            scope.spawn(move || send_to(pair, &[7001]));
         }
     });
     let stats = attach.end();
     assert_eq!(stats["connections"], 4);
-    // One lane has 400 segments.
+    // One pair has 400 segments.
     assert!(
         stats["outcomes"]["bundled"].as_u64().unwrap() > 400,
         "{stats}"
@@ -94,12 +94,12 @@ fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
 #[test]
 fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed() {
     needs_root!();
-    let lane = clean_lane("older");
-    let resident = Resident::of(&lane.sender.namespace);
-    let receiver = &lane.receiver.namespace;
+    let pair = clean_lane("older");
+    let resident = Resident::of(&pair.sender.namespace);
+    let receiver = &pair.receiver.namespace;
     let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
     let listener = listener.unwrap().unwrap();
-    let sender = &lane.sender.namespace;
+    let sender = &pair.sender.namespace;
     let stream = sender.enter(|| TcpStream::connect("10.77.0.2:7777"));
     let mut stream = stream.unwrap().unwrap();
     let (mut accepted, _) = listener.accept().unwrap();

@@ -149,9 +149,9 @@ fn a_user_can_be_named() {
 #[test]
 fn the_connections_of_children_are_bundled_and_no_others() {
     needs_root!();
-    let lane = clean_lane("children");
+    let pair = clean_lane("children");
     let mut receiver = pillion_in(
-        &lane.receiver.namespace,
+        &pair.receiver.namespace,
         &[
             "traffic",
             "receive",
@@ -166,7 +166,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
     let sender = format!(
         "{PILLION} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10 --duration 2 --seed"
     );
-    let mut foreign = lane.sender.namespace.command("sh");
+    let mut foreign = pair.sender.namespace.command("sh");
     let mut foreign = foreign
         .args(["-c", &format!("{sender} 2")])
         .spawn()
@@ -175,7 +175,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
     let stats = folder.path().join("stats.json");
     // The connections belong to a child's child.
     let output = pillion_in(
-        &lane.sender.namespace,
+        &pair.sender.namespace,
         &[
             "run",
             "--stats",
@@ -216,15 +216,15 @@ fn the_connections_of_children_are_bundled_and_no_others() {
 #[test]
 fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
     needs_root!();
-    let lane = clean_lane("companions of run");
+    let pair = clean_lane("companions of run");
     let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
-    let mut receiver = pillion_in(&lane.receiver.namespace, &receive)
+    let mut receiver = pillion_in(&pair.receiver.namespace, &receive)
         .args(["--streams", "2"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    await_listening(&lane.receiver.namespace, 7003);
-    let output = pillion_in(&lane.sender.namespace, &["run", "--linear-timeouts"])
+    await_listening(&pair.receiver.namespace, 7003);
+    let output = pillion_in(&pair.sender.namespace, &["run", "--linear-timeouts"])
         .args(["--nodelay", "--congestion", "reno", "--", PILLION])
         .args(["traffic", "send", "--to", "10.77.0.2:7003"])
         .args(["--streams", "2", "--itt", "10", "--duration", "0.5"])

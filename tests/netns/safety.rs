@@ -11,7 +11,7 @@ const RTT: Duration = Duration::from_millis(40);
 #[test]
 fn hidden_losses_are_found_reacted_to_and_never_undone() {
     needs_root!();
-    let lane = lane("lossy", 0.08);
+    let pair = pair("lossy", 0.08);
     let listen = [
         "traffic",
         "receive",
@@ -20,7 +20,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
         "--streams",
         "10",
     ];
-    let mut receiver = pillion_in(&lane.receiver.namespace, &listen);
+    let mut receiver = pillion_in(&pair.receiver.namespace, &listen);
     let mut receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -49,7 +49,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
         "--congestion",
         "reno",
     ];
-    let output = pillion_in(&lane.sender.namespace, &arguments)
+    let output = pillion_in(&pair.sender.namespace, &arguments)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -57,7 +57,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
 
     let stats = read_json(&stats);
     let count = |name: &str| stats[name].as_u64().unwrap();
-    let lost = lane.path.ledger().forward.lost.packets;
+    let lost = pair.path.ledger().forward.lost.packets;
     let (found, reports) = (count("hidden_losses"), count("dsacks_hidden"));
     let saved = Duration::from_micros(count("saved_us"));
     println!("{lost} packets lost; {stats}");
@@ -69,7 +69,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     // Few were sent again as well; each of the others saved an RTT.
     assert!(saved > RTT * (found / 2) as u32, "{saved:?} for {found}");
     // TCP sees no report but of what it sent again.
-    let sender = &lane.sender.namespace;
+    let sender = &pair.sender.namespace;
     let counters = [
         "TCPDSACKRecv",
         "TCPDSACKUndo",

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::Lane;
+use pillion_lab::HostPair;
 use pillion_options as option;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -44,8 +44,8 @@ fn example() -> (TempDir, PathBuf) {
 }
 
 /// Reads one connection to its end at the receiver's host, port 7001.
-fn receive(lane: &Lane) -> JoinHandle<String> {
-    let listener = lane
+fn receive(pair: &HostPair) -> JoinHandle<String> {
+    let listener = pair
         .receiver
         .namespace
         .enter(|| TcpListener::bind("10.77.0.2:7001"));
@@ -59,11 +59,11 @@ fn receive(lane: &Lane) -> JoinHandle<String> {
 }
 
 /// Runs the example to its end, by itself or beneath a pillion.
-fn run(lane: &Lane, program: &Path, under: &[&str]) -> Output {
-    let receiver = receive(lane);
+fn run(pair: &HostPair, program: &Path, under: &[&str]) -> Output {
+    let receiver = receive(pair);
     let mut arguments = under.to_vec();
     arguments.extend([program.to_str().unwrap(), "10.77.0.2", "7001"]);
-    let mut command = lane.sender.namespace.command(arguments[0]);
+    let mut command = pair.sender.namespace.command(arguments[0]);
     let output = command.args(&arguments[1..]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let received = receiver.join().unwrap();
@@ -86,19 +86,19 @@ fn bundled(output: &Output) -> u64 {
 #[test]
 fn an_unprivileged_program_switches_bundling_on_where_it_may() {
     needs_root!();
-    let lane = clean_lane("switch");
+    let pair = clean_lane("switch");
     let (_folder, program) = example();
     let under = |options: &[&'static str]| {
         let run = [PILLION, "run", "--user", "nobody"];
         [&run[..], options, &["--"]].concat()
     };
-    let allowed = run(&lane, &program, &under(&["--on-request"]));
+    let allowed = run(&pair, &program, &under(&["--on-request"]));
     assert!(bundled(&allowed) > 20, "{allowed:?}");
     let others = ["--on-request", "--quiet"];
-    let quiet = stderr(&run(&lane, &program, &under(&others)));
+    let quiet = stderr(&run(&pair, &program, &under(&others)));
     assert_eq!(quiet, "", "no complaint");
 
-    let alone = run(&lane, &program, &[]);
+    let alone = run(&pair, &program, &[]);
     assert_eq!(stderr(&alone), "no pillion is at work here\n");
     assert_eq!(stdout(&alone), "");
 }
@@ -106,17 +106,17 @@ fn an_unprivileged_program_switches_bundling_on_where_it_may() {
 #[test]
 fn attached_without_a_choice_only_what_asks_is_bundled() {
     needs_root!();
-    let lane = clean_lane("asks");
+    let pair = clean_lane("asks");
     let (folder, program) = example();
     let stats = folder.path().join("stats");
     let arguments = ["attach", "--stats", stats.to_str().unwrap()];
-    let mut attach = pillion_in(&lane.sender.namespace, &arguments)
+    let mut attach = pillion_in(&pair.sender.namespace, &arguments)
         .spawn()
         .unwrap();
     await_attached(attach.id());
     let mut wanted_by = Value::Null;
     let asking = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| run(&lane, &program, &[]));
+        let asking = scope.spawn(|| run(&pair, &program, &[]));
         eventually("the connection is listed", || {
             let flows = pillion(&["flows", "--json"]);
             let flows: Vec<Value> = serde_json::from_slice(&flows.stdout).expect("JSON");
@@ -138,7 +138,7 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
 #[test]
 fn the_traffics_streams_ask_for_bundling_and_decline_it() {
     needs_root!();
-    let lane = clean_lane("streams");
+    let pair = clean_lane("streams");
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
     let bundled = |how: &[&str], switch: &[&str]| {
@@ -150,15 +150,15 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
             "--streams",
             "1",
         ];
-        let mut receiver = pillion_in(&lane.receiver.namespace, &listen)
+        let mut receiver = pillion_in(&pair.receiver.namespace, &listen)
             .spawn()
             .unwrap();
-        await_listening(&lane.receiver.namespace, 7002);
+        await_listening(&pair.receiver.namespace, 7002);
         let run = ["run", "--stats", stats.to_str().unwrap()];
         let send = ["--", PILLION, "traffic", "send", "--to", "10.77.0.2:7002"];
         let what = ["--itt", "15", "--messages", "50"];
         let arguments = [&run[..], how, &send, &what, switch].concat();
-        let sent = pillion_in(&lane.sender.namespace, &arguments).output();
+        let sent = pillion_in(&pair.sender.namespace, &arguments).output();
         assert!(sent.as_ref().unwrap().status.success(), "{sent:?}");
         assert!(receiver.wait().unwrap().success());
         let bundled = &read_json(&stats)["outcomes"]["bundled"];

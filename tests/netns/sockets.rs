@@ -10,7 +10,7 @@ use crate::common::*;
 #[test]
 fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
     needs_root!();
-    let lane = lane("sockets", 0.05);
+    let pair = pair("sockets", 0.05);
     let receive = [
         "traffic",
         "receive",
@@ -19,13 +19,13 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "--streams",
         "2",
     ];
-    let mut receiver = pillion_in(&lane.receiver.namespace, &receive);
+    let mut receiver = pillion_in(&pair.receiver.namespace, &receive);
     let mut receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    await_listening(&lane.receiver.namespace, 7001);
+    await_listening(&pair.receiver.namespace, 7001);
     let sample = [
         "sockets",
         "--interval",
@@ -36,7 +36,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "7001",
         "--json",
     ];
-    let mut sampler = pillion_in(&lane.sender.namespace, &sample);
+    let mut sampler = pillion_in(&pair.sender.namespace, &sample);
     let sampler = sampler.stdout(Stdio::piped()).spawn().unwrap();
     let send = [
         "traffic",
@@ -51,7 +51,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "2",
         "--json",
     ];
-    let mut sender = pillion_in(&lane.sender.namespace, &send);
+    let mut sender = pillion_in(&pair.sender.namespace, &send);
     let sent = sender.output().unwrap();
     assert!(sent.status.success());
     let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();

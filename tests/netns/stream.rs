@@ -43,18 +43,18 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
     receive: impl FnOnce(TcpStream) -> R + Send + 'static,
 ) -> Outcome<S, R> {
-    let lane = clean_lane(name);
-    let address = SocketAddr::V4(SocketAddrV4::new(lane.receiver.address, 7777));
-    let listener = lane
+    let pair = clean_lane(name);
+    let address = SocketAddr::V4(SocketAddrV4::new(pair.receiver.address, 7777));
+    let listener = pair
         .receiver
         .namespace
         .enter(move || listener(carriage, address))
         .expect("a listener");
-    let receiver = lane
+    let receiver = pair
         .receiver
         .namespace
         .spawn(move || receive(listener.accept().expect("a connection").0));
-    let sender = lane.sender.namespace.enter(move || {
+    let sender = pair.sender.namespace.enter(move || {
         let attachment = (carriage != Carriage::Plain).then(attach);
         let socket = socket(carriage);
         connect(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");

@@ -3,10 +3,10 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
 use crate::places::Room;
 use crate::selection::Step;
-use crate::stands::Stands;
 use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Selection, Totals};
 
 /// How long following may take at a time: signals wait meanwhile.
@@ -16,7 +16,7 @@ const A_WHILE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Attachment {
     programs: Programs,
-    stands: Stands,
+    devices: DeviceAttachments,
     /// Namespaces whose connections are still to be taken in.
     unreviewed: Vec<Namespace>,
     links: Vec<OwnedFd>,
@@ -30,8 +30,8 @@ impl Attachment {
     /// [`Error::Unsupported`] where the kernel has no tcx, [`Error::CgroupTaken`],
     /// [`Error::NotPermitted`]; [`Error::System`].
     pub fn new(programs: Programs, cgroup: BorrowedFd, devices: &[Device]) -> Result<Self, Error> {
-        let stands = Stands::at(&programs, devices)?;
-        Self::on(programs, cgroup, stands)
+        let devices = DeviceAttachments::at(&programs, devices)?;
+        Self::on(programs, cgroup, devices)
     }
 
     /// The same on the devices of a selection, as they are by now. Where `patience` ends before
@@ -48,11 +48,15 @@ impl Attachment {
         patience: Option<Duration>,
     ) -> Result<(Self, Vec<Change>), Error> {
         let mut changes = Vec::new();
-        let stands = Stands::begin(&programs, selection, patience, &mut changes)?;
-        Ok((Self::on(programs, cgroup, stands)?, changes))
+        let devices = DeviceAttachments::begin(&programs, selection, patience, &mut changes)?;
+        Ok((Self::on(programs, cgroup, devices)?, changes))
     }
 
-    fn on(programs: Programs, cgroup: BorrowedFd, stands: Stands) -> Result<Self, Error> {
+    fn on(
+        programs: Programs,
+        cgroup: BorrowedFd,
+        devices: DeviceAttachments,
+    ) -> Result<Self, Error> {
         let mut links = Vec::new();
         // The connections come last: each is bundled from its first byte or not at all.
         for (program, target) in [
@@ -74,7 +78,7 @@ impl Attachment {
         }
         Ok(Self {
             programs,
-            stands,
+            devices,
             unreviewed: Vec::new(),
             links,
             room: Room::default(),
@@ -86,14 +90,15 @@ impl Attachment {
     /// long, it goes on with the next call.
     pub fn follow(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
-        let looked = selection.look(|device| self.stands.has(device), &mut changes);
-        self.stands.leave_the_gone(selection, &looked, &mut changes);
+        let looked = selection.look(|device| self.devices.has(device), &mut changes);
+        self.devices
+            .detach_the_gone(selection, &looked, &mut changes);
         selection.forget_troubles_of_the_gone();
         self.serve(selection, &mut changes);
         let patience = Some(A_WHILE);
         let more = self
-            .stands
-            .take(&self.programs, selection, patience, &mut changes);
+            .devices
+            .attach(&self.programs, selection, patience, &mut changes);
         selection.set_clock(more);
         changes
     }
@@ -126,7 +131,7 @@ impl Attachment {
 
     /// Where the programs stand.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
-        self.stands.devices()
+        self.devices.devices()
     }
 
     /// Applies the rules to the connections that exist already in the network namespaces
@@ -211,7 +216,7 @@ impl Attachment {
 
     /// Detaches the programs; what they did can still be read.
     pub fn detach(&mut self) {
-        self.stands.leave();
+        self.devices.detach();
         for link in self.links.drain(..) {
             link::detach(link);
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use crate::stand::device_error;
+use crate::device_attachment::device_error;
 use crate::turn::Turn;
 use crate::{Device, Error, Hook, Namespace, NamespaceName, netlink};
 

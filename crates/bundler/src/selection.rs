@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::place::Place;
+use crate::followed_namespace::FollowedNamespace;
 use crate::troubles::Troubles;
 use crate::{Device, Error, Hook, Namespace, NamespaceName, device};
 
@@ -18,7 +18,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Selection {
     pub(crate) names: Vec<OsString>,
-    places: Vec<Place>,
+    followed: Vec<FollowedNamespace>,
     hook: Hook,
     news: Epoll,
     clock: TimerFd,
@@ -75,17 +75,21 @@ impl Selection {
         namespaces: &[NamespaceName],
         hook: Hook,
     ) -> Result<Self, Error> {
-        let places = if namespaces.is_empty() {
-            vec![Place::here(hook)?]
+        let followed = if namespaces.is_empty() {
+            vec![FollowedNamespace::here(hook)?]
         } else {
-            let places = namespaces.iter().map(|name| Place::named(name, hook));
-            places.collect::<Result<_, _>>()?
+            let followed = namespaces
+                .iter()
+                .map(|name| FollowedNamespace::named(name, hook));
+            followed.collect::<Result<_, _>>()?
         };
         let watched = || -> nix::Result<(Epoll, TimerFd)> {
             let news = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
             let clock = TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?;
-            let fds = places.iter().filter_map(|place| Some(place.now()?.news()));
+            let fds = followed
+                .iter()
+                .filter_map(|followed| Some(followed.now()?.news()));
             for fd in fds.chain([clock.as_fd()]) {
                 news.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
             }
@@ -95,7 +99,7 @@ impl Selection {
             watched().map_err(|errno| Error::system("watch the network devices", errno.into()))?;
         Ok(Self {
             names: names.iter().map(|name| name.as_ref().to_owned()).collect(),
-            places,
+            followed,
             hook,
             news,
             clock,
@@ -119,17 +123,17 @@ impl Selection {
     #[must_use]
     pub fn namespaces(&self) -> Vec<Namespace> {
         let mut namespaces: Vec<Namespace> = Vec::new();
-        for place in self.places.iter().filter_map(Place::now) {
-            if !namespaces.contains(&place.namespace) {
-                namespaces.push(place.namespace.clone());
+        for followed in self.followed.iter().filter_map(FollowedNamespace::now) {
+            if !namespaces.contains(&followed.namespace) {
+                namespaces.push(followed.namespace.clone());
             }
         }
         namespaces
     }
 
     /// How many namespaces there can be.
-    pub(crate) fn places(&self) -> usize {
-        self.places.len()
+    pub(crate) fn namespace_count(&self) -> usize {
+        self.followed.len()
     }
 
     /// Readable when devices may have come, gone or changed, or something is to be tried again:
@@ -148,9 +152,9 @@ impl Selection {
         changes: &mut Vec<Change>,
     ) -> Vec<Namespace> {
         let _ = self.clock.wait();
-        for place in &mut self.places {
-            changes.extend(place.let_go());
-            let Some(name) = place.name().cloned() else {
+        for followed in &mut self.followed {
+            changes.extend(followed.let_go());
+            let Some(name) = followed.name().cloned() else {
                 continue;
             };
             let step = Step::Take(name);
@@ -159,7 +163,7 @@ impl Selection {
                     let added = self.news.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0));
                     added.map_err(|errno| Error::system("watch the network devices", errno.into()))
                 };
-                let taken = place.take(self.hook, register);
+                let taken = followed.take(self.hook, register);
                 let taken = self.troubles.outcome_of(step, taken, changes);
                 changes.extend(taken.flatten());
             }
@@ -174,15 +178,19 @@ impl Selection {
     ) -> Vec<Namespace> {
         let mut listed: Vec<Namespace> = Vec::new();
         let (names, troubles) = (&self.names, &mut self.troubles);
-        for place in self.places.iter_mut().filter_map(Place::now_mut) {
-            let id = place.namespace.id();
+        for followed in self
+            .followed
+            .iter_mut()
+            .filter_map(FollowedNamespace::now_mut)
+        {
+            let id = followed.namespace.id();
             let (step, read) = (Step::List(id), Step::Read(id));
-            let again = place.has_changed && troubles.may_try(&step)
+            let again = followed.has_changed && troubles.may_try(&step)
                 || troubles.has(&read) && troubles.may_try(&read);
-            if !place.has_news() && !again {
+            if !followed.has_news() && !again {
                 continue;
             }
-            let devices = Device::list_in(&place.namespace);
+            let devices = Device::list_in(&followed.namespace);
             let Some(devices) = troubles.outcome_of(step, devices, changes) else {
                 continue;
             };
@@ -190,21 +198,21 @@ impl Selection {
                 0 => Ok(()),
                 count => Err(Error::Unreadable {
                     count,
-                    namespace: place.namespace.name().map(str::to_owned),
+                    namespace: followed.namespace.name().map(str::to_owned),
                 }),
             };
             troubles.outcome_of(read, understood, changes);
-            place.has_changed = false;
-            place.wanted = devices.all;
-            place
+            followed.has_changed = false;
+            followed.wanted = devices.all;
+            followed
                 .wanted
                 .retain(|device| device.is_meant(names) || names.is_empty() && is_attached(device));
             // What is part of another device sees no packet of this host's before that does.
-            place
+            followed
                 .wanted
                 .sort_by_key(|device| (device.is_port, device.index));
-            if !listed.contains(&place.namespace) {
-                listed.push(place.namespace.clone());
+            if !listed.contains(&followed.namespace) {
+                listed.push(followed.namespace.clone());
             }
         }
         listed
@@ -212,24 +220,33 @@ impl Selection {
 
     /// Those that pillion is to be at in a namespace, as far as is known.
     pub(crate) fn wanted(&self, namespace: &Namespace) -> &[Device] {
-        let mut places = self.places.iter().filter_map(Place::now);
-        let place = places.find(|place| place.namespace == *namespace);
-        place.map_or(&[], |place| &place.wanted)
+        let mut followed = self.followed.iter().filter_map(FollowedNamespace::now);
+        let followed = followed.find(|followed| followed.namespace == *namespace);
+        followed.map_or(&[], |followed| &followed.wanted)
     }
 
     /// Forgets what failed with what is no more.
     pub(crate) fn forget_troubles_of_the_gone(&mut self) {
-        let places: Vec<_> = self.places.iter().filter_map(Place::now).collect();
-        let place = |id: &Option<u64>| places.iter().find(|place| place.namespace.id() == *id);
+        let followed: Vec<_> = self
+            .followed
+            .iter()
+            .filter_map(FollowedNamespace::now)
+            .collect();
+        let followed = |id: &Option<u64>| {
+            followed
+                .iter()
+                .find(|followed| followed.namespace.id() == *id)
+        };
         self.troubles.retain(|step| match step {
             Step::Take(_) | Step::Count => true,
             Step::List(id)
             | Step::Read(id)
             | Step::Serve(id)
             | Step::Review(id)
-            | Step::Hold(id) => place(id).is_some(),
-            Step::Attach(id, index) => place(id)
-                .is_some_and(|place| place.wanted.iter().any(|device| device.index == *index)),
+            | Step::Hold(id) => followed(id).is_some(),
+            Step::Attach(id, index) => followed(id).is_some_and(|followed| {
+                followed.wanted.iter().any(|device| device.index == *index)
+            }),
         });
     }
 
@@ -237,7 +254,10 @@ impl Selection {
     pub(crate) fn set_clock(&self, more: bool) {
         /// Zero would be never.
         const AT_ONCE: Duration = Duration::from_nanos(1);
-        let has_names = self.places.iter().any(|place| place.name().is_some());
+        let has_names = self
+            .followed
+            .iter()
+            .any(|followed| followed.name().is_some());
         let now = Instant::now();
         // What is due and was not tried has to wait for something else.
         let retry = self.troubles.next();

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use pillion_lab::{Host, Lane};
+use pillion_lab::{Host, HostPair};
 use pillion_path::{Direction, Loss, PathConfig};
 
 const STREAMS: &str = "3";
@@ -17,24 +17,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("give the pillion binary and a folder".into());
     };
     for (group, port) in [("plain", "7000"), ("bundled", "7001")] {
-        let lane = Lane::create(group, &path())?;
+        let pair = HostPair::create(group, &path())?;
         let file = |end: &str| format!("{folder}/{group}-{end}.pcap");
         let captures = [
-            capture(&lane.sender, &file("sender"))?,
-            capture(&lane.receiver, &file("receiver"))?,
+            capture(&pair.sender, &file("sender"))?,
+            capture(&pair.receiver, &file("receiver"))?,
         ];
         thread::sleep(Duration::from_secs(1));
-        let address = format!("{}:{port}", lane.receiver.address);
-        let receiver = traffic(&lane.receiver, pillion, &["receive", "--listen", &address])
+        let address = format!("{}:{port}", pair.receiver.address);
+        let receiver = traffic(&pair.receiver, pillion, &["receive", "--listen", &address])
             .args(["--streams", STREAMS])
             .stdout(Stdio::null())
             .spawn()?;
         thread::sleep(Duration::from_millis(500));
         let sending = ["send", "--to", &address, "--streams", STREAMS];
         let mut sender = match group {
-            "plain" => traffic(&lane.sender, pillion, &sending),
+            "plain" => traffic(&pair.sender, pillion, &sending),
             _ => {
-                let mut bundling = lane.sender.namespace.command(pillion);
+                let mut bundling = pair.sender.namespace.command(pillion);
                 bundling.args(["run", "--dev", "tap0", "--", pillion, "traffic"]);
                 bundling.args(sending);
                 bundling

@@ -12,7 +12,7 @@ mod error;
 pub mod experiment;
 mod group;
 mod host;
-mod lane;
+mod host_pair;
 mod netns;
 pub mod run;
 pub mod store;
@@ -24,9 +24,9 @@ pub use demo::{Demo, demo_page, demo_table, run_demo};
 pub use error::Error;
 pub use group::{Group, GroupConfig, GroupResult, run_together};
 pub use host::Host;
-pub use lane::Lane;
+pub use host_pair::HostPair;
 pub use netns::Namespace;
-pub use watch::{Seen, Truth, Watch, Way, fates};
+pub use watch::{PacketDirection, Seen, Truth, Watch, fates};
 
 /// Release of the running kernel.
 fn kernel_release() -> String {

@@ -33,11 +33,11 @@ pub struct Seen {
 
 /// Which way the packets go that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum PacketDirection {
     /// What the host sends, as the device gets it.
-    Out,
+    Outgoing,
     /// What arrives at the host.
-    In,
+    Incoming,
 }
 
 /// Notes the segments with payload that pass a host's device.
@@ -54,7 +54,7 @@ impl Watch {
     ///
     /// # Errors
     /// [`Error::Namespace`] if the host cannot be entered, or a packet socket not be had.
-    pub fn start(host: &Host, way: Way) -> Result<Self, Error> {
+    pub fn start(host: &Host, direction: PacketDirection) -> Result<Self, Error> {
         let failed = |source| Error::Namespace {
             name: host.name.clone(),
             source,
@@ -63,7 +63,7 @@ impl Watch {
         let socket = socket.and_then(|socket| socket).map_err(failed)?;
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || watch(&socket, way, &ended));
+        let thread = std::thread::spawn(move || watch(&socket, direction, &ended));
         Ok(Self { stop, thread })
     }
 
@@ -79,12 +79,18 @@ impl Watch {
     }
 }
 
-fn watch(socket: &PacketSocket, way: Way, ended: &AtomicBool) -> io::Result<Vec<Seen>> {
+fn watch(
+    socket: &PacketSocket,
+    direction: PacketDirection,
+    ended: &AtomicBool,
+) -> io::Result<Vec<Seen>> {
     let mut seen = Vec::new();
     let mut frame = [0; 128];
     while !ended.load(Ordering::Relaxed) {
         match socket.receive(&mut frame)? {
-            Some((of_packet, bytes)) if of_packet == way => seen.extend(parse(&frame[..bytes])),
+            Some((of_packet, bytes)) if of_packet == direction => {
+                seen.extend(parse(&frame[..bytes]));
+            }
             _ => {}
         }
     }

@@ -34,7 +34,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::packet::{Ends, Fate, Length, Packet};
+use crate::packet::{Endpoints, Fate, Length, Packet};
 use crate::{Event, Reasons};
 
 /// What a file says of its events.
@@ -241,7 +241,7 @@ fn packet(bytes: &[u8; LEN], fate: Fate) -> Packet {
         left_ns: time(8),
         fate,
         reason: number(bytes, 68),
-        ends: (bytes[94] > 0).then(|| Ends {
+        ends: (bytes[94] > 0).then(|| Endpoints {
             protocol: bytes[93],
             source: end(16, 48),
             destination: end(32, 50),
@@ -288,7 +288,7 @@ mod tests {
             left_ns: Some(2_000),
             fate: Fate::Refused,
             reason: 64,
-            ends: Some(Ends {
+            ends: Some(Endpoints {
                 protocol: 6,
                 source: "10.0.0.1:1234".parse().unwrap(),
                 destination: "[fd00::2]:80".parse().unwrap(),

@@ -18,7 +18,7 @@ mod target;
 pub use csv::{CSV_HEADING, csv_line};
 pub use error::Error;
 pub use file::{Description, EventWriter, FileError, read_events};
-pub use packet::{Ends, Fate, Length, Packet};
+pub use packet::{Endpoints, Fate, Length, Packet};
 pub use reasons::Reasons;
 pub use recording::{Event, Recording};
 pub use target::Target;

@@ -19,7 +19,7 @@ pub struct Packet {
     /// Why it was dropped, by the kernel's number (`enum skb_drop_reason`); 0 if it was not.
     pub reason: u32,
     /// Between whom; `None` for what is no IP packet.
-    pub ends: Option<Ends>,
+    pub ends: Option<Endpoints>,
     /// TCP's sequence number of the first byte of payload; 0 for other protocols.
     pub seq: u32,
     /// Bytes of payload, of TCP; 0 for other protocols.
@@ -61,7 +61,7 @@ pub enum Fate {
 
 /// The ends of the connection that a packet belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Ends {
+pub struct Endpoints {
     /// IP's number of the protocol: 6 for TCP.
     pub protocol: u8,
     /// The sender's address, and port (0 where the protocol has none).
@@ -137,7 +137,7 @@ impl From<&types::queued> for Packet {
             left_ns: time(raw.left),
             fate: fate.unwrap_or(Fate::Unseen),
             reason: raw.reason,
-            ends: (raw.ip > 0).then(|| Ends {
+            ends: (raw.ip > 0).then(|| Endpoints {
                 protocol: raw.protocol,
                 source: end(raw.source, raw.source_port),
                 destination: end(raw.destination, raw.destination_port),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use pillion_lab::{Host, Lane, Seen, Watch, Way};
+use pillion_lab::{Host, HostPair, PacketDirection, Seen, Watch};
 use pillion_path::{Counts, Ledger, PathConfig, Volume};
 use pillion_trace::input;
 use serde_json::Value;
@@ -48,19 +48,22 @@ const PORT: u16 = 7777;
 
 /// Runs it.
 pub fn play(name: &str, path: &PathConfig, traffic: &Traffic) -> Scene {
-    let lane = Lane::create(name, path).expect("the testbed");
+    let pair = HostPair::create(name, path).expect("the testbed");
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name);
     let traces = [file("here"), file("there")];
-    let hosts = [&lane.sender, &lane.receiver];
+    let hosts = [&pair.sender, &pair.receiver];
     let captures = [0, 1].map(|end| capture(hosts[end], &traces[end]));
-    knock(&lane, KNOCKS[0]);
-    let before = settled(&lane);
-    let watches = [(0, Way::Out), (1, Way::In)]
-        .map(|(end, way)| Watch::start(hosts[end], way).expect("a watch"));
-    let (records, received, account) = stream(&lane, traffic, folder.path());
-    let ledger = difference(&settled(&lane), &before);
-    knock(&lane, KNOCKS[1]);
+    knock(&pair, KNOCKS[0]);
+    let before = settled(&pair);
+    let watches = [
+        (0, PacketDirection::Outgoing),
+        (1, PacketDirection::Incoming),
+    ]
+    .map(|(end, way)| Watch::start(hosts[end], way).expect("a watch"));
+    let (records, received, account) = stream(&pair, traffic, folder.path());
+    let ledger = difference(&settled(&pair), &before);
+    knock(&pair, KNOCKS[1]);
     for (capture, trace) in captures.into_iter().zip(&traces) {
         end(capture, trace);
     }
@@ -109,17 +112,17 @@ fn end(mut capture: Child, trace: &Path) {
     assert!(capture.wait().expect("tcpdump").success());
 }
 
-fn knock(lane: &Lane, port: u16) {
-    let to = SocketAddr::from((lane.receiver.address, port));
-    let refused = lane.sender.namespace.enter(move || TcpStream::connect(to));
+fn knock(pair: &HostPair, port: u16) {
+    let to = SocketAddr::from((pair.receiver.address, port));
+    let refused = pair.sender.namespace.enter(move || TcpStream::connect(to));
     let error = refused.expect("enter").expect_err("nobody listens");
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 /// The ledger when all connections have ended and nothing is under way.
-fn settled(lane: &Lane) -> Ledger {
+fn settled(pair: &HostPair) -> Ledger {
     eventually("all connections have ended", || {
-        [&lane.sender, &lane.receiver].iter().all(|host| {
+        [&pair.sender, &pair.receiver].iter().all(|host| {
             let table = || fs::read_to_string("/proc/thread-self/net/tcp");
             let table = host.namespace.enter(table).expect("enter");
             table.expect("the table").lines().skip(1).all(over)
@@ -127,10 +130,10 @@ fn settled(lane: &Lane) -> Ledger {
     });
     let empty = |counts: &Counts| counts.inside.packets == 0;
     eventually("the path is empty", || {
-        let ledger = lane.path.ledger();
+        let ledger = pair.path.ledger();
         empty(&ledger.forward) && empty(&ledger.backward)
     });
-    lane.path.ledger()
+    pair.path.ledger()
 }
 
 /// Whether a line of the kernel's table is of a connection that sends no more by itself.
@@ -140,23 +143,23 @@ fn over(line: &str) -> bool {
 }
 
 /// Sends and receives; the records, the receiver's report and the bundler's account.
-fn stream(lane: &Lane, traffic: &Traffic, folder: &Path) -> (String, Value, Option<Value>) {
+fn stream(pair: &HostPair, traffic: &Traffic, folder: &Path) -> (String, Value, Option<Value>) {
     let [records, account] = ["records", "account"].map(|name| folder.join(name));
-    let to = SocketAddr::from((lane.receiver.address, PORT)).to_string();
+    let to = SocketAddr::from((pair.receiver.address, PORT)).to_string();
     let receive = ["traffic", "receive", "--json", "--streams", traffic.count];
-    let receiver = pillion_in(&lane.receiver.namespace, &receive)
+    let receiver = pillion_in(&pair.receiver.namespace, &receive)
         .args(["--listen", &to, "--records"])
         .arg(&records)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("a receiver");
-    await_listening(&lane.receiver.namespace, PORT);
+    await_listening(&pair.receiver.namespace, PORT);
     let send = ["traffic", "send", "--to", &to, "--streams", traffic.count];
     let sent = match traffic.bundling {
-        None => pillion_in(&lane.sender.namespace, &send),
+        None => pillion_in(&pair.sender.namespace, &send),
         Some(options) => {
-            let mut run = pillion_in(&lane.sender.namespace, &["run", "--stats"]);
+            let mut run = pillion_in(&pair.sender.namespace, &["run", "--stats"]);
             run.arg(&account).args(options).args(["--", PILLION]);
             run.args(send);
             run

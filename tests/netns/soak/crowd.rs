@@ -48,8 +48,8 @@ impl Member {
     ) -> io::Result<Self> {
         let group = field.ground.group(name)?;
         let (host, end) = match side {
-            Side::Client => (&field.ground.lane.sender.namespace, "a_client"),
-            Side::Server => (&field.ground.lane.receiver.namespace, "a_server"),
+            Side::Client => (&field.ground.pair.sender.namespace, "a_client"),
+            Side::Server => (&field.ground.pair.receiver.namespace, "a_server"),
         };
         let mut command = field.ground.program(host, &group, &ends::this(end));
         command.stdin(Stdio::null()).stdout(Stdio::piped());

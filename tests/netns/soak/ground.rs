@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
-use pillion_lab::{Lane, Namespace};
+use pillion_lab::{HostPair, Namespace};
 use pillion_path::{Direction, Disorder, Loss, PathConfig};
 
 use super::memory::Accounting;
@@ -19,7 +19,7 @@ use super::talk::PATIENCE;
 use crate::common::own_cgroup;
 
 pub struct Ground {
-    pub lane: Lane,
+    pub pair: HostPair,
     pub accounting: Accounting,
     mount: PathBuf,
     top: PathBuf,
@@ -57,13 +57,13 @@ fn path(seed: u64) -> PathConfig {
 
 impl Ground {
     pub fn create(seed: u64) -> io::Result<Self> {
-        let lane = Lane::create("soak", &path(seed)).map_err(io::Error::other)?;
+        let pair = HostPair::create("soak", &path(seed)).map_err(io::Error::other)?;
         let mount = pillion_bundler::cgroup2_mount().map_err(io::Error::other)?;
         let name = format!("soak-{}", std::process::id());
         let top = own_cgroup().join(&name);
         fs::create_dir(&top)?;
         Ok(Self {
-            lane,
+            pair,
             accounting: Accounting::begin(&top, &name)?,
             mount,
             top,

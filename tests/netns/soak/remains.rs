@@ -16,8 +16,8 @@ impl Remains {
     pub fn now(ground: &Ground) -> Self {
         let mut all = BTreeSet::new();
         for (host, of) in [
-            (&ground.lane.sender, "sender"),
-            (&ground.lane.receiver, "receiver"),
+            (&ground.pair.sender, "sender"),
+            (&ground.pair.receiver, "receiver"),
         ] {
             for words in [
                 "ip -oneline link show",

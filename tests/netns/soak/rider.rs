@@ -76,8 +76,8 @@ impl<'a> Rider<'a> {
             }
         }
         let host = match ride.side {
-            Side::Client => &field.ground.lane.sender.namespace,
-            Side::Server => &field.ground.lane.receiver.namespace,
+            Side::Client => &field.ground.pair.sender.namespace,
+            Side::Server => &field.ground.pair.receiver.namespace,
         };
         let mut command = field.ground.cell(host, &group, &words);
         hears_all_signals(&mut command);

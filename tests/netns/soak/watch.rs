@@ -83,7 +83,7 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
     watch.pass(random, stays)?;
     watch.field.end();
     watch.end(&before)?;
-    let path = watch.field.ground.lane.path.ledger();
+    let path = watch.field.ground.pair.path.ledger();
     let table = watch
         .tally
         .table(&watch.books, &path, &watch.samples, length.samples());

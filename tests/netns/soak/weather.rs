@@ -137,8 +137,8 @@ impl Weather {
 
 fn ip<S: AsRef<OsStr>>(ground: &Ground, side: Side, words: &[S]) -> io::Result<()> {
     let host = match side {
-        Side::Client => &ground.lane.sender.namespace,
-        Side::Server => &ground.lane.receiver.namespace,
+        Side::Client => &ground.pair.sender.namespace,
+        Side::Server => &ground.pair.receiver.namespace,
     };
     let output = host.command("ip").args(words).output()?;
     match output.status.success() {

@@ -12,7 +12,7 @@ use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_bundler::Device;
-use pillion_lab::Lane;
+use pillion_lab::HostPair;
 use pillion_path::{Direction, PathConfig};
 
 use crate::PILLION;
@@ -93,10 +93,10 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         backward: direction(),
         seed: 1,
     };
-    let lane = Lane::create("cost", &path).expect("the testbed");
+    let pair = HostPair::create("cost", &path).expect("the testbed");
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
-    let mut attach = lane.sender.namespace.command(PILLION);
+    let mut attach = pair.sender.namespace.command(PILLION);
     attach
         .args(["attach", "--stats"])
         .arg(&stats)
@@ -104,7 +104,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         .stderr(Stdio::null());
     let mut attach = attach.spawn().expect("pillion runs");
     let programs = await_programs(&attach);
-    let empty = lane
+    let empty = pair
         .sender
         .namespace
         .enter(attach_empty_program)
@@ -118,7 +118,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         "--streams",
         "20",
     ];
-    let mut receiver = lane.receiver.namespace.command(PILLION);
+    let mut receiver = pair.receiver.namespace.command(PILLION);
     let mut receiver = receiver
         .args(listen)
         .stdout(Stdio::null())
@@ -135,7 +135,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         "--duration",
         "5",
     ];
-    let mut sender = lane.sender.namespace.command(PILLION);
+    let mut sender = pair.sender.namespace.command(PILLION);
     let status = sender
         .args(send)
         .args(["--itt", itt])

@@ -11,7 +11,7 @@ use pillion_bundler::{
     Attachment, Device, Flow, LossRule, Options, Policy, Programs, Rule, Scope, cgroup2_mount,
     list_flows,
 };
-use pillion_lab::{Lane, Seen, Truth, Watch, Way};
+use pillion_lab::{HostPair, PacketDirection, Seen, Truth, Watch};
 use pillion_path::{Direction, Loss, PathConfig};
 
 use crate::args::Args;
@@ -44,17 +44,17 @@ pub struct Outcome {
 }
 
 pub fn measure(args: &Args, case: Case) -> Result<Outcome> {
-    let lane = Lane::create("detection", &path(args, case.loss))?;
-    let to = SocketAddr::from((lane.receiver.address, case.port));
-    let listener = lane
+    let pair = HostPair::create("detection", &path(args, case.loss))?;
+    let to = SocketAddr::from((pair.receiver.address, case.port));
+    let listener = pair
         .receiver
         .namespace
         .enter(move || TcpListener::bind(to))??;
     case.receiver.listen(listener, args.streams);
-    let leaving = Watch::start(&lane.sender, Way::Out)?;
-    let arriving = Watch::start(&lane.receiver, Way::In)?;
+    let leaving = Watch::start(&pair.sender, PacketDirection::Outgoing)?;
+    let arriving = Watch::start(&pair.receiver, PacketDirection::Incoming)?;
     let work = args.clone();
-    let worker = lane.sender.namespace.spawn(move || {
+    let worker = pair.sender.namespace.spawn(move || {
         let _attachment = attach(&work, case.rule)?;
         let (streams, late) = send(&work, to).context("send")?;
         let flows = list_flows()?;
@@ -65,7 +65,7 @@ pub fn measure(args: &Args, case: Case) -> Result<Outcome> {
     let (flows, late) = worker.join().map_err(panicked)???;
     let sent = by_stream(leaving.finish()?, case.port);
     let arrived = by_stream(arriving.finish()?, case.port);
-    let path = lane.path.stop().forward;
+    let path = pair.path.stop().forward;
     let mut outcome = Outcome {
         path_lost: path.lost.packets,
         truth: Truth::default(),

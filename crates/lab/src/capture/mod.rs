@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::testbed::{Place, RECEIVER};
+use crate::testbed::{Node, RECEIVER};
 use pcap::{Frame, Pcap};
 use ring::Ring;
 
@@ -48,12 +48,12 @@ impl Capture {
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Namespace`]; [`Error::System`] if the device cannot be watched.
-    pub fn start(place: &Place, device: &str, snap: u32, file: &Path) -> Result<Self, Error> {
+    pub fn start(node: &Node, device: &str, snap: u32, file: &Path) -> Result<Self, Error> {
         let trace = File::create_new(file)
             .and_then(|to| Pcap::begin(to, snap))
             .map_err(Error::file(file))?;
         let device = device.to_owned();
-        let ring = place.enter(move || Ring::open(&device, snap as usize))?;
+        let ring = node.enter(move || Ring::open(&device, snap as usize))?;
         let ring = ring.map_err(|source| Error::System {
             action: "watch a device's packets",
             source,

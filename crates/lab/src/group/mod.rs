@@ -21,14 +21,14 @@ pub use config::GroupConfig;
 pub use result::GroupResult;
 pub use together::run_together;
 
-use crate::lane::Receiving;
-use crate::{Error, Lane};
+use crate::host_pair::Receiving;
+use crate::{Error, HostPair};
 
 /// One group of streams at work.
 #[derive(Debug)]
 pub struct Group {
     name: String,
-    lane: Lane,
+    pair: HostPair,
     duration: Duration,
     receiving: Receiving,
     stop: Arc<AtomicBool>,
@@ -57,7 +57,7 @@ struct Lateness {
 const GATE: &str = "echo && read -r _ && exec \"$@\"";
 
 impl Group {
-    /// Makes the lane, and a sender that waits to be let go. `pillion` is the binary whose
+    /// Makes the pair, and a sender that waits to be let go. `pillion` is the binary whose
     /// `traffic` and `run` subcommands make the streams; `name` stands in messages.
     ///
     /// # Errors
@@ -68,9 +68,9 @@ impl Group {
             action: "make a temporary file",
             source,
         })?;
-        let lane = Lane::create(name, &config.path())?;
+        let pair = HostPair::create(name, &config.path())?;
         let stop = Arc::new(AtomicBool::new(false));
-        let receiving = lane.receive(config.streams, Arc::clone(&stop))?;
+        let receiving = pair.receive(config.streams, Arc::clone(&stop))?;
         let pillion = pillion.display().to_string();
         let stats = format!("/proc/{}/fd/{}", std::process::id(), account.as_raw_fd());
         let arguments = |pillion: &str, stats: &[&str], gate: &[&str]| {
@@ -83,7 +83,7 @@ impl Group {
         let gate = ["/bin/sh", "-c", GATE, "gate"];
         let gated = arguments(&pillion, &["--stats", &stats], &gate);
         let command = arguments("pillion", &[], &[]).join(" ");
-        let mut sender = lane.sender.namespace.command(&gated[0]);
+        let mut sender = pair.sender.namespace.command(&gated[0]);
         sender
             .args(&gated[1..])
             .stdin(Stdio::piped())
@@ -91,7 +91,7 @@ impl Group {
         let sender = spawn(&mut sender)?;
         Ok(Self {
             name: name.to_owned(),
-            lane,
+            pair,
             duration: Duration::try_from_secs_f64(config.duration_s).unwrap_or_default(),
             receiving,
             stop,
@@ -103,8 +103,8 @@ impl Group {
 
     /// Its hosts and its path.
     #[must_use]
-    pub fn lane(&self) -> &Lane {
-        &self.lane
+    pub fn pair(&self) -> &HostPair {
+        &self.pair
     }
 
     /// Waits until the sender stands before its gate. One that failed is found out at the
@@ -151,7 +151,7 @@ impl Group {
                 source,
             })?;
         let received = self.receiving.finish()?;
-        let ledger = self.lane.path.stop();
+        let ledger = self.pair.path.stop();
         if let Some(device) = ledger.device_gone {
             return Err(void(format!("the device {device} vanished")));
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::Error;
 use crate::experiment::Streams;
-use crate::testbed::{DEVICE, Place};
+use crate::testbed::{DEVICE, Node};
 
 /// pillion at work on the streams of one group.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Bundled {
 
 impl Bundling {
     /// Begins, if the group is to be bundled: on its host's device, the connections to its port.
-    pub(super) fn start(streams: &Streams, host: &Place, port: u16) -> Result<Option<Self>, Error> {
+    pub(super) fn start(streams: &Streams, host: &Node, port: u16) -> Result<Option<Self>, Error> {
         let Some((options, companions)) = streams.bundling else {
             return Ok(None);
         };

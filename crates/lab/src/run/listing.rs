@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::Error;
-use crate::testbed::{Place, Testbed};
+use crate::testbed::{Node, Testbed};
 
 /// The devices and queue disciplines of all machines, as `ip` and `tc` tell of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,15 +27,15 @@ pub(super) struct Passed {
 
 impl Listing {
     pub(super) fn take(testbed: &Testbed) -> Result<Self, Error> {
-        let machine = |place: &Place| {
+        let machine = |node: &Node| {
             let machine = Machine {
-                qdiscs: place.run_json("tc -s -d -j qdisc show")?,
-                links: place.run_json("ip -s -j link show")?,
+                qdiscs: node.run_json("tc -s -d -j qdisc show")?,
+                links: node.run_json("ip -s -j link show")?,
             };
-            Ok((place.name.clone(), machine))
+            Ok((node.name.clone(), machine))
         };
         testbed
-            .places()
+            .nodes()
             .map(machine)
             .collect::<Result<_, _>>()
             .map(Self)

@@ -34,7 +34,7 @@ pub use summary::{GroupSummary, Summary};
 use crate::Error;
 use crate::capture::Capture;
 use crate::experiment::Run;
-use crate::testbed::{DEVICE, Log, Place, TO_ROUTER, Testbed};
+use crate::testbed::{DEVICE, Log, Node, TO_ROUTER, Testbed};
 use bundling::Bundling;
 use folder::Folder;
 use listing::Listing;
@@ -102,15 +102,15 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
     let testbed = Testbed::build(run, &log)?;
     let parameters: BTreeMap<&str, _> = testbed
-        .ends()
-        .map(|place| Ok((place.name.as_str(), parameters(place)?)))
+        .endpoints()
+        .map(|node| Ok((node.name.as_str(), parameters(node)?)))
         .collect::<Result<_, Error>>()?;
     folder.write_json("sysctls.json", &parameters)?;
     folder.write_json("devices-before.json", &Listing::take(&testbed)?)?;
 
     let captures = run.measure.traces.map(|snap| {
         let trace =
-            |place, device, name: &str| Capture::start(place, device, snap, &folder.file(name));
+            |node, device, name: &str| Capture::start(node, device, snap, &folder.file(name));
         let sender = trace(&testbed.bridge, TO_ROUTER, "sender.pcap")?;
         let receiver = trace(&testbed.receiver, DEVICE, "receiver.pcap")?;
         Ok::<_, Error>([sender, receiver])
@@ -212,8 +212,8 @@ fn write_streams(
 }
 
 /// The kernel's parameters in a machine, by name.
-fn parameters(place: &Place) -> Result<BTreeMap<String, String>, Error> {
-    let read = place.enter(|| {
+fn parameters(node: &Node) -> Result<BTreeMap<String, String>, Error> {
+    let read = node.enter(|| {
         let mut all = BTreeMap::new();
         for folder in PARAMETERS {
             for entry in fs::read_dir(folder)? {

@@ -15,7 +15,7 @@ use pillion_traffic::{
 
 use crate::Error;
 use crate::experiment::Run;
-use crate::testbed::{Place, RECEIVER, Testbed, source_port};
+use crate::testbed::{Node, RECEIVER, Testbed, source_port};
 
 /// The port of the first group; each next one has the next.
 const PORTS: u16 = 7001;
@@ -187,7 +187,7 @@ impl Streams {
     }
 }
 
-fn start(traffic: Traffic, host: &Place, stop: Arc<AtomicBool>) -> Sending {
+fn start(traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> Sending {
     let (told, connected) = mpsc::channel();
     let (barrier, opened) = mpsc::channel();
     let work = move || {

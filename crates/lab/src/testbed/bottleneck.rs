@@ -1,4 +1,4 @@
-use super::Place;
+use super::Node;
 use crate::experiment::{Discipline, Limit, Run, Shaper};
 use crate::{Error, kernel_release};
 
@@ -6,7 +6,7 @@ use crate::{Error, kernel_release};
 pub const QUEUE: &str = "10:";
 
 /// Puts the rate and the queue on the router's device towards the receiver.
-pub(super) fn build(router: &Place, device: &str, run: &Run) -> Result<(), Error> {
+pub(super) fn build(router: &Node, device: &str, run: &Run) -> Result<(), Error> {
     let bottleneck = &run.bottleneck;
     let queue = queue(run);
     let burst = bottleneck.burst_bytes;

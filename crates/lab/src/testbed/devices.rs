@@ -1,12 +1,12 @@
 use std::net::Ipv4Addr;
 
-use super::Place;
+use super::Node;
 use crate::Error;
 
 /// An end of a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Port<'a> {
-    pub(super) place: &'a Place,
+    pub(super) node: &'a Node,
     pub(super) device: &'a str,
 }
 
@@ -14,11 +14,11 @@ pub(super) struct Port<'a> {
 pub(super) fn join(one: Port, other: Port) -> Result<(), Error> {
     // Every segment is a packet of its own, see `Port::send_whole_segments`.
     let end = "txqueuelen 0 gso_max_segs 1";
-    one.place.run(&format!(
+    one.node.run(&format!(
         "ip link add {} {end} type veth peer name {} {end} netns {}",
         one.device,
         other.device,
-        other.place.namespace.path().display(),
+        other.node.namespace.path().display(),
     ))?;
     one.switch_offloads_off()?;
     other.switch_offloads_off()
@@ -30,12 +30,12 @@ impl Port<'_> {
     pub(super) fn send_whole_segments(self) -> Result<(), Error> {
         self.switch_offloads_off()?;
         let command = format!("ip link set {} gso_max_segs 1", self.device);
-        self.place.run(&command).map(drop)
+        self.node.run(&command).map(drop)
     }
 
     fn switch_offloads_off(self) -> Result<(), Error> {
         let command = format!("ethtool -K {} tso off gso off gro off lro off", self.device);
-        self.place.run(&command).map(drop)
+        self.node.run(&command).map(drop)
     }
 
     /// Commands of `ip` that give it this address, in a network of 254, and switch it on.
@@ -55,13 +55,13 @@ impl Port<'_> {
 }
 
 /// Ports of a bridge.
-pub(super) fn bridge(place: &Place, ports: &[&str]) -> Result<(), Error> {
+pub(super) fn bridge(node: &Node, ports: &[&str]) -> Result<(), Error> {
     let bridge = "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0";
     let mut lines = vec![bridge.to_owned()];
     let ports = ports.iter();
     lines.extend(ports.map(|port| format!("link set {port} master bridge up")));
     lines.push("link set bridge up".to_owned());
-    place.set_up(lines)
+    node.set_up(lines)
 }
 
 /// The hardware address of whoever has an address.

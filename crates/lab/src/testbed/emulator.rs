@@ -4,7 +4,7 @@ use pillion_path::{Direction, Disorder, Ledger, OwnDelay, Path, PathConfig, Tap}
 
 use super::devices::{Port, bridge, join};
 use super::listed::ListedLoss;
-use super::{Log, Place, netem, round_trips, source_port};
+use super::{Log, Node, netem, round_trips, source_port};
 use crate::experiment::{Emulation, Loss, Run};
 use crate::{Error, kernel_release};
 
@@ -14,7 +14,7 @@ pub enum Emulator {
     /// The kernel's netem, on a machine of its own.
     Netem {
         /// The machine.
-        place: Place,
+        node: Node,
         /// What drops listed packets before it: of the way to the receiver, and of that back.
         listed: [Option<ListedLoss>; 2],
     },
@@ -37,31 +37,31 @@ impl Emulator {
     }
 
     fn netem(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
-        let place = Place::create("emulator", log)?;
+        let node = Node::create("emulator", log)?;
         for (end, device) in [(router, TO_ROUTER), (receiver, TO_RECEIVER)] {
             join(
                 end,
                 Port {
-                    place: &place,
+                    node: &node,
                     device,
                 },
             )?;
         }
-        bridge(&place, &[TO_ROUTER, TO_RECEIVER])?;
+        bridge(&node, &[TO_ROUTER, TO_RECEIVER])?;
         let list = |device, emulation: &Emulation| match &emulation.loss {
-            Some(Loss::Listed(numbers)) => ListedLoss::attach(&place, device, numbers).map(Some),
+            Some(Loss::Listed(numbers)) => ListedLoss::attach(&node, device, numbers).map(Some),
             _ => Ok(None),
         };
         let listed = [
             list(TO_ROUTER, &run.forward)?,
             list(TO_RECEIVER, &run.backward)?,
         ];
-        netem::build(&place, TO_RECEIVER, &run.forward)?;
+        netem::build(&node, TO_RECEIVER, &run.forward)?;
         match &round_trips::delays(run)?[..] {
-            [] => netem::build(&place, TO_ROUTER, &run.backward)?,
-            own => netem::build_by_stream(&place, TO_ROUTER, &run.backward, own)?,
+            [] => netem::build(&node, TO_ROUTER, &run.backward)?,
+            own => netem::build_by_stream(&node, TO_ROUTER, &run.backward, own)?,
         }
-        Ok(Self::Netem { place, listed })
+        Ok(Self::Netem { node, listed })
     }
 
     fn path(run: &Run, router: Port, receiver: Port) -> Result<Self, Error> {
@@ -87,7 +87,7 @@ impl Emulator {
         config.validate().map_err(Error::PathConfig)?;
         let tap = |port: Port| -> Result<Tap, Error> {
             let device = port.device.to_owned();
-            let tap = port.place.enter(move || Tap::open(&device))??;
+            let tap = port.node.enter(move || Tap::open(&device))??;
             port.send_whole_segments()?;
             Ok(tap)
         };

@@ -8,7 +8,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 
-use super::Place;
+use super::Node;
 use crate::Error;
 
 #[allow(missing_docs, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -27,9 +27,9 @@ const DROPPED: u32 = 1;
 
 impl ListedLoss {
     /// Drops what arrives at a device, by number.
-    pub(super) fn attach(place: &Place, device: &str, numbers: &[u64]) -> Result<Self, Error> {
+    pub(super) fn attach(node: &Node, device: &str, numbers: &[u64]) -> Result<Self, Error> {
         let (device, numbers) = (device.to_owned(), numbers.to_vec());
-        let attached = place.enter(move || attach(&device, &numbers))?;
+        let attached = node.enter(move || attach(&device, &numbers))?;
         attached.map(Self).map_err(|source| Error::System {
             action: "put the program that drops listed packets to work",
             source,

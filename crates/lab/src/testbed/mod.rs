@@ -15,7 +15,7 @@ mod link;
 mod listed;
 mod log;
 mod netem;
-mod place;
+mod node;
 mod round_trips;
 mod settle;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub use bottleneck::QUEUE;
 pub use emulator::Emulator;
 pub use listed::ListedLoss;
 pub use log::Log;
-pub use place::Place;
+pub use node::Node;
 
 use crate::Error;
 use crate::experiment::{Run, Sysctls};
@@ -56,15 +56,15 @@ pub const OUT: &str = "out";
 #[derive(Debug)]
 pub struct Testbed {
     /// Where streams come from, in the order of [`Run::hosts`].
-    pub hosts: Vec<Place>,
+    pub hosts: Vec<Node>,
     /// Where the sender's trace is taken.
-    pub bridge: Place,
+    pub bridge: Node,
     /// Where the rate and the queue are.
-    pub router: Place,
+    pub router: Node,
     /// Between router and receiver.
     pub emulator: Emulator,
     /// Where streams go.
-    pub receiver: Place,
+    pub receiver: Node,
 }
 
 impl Testbed {
@@ -88,33 +88,33 @@ impl Testbed {
             );
             return Err(Error::Unfit(why));
         }
-        let bridge = Place::create("bridge", log)?;
-        let router = Place::create("router", log)?;
-        let receiver = Place::create("receiver", log)?;
+        let bridge = Node::create("bridge", log)?;
+        let router = Node::create("router", log)?;
+        let receiver = Node::create("receiver", log)?;
         let ports: Vec<String> = (0..run.hosts.len()).map(|n| format!("host{n}")).collect();
         let [to_hosts, to_router] = [
             Port {
-                place: &router,
+                node: &router,
                 device: "in",
             },
             Port {
-                place: &bridge,
+                node: &bridge,
                 device: TO_ROUTER,
             },
         ];
         join(to_hosts, to_router)?;
         let mut of_router = to_hosts.raise(ROUTER_IN).to_vec();
-        let hosts = run.hosts.iter().map(|host| Place::create(&host.name, log));
-        let hosts: Vec<Place> = hosts.collect::<Result<_, _>>()?;
-        for ((place, host), (number, port)) in
+        let hosts = run.hosts.iter().map(|host| Node::create(&host.name, log));
+        let hosts: Vec<Node> = hosts.collect::<Result<_, _>>()?;
+        for ((node, host), (number, port)) in
             hosts.iter().zip(&run.hosts).zip(ports.iter().enumerate())
         {
             let here = Port {
-                place,
+                node,
                 device: DEVICE,
             };
             let there = Port {
-                place: &bridge,
+                node: &bridge,
                 device: port,
             };
             join(here, there)?;
@@ -128,11 +128,11 @@ impl Testbed {
         devices::bridge(&bridge, &ports)?;
 
         let out = Port {
-            place: &router,
+            node: &router,
             device: OUT,
         };
         let last = Port {
-            place: &receiver,
+            node: &receiver,
             device: DEVICE,
         };
         let emulator = Emulator::build(run, out, last, log)?;
@@ -144,9 +144,9 @@ impl Testbed {
         bottleneck::build(&router, OUT, run)?;
 
         set_all(&receiver, &run.sysctls)?;
-        for (place, host) in hosts.iter().zip(&run.hosts) {
-            set_all(place, &run.sysctls)?;
-            set_all(place, &host.sysctls)?;
+        for (node, host) in hosts.iter().zip(&run.hosts) {
+            set_all(node, &run.sysctls)?;
+            set_all(node, &host.sysctls)?;
         }
         let testbed = Self {
             hosts,
@@ -155,7 +155,7 @@ impl Testbed {
             emulator,
             receiver,
         };
-        settle::settle(testbed.places())?;
+        settle::settle(testbed.nodes())?;
         Ok(testbed)
     }
 
@@ -166,9 +166,9 @@ impl Testbed {
     }
 
     /// All machines, from the senders to the receiver.
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         let emulator = match &self.emulator {
-            Emulator::Netem { place, .. } => Some(place),
+            Emulator::Netem { node, .. } => Some(node),
             Emulator::Path(_) => None,
         };
         let senders = self.hosts.iter().chain([&self.bridge, &self.router]);
@@ -176,7 +176,7 @@ impl Testbed {
     }
 
     /// Where connections end.
-    pub fn ends(&self) -> impl Iterator<Item = &Place> {
+    pub fn endpoints(&self) -> impl Iterator<Item = &Node> {
         self.hosts.iter().chain([&self.receiver])
     }
 
@@ -186,8 +186,8 @@ impl Testbed {
     /// # Errors
     /// [`Error::Command`].
     pub fn silence(&self) -> Result<(), Error> {
-        for place in self.ends() {
-            place.run("ip route replace blackhole default")?;
+        for node in self.endpoints() {
+            node.run("ip route replace blackhole default")?;
         }
         Ok(())
     }
@@ -199,11 +199,11 @@ fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Result<(), Err
     lines.push(port.meet(router));
     let device = port.device;
     lines.push(format!("route add default via {router} dev {device}"));
-    port.place.set_up(lines)
+    port.node.set_up(lines)
 }
 
-fn set_all(place: &Place, sysctls: &Sysctls) -> Result<(), Error> {
+fn set_all(node: &Node, sysctls: &Sysctls) -> Result<(), Error> {
     sysctls
         .iter()
-        .try_for_each(|(name, value)| place.set(name, value))
+        .try_for_each(|(name, value)| node.set(name, value))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::bottleneck::lacking;
-use super::{Place, SOURCE_PORTS};
+use super::{Node, SOURCE_PORTS};
 use crate::experiment::{Emulation, Loss};
 use crate::{Error, Namespace};
 
@@ -53,9 +53,9 @@ pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
 }
 
 /// Emulates one direction on the device that sends that way.
-pub(super) fn build(place: &Place, device: &str, emulation: &Emulation) -> Result<(), Error> {
+pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<(), Error> {
     let words = words(emulation, emulation.delay);
-    let tc = |rest: String| place.run(&format!("tc {rest}")).map_err(lacking);
+    let tc = |rest: String| node.run(&format!("tc {rest}")).map_err(lacking);
     tc(format!("qdisc add dev {device} root handle 1: {words}"))?;
     if let Some(disturbance) = emulation.disturbance.filter(|it| it.reorder > 0.0) {
         // Behind the path's own delay, all but some pass a second one at once.
@@ -71,7 +71,7 @@ pub(super) fn build(place: &Place, device: &str, emulation: &Emulation) -> Resul
 
 /// The same on the way back, with a delay of its own for each stream that has one, by its number.
 pub(super) fn build_by_stream(
-    place: &Place,
+    node: &Node,
     device: &str,
     emulation: &Emulation,
     delays: &[(u32, Duration)],
@@ -98,7 +98,7 @@ pub(super) fn build_by_stream(
         "filter add dev {device} parent 1: protocol ip handle 1 flow map key proto-dst \
          addend -{SOURCE_PORTS} baseclass 1:1"
     ));
-    place.run_batch("tc", &lines).map_err(lacking)
+    node.run_batch("tc", &lines).map_err(lacking)
 }
 
 /// In microseconds.

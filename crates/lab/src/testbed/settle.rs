@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::Place;
+use super::Node;
 use crate::Error;
 
 const LONGEST: Duration = Duration::from_secs(10);
@@ -21,12 +21,12 @@ struct Device {
 ///
 /// # Errors
 /// [`Error::Command`]; [`Error::System`] if a device does not come up.
-pub(super) fn settle<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), Error> {
+pub(super) fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Error> {
     let begun = Instant::now();
-    for place in places {
-        while let Some(device) = resting(place)? {
+    for node in nodes {
+        while let Some(device) = resting(node)? {
             if begun.elapsed() > LONGEST {
-                let what = format!("{device} of {} does not come up", place.name);
+                let what = format!("{device} of {} does not come up", node.name);
                 return Err(Error::System {
                     action: "bring up the testbed's devices",
                     source: io::Error::new(io::ErrorKind::TimedOut, what),
@@ -39,8 +39,8 @@ pub(super) fn settle<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), 
 }
 
 /// A device that has no carrier yet.
-fn resting(place: &Place) -> Result<Option<String>, Error> {
-    let devices: Vec<Device> = place.run_json("ip -j link show up")?;
+fn resting(node: &Node) -> Result<Option<String>, Error> {
+    let devices: Vec<Device> = node.run_json("ip -j link show up")?;
     let is_resting = |flags: &[String]| flags.iter().any(|flag| flag == "NO-CARRIER");
     let mut devices = devices.into_iter();
     let resting = devices.find(|device| is_resting(&device.flags));

@@ -9,7 +9,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use super::Way;
+use super::PacketDirection;
 
 /// A socket that sees all that passes the devices of a network namespace.
 #[derive(Debug)]
@@ -32,14 +32,18 @@ impl PacketSocket {
         Ok(Self(fd))
     }
 
-    /// The next packet's way and the length of what is kept of it; `None` if none comes for a
+    /// The next packet's direction and the length of what is kept of it; `None` if none comes for a
     /// while.
-    pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<(Way, usize)>> {
+    pub fn receive(&self, frame: &mut [u8]) -> io::Result<Option<(PacketDirection, usize)>> {
         match recvfrom::<LinkAddr>(self.0.as_raw_fd(), frame) {
             Ok((bytes, from)) => {
                 let outgoing = from.is_some_and(|from| from.pkttype() == libc::PACKET_OUTGOING);
-                let way = if outgoing { Way::Out } else { Way::In };
-                Ok(Some((way, bytes)))
+                let direction = if outgoing {
+                    PacketDirection::Outgoing
+                } else {
+                    PacketDirection::Incoming
+                };
+                Ok(Some((direction, bytes)))
             }
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
             Err(error) => Err(error.into()),

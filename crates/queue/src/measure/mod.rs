@@ -17,7 +17,7 @@ pub use length::LengthOverTime;
 pub use period::Period;
 pub use quantiles::Quantiles;
 
-use crate::{Ends, Event, Packet, Reasons};
+use crate::{Endpoints, Event, Packet, Reasons};
 use account::Tally;
 use drops::Outcome;
 use length::Lengths;
@@ -46,7 +46,7 @@ pub struct Summary {
 pub struct Stream {
     /// Between whom.
     #[serde(flatten)]
-    pub ends: Ends,
+    pub ends: Endpoints,
     /// What became of them.
     #[serde(flatten)]
     pub account: Account,
@@ -58,8 +58,8 @@ pub struct Measures {
     missed: u64,
     span_ns: Option<(u64, u64)>,
     all: Tally,
-    streams: Vec<(Ends, Tally)>,
-    numbers: HashMap<Ends, usize>,
+    streams: Vec<(Endpoints, Tally)>,
+    numbers: HashMap<Endpoints, usize>,
     lengths: Lengths,
     outcomes: Vec<Outcome>,
     split: Split,
@@ -114,7 +114,7 @@ impl Measures {
             .iter()
             .map(|(_, tally)| tally.losses())
             .collect();
-        let stream = |(ends, tally): (Ends, Tally)| Stream {
+        let stream = |(ends, tally): (Endpoints, Tally)| Stream {
             ends,
             account: tally.close(reasons),
         };

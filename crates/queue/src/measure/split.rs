@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use crate::{Ends, Fate, Packet};
+use crate::{Endpoints, Fate, Packet};
 
 /// Packets to be brought together: those offered that may have been split, and those that were
 /// not seen to arrive.
 #[derive(Debug, Default)]
 pub(super) struct Split {
-    whole: HashMap<Ends, Vec<Packet>>,
-    parts: HashMap<Ends, Vec<Packet>>,
+    whole: HashMap<Endpoints, Vec<Packet>>,
+    parts: HashMap<Endpoints, Vec<Packet>>,
 }
 
 impl Split {
@@ -76,7 +76,7 @@ mod tests {
             left_ns,
             fate: left_ns.map_or(Fate::Replaced, |_| Fate::Sent),
             reason: 0,
-            ends: Some(Ends {
+            ends: Some(Endpoints {
                 protocol: 6,
                 source: end(1),
                 destination: end(2),

@@ -1,27 +1,29 @@
-//! Where the programs stand, and that they stand wherever they are wanted.
+//! The programs at their devices, and that they are attached wherever they are wanted.
 
 use std::time::{Duration, Instant};
 
+use crate::device_attachment::DeviceAttachment;
 use crate::selection::{Selection, Step};
 use crate::share::Share;
-use crate::stand::Stand;
 use crate::{Change, Device, Error, Namespace, Programs};
 
-/// All places at which the programs stand.
+/// All of them, with what keeps them attached.
 #[derive(Debug)]
-pub(crate) struct Stands {
-    all: Vec<Stand>,
+pub(crate) struct DeviceAttachments {
+    all: Vec<DeviceAttachment>,
     share: Share,
     /// Devices that were there when following began, and have to wait: they do not come.
     waiting: Vec<(Option<u64>, u32)>,
 }
 
-impl Stands {
+impl DeviceAttachments {
     /// At these devices, whatever becomes of others.
     pub(crate) fn at(programs: &Programs, devices: &[Device]) -> Result<Self, Error> {
-        let stands = devices.iter().map(|device| Stand::take(programs, device));
+        let attached = devices
+            .iter()
+            .map(|device| DeviceAttachment::begin(programs, device));
         Ok(Self {
-            all: stands.collect::<Result<_, _>>()?,
+            all: attached.collect::<Result<_, _>>()?,
             share: Share::of_this_process(programs.hook, 1),
             waiting: Vec::new(),
         })
@@ -34,14 +36,14 @@ impl Stands {
         patience: Option<Duration>,
         changes: &mut Vec<Change>,
     ) -> Result<Self, Error> {
-        let mut stands = Self {
+        let mut attached = Self {
             all: Vec::new(),
-            share: Share::of_this_process(programs.hook, selection.places()),
+            share: Share::of_this_process(programs.hook, selection.namespace_count()),
             waiting: Vec::new(),
         };
         let mut refused = Vec::new();
         selection.look(|_| false, &mut refused);
-        let more = stands.take(programs, selection, patience, &mut refused);
+        let more = attached.attach(programs, selection, patience, &mut refused);
         // What is there at the start has not come.
         refused.retain(|change| matches!(change, Change::Refused(_)));
         let is_named = !selection.names.is_empty();
@@ -50,13 +52,13 @@ impl Stands {
             Change::Refused(error) => !matches!(error, Error::Unreadable { .. }),
             _ => false,
         };
-        if (is_named || stands.all.is_empty())
+        if (is_named || attached.all.is_empty())
             && let Some(first) = refused.iter().position(matters)
             && let Change::Refused(error) = refused.swap_remove(first)
         {
             return Err(error);
         }
-        if stands.all.is_empty() {
+        if attached.all.is_empty() {
             selection.devices()?;
             return Err(Error::NoDevice);
         }
@@ -64,68 +66,68 @@ impl Stands {
         for namespace in selection.namespaces() {
             let mut waiting = selection.wanted(&namespace).to_vec();
             waiting.retain(|device| {
-                !stands.has(device) && !selection.troubles.has(&attach_to(device))
+                !attached.has(device) && !selection.troubles.has(&attach_to(device))
             });
-            stands.waiting.extend(waiting.iter().map(identity));
+            attached.waiting.extend(waiting.iter().map(identity));
         }
         selection.set_clock(more);
-        Ok(stands)
+        Ok(attached)
     }
 
     pub(crate) fn has(&self, device: &Device) -> bool {
-        self.all.iter().any(|stand| stand.device.is(device))
+        self.all.iter().any(|attached| attached.device.is(device))
     }
 
     pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
-        self.all.iter().map(|stand| &stand.device)
+        self.all.iter().map(|attached| &attached.device)
     }
 
     /// Leaves devices and namespaces that are gone; the devices of those `looked` at are known
     /// as they are now.
-    pub(crate) fn leave_the_gone(
+    pub(crate) fn detach_the_gone(
         &mut self,
         selection: &mut Selection,
         looked: &[Namespace],
         changes: &mut Vec<Change>,
     ) {
         let namespaces = selection.namespaces();
-        for mut stand in std::mem::take(&mut self.all) {
-            let namespace = &stand.device.namespace;
+        for mut attached in std::mem::take(&mut self.all) {
+            let namespace = &attached.device.namespace;
             if !namespaces.contains(namespace) {
                 // With a namespace, all of its devices go.
-                stand.leave();
+                attached.detach();
                 continue;
             }
             if !looked.contains(namespace) {
-                self.all.push(stand);
+                self.all.push(attached);
                 continue;
             }
             let mut wanted = selection.wanted(namespace).iter();
-            match wanted.find(|device| device.is(&stand.device)).cloned() {
-                Some(device) if stand.holds() => {
-                    stand.device = device;
-                    self.all.push(stand);
+            match wanted.find(|device| device.is(&attached.device)).cloned() {
+                Some(device) if attached.holds() => {
+                    attached.device = device;
+                    self.all.push(attached);
                 }
-                Some(device) if stand.is_clsact() => {
+                Some(device) if attached.is_clsact() => {
                     let taken_away = Error::TakenAway {
                         device: device.to_string(),
                     };
                     let step = attach_to(&device);
                     let said = selection.troubles.failed(step, taken_away);
                     changes.extend(said.map(Change::Refused));
-                    stand.leave();
+                    attached.detach();
                 }
                 _ => {
-                    changes.push(Change::Gone(stand.device.to_string()));
-                    stand.leave();
+                    changes.push(Change::Gone(attached.device.to_string()));
+                    attached.detach();
                 }
             }
         }
     }
 
-    /// Takes stands where they are wanted, until `patience` ends: each can take the kernel
-    /// tens of milliseconds. True if more are to be taken then.
-    pub(crate) fn take(
+    /// Attaches the programs where they are wanted, until `patience` ends: each can take the kernel
+    /// tens of milliseconds. True if more are to be attached then.
+    pub(crate) fn attach(
         &mut self,
         programs: &Programs,
         selection: &mut Selection,
@@ -133,19 +135,19 @@ impl Stands {
         changes: &mut Vec<Change>,
     ) -> bool {
         let begun = Instant::now();
-        for (number, device) in self.to_take(selection, changes).into_iter().enumerate() {
+        for (number, device) in self.to_attach(selection, changes).into_iter().enumerate() {
             if number > 0 && patience.is_some_and(|patience| begun.elapsed() >= patience) {
                 return true;
             }
-            let stand = match Stand::take(programs, &device) {
+            let attached = match DeviceAttachment::begin(programs, &device) {
                 // News of its end is on the way.
                 Err(Error::System { source, .. }) if has_no_device(&source) => continue,
                 taken => selection
                     .troubles
                     .outcome_of(attach_to(&device), taken, changes),
             };
-            if let Some(stand) = stand {
-                self.all.push(stand);
+            if let Some(attached) = attached {
+                self.all.push(attached);
                 let identity = identity(&device);
                 if !self.waiting.contains(&identity) {
                     changes.push(Change::Come(device.to_string()));
@@ -156,8 +158,8 @@ impl Stands {
         false
     }
 
-    /// Devices without a stand for which there is room, of each namespace in turn.
-    fn to_take(&self, selection: &mut Selection, changes: &mut Vec<Change>) -> Vec<Device> {
+    /// Devices that are to be attached to, as many as there is room for, of each namespace in turn.
+    fn to_attach(&self, selection: &mut Selection, changes: &mut Vec<Change>) -> Vec<Device> {
         let mut queue = Vec::new();
         for namespace in selection.namespaces() {
             let id = namespace.id();
@@ -178,8 +180,8 @@ impl Stands {
         queue.into_iter().map(|(_, device)| device).collect()
     }
 
-    pub(crate) fn leave(&mut self) {
-        self.all.drain(..).for_each(Stand::leave);
+    pub(crate) fn detach(&mut self) {
+        self.all.drain(..).for_each(DeviceAttachment::detach);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{Device, Error, Hook, Programs};
 
 /// The programs at one device.
 #[derive(Debug)]
-pub(crate) struct Stand {
+pub(crate) struct DeviceAttachment {
     pub(crate) device: Device,
     hold: Hold,
 }
@@ -18,9 +18,9 @@ enum Hold {
     Clsact(Clsact),
 }
 
-impl Stand {
+impl DeviceAttachment {
     /// Attaches them, behind programs already there.
-    pub(crate) fn take(programs: &Programs, device: &Device) -> Result<Self, Error> {
+    pub(crate) fn begin(programs: &Programs, device: &Device) -> Result<Self, Error> {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
             name: device.to_string(),
         })?;
@@ -56,7 +56,7 @@ impl Stand {
         matches!(self.hold, Hold::Clsact(_))
     }
 
-    pub(crate) fn leave(self) {
+    pub(crate) fn detach(self) {
         match self.hold {
             Hold::Tcx(links) => links.into_iter().for_each(link::detach),
             Hold::Clsact(clsact) => drop(clsact),

@@ -7,14 +7,14 @@ use crate::{Device, Error, Hook, Namespace, NamespaceName};
 /// A network namespace whose devices are followed. One that has a name may lose it, and
 /// another one may get it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct FollowedNamespace {
     name: Option<NamespaceName>,
-    now: Option<Followed>,
+    now: Option<Present>,
 }
 
-/// What stands for a place now.
+/// What it is now.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct Present {
     pub(crate) namespace: Namespace,
     watch: Watch,
     /// Its devices have changed since they were listed.
@@ -23,19 +23,19 @@ pub(crate) struct Followed {
     pub(crate) wanted: Vec<Device>,
 }
 
-impl Place {
+impl FollowedNamespace {
     /// The calling thread's.
     pub(crate) fn here(hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: None,
-            now: Some(Followed::begin(Namespace::default(), hook)?),
+            now: Some(Present::begin(Namespace::default(), hook)?),
         })
     }
 
     pub(crate) fn named(name: &NamespaceName, hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: Some(name.clone()),
-            now: Some(Followed::begin(name.open()?, hook)?),
+            now: Some(Present::begin(name.open()?, hook)?),
         })
     }
 
@@ -43,11 +43,11 @@ impl Place {
         self.name.as_ref()
     }
 
-    pub(crate) fn now(&self) -> Option<&Followed> {
+    pub(crate) fn now(&self) -> Option<&Present> {
         self.now.as_ref()
     }
 
-    pub(crate) fn now_mut(&mut self) -> Option<&mut Followed> {
+    pub(crate) fn now_mut(&mut self) -> Option<&mut Present> {
         self.now.as_mut()
     }
 
@@ -79,14 +79,14 @@ impl Place {
             Err(Error::UnknownNamespace { .. } | Error::NotANamespace { .. }) => return Ok(None),
             opened => opened?,
         };
-        let followed = Followed::begin(namespace, hook)?;
+        let followed = Present::begin(namespace, hook)?;
         register(followed.news())?;
         self.now = Some(followed);
         Ok(Some(Change::Come(name.to_string())))
     }
 }
 
-impl Followed {
+impl Present {
     fn begin(namespace: Namespace, hook: Hook) -> Result<Self, Error> {
         let watch = namespace
             .enter(|| Watch::begin(hook))?

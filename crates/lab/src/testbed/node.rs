@@ -10,7 +10,7 @@ use crate::{Error, Namespace, kernel_release};
 
 /// A machine of a testbed: a network namespace, and what it is called.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct Node {
     /// Its name, in messages and files.
     pub name: String,
     /// Where it is.
@@ -18,25 +18,24 @@ pub struct Place {
     log: Log,
 }
 
-impl Place {
+impl Node {
     /// Makes an empty one, without IPv6: nothing but what is studied shall pass its devices.
     pub(super) fn create(name: &str, log: &Log) -> Result<Self, Error> {
         let namespace = Namespace::create().map_err(|source| Error::Namespace {
             name: name.to_owned(),
             source,
         })?;
-        let place = Self {
+        let node = Self {
             name: name.to_owned(),
             namespace,
             log: log.clone(),
         };
-        place
-            .enter(crate::host::speak_ipv4_alone)?
+        node.enter(crate::host::speak_ipv4_alone)?
             .map_err(|source| {
                 let action = "switch IPv6 off";
                 Error::System { action, source }
             })?;
-        Ok(place)
+        Ok(node)
     }
 
     /// Does something inside.
@@ -63,7 +62,7 @@ impl Place {
     /// Runs a command that prints JSON.
     ///
     /// # Errors
-    /// As [`Place::run`], and with what is wrong about the JSON.
+    /// As [`Node::run`], and with what is wrong about the JSON.
     pub(crate) fn run_json<T: DeserializeOwned>(&self, command: &str) -> Result<T, Error> {
         let text = self.run(command)?;
         serde_json::from_str(&text).map_err(|error| Error::Command {

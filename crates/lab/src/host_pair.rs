@@ -10,7 +10,7 @@ use crate::{Error, Host};
 
 /// A sender and a receiver with a path of their own between them.
 #[derive(Debug)]
-pub struct Lane {
+pub struct HostPair {
     /// Where the data comes from.
     pub sender: Host,
     /// Where it goes.
@@ -19,7 +19,7 @@ pub struct Lane {
     pub path: Path,
 }
 
-/// A receiver at work on a lane's receiving host.
+/// A receiver at work on a pair's receiving host.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     /// Where it listens.
@@ -27,10 +27,10 @@ pub(crate) struct Receiving {
     thread: JoinHandle<io::Result<Result<Received, ReceiveError>>>,
 }
 
-/// Any would do: every lane has hosts of its own.
+/// Any would do: every pair has hosts of its own.
 const PORT: u16 = 7777;
 
-impl Lane {
+impl HostPair {
     /// Makes both hosts, and the path.
     ///
     /// # Errors
