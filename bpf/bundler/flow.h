@@ -126,7 +126,7 @@ enum outcome {
 	/* The kernel refused. */
 	UNREADABLE, /* the payload could not be read */
 	NO_MEMORY, /* the packet could not be grown; it was sent as it was */
-	DROPPED, /* it failed half-way and was dropped: TCP sends it again */
+	DROPPED, /* it failed half-way and was dropped: TCP retransmits it */
 
 	/* Where retransmissions are bundled as well. */
 	RETRANSMISSION_BUNDLED, /* segments that follow it ride along */

@@ -7,7 +7,7 @@
  * either advances the acknowledgement or brings nothing new at all: by that,
  * reports of duplicates are told apart (dsack.h). And only while nothing
  * beyond it is acknowledged selectively, as after the time-outs of a thin
- * stream. Else TCP knows what is missing and sends it again itself; and it
+ * stream. Else TCP knows what is missing and retransmits it itself; and it
  * would take segments that it did not, acknowledged behind later ones, for
  * reordered (tcp_check_sack_reordering()).
  */

@@ -66,9 +66,9 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
     assert!(found <= lost, "of {lost} losses, {found} were found");
     assert!(count("reactions") > 20 && count("reactions") <= found);
     assert!(reports > 1000);
-    // Few were sent again as well; each of the others saved an RTT.
+    // Few were retransmitted as well; each of the others saved an RTT.
     assert!(saved > RTT * (found / 2) as u32, "{saved:?} for {found}");
-    // TCP sees no report but of what it sent again.
+    // TCP sees no report but of what it retransmitted.
     let sender = &pair.sender.namespace;
     let counters = [
         "TCPDSACKRecv",

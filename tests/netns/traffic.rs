@@ -83,7 +83,7 @@ fn a_receiver_that_nobody_listens_at_is_named() {
 }
 
 #[test]
-fn a_list_of_writes_is_sent_again_at_its_speed() {
+fn a_list_of_writes_is_replayed_at_its_speed() {
     let folder = tempfile::tempdir().unwrap();
     let writes = folder.path().join("writes.csv");
     std::fs::write(&writes, "gap_ms,size\n0,100\n20,1000\n5,3\n").unwrap();
@@ -99,7 +99,7 @@ fn a_list_of_writes_is_sent_again_at_its_speed() {
 }
 
 #[test]
-fn the_writes_of_a_traced_connection_are_sent_again() {
+fn the_writes_of_a_traced_connection_are_replayed() {
     let folder = tempfile::tempdir().unwrap();
     let mut conversation = Conversation::begin();
     conversation.data(110, 1, 101).pushed();

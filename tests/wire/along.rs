@@ -248,7 +248,7 @@ fn packets_without_a_link_header_are_no_exception() {
     );
 }
 
-/// Three segments, of which the first is sent again with the others, and reports of
+/// Three segments, of which the first is retransmitted with the others, and reports of
 /// duplicates: those that TCP saw, and those that were taken out.
 fn sends_again(options: Options, test: impl FnOnce(&mut Wire) + Send) {
     run(setup(options), |wire| {
@@ -309,7 +309,7 @@ fn originals_that_come_late_are_no_duplicates_of_a_retransmission() {
 }
 
 #[test]
-fn the_report_of_the_segment_sent_again_reaches_tcp() {
+fn the_report_of_the_segment_retransmitted_reaches_tcp() {
     // Its original was late, the others were lost.
     let alone = |wire: &mut Wire| wire.ack_duplicate(301, "1:101", "");
     // All originals were late.

@@ -61,7 +61,7 @@ fn send(wire: &mut Wire) -> String {
     segment
 }
 
-/// How long a segment to which the peer says nothing takes to be sent again so often.
+/// How long a segment to which the peer says nothing takes to be retransmitted so often.
 fn time_of_retransmissions(wire: &mut Wire, times: usize) -> Duration {
     settle(wire);
     let begun = Instant::now();
@@ -113,7 +113,7 @@ fn with_four_packets_in_flight_time_outs_double() {
         ..none()
     };
     setup(Mode::Companions, linear).run(|wire| {
-        // Small segments sent again in one would be but one in flight.
+        // Small segments retransmitted in one would be but one in flight.
         sysctl("net.ipv4.tcp_retrans_collapse", "0");
         settle(wire);
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What TCP sends again passes untouched, and bundling goes on behind it.
+//! What TCP retransmits passes untouched, and bundling goes on behind it.
 
 use std::time::Duration;
 

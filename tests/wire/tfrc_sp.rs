@@ -117,9 +117,9 @@ fn a_loss_after_a_spared_one_is_judged_anew() {
     });
 }
 
-/// The rate allowed after eleven segments and a hidden loss; the first of all was sent again
+/// The rate allowed after eleven segments and a hidden loss; the first of all was retransmitted
 /// by TCP, or arrived.
-fn allowed_after(sent_again: bool) -> u32 {
+fn allowed_after(retransmitted: bool) -> u32 {
     let mut allowed = 0;
     // Long enough for the smoothed RTT to be much the same in both cases.
     let setup = Setup {
@@ -128,7 +128,7 @@ fn allowed_after(sent_again: bool) -> u32 {
     };
     setup.run(|wire| {
         wire.sends("1:101");
-        if sent_again {
+        if retransmitted {
             wire.expect("1:101");
         }
         wire.ack(101);
@@ -136,7 +136,7 @@ fn allowed_after(sent_again: bool) -> u32 {
         let at = hides_a_loss(wire, at);
         sends_well(wire, at, 1);
         let totals = wire.totals();
-        assert_eq!(totals.counters.of(Outcome::OldData), sent_again.into());
+        assert_eq!(totals.counters.of(Outcome::OldData), retransmitted.into());
         assert_eq!(totals.counters.hidden_losses, 1);
         allowed = totals.decision.expect("a decision").rate_allowed;
     });

@@ -103,7 +103,7 @@ fn spifl_allows_exactly_its_limit_in_flight() {
 }
 
 #[test]
-fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_sent_again() {
+fn in_flight_is_what_is_neither_lost_nor_acknowledged_selectively_and_what_is_retransmitted() {
     spifl(2).run(|wire| {
         wire.sends("1:101 1:201 101:301 301:401 401:501");
         wire.ack_sack(1, "101:501");

@@ -135,7 +135,7 @@ fn a_syn_with_data_is_untouched() {
 }
 
 #[test]
-fn data_of_a_syn_that_the_peer_did_not_take_is_sent_again_untouched() {
+fn data_of_a_syn_that_the_peer_did_not_take_is_retransmitted_untouched() {
     Setup::default().run(|wire| {
         wire.reconnect_with_data(7778, 100, true);
         wire.expect("1:1");

@@ -67,7 +67,7 @@ outcomes! {
     Unreadable = UNREADABLE, "unreadable";
     /// The packet could not be grown; it was sent as it was.
     NoMemory = NO_MEMORY, "no memory";
-    /// Bundling failed half-way; the packet was dropped and TCP sends it again.
+    /// Bundling failed half-way; the packet was dropped and TCP retransmits it.
     Dropped = DROPPED, "dropped";
     /// It left by no device with pillion, or was dropped before it came to one.
     Elsewhere = ELSEWHERE, "elsewhere";

@@ -21,7 +21,7 @@ pub struct Sample {
     /// Slow start threshold in packets; `None` also while there is none.
     pub ssthresh: Option<u32>,
     /// Packets in flight: sent and unacknowledged, less those that are deemed to have arrived or
-    /// to be lost, and again those that were sent again.
+    /// to be lost, and again those that were retransmitted.
     pub in_flight: Option<u32>,
     /// Packets sent and unacknowledged (`tcpi_unacked`).
     pub unacked: Option<u32>,
@@ -29,7 +29,7 @@ pub struct Sample {
     pub sacked: Option<u32>,
     /// Of these, those deemed lost.
     pub lost: Option<u32>,
-    /// Of these, those that were sent again.
+    /// Of these, those that were retransmitted.
     pub retrans: Option<u32>,
     /// Bytes written by the application and not sent yet (Linux 4.6).
     pub not_sent: Option<u32>,
@@ -45,7 +45,7 @@ pub struct Sample {
     pub backoff: Option<u8>,
     /// Maximum segment size in bytes of payload.
     pub mss: Option<u32>,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub total_retrans: Option<u32>,
     /// Bytes of payload acknowledged so far (Linux 4.1; the SYN counts as one).
     pub bytes_acked: Option<u64>,

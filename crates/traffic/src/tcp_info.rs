@@ -7,9 +7,9 @@ use serde::Serialize;
 /// not report is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TcpInfo {
-    /// Segments sent again, of all kinds (`tcpi_total_retrans`).
+    /// Segments retransmitted, of all kinds (`tcpi_total_retrans`).
     pub retransmissions: Option<u32>,
-    /// Payload bytes sent again (Linux 4.19).
+    /// Payload bytes retransmitted (Linux 4.19).
     pub bytes_retrans: Option<u64>,
     /// Segments sent, with and without payload (Linux 4.2).
     pub segs_out: Option<u32>,

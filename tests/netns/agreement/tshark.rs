@@ -52,13 +52,13 @@ pub fn compare(trace: &Path) {
             // It measures from the FIN, we from the data before that.
             (Some(rtt_ns), Some(their)) if our.acks_fin => assert!(their <= rtt_ns),
             (Some(rtt_ns), their) => assert_eq!(their, Some(rtt_ns), "packet {number}"),
-            // Of what was sent again or bundled, and of SYN and FIN.
+            // Of what was retransmitted or bundled, and of SYN and FIN.
             (None, Some(_)) => assert!(our.answers, "packet {number}"),
             (None, None) => {}
         }
     }
     let marked = |remarks: &Remarks| remarks.values().any(|remark| remark.again);
-    assert!(marked(&ours), "something was sent again");
+    assert!(marked(&ours), "something was retransmitted");
 }
 
 #[derive(Default)]

@@ -12,7 +12,7 @@ use super::common::{
 const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
 const AT_ONCE: (&str, u8) = ("tcp_early_retransmit", 1);
 const DELAYED: (&str, u8) = ("tcp_early_retransmit", 2);
-/// What is sent again is as it was sent before.
+/// A retransmission is as what it repeats was.
 const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
 
 /// The RTT is known; nothing is outstanding.

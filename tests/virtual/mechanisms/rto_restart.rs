@@ -10,7 +10,7 @@ use super::common::{RTT, acknowledge, expect_after, plain, run, send};
 const GAP: Duration = Duration::from_millis(30);
 
 const ON: (&str, u8) = ("tcp_rto_restart", 1);
-/// What is sent again is as it was sent before.
+/// A retransmission is as what it repeats was.
 const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
 
 fn setup() -> Setup {

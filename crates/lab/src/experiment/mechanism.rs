@@ -11,7 +11,7 @@ pub enum Mechanism {
     Rack,
     /// Detection of spurious time-outs (RFC 5682).
     Frto,
-    /// Small segments joined when sent again.
+    /// Small segments joined when retransmitted.
     RetransmissionCollapsing,
     /// Fast retransmit with fewer duplicate ACKs (RFC 5827); in the lab kernel.
     EarlyRetransmit,

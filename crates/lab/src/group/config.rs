@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Lost SYNs are sent again after 1, 3, 7 and 15 s.
+/// Lost SYNs are retransmitted after 1, 3, 7 and 15 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ pub struct GroupResult {
     /// application's read.
     #[serde(rename = "latency_ms", serialize_with = "quantiles")]
     pub latency: Distribution,
-    /// Segments that TCP sent again.
+    /// Segments that TCP retransmitted.
     pub retransmissions: u64,
     /// The path's account of the data direction.
     pub path: Counts,

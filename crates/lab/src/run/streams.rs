@@ -19,7 +19,7 @@ use crate::testbed::{Node, RECEIVER, Testbed, source_port};
 
 /// The port of the first group; each next one has the next.
 const PORTS: u16 = 7001;
-/// Lost SYNs are sent again after 1, 3, 7, 15 and 31 s.
+/// Lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);

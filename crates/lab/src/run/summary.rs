@@ -43,7 +43,7 @@ pub struct GroupSummary {
     pub sent: u64,
     /// Messages that came, every byte verified.
     pub received: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: Option<u64>,
     /// From the application's write to the other one's read.
     pub delivery_us: Option<Quantiles>,

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn segments_have_the_arrival_of_what_was_split_and_are_counted_in_its_place() {
         let mut split = Split::default();
-        // Sent, and later sent again; the numbers wrap within it.
+        // Sent, and later retransmitted; the numbers wrap within it.
         let seq = u32::MAX - 999;
         for packet in [
             packet(Some(10), None, seq, 2000),

@@ -23,9 +23,9 @@ pub struct SendReport {
     /// From a message's handing over to its answer's last byte read, in microseconds; `None`
     /// without any answer.
     pub round_trip_us: Option<Quantiles>,
-    /// Segments sent again, all streams together; `None` when the kernel does not say.
+    /// Segments retransmitted, all streams together; `None` when the kernel does not say.
     pub retransmissions: Option<u64>,
-    /// Payload bytes sent again, all streams together; `None` when the kernel does not say.
+    /// Payload bytes retransmitted, all streams together; `None` when the kernel does not say.
     pub bytes_retrans: Option<u64>,
     /// Segments sent, all streams together; `None` when the kernel does not say.
     pub segs_out: Option<u64>,
@@ -54,7 +54,7 @@ pub struct GroupSent {
     pub bytes: u64,
     /// Answers that came, verified.
     pub answers: u64,
-    /// Segments sent again; `None` when the kernel does not say.
+    /// Segments retransmitted; `None` when the kernel does not say.
     pub retransmissions: Option<u64>,
     /// Streams that did not end with the receiver's close after all was sent.
     pub failed: usize,
