@@ -167,6 +167,15 @@ pub enum Error {
         /// That of the other pillion.
         path: PathBuf,
     },
+    /// A cgroup for the command's process cannot be made below a threaded one.
+    #[error(
+        "cgroup {path} is threaded, and no process can have a cgroup of its own below it; call \
+         pillion from another cgroup, or use `pillion attach`", path = path.display()
+    )]
+    ThreadedCgroup {
+        /// The cgroup that pillion was called in.
+        path: PathBuf,
+    },
     /// Somebody else's program excludes all others from the cgroup.
     #[error(
         "attach to the cgroup: another program has it, or one above it, for itself alone \

@@ -128,3 +128,21 @@ fn the_cgroup_of_a_pillion_whose_process_id_is_unknown_here_is_left_alone() {
     assert!(next.status().expect("it runs").success());
     assert_eq!(place(command), before);
 }
+
+#[test]
+fn below_a_threaded_cgroup_pillion_says_that_it_cannot_run_anything() {
+    needs_root!();
+    let ground = Ground::prepare("threaded");
+    let threads = ground.path().join("threads");
+    fs::create_dir(&threads).expect("a cgroup");
+    fs::write(threads.join("cgroup.type"), "threaded").expect("threads may be apart");
+    let mut command = run(&["true"]);
+    ground.place(command.stderr(Stdio::piped()));
+    let output = command.output().expect("it runs");
+    fs::remove_dir(&threads).expect("it is empty");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("is threaded"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(ground.folders().is_empty());
+}

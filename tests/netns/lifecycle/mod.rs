@@ -127,6 +127,11 @@ impl Ground {
         }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// The cgroups in it.
     pub fn folders(&self) -> Vec<PathBuf> {
         folders_in(&self.0)

@@ -2,7 +2,7 @@ mod claim;
 mod hierarchy;
 mod removal;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,14 @@ impl Cgroup {
     /// their janitor.
     ///
     /// # Errors
-    /// [`Error::NoCgroup2`], or [`Error::Cgroup`] with what the kernel said.
+    /// [`Error::NoCgroup2`], [`Error::ThreadedCgroup`], or [`Error::Cgroup`] with what the
+    /// kernel said.
     pub fn create() -> Result<Self, Error> {
         let parent = own_cgroup()?;
         removal::sweep(&parent);
+        if is_threaded(&parent) {
+            return Err(Error::ThreadedCgroup { path: parent });
+        }
         let (path, folder) = claim::make(&parent)?;
         Ok(Self {
             path,
@@ -67,6 +71,12 @@ impl Cgroup {
     pub fn remove(&self) -> Result<(), Error> {
         removal::remove(&self.path, &self.parent)
     }
+}
+
+/// No process can join what is made below such a cgroup. The root has no type.
+fn is_threaded(path: &Path) -> bool {
+    let kind = fs::read_to_string(path.join("cgroup.type"));
+    kind.is_ok_and(|kind| kind.trim_end() != "domain")
 }
 
 fn at(path: &Path, source: io::Error) -> Error {
