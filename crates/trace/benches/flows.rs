@@ -1,8 +1,10 @@
-//! Packets per second of CPU time of the analysis alone, on packets made in memory:
-//! `cargo bench -p pillion-trace --bench flows`.
+//! Packets per second of CPU time, and memory for each connection, of the analysis alone, on
+//! packets made in memory: `cargo bench -p pillion-trace --bench flows`.
 
 #[path = "flows/conversation.rs"]
 mod conversation;
+#[path = "flows/heap.rs"]
+mod heap;
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -31,27 +33,43 @@ fn cpu_time() -> Duration {
         .into()
 }
 
+#[global_allocator]
+static HEAP: heap::Counting = heap::Counting;
+
 fn main() {
-    println!("| traces | streams | measures | packets | million packets per CPU second |");
-    println!("|---|---|---|---|---|");
-    for (name, kind) in [
-        ("20 thin", Kind::Thin),
-        ("20 thin, bundling", Kind::Bundled),
-        ("20 greedy, 1 % sent again", Kind::Greedy),
+    println!(
+        "| traces | streams | measures | packets | million packets per CPU second | KiB a stream |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (streams, name, kind) in [
+        (25, "25 thin", Kind::Thin),
+        (25, "25 thin, bundling", Kind::Bundled),
+        (25, "25 greedy, 1 % retransmitted", Kind::Greedy),
+        (400, "400 thin", Kind::Thin),
+        (400, "400 thin, bundling", Kind::Bundled),
+        (10_000, "10,000 thin", Kind::Thin),
+        (10_000, "10,000 thin, bundling", Kind::Bundled),
     ] {
-        let packets = conversation::packets(kind, 1_100_000);
+        let packets = conversation::packets(kind, streams, 1_100_000);
+        let row = |traces, measures, count, analyse: &dyn Fn()| {
+            row([traces, name, measures], streams, count, analyse);
+        };
         let count = packets.len();
-        row(["one", name, "ACK latency"], count, || {
-            one(&packets, Latency::default())
+        row("one", "ACK latency", count, &|| {
+            black_box(one(&packets, Latency::default()));
         });
-        row(["one", name, "all"], count, || one(&packets, meter()));
+        row("one", "all", count, &|| {
+            black_box(one(&packets, meter()));
+        });
         let [here, there] = conversation::both_ends(&packets);
         drop(packets);
         let count = here.len() + there.len();
-        row(["two", name, "ACK latency"], count, || {
-            two(&here, &there, Latency::default())
+        row("two", "ACK latency", count, &|| {
+            black_box(two(&here, &there, Latency::default()));
         });
-        row(["two", name, "all"], count, || two(&here, &there, meter()));
+        row("two", "all", count, &|| {
+            black_box(two(&here, &there, meter()));
+        });
     }
 }
 
@@ -72,15 +90,20 @@ fn two<O: Observer>(here: &[Packet], there: &[Packet], observer: O) -> O {
     pair::analyse(here, there, &pair::Options::default(), observer).0
 }
 
-fn row<O>(what: [&str; 3], packets: usize, analyse: impl Fn() -> O) {
+fn row(what: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
+    let held = heap::most_during(analyse);
     let best = (0..3)
         .map(|_| {
             let begin = cpu_time();
-            black_box(analyse());
+            analyse();
             cpu_time() - begin
         })
         .min()
         .expect("there are three");
     let rate = packets as f64 / best.as_secs_f64() / 1e6;
-    println!("| {} | {packets} | {rate:.1} |", what.join(" | "));
+    let held = held as f64 / streams as f64 / 1024.0;
+    println!(
+        "| {} | {packets} | {rate:.1} | {held:.1} |",
+        what.join(" | ")
+    );
 }

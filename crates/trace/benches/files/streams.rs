@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 
 const MS: u64 = 1_000_000;
 const ONE_WAY: u64 = 20 * MS;
-/// From a loss until it is sent again.
+/// From a loss until it is retransmitted.
 const REPAIR: u64 = 100 * MS;
 const THIN: u16 = 20;
 const GREEDY: u16 = 5;
@@ -46,7 +46,7 @@ pub(crate) fn write(packets: usize, here: &Path, there: &Path) -> io::Result<()>
     trace(&mut all, false, there)
 }
 
-/// One stream: data at regular times, each loss sent again once, and an ACK for each arrival.
+/// One stream: data at regular times, each loss retransmitted once, and an ACK for each arrival.
 fn conversation(
     stream: u16,
     segments: u64,

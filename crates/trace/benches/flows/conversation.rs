@@ -6,20 +6,19 @@ use pillion_trace::{Endpoint, Flags, Packet, SackBlocks};
 pub(crate) enum Kind {
     /// 120 bytes each 30 ms, acknowledged 150 ms later.
     Thin,
-    /// The same, each with the segment before it.
+    /// As thin ones, each segment with the one before it.
     Bundled,
-    /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is sent again after 150 ms, with
+    /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is retransmitted after 150 ms, with
     /// duplicate ACKs until then.
     Greedy,
 }
 
-const STREAMS: u64 = 20;
 const MS: i64 = 1_000_000;
 
-/// The packets of 20 streams, interleaved, about as many as asked for.
-pub(crate) fn packets(kind: Kind, count: usize) -> Vec<Packet> {
-    let per_stream = count as u64 / STREAMS;
-    let mut all: Vec<Packet> = (0..STREAMS)
+/// The packets of so many streams, at most 25,000, interleaved; about `count` of them.
+pub(crate) fn packets(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
+    let per_stream = count as u64 / streams;
+    let mut all: Vec<Packet> = (0..streams)
         .flat_map(|stream| match kind {
             Kind::Greedy => greedy(stream, per_stream),
             _ => thin(stream, per_stream / 2, kind == Kind::Bundled),
