@@ -12,7 +12,7 @@ use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Sele
 /// How long following may take at a time: signals wait meanwhile.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// Programs at work. Dropping it, or the end of the process, detaches them all.
+/// The bundler's programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
 pub struct Attachment {
     programs: Programs,
@@ -34,9 +34,10 @@ impl Attachment {
         Self::on(programs, cgroup, devices)
     }
 
-    /// The same on the devices of a selection, as they are by now. Where `patience` ends before
-    /// all have been attached to, [`Attachment::follow`] sees to the others. What can wait, and
-    /// is tried again, is given back as well.
+    /// Bundles the connections of a cgroup (and those below it) on the devices of a selection, as
+    /// they are by now. Where `patience` ends before all have been attached to,
+    /// [`Attachment::follow`] sees to the others. What can wait, and is tried again, is given back
+    /// as well.
     ///
     /// # Errors
     /// As [`Attachment::new`], [`Error::NoRoom`], and as [`Selection::devices`]: if a device that
@@ -85,9 +86,9 @@ impl Attachment {
         })
     }
 
-    /// Leaves devices that are gone, and takes those of the selection that have come; the
-    /// same for network namespaces that have names. What fails is tried again. Where this takes
-    /// long, it goes on with the next call.
+    /// Leaves devices and named network namespaces that are gone, and takes those of the selection
+    /// that have come. What fails is tried again. Where this takes long, it goes on with the next
+    /// call.
     pub fn follow(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
         let looked = selection.look(|device| self.devices.has(device), &mut changes);
@@ -129,7 +130,7 @@ impl Attachment {
         }
     }
 
-    /// Where the programs stand.
+    /// The devices that the programs are attached to.
     pub fn devices(&self) -> impl Iterator<Item = &Device> {
         self.devices.devices()
     }
@@ -197,7 +198,7 @@ impl Attachment {
         self.programs.tables.store(policy)
     }
 
-    /// What was done so far.
+    /// What the programs did so far, on all connections.
     ///
     /// # Errors
     /// [`Error::System`] if the kernel refuses to read the map.
@@ -205,7 +206,7 @@ impl Attachment {
         Totals::read(&self.programs.totals)
     }
 
-    /// What its connections can be read with, as often as is wanted.
+    /// A reader of the connections that these programs bundle, to be used as often as is wanted.
     ///
     /// # Errors
     /// [`Error::NotPermitted`], [`Error::Load`] where the kernel has no iterator over socket
@@ -223,7 +224,7 @@ impl Attachment {
     }
 }
 
-/// Who may load the programs may attach them as well.
+/// The error of attaching to the cgroup. Who may load the programs may attach them as well.
 fn cgroup_error(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EPERM) => Error::CgroupTaken,

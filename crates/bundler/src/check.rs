@@ -16,9 +16,9 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// As it should be.
+    /// The finding is as it should be.
     Ok,
-    /// Works, but not as well as it could.
+    /// Bundling works, but not as well as it could.
     Warning,
     /// Bundling cannot work.
     Missing,
@@ -29,11 +29,11 @@ pub enum Standing {
 pub struct Finding {
     /// What was looked at.
     pub name: &'static str,
-    /// How it stands.
+    /// How the finding bears on bundling.
     pub standing: Standing,
-    /// What was found.
+    /// What was found, in words.
     pub found: String,
-    /// What to do, where something should be done.
+    /// What the user should do, where something should be done.
     pub remedy: Option<String>,
 }
 
@@ -212,8 +212,8 @@ fn socket_option(is_there: bool) -> Finding {
     )
 }
 
-/// Attaches to the loopback device of a network namespace that dies with its thread, and
-/// takes in a connection there.
+/// Findings about attaching: tries it at the loopback device of a network namespace that dies with
+/// its thread, and takes in a connection there.
 fn attaching(programs: Programs) -> Vec<Finding> {
     let hook = Hook::of_this_kernel();
     let attempt = thread::spawn(move || -> Result<Totals, Error> {

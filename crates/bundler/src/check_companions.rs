@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use crate::check::{Finding, Standing, read};
 use crate::{Companion, Companions, CongestionControl, Error, Totals, offered_congestion_controls};
 
-/// All of them, with values that every kernel has.
+/// All companions, with values that every kernel takes.
 pub(crate) fn every() -> Companions {
     Companions {
         linear_timeouts: true,
@@ -46,7 +46,7 @@ fn bring_up_loopback(socket: &impl AsRawFd) -> io::Result<()> {
     }
 }
 
-/// What came of the trial.
+/// What came of trying the companions on a connection.
 pub(crate) fn findings(totals: &Totals) -> Vec<Finding> {
     let all = Companion::ALL.iter();
     all.map(|companion| finding(*companion, totals)).collect()

@@ -12,25 +12,25 @@ use crate::{Device, Error, Hook, Namespace, NamespaceName, netlink};
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
 
-/// Priorities that are ours, behind those that the kernel gives out itself.
+/// Priorities of pillion's filters, behind those that the kernel gives out itself.
 const OURS: RangeInclusive<u32> = 0xff00..=0xffff;
 
 /// Handles that say: a pillion made the discipline, so that the last one to leave it, or the
 /// janitor, removes it. (`pill` and a number.)
 const MADE: RangeInclusive<u32> = 0x7069_6c00..=0x7069_6cff;
 
-/// Our filters at one device; dropping it removes them.
+/// pillion's filters at one device; dropping it removes them.
 #[derive(Debug)]
 pub(crate) struct Clsact {
     namespace: Namespace,
     filters: Filters,
 }
 
-/// The same, from inside the device's network namespace.
+/// pillion's filters at one device, seen from inside the device's network namespace.
 #[derive(Debug)]
 struct Filters {
     device: u32,
-    /// The discipline was made by a pillion.
+    /// The queueing discipline clsact was made by a pillion.
     made: bool,
     filters: Vec<Filter>,
 }
@@ -40,7 +40,7 @@ struct Filter {
     point: libbpf_sys::bpf_tc_attach_point,
     handle: u32,
     priority: u32,
-    /// The id of its program.
+    /// The kernel's id of the filter's program.
     program: u32,
 }
 
@@ -92,7 +92,8 @@ impl From<io::Error> for Refusal {
 
 impl Filters {
     fn attach(device: u32, dsack: BorrowedFd, egress: BorrowedFd) -> Result<Self, Refusal> {
-        /// Who heeds no turn may remove the discipline before our filters are in it.
+        /// Tries to attach: who heeds no turn may remove the discipline before our filters are in
+        /// it.
         const ATTEMPTS: u32 = 5;
         let _turn = Turn::take();
         let mut attempt = 1;
@@ -183,7 +184,7 @@ impl Filter {
         })
     }
 
-    /// The one with this handle and priority.
+    /// The filter with this handle and priority.
     fn at(
         device: u32,
         point: libbpf_sys::bpf_tc_attach_point,
@@ -200,7 +201,7 @@ impl Filter {
         })
     }
 
-    /// False if it is gone; another one may have its handle.
+    /// False if the filter is gone; another one may have its handle.
     fn holds(self, device: u32) -> bool {
         Self::at(device, self.point, (self.handle, self.priority))
             .is_ok_and(|found| found.program == self.program)
@@ -254,7 +255,7 @@ fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
     Ok(())
 }
 
-/// True if a filter that is there says so.
+/// True if the handle of a filter at the device says that a pillion made its discipline.
 fn was_made(device: u32) -> bool {
     let there = [INGRESS, EGRESS].map(|point| filters(device, point).unwrap_or_default());
     let is_ours =
@@ -282,8 +283,8 @@ fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Ve
     netlink::list_filters(device, parent)
 }
 
-/// The priority behind all filters that are there; the kernel puts a filter in front of others of
-/// the same priority.
+/// The priority behind all filters that are there, by handle and priority; the kernel puts a filter
+/// in front of others of the same priority.
 fn behind(filters: &[(u32, u32)]) -> u32 {
     let behind = filters.iter().map(|(_, priority)| priority + 1);
     let behind = behind.max().unwrap_or_default();

@@ -20,18 +20,18 @@ pub struct Companions {
     #[serde(skip_serializing_if = "is_off")]
     pub nodelay: bool,
     /// The shortest retransmission time-out, from [`Companions::shortest`] to
-    /// [`Companions::LONGEST`]; microseconds count. A route's own, where it has one, goes
-    /// before (Linux 5.10, commit ca584ba07086).
+    /// [`Companions::LONGEST`], in whole microseconds. A route's own, where it has one, goes before
+    /// (Linux 5.10, commit ca584ba07086).
     #[serde(rename = "rto_min_us", with = "micros")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Duration>,
-    /// The longest that this end delays an ACK; as [`Companions::rto_min`] (Linux 5.10,
-    /// commit 2b8ee4f05d4f).
+    /// The longest that this end delays an ACK, in the range of [`Companions::rto_min`] and in
+    /// whole microseconds (Linux 5.10, commit 2b8ee4f05d4f).
     #[serde(rename = "delack_max_us", with = "micros")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delack_max: Option<Duration>,
-    /// How long data may stay unacknowledged before the connection ends with `ETIMEDOUT`
-    /// (RFC 5482); from 1 to 2147483647 ms, milliseconds count.
+    /// How long data may stay unacknowledged before the connection ends with `ETIMEDOUT` (RFC
+    /// 5482), from 1 to 2147483647 ms, in whole milliseconds.
     #[serde(rename = "user_timeout_us", with = "micros")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_timeout: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct Companions {
 
 macro_rules! companions {
     ($($(#[$doc:meta])* $name:ident = $raw:ident, $option:literal, $label:literal;)*) => {
-        /// One of [`Companions`].
+        /// One of the mechanisms in [`Companions`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u32)]
@@ -51,10 +51,10 @@ macro_rules! companions {
         }
 
         impl Companion {
-            /// All of them, in the order in which they are reported.
+            /// All companions, in the order in which they are reported.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As options of the command line and keys of a file have it.
+            /// The companion's name, as options of the command line and keys of a file have it.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -62,7 +62,7 @@ macro_rules! companions {
                 }
             }
 
-            /// A few words for people.
+            /// The companion in a few words for people.
             #[must_use]
             pub fn label(self) -> &'static str {
                 match self {
@@ -74,17 +74,17 @@ macro_rules! companions {
 }
 
 companions! {
-    /// [`Companions::linear_timeouts`].
+    /// The mechanism of [`Companions::linear_timeouts`].
     LinearTimeouts = LINEAR_TIMEOUTS, "linear-timeouts", "linear time-outs";
-    /// [`Companions::nodelay`].
+    /// The mechanism of [`Companions::nodelay`].
     Nodelay = NODELAY, "nodelay", "nodelay";
-    /// [`Companions::rto_min`].
+    /// The mechanism of [`Companions::rto_min`].
     RtoMin = RTO_MIN, "rto-min", "minimum RTO";
-    /// [`Companions::delack_max`].
+    /// The mechanism of [`Companions::delack_max`].
     DelackMax = DELACK_MAX, "delack-max", "maximum delayed ACK";
-    /// [`Companions::user_timeout`].
+    /// The mechanism of [`Companions::user_timeout`].
     UserTimeout = USER_TIMEOUT, "user-timeout", "user time-out";
-    /// [`Companions::congestion`].
+    /// The mechanism of [`Companions::congestion`].
     Congestion = CONGESTION, "congestion", "congestion control";
 }
 
@@ -93,13 +93,13 @@ impl Companion {
         1 << self as u32
     }
 
-    /// Those of a set.
+    /// The companions in a set of bits, as the programs keep it.
     pub(crate) fn of(set: u32) -> Vec<Self> {
         let all = Self::ALL.iter().copied();
         all.filter(|companion| set & companion.bit() != 0).collect()
     }
 
-    /// How often, of those that happened at all.
+    /// How often each companion was counted; those never counted are left out.
     pub(crate) fn counts(raw: &[u64]) -> BTreeMap<Self, u64> {
         let counts = Self::ALL.iter().copied().zip(raw.iter().copied());
         counts.filter(|(_, count)| *count > 0).collect()
@@ -111,7 +111,8 @@ impl Companions {
     /// most, which is its own default.
     pub const LONGEST: Duration = Duration::from_millis(200);
 
-    /// The least that it takes for them: two ticks of its clock.
+    /// The least that the kernel takes for [`Companions::rto_min`] and [`Companions::delack_max`]:
+    /// two ticks of its clock.
     #[must_use]
     pub fn shortest() -> Duration {
         use nix::time::{ClockId, clock_getres};
@@ -120,13 +121,13 @@ impl Companions {
             .map_or(Duration::from_millis(20), |tick| Duration::from(tick) * 2)
     }
 
-    /// None is set.
+    /// True if no companion is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Those that a connection has.
+    /// The companions that a connection has, from the program's record of it.
     pub(crate) fn of_flow(raw: &flow_types::companions) -> Self {
         let has = |companion: Companion| raw.set & companion.bit() != 0;
         let micros = |us: u32| Duration::from_micros(us.into());

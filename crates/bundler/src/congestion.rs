@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 use crate::Error;
 
-/// `CONGESTION_NAME` of `bpf/bundler/flow.h`.
+/// Bytes for a name, its final zero included: `CONGESTION_NAME` of `bpf/bundler/flow.h`.
 const ROOM: usize = 16;
 
 /// The name of a congestion control: 1 to 15 visible ASCII characters. That the kernel has
@@ -18,7 +18,7 @@ const ROOM: usize = 16;
 pub struct CongestionControl([u8; ROOM]);
 
 impl CongestionControl {
-    /// The one of this name, if the kernel has it, or can load it.
+    /// The congestion control of this name, if the kernel has it, or can load it.
     ///
     /// One that the host restricts (`net.ipv4.tcp_allowed_congestion_control`) is found as
     /// well: the restriction is on programs without CAP_NET_ADMIN.
@@ -38,7 +38,8 @@ impl CongestionControl {
         }
     }
 
-    /// On a socket of its own, which has the kernel load a module where it needs one.
+    /// Sets the congestion control on a socket of its own, which has the kernel load a module where
+    /// it needs one.
     fn try_out(self) -> io::Result<()> {
         let socket = socket(
             AddressFamily::Inet,
@@ -63,7 +64,7 @@ impl CongestionControl {
         }
     }
 
-    /// The name.
+    /// The congestion control's name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let name = self.0.split(|byte| *byte == 0).next().unwrap_or(&[]);

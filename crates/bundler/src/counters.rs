@@ -12,16 +12,16 @@ macro_rules! counters {
         /// What became of the data segments of one connection, or of many.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
         pub struct Counters {
-            /// Segments by outcome; those that never happened are left out.
+            /// Segments by outcome; outcomes that never happened are left out.
             pub outcomes: BTreeMap<Outcome, u64>,
             $($(#[doc = $meaning])+ pub $name: u64,)+
         }
 
         impl Counters {
-            /// The names of all but the outcomes.
+            /// The names of all counters but the outcomes.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
 
-            /// Their values, in that order.
+            /// The values of all counters but the outcomes, in the order of [`Counters::NAMES`].
             #[must_use]
             pub fn values(&self) -> [u64; Self::NAMES.len()] {
                 [$(self.$name),+]
@@ -43,7 +43,7 @@ macro_rules! counters {
     };
 }
 
-/// Each of the two skeletons has a type of its own for the one C struct.
+/// Makes the conversion from a skeleton's type: each of the two has its own for the one C struct.
 macro_rules! from_raw {
     ([$($name:ident)+] $raw:ty) => {
         impl From<&$raw> for Counters {
@@ -66,7 +66,7 @@ counters! {
     redundant_bytes,
     /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
     hidden_losses,
-    /// Their payload in bytes.
+    /// Payload in bytes of the segments that were lost and that a bundle repaired.
     repaired_bytes,
     /// Segments that were lost and that rode along with the retransmission of another, as
     /// far as ACKs tell.
@@ -77,7 +77,7 @@ counters! {
     saved_us,
     /// Window reductions that the kernel was asked for.
     reactions,
-    /// Those that were not asked for, for TFRC-SP found no reason.
+    /// Window reductions that were not asked for, for TFRC-SP found no reason.
     reactions_spared,
     /// Segments deemed lost that came late.
     reordered,

@@ -7,12 +7,12 @@ use crate::contract::{flow_types, types};
 pub struct Decision {
     /// Bytes of payload per second that the stream might send; headers are taken off.
     pub rate_allowed: u32,
-    /// Bytes of payload per second that it did send, redundant bytes and retransmissions
+    /// Bytes of payload per second that the stream did send, redundant bytes and retransmissions
     /// included, in the last second, or the last RTT if that is longer.
     pub rate_sent: u32,
 }
 
-/// Each of the two skeletons has a type of its own for the one C struct.
+/// Makes the conversion from a skeleton's type: each of the two has its own for the one C struct.
 macro_rules! from_raw {
     ($($name:ident: $raw:ty),*) => {
         impl Decision {

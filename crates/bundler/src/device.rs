@@ -11,35 +11,35 @@ use crate::{Error, Namespace};
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
-    /// Its name: bytes, in no encoding.
+    /// The device's name: bytes, in no encoding.
     pub name: OsString,
-    /// What else it is called (`altname` in `ip link`).
+    /// The device's other names (`altname` in `ip link`).
     pub other_names: Vec<OsString>,
-    /// Its interface index.
+    /// The device's interface index.
     pub index: u32,
-    /// What its packets begin with; `None` if it is something that is not known here.
+    /// What the device's packets begin with; `None` if it is something that is not known here.
     pub link_header: Option<LinkHeader>,
-    /// It is switched on.
+    /// True if the device is switched on.
     pub up: bool,
-    /// It is the namespace's loopback device.
+    /// True if it is the namespace's loopback device.
     pub loopback: bool,
-    /// It is part of another one, such as a bridge.
+    /// True if the device is part of another one, such as a bridge.
     pub is_port: bool,
-    /// Where it is.
+    /// The network namespace that the device is in.
     pub namespace: Namespace,
 }
 
 /// What a device's packets begin with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkHeader {
-    /// An Ethernet header, and VLAN tags if there are any.
+    /// Packets begin with an Ethernet header, and VLAN tags if there are any.
     Ethernet,
-    /// The IP header: tun, WireGuard, PPP, tunnels of IP in IP.
+    /// Packets begin with the IP header: tun, WireGuard, PPP, tunnels of IP in IP.
     Absent,
 }
 
 impl LinkHeader {
-    /// By the device's type, as the kernel's `if_arp.h` numbers them.
+    /// The link header of a device's type, which the kernel's `if_arp.h` numbers.
     pub(crate) fn of(kind: LinkLayerType) -> Option<Self> {
         match kind {
             LinkLayerType::Ether | LinkLayerType::Loopback => Some(Self::Ethernet),
@@ -67,7 +67,7 @@ impl Device {
         select(Self::list()?, names)
     }
 
-    /// All of this network namespace, as far as they can be read.
+    /// All devices of this network namespace, as far as they can be read.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -85,17 +85,17 @@ impl Device {
         Ok(listed)
     }
 
-    /// The same one, whatever has become of it.
+    /// True if both are the same device, whatever has become of its name or state.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.index == other.index && self.namespace == other.namespace
     }
 
-    /// Taken if none is named.
+    /// True if the device is taken where none is named: it is up, and not loopback.
     pub(crate) fn is_usable(&self) -> bool {
         self.up && !self.loopback && self.link_header.is_some()
     }
 
-    /// One of those with these names, or, where none is named, usable?
+    /// True if the device has one of these names, or, where none is named, is usable.
     pub(crate) fn is_meant(&self, names: &[impl AsRef<OsStr>]) -> bool {
         match names {
             [] => self.is_usable(),
@@ -103,7 +103,8 @@ impl Device {
         }
     }
 
-    /// An address may have a label of its own, such as `eth0:1`, which names its device, too.
+    /// True if the device has this name. An address may have a label of its own, such as `eth0:1`,
+    /// which names its device, too.
     pub(crate) fn is_called(&self, name: &OsStr) -> bool {
         let device = name.as_bytes().split(|byte| *byte == b':').next();
         let device = OsStr::from_bytes(device.unwrap_or_default());
@@ -112,7 +113,8 @@ impl Device {
     }
 }
 
-/// Those with these names, each of which has to be there, or all that are usable.
+/// Of these devices, those with the names given, each of which has to be there, or all that are
+/// usable.
 pub(crate) fn select(
     known: Vec<Device>,
     names: &[impl AsRef<OsStr>],

@@ -19,7 +19,7 @@ enum Hold {
 }
 
 impl DeviceAttachment {
-    /// Attaches them, behind programs already there.
+    /// Attaches the programs to a device, behind programs already there.
     pub(crate) fn begin(programs: &Programs, device: &Device) -> Result<Self, Error> {
         let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
             name: device.to_string(),
@@ -51,7 +51,7 @@ impl DeviceAttachment {
         }
     }
 
-    /// True if others can remove it while its device lives.
+    /// True if the programs are clsact's filters, which others can remove while the device lives.
     pub(crate) fn is_clsact(&self) -> bool {
         matches!(self.hold, Hold::Clsact(_))
     }

@@ -7,17 +7,18 @@ use crate::selection::{Selection, Step};
 use crate::share::Share;
 use crate::{Change, Device, Error, Namespace, Programs};
 
-/// All of them, with what keeps them attached.
+/// All devices that the programs are attached to, with what keeps them attached.
 #[derive(Debug)]
 pub(crate) struct DeviceAttachments {
     all: Vec<DeviceAttachment>,
     share: Share,
-    /// Devices that were there when following began, and have to wait: they do not come.
+    /// Devices, by namespace and interface index, that were there when following began, and have to
+    /// wait: they are not told of as come.
     waiting: Vec<(Option<u64>, u32)>,
 }
 
 impl DeviceAttachments {
-    /// At these devices, whatever becomes of others.
+    /// Attaches the programs to these devices, whatever becomes of others.
     pub(crate) fn at(programs: &Programs, devices: &[Device]) -> Result<Self, Error> {
         let attached = devices
             .iter()
@@ -29,7 +30,8 @@ impl DeviceAttachments {
         })
     }
 
-    /// At as many of a selection's devices as `patience` suffices for, one at least.
+    /// Attaches the programs to as many of a selection's devices as `patience` suffices for, one at
+    /// least.
     pub(crate) fn begin(
         programs: &Programs,
         selection: &mut Selection,

@@ -9,9 +9,9 @@ pub enum Error {
     /// No such network device in this network namespace.
     #[error("no network device `{name}` here; there are: {known}")]
     UnknownDevice {
-        /// The name asked for.
+        /// The device's name that was asked for.
         name: String,
-        /// The names that exist.
+        /// The names of the devices that exist.
         known: String,
     },
     /// No device is up (loopback is taken only when named).
@@ -29,9 +29,9 @@ pub enum Error {
     /// The kernel's messages about some devices make no sense.
     #[error("what the kernel says of {count} network device(s){} makes no sense: left out", within(namespace.as_deref()))]
     Unreadable {
-        /// How many devices.
+        /// How many devices the kernel's messages do not make sense of.
         count: usize,
-        /// Where they are, unless here.
+        /// The devices' network namespace; `None` for the calling thread's.
         namespace: Option<String>,
     },
     /// There are more devices than this process may have descriptors for.
@@ -40,9 +40,9 @@ pub enum Error {
          (raise the hard limit: `ulimit -Hn`, or LimitNOFILE= of a service)", within(namespace.as_deref())
     )]
     NoRoom {
-        /// Where the devices are, unless here.
+        /// The devices' network namespace; `None` for the calling thread's.
         namespace: Option<String>,
-        /// How many there is room for.
+        /// How many devices there is room for.
         most: usize,
         /// The limit of open files.
         limit: usize,
@@ -60,7 +60,7 @@ pub enum Error {
          filters put them at a clsact"
     )]
     IngressTaken {
-        /// The device's name.
+        /// The name of the device with the discipline `ingress`.
         device: String,
     },
     /// No network namespace is called so.
@@ -69,30 +69,30 @@ pub enum Error {
          PID of a process that runs, or a file"
     )]
     UnknownNamespace {
-        /// The name asked for.
+        /// The network namespace's name that was asked for.
         name: String,
-        /// Those under `/run/netns`.
+        /// The names under `/run/netns`.
         known: String,
     },
-    /// The file is something else.
+    /// The file is no network namespace.
     #[error("{name} is no network namespace: give a file such as /proc/PID/ns/net")]
     NotANamespace {
-        /// The file.
+        /// The file that is no network namespace.
         name: String,
     },
-    /// More than the kernel's table holds.
+    /// There are more network namespaces than the kernel's table holds.
     #[error("{most} network namespaces can be served at once; start another pillion for more")]
     TooManyNamespaces {
-        /// How many it holds.
+        /// How many network namespaces the table holds.
         most: u32,
     },
-    /// The kernel refused for want of privilege.
+    /// The kernel refused to enter a network namespace for want of privilege.
     #[error(
         "enter the network namespace {name}: not permitted; run as root, or with the \
          capabilities CAP_SYS_ADMIN and, for that of a process, CAP_SYS_PTRACE as well"
     )]
     MayNotEnter {
-        /// What the user calls it.
+        /// What the user calls the network namespace.
         name: String,
     },
     /// The kernel refused for want of privilege.
@@ -113,17 +113,17 @@ pub enum Error {
     /// The kernel lacks what is needed.
     #[error("{action}: this kernel lacks {feature}; {remedy}")]
     Unsupported {
-        /// What was being done.
+        /// What was being done when the feature was found missing.
         action: String,
         /// The missing feature.
         feature: &'static str,
-        /// What to do about it.
+        /// What the user should do about the missing feature.
         remedy: &'static str,
     },
     /// The kernel did not accept a program.
     #[error("the kernel refused the eBPF programs: {reason}; `pillion check` says what is missing")]
     Load {
-        /// What libbpf said last.
+        /// What libbpf said last about the program.
         reason: String,
     },
     /// The rules do not fit into the kernel's table.
@@ -133,15 +133,15 @@ pub enum Error {
         most = crate::Policy::MAX_ROWS
     )]
     TooManyRules {
-        /// [`Rule::rows`](crate::Rule::rows) of all of them.
+        /// Rows that all rules together need: the sum of [`Rule::rows`](crate::Rule::rows).
         needed: usize,
     },
     /// The kernel has no such congestion control, and can load none.
     #[error("no congestion control `{name}`; the kernel offers: {known}")]
     UnknownCongestionControl {
-        /// The name asked for.
+        /// The congestion control's name that was asked for.
         name: String,
-        /// Those there are.
+        /// The congestion controls that the kernel has.
         known: String,
     },
     /// No cgroup v2 hierarchy is mounted.
@@ -153,9 +153,9 @@ pub enum Error {
     /// A file of the cgroup file system could not be used.
     #[error("cgroup {path}: {source}", path = path.display())]
     Cgroup {
-        /// Which file or folder.
+        /// The file or folder that could not be used.
         path: PathBuf,
-        /// What the kernel said.
+        /// What the kernel said of the file or folder.
         source: io::Error,
     },
     /// A cgroup cannot be removed as long as another pillion's is below it.
@@ -164,7 +164,7 @@ pub enum Error {
          pillion begins after its end", path = path.display()
     )]
     CgroupInUse {
-        /// That of the other pillion.
+        /// The cgroup of the other pillion.
         path: PathBuf,
     },
     /// A cgroup for the command's process cannot be made below a threaded one.

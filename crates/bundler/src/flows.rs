@@ -15,12 +15,12 @@ use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome}
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flow {
-    /// This host's end.
+    /// The endpoint on this host.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's endpoint.
     pub peer: SocketAddr,
-    /// Inode number of its network namespace, as `lsns` shows it; `None` where the kernel
-    /// was built without any.
+    /// Inode number of the connection's network namespace, as `lsns` shows it; `None` where the
+    /// kernel was built without any.
     pub netns: Option<u32>,
     /// Packets in flight at this moment.
     pub in_flight: u32,
@@ -30,15 +30,15 @@ pub struct Flow {
     pub snd_cwnd: u32,
     /// Maximum segment size in bytes of payload.
     pub mss: u32,
-    /// Who wants it to be bundled.
+    /// Who wants the connection to be bundled.
     pub wanted_by: WantedBy,
-    /// The rule that decided, by its number, the first being 1; none where none matches.
+    /// The rule that decided, by its number, the first being 1; `None` where none matches.
     pub rule: Option<u32>,
-    /// Its application has switched it off.
+    /// True if the connection's application has switched bundling off.
     pub off: bool,
-    /// How hidden losses are found: [`LossRule::Auto`] while that is being learnt.
+    /// How hidden losses are found; [`LossRule::Auto`] while that is being learnt.
     pub loss_rule: LossRule,
-    /// Previous segments that ride along, where that follows the losses.
+    /// Previous segments in a bundle at present, where that follows the losses.
     pub level: u32,
     /// Bytes of payload that a segment with its bundle may have for now, where larger ones
     /// did not get through the path.
@@ -46,15 +46,15 @@ pub struct Flow {
     /// The companions that the kernel took.
     #[serde(skip_serializing_if = "Companions::is_empty")]
     pub companions: Companions,
-    /// Those that it refused when they were last tried.
+    /// The companions that the kernel refused when they were last tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub companions_refused: Vec<Companion>,
-    /// What became of the last segment, once there was one.
+    /// Outcome of the connection's last segment; `None` before the first.
     pub last: Option<Outcome>,
-    /// What became of its segments.
+    /// What became of the connection's segments.
     #[serde(flatten)]
     pub counters: Counters,
-    /// The last decision of TFRC-SP about it, if there was one.
+    /// The last decision of TFRC-SP about the connection, if there was one.
     #[serde(flatten)]
     pub decision: Option<Decision>,
 }
@@ -63,9 +63,9 @@ pub struct Flow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WantedBy {
-    /// The rules.
+    /// The rules want the connection to be bundled.
     Rule,
-    /// Its application, and the rules allow it.
+    /// The connection's application wants it to be bundled, and the rules allow that.
     Application,
 }
 
@@ -84,7 +84,7 @@ pub fn list_flows() -> Result<Vec<Flow>, Error> {
     Ok(flows)
 }
 
-/// The maps of all pillions.
+/// The maps in which pillions on this host keep their connections.
 fn maps() -> Result<Vec<OwnedFd>, Error> {
     let mut maps = Vec::new();
     let mut id = 0;
@@ -119,7 +119,7 @@ pub struct FlowReader {
 }
 
 impl FlowReader {
-    /// Of the connections in one map.
+    /// A reader of the connections in one map.
     ///
     /// # Errors
     /// As [`list_flows`].
@@ -132,7 +132,7 @@ impl FlowReader {
         Ok(Self { link })
     }
 
-    /// All of them, as they are now.
+    /// Reads all connections as they are now.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -149,7 +149,7 @@ fn failed(error: io::Error) -> Error {
     Error::system("list the connections", error)
 }
 
-/// The program that reads them.
+/// Loads the program that reads the connections.
 fn load() -> Result<OwnedFd, Error> {
     let log = Messages::keep();
     let mut storage = MaybeUninit::uninit();
@@ -161,7 +161,8 @@ fn load() -> Result<OwnedFd, Error> {
     program.map_err(|error| Error::system("keep a program", error))
 }
 
-/// Another version of pillion may keep something else under the same name.
+/// True if the map has this version's layout: another version of pillion may keep something else
+/// under the same name.
 fn is_ours(map: BorrowedFd) -> bool {
     let mut info = libbpf_sys::bpf_map_info::default();
     let mut length = size_of_val(&info) as u32;
@@ -175,7 +176,7 @@ fn is_ours(map: BorrowedFd) -> bool {
         && info.value_size as usize == size_of::<types::flow>()
 }
 
-/// The error is the kernel's number.
+/// Opens a map by the kernel's id; the error is the kernel's number.
 fn map_by_id(id: u32) -> Result<OwnedFd, i32> {
     // SAFETY: a plain system call; the result is checked.
     let fd = unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) };

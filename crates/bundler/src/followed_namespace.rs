@@ -12,19 +12,19 @@ pub(crate) struct FollowedNamespace {
     now: Option<Present>,
 }
 
-/// What it is now.
+/// The namespace that has the name now, and what is known of its devices.
 #[derive(Debug)]
 pub(crate) struct Present {
     pub(crate) namespace: Namespace,
     watch: Watch,
-    /// Its devices have changed since they were listed.
+    /// True if the namespace's devices have changed since they were listed.
     pub(crate) has_changed: bool,
-    /// Those that pillion is to be at.
+    /// The devices that pillion is to be attached to.
     pub(crate) wanted: Vec<Device>,
 }
 
 impl FollowedNamespace {
-    /// The calling thread's.
+    /// Follows the calling thread's network namespace.
     pub(crate) fn here(hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: None,
@@ -51,7 +51,7 @@ impl FollowedNamespace {
         self.now.as_mut()
     }
 
-    /// Lets go of a namespace that is no longer called so.
+    /// Lets go of a namespace that no longer has its name.
     pub(crate) fn let_go(&mut self) -> Option<Change> {
         let (name, now) = (self.name.as_ref()?, self.now.as_ref()?);
         if name.stands_for(&now.namespace) {
@@ -61,8 +61,8 @@ impl FollowedNamespace {
         Some(Change::Gone(name.to_string()))
     }
 
-    /// Takes the namespace that now is called so, if there is none yet; `register` is given what
-    /// tells of its devices' changes.
+    /// Takes the namespace that has the name now, if none is taken yet; `register` is given the
+    /// file descriptor that tells of its devices' changes.
     pub(crate) fn take(
         &mut self,
         hook: Hook,
@@ -99,12 +99,12 @@ impl Present {
         })
     }
 
-    /// Readable when its devices have changed.
+    /// A file descriptor that is readable when the namespace's devices have changed.
     pub(crate) fn news(&self) -> BorrowedFd<'_> {
         self.watch.as_fd()
     }
 
-    /// True if there is news, which it takes note of.
+    /// True if there is news of the devices, which it takes note of.
     pub(crate) fn has_news(&mut self) -> bool {
         let any = self.watch.take_note();
         self.has_changed |= any;

@@ -10,10 +10,10 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// The best that this kernel has.
+    /// The best hook that this kernel has.
     #[must_use]
     pub fn of_this_kernel() -> Self {
-        /// The loopback device of every network namespace.
+        /// Interface index of the loopback device of every network namespace.
         const LOOPBACK: i32 = 1;
         let mut programs = 0;
         // SAFETY: asks for the number of programs alone, which lives across the call.

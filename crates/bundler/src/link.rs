@@ -7,17 +7,17 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub(crate) enum Target<'a> {
     /// A device's egress (tcx), by interface index, behind programs already there.
     Egress(u32),
-    /// A device's ingress (tcx), in the same way.
+    /// A device's ingress (tcx), by interface index, behind programs already there.
     Ingress(u32),
-    /// What leaves a cgroup's sockets.
+    /// Packets that leave a cgroup's sockets.
     CgroupEgress(BorrowedFd<'a>),
-    /// What arrives at a cgroup's sockets.
+    /// Packets that arrive at a cgroup's sockets.
     CgroupIngress(BorrowedFd<'a>),
     /// A cgroup's socket operations.
     SockOps(BorrowedFd<'a>),
     /// setsockopt(2) on a cgroup's sockets.
     SetSockOpt(BorrowedFd<'a>),
-    /// getsockopt(2) on them.
+    /// getsockopt(2) on a cgroup's sockets.
     GetSockOpt(BorrowedFd<'a>),
     /// An iterator over the kernel's objects, or those of a map.
     Iterator(Option<BorrowedFd<'a>>),
@@ -54,8 +54,8 @@ pub(crate) fn attach(program: BorrowedFd, target: &Target) -> io::Result<OwnedFd
     own(fd)
 }
 
-/// Detaches at once, even if a child process that is just being started has a copy of
-/// the link; to close it would not do that.
+/// Detaches a link's program at once, even if a child process that is just being started has a copy
+/// of the link; to close it would not do that.
 pub(crate) fn detach(link: OwnedFd) {
     // SAFETY: a plain system call on a file descriptor. Where it fails, closing is left.
     unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };

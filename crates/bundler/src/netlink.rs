@@ -18,11 +18,11 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use crate::Namespace;
 use crate::device::{Device, LinkHeader};
 
-/// What was asked for, as far as it could be read.
+/// What the kernel listed, as far as it could be read.
 #[derive(Debug)]
 pub(crate) struct Listed<T> {
     pub(crate) all: Vec<T>,
-    /// Messages that make no sense.
+    /// Number of messages that make no sense.
     pub(crate) unreadable: usize,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Listed<T> {
 pub(crate) struct Qdisc {
     /// The device's interface index.
     pub(crate) device: u32,
-    /// Such as `htb`.
+    /// The discipline's kind, such as `htb`.
     pub(crate) kind: OsString,
-    /// It takes packets' lengths anew (`tc ... stab`).
+    /// True if the discipline takes packets' lengths anew (`tc ... stab`).
     pub(crate) has_size_table: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn list_devices() -> io::Result<Listed<Device>> {
     list(request, libc::RTM_NEWLINK, device)
 }
 
-/// The queueing disciplines of all of them, or of one.
+/// The queueing disciplines of one device, or of all devices of the network namespace.
 pub(crate) fn list_qdiscs(device: Option<u32>) -> io::Result<Vec<Qdisc>> {
     // The kernel heeds no device in the request.
     let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
@@ -64,7 +64,7 @@ pub(crate) fn list_filters(device: u32, parent: u32) -> io::Result<Vec<(u32, u32
     Ok(filters)
 }
 
-/// Bytes of the kernel's `struct tcmsg`.
+/// Size of the kernel's `struct tcmsg` in bytes.
 const TC_HEADER: usize = 20;
 
 /// A message's body, not read yet.
@@ -83,7 +83,8 @@ fn list<T>(
     kind: u16,
     read: impl Fn(&[u8]) -> Result<T, DecodeError>,
 ) -> io::Result<Listed<T>> {
-    /// After that the list is taken as it is: what has changed meanwhile is news.
+    /// Tries to get a consistent list; after that it is taken as it is: what has changed meanwhile
+    /// is news.
     const ATTEMPTS: u32 = 5;
     let request = to_bytes(request);
     let mut attempt = 1;
@@ -96,7 +97,7 @@ fn list<T>(
     }
 }
 
-/// The second is true if what was listed changed meanwhile, so that some may be missing.
+/// Lists once; the flag is true if what was listed changed meanwhile, so that some may be missing.
 fn list_once<T>(
     request: &[u8],
     kind: u16,
@@ -201,7 +202,7 @@ fn filter(body: &[u8]) -> Result<(u32, u32), DecodeError> {
     Ok((u32::from(header.handle), header.info >> 16))
 }
 
-/// What follows a header of this size.
+/// The attributes of a message, which follow a header of this size in bytes.
 fn attributes(body: &[u8], header: usize) -> &[u8] {
     body.get(header..).unwrap_or_default()
 }
@@ -216,7 +217,7 @@ fn each_attribute(
     })
 }
 
-/// Up to its end, which a zero marks.
+/// A name in an attribute, up to the zero that ends it.
 fn name(value: &[u8]) -> OsString {
     let end = value.iter().position(|byte| *byte == 0);
     OsString::from_vec(value[..end.unwrap_or(value.len())].to_vec())

@@ -18,34 +18,34 @@ struct Other {
 }
 
 impl Namespace {
-    /// The one that `file` refers to, to be called `name`.
+    /// The network namespace that `file` refers to, to be called `name`.
     pub(crate) fn of(name: &str, file: File) -> Result<Self, Error> {
         let cookie = inside(name, &file, cookie)??;
         let name = name.to_owned();
         Ok(Self(Some(Arc::new(Other { name, file, cookie }))))
     }
 
-    /// What the user calls it, unless it is the calling thread's.
+    /// What the user calls the namespace; `None` for the calling thread's.
     pub(crate) fn name(&self) -> Option<&str> {
         self.0.as_deref().map(|other| other.name.as_str())
     }
 
-    /// The file that keeps it, unless it is the calling thread's.
+    /// The file that keeps the namespace from ending; `None` for the calling thread's.
     pub(crate) fn file(&self) -> Option<&File> {
         self.0.as_deref().map(|other| &other.file)
     }
 
-    /// Tells it from others; none for the calling thread's.
+    /// A number that tells the namespace from others; `None` for the calling thread's.
     pub(crate) fn id(&self) -> Option<u64> {
         self.0.as_deref().map(|other| other.cookie)
     }
 
-    /// The kernel's name for it, of which no second one will ever have the same.
+    /// The kernel's cookie of the namespace, which no second one will ever have.
     pub(crate) fn cookie(&self) -> Result<u64, Error> {
         self.0.as_deref().map_or_else(cookie, |it| Ok(it.cookie))
     }
 
-    /// Does something inside.
+    /// Runs `work` in a thread inside the network namespace, and returns its result.
     ///
     /// # Errors
     /// [`Error::NotANamespace`], [`Error::MayNotEnter`]; [`Error::System`].

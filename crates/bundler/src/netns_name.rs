@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::escaped::escaped;
 use crate::{Error, Namespace};
 
-/// Where `ip netns` keeps the names that it gives.
+/// The folder where `ip netns` keeps the names that it gives.
 const NAMES: &str = "/run/netns";
 
 /// What a user calls a network namespace: a name under `/run/netns`, the PID of a process
@@ -22,7 +22,7 @@ pub struct NamespaceName {
 }
 
 impl From<&OsStr> for NamespaceName {
-    /// A number is a PID unless it is a name as well.
+    /// Takes a number for a PID unless it is a name as well.
     fn from(name: &OsStr) -> Self {
         let under_names = Path::new(NAMES).join(name);
         let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
@@ -43,7 +43,7 @@ impl From<&OsStr> for NamespaceName {
 }
 
 impl NamespaceName {
-    /// The one that it stands for now.
+    /// Opens the network namespace that the name stands for now.
     ///
     /// # Errors
     /// [`Error::UnknownNamespace`], [`Error::NotANamespace`], [`Error::MayNotEnter`];
@@ -61,7 +61,7 @@ impl NamespaceName {
         Namespace::of(&escaped(&self.name), file)
     }
 
-    /// False if what was opened under this name is no longer called so.
+    /// False if the network namespace, opened under this name, is no longer called so.
     pub(crate) fn stands_for(&self, namespace: &Namespace) -> bool {
         let identity = |file: fs::Metadata| (file.dev(), file.ino());
         let opened = namespace.file().and_then(|file| file.metadata().ok());
@@ -69,7 +69,8 @@ impl NamespaceName {
         now.is_some() && now.map(identity) == opened.map(identity)
     }
 
-    /// What has this name later is what the user meant; another process is not.
+    /// True if what has this name later is what the user meant; another process with the PID is
+    /// not.
     pub(crate) fn may_return(&self) -> bool {
         !self.is_process
     }

@@ -10,12 +10,12 @@ use crate::contract::types;
 pub enum ThinTest {
     /// Dynamic limit: packets in flight x `itt_min` < minimum RTT.
     Dpifl {
-        /// The shortest inter-transmission time of a thin stream; microseconds count.
+        /// The shortest inter-transmission time of a thin stream, in whole microseconds.
         itt_min: Duration,
     },
     /// Static limit: at most so many packets in flight.
     Spifl {
-        /// The limit, in packets.
+        /// The most packets in flight of a thin stream.
         limit: u32,
     },
     /// Every stream; for experiments.
@@ -42,7 +42,7 @@ pub enum Reaction {
     /// As [`Reaction::Cwr`], but only while the stream sends more, redundant bytes included,
     /// than TCP-friendly rate control for small packets allows (RFC 4828).
     TfrcSp,
-    /// Nothing. For experiments alone: such a stream takes no part in congestion control.
+    /// Nothing follows. For experiments alone: such a stream takes no part in congestion control.
     None,
 }
 
@@ -68,21 +68,21 @@ pub enum ThinRtt {
     /// The connection's minimum, as published.
     #[default]
     Min,
-    /// The smoothed one, which grows under loss and queueing.
+    /// The connection's smoothed RTT, which grows under loss and queueing.
     Smoothed,
 }
 
-/// How many previous segments ride along.
+/// How many previous segments a bundle takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// [`Options::max_packets`].
+    /// As many as [`Options::max_packets`] allows.
     #[default]
     Fixed,
     /// The fewest that leave no more than a share of the segments unrepaired, judged by the
     /// runs of losses seen; at most 8, and at most [`Options::max_packets`].
     Adaptive {
-        /// That share, in parts per million.
+        /// Share of the segments that may stay unrepaired, in parts per million.
         target_ppm: u32,
     },
 }
@@ -90,13 +90,13 @@ pub enum Level {
 /// How a connection is bundled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
-    /// When it may bundle.
+    /// When the stream counts as thin, so that it may bundle.
     pub thin: ThinTest,
     /// The RTT that [`ThinTest::Dpifl`] takes.
     pub thin_rtt: ThinRtt,
     /// Bundle only after the connection's first retransmission.
     pub wait_for_loss: bool,
-    /// How many previous segments ride along.
+    /// How many previous segments a bundle takes.
     pub level: Level,
     /// Previous segments in one bundle at most; 0 for no limit. Default 1, as the
     /// paper recommends (LCN 2015, section VI).
@@ -106,13 +106,13 @@ pub struct Options {
     pub max_bytes: u32,
     /// What follows from hidden losses.
     pub reaction: Reaction,
-    /// How they are found.
+    /// How hidden losses are found.
     pub loss_rule: LossRule,
     /// Bundle even where the peer offers no SACK. Losses can then only be guessed, by
     /// [`LossRule::Ack`], and late duplicates count as duplicate ACKs.
     pub without_sack: bool,
-    /// Bundle into retransmissions as well: that of the first unacknowledged segment takes
-    /// along those that follow it (LCN 2008, section III).
+    /// Bundle into retransmissions as well: a retransmission of the first unacknowledged segment
+    /// takes along the segments that follow it (LCN 2008, section III).
     pub retransmissions: bool,
 }
 

@@ -4,7 +4,7 @@ use crate::contract::types::outcome as raw;
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
-        /// What became of a segment with data; each one gets exactly one of these.
+        /// What became of a segment with data; each segment gets exactly one outcome.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u32)]
@@ -13,10 +13,10 @@ macro_rules! outcomes {
         }
 
         impl Outcome {
-            /// All of them, in the order in which they are reported.
+            /// All outcomes, in the order in which they are reported.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// A few words for people.
+            /// The outcome in a few words for people.
             #[must_use]
             pub fn label(self) -> &'static str {
                 match self {
@@ -44,20 +44,20 @@ outcomes! {
     NotThin = NOT_THIN, "not thin";
     /// No RTT sample yet, so the stream is not known to be thin.
     NoRtt = NO_RTT, "no RTT yet";
-    /// No loss yet, and bundling waits for the first.
+    /// No loss yet, and bundling waits for the first loss.
     NoLoss = NO_LOSS, "no loss yet";
     /// The peer offers no SACK, so that hidden losses could not be told.
     NoSack = NO_SACK, "no SACK";
     /// Several segments in one packet, for the device to cut.
     Gso = GSO, "GSO";
-    /// SYN, RST or URG.
+    /// The segment has SYN, RST or URG.
     Flags = FLAGS, "SYN, RST or URG";
-    /// A TCP option other than timestamps and SACK.
+    /// The segment has a TCP option other than timestamps and SACK.
     TcpOption = TCP_OPTION, "TCP option";
     /// A fragment, IPv6 extension headers, padding, or an unknown link header. The only
     /// outcome that packets without data get as well, for it is not known what they carry.
     NotPlainIp = NOT_PLAIN_IP, "not plain IP";
-    /// What went before was sent elsewhere, or in a form that is not kept.
+    /// What was sent before went elsewhere, or in a form that is not kept.
     NoHistory = NO_HISTORY, "no history";
     /// Old and new data in one segment: bundled already.
     Overlap = OVERLAP, "bundled already";
@@ -69,14 +69,14 @@ outcomes! {
     NoMemory = NO_MEMORY, "no memory";
     /// Bundling failed half-way; the packet was dropped and TCP retransmits it.
     Dropped = DROPPED, "dropped";
-    /// It left by no device with pillion, or was dropped before it came to one.
+    /// The segment left by no device with pillion, or was dropped before it came to one.
     Elsewhere = ELSEWHERE, "elsewhere";
-    /// It waited between TCP and the device, and TCP has gone on meanwhile.
+    /// The segment waited between TCP and the device, and TCP has gone on meanwhile.
     Waited = WAITED, "waited on the way";
     /// Losses that bundles hide could not be told now: too much is outstanding, or the
     /// receiver's ACKs cannot be read.
     Unwatched = UNWATCHED, "unwatched";
-    /// Bundles so large did not get through lately.
+    /// Bundles as large as this one did not get through lately.
     PathSize = PATH_SIZE, "too large for the path";
 }
 

@@ -11,18 +11,19 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::link::{self, Target};
 use crate::{Change, Error};
 
-/// Stands for all users together.
+/// The key in both maps that stands for all users together.
 const ALL_USERS: u32 = u32::MAX;
 
-/// The programs' account of them, which knows of none that it has ended.
+/// The programs' account of the places taken; it does not tell which of these are free again.
 #[derive(Debug)]
 pub(crate) struct Places {
     come: MapHandle,
     gone: MapHandle,
-    /// Iterators over what is kept: of connections, and of what applications asked for.
+    /// Iterators over the sockets for which something is kept: connections, and what applications
+    /// asked for.
     kept: [OwnedFd; 2],
     most: u32,
-    /// How many had come at the last look; none, if there was a crowd.
+    /// How many had taken a place at the last look; `None` if there was a crowd.
     quiet_at: Option<u64>,
 }
 
@@ -46,9 +47,9 @@ impl Places {
         })
     }
 
-    /// Looks how many there are still, if that is worth while: if `always`, or if as many as half
-    /// of what a user may have could be there. What comes meanwhile counts twice at worst, until the
-    /// next time. True if a user has no place left, or all together have none.
+    /// Looks how many places are still taken, if that is worth while: if `always`, or if as many as
+    /// half of what a user may have could be there. What comes meanwhile counts twice at worst,
+    /// until the next time. True if a user has no place left, or all together have none.
     pub(crate) fn recount(&mut self, always: bool) -> Result<bool, Error> {
         let come_in_all = count_of(&self.come, ALL_USERS)?;
         if !always && self.quiet_at == Some(come_in_all) {
@@ -85,7 +86,7 @@ impl Places {
         }
     }
 
-    /// Those that are there, by their users.
+    /// How many places are taken, by user and by [`ALL_USERS`].
     fn kept(&self) -> Result<HashMap<u32, u64>, Error> {
         let mut kept = HashMap::new();
         for iterator in &self.kept {
@@ -101,7 +102,7 @@ impl Places {
     }
 }
 
-/// A number for each user.
+/// Each user and the number kept for it in a map.
 fn read(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
     let users = map.keys().filter_map(|user| user.try_into().ok());
     let users: Vec<_> = users.map(u32::from_ne_bytes).collect();
@@ -109,33 +110,33 @@ fn read(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
     counts.collect()
 }
 
-/// None that is kept is 0.
+/// A user's number in a map; 0 if none is kept.
 fn count_of(map: &MapHandle, uid: u32) -> Result<u64, Error> {
     let value = map.lookup(&uid.to_ne_bytes(), MapFlags::ANY);
     let value = value.map_err(of_map)?.map(<[u8; 8]>::try_from);
     Ok(value.map_or(0, |value| value.map_or(0, u64::from_ne_bytes)))
 }
 
-/// Between two tries to take in those that found no place, which goes through all connections of
-/// the host.
+/// Time between two tries to take in the connections that found no place; each goes through all
+/// connections of the host.
 const TRY_EVERY: Duration = Duration::from_secs(5);
 
-/// Is there room for all?
+/// Whether there is room for all connections.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     tried: Option<Instant>,
-    /// How often one had found no place when that was looked into.
+    /// How often a connection had found no place when that was last looked into.
     refused: u64,
     is_full: bool,
 }
 
 impl Room {
-    /// Has one found no place since the last time? So many had by now.
+    /// True if there may be no room, or if the count of connections `refused` a place has changed.
     pub(crate) fn is_wanted(&self, refused: u64) -> bool {
         self.is_full || refused != self.refused
     }
 
-    /// Is it time to try those again that found none?
+    /// True if it is time to try again the connections that found no place.
     pub(crate) fn try_again(&mut self) -> bool {
         let is_due = self.tried.is_none_or(|tried| tried.elapsed() >= TRY_EVERY);
         if is_due {
@@ -144,12 +145,13 @@ impl Room {
         is_due
     }
 
-    /// So many had found no place when those left out were tried again.
+    /// Takes note that those left out were tried again, and how often a place had been `refused`
+    /// then.
     pub(crate) fn looked_into(&mut self, refused: u64) {
         self.refused = refused;
     }
 
-    /// Takes note of what is now; tells if that has changed.
+    /// Takes note of whether all places are taken; tells if that has changed.
     pub(crate) fn note(&mut self, is_full: bool) -> Option<Change> {
         let was_full = std::mem::replace(&mut self.is_full, is_full);
         match (was_full, is_full) {

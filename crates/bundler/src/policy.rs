@@ -10,11 +10,11 @@ use crate::{Error, Mode, Options, Rule, Scope};
 /// applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The first one that matches a connection decides.
+    /// The rules; the first one that matches a connection decides.
     pub rules: Vec<Rule>,
-    /// What becomes of a connection that none matches.
+    /// What becomes of a connection that no rule matches.
     pub otherwise: Mode,
-    /// Where connections must live.
+    /// The network namespaces whose connections are taken in.
     pub scope: Scope,
     /// Of how many sockets something is kept at a time, for a connection or for what its
     /// application asked for: some 4.5 KiB each, charged to this process. One user has half of
@@ -40,7 +40,7 @@ impl Policy {
         / size_of::<types::rule>()
         - 1;
 
-    /// Sockets for which something is kept, where nothing else is said.
+    /// Places, where nothing else is said: the default of [`Policy::max_connections`].
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
     fn table(&self) -> Result<Box<types::rules>, Error> {
@@ -68,7 +68,7 @@ impl Policy {
     }
 }
 
-/// The rules in the kernel: two tables, of which one is in force.
+/// The kernel's two tables of rules, of which one is in force.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) rules: MapHandle,
@@ -76,7 +76,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Writes the other table and puts it into force, all at once.
+    /// Writes the policy to the table that is not in force and puts that into force, all at once.
     pub(crate) fn store(&self, policy: &Policy) -> Result<(), Error> {
         let failed = |error: libbpf_rs::Error| {
             Error::system("store the rules", io::Error::other(error.to_string()))

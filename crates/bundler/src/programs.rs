@@ -22,13 +22,13 @@ pub struct Programs {
     pub(crate) transmit: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
-    /// None where the kernel lacks what they need.
+    /// The program at setsockopt(2); `None` where the kernel lacks what it needs.
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
     pub(crate) tables: Tables,
     pub(crate) served: Served,
     pub(crate) places: Places,
-    /// Those of a cgroup are covered, wherever they live.
+    /// True if connections of a cgroup are covered in every network namespace.
     pub(crate) any_namespace: bool,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
@@ -121,14 +121,14 @@ impl Programs {
         })
     }
 
-    /// The same, to be attached to devices by this hook, whatever else the kernel has.
+    /// The programs, to be attached to devices by this hook, whatever else the kernel has.
     #[must_use]
     pub fn by(self, hook: Hook) -> Self {
         Self { hook, ..self }
     }
 
-    /// What [`remove_filters`](crate::remove_filters) is to be told if this process is killed;
-    /// empty if nothing would stay behind.
+    /// The ids of the programs that [`remove_filters`](crate::remove_filters) is to be told if this
+    /// process is killed; empty if nothing would stay behind.
     #[must_use]
     pub fn left_behind(&self) -> Vec<u32> {
         if self.hook == Hook::Tcx {
@@ -141,7 +141,7 @@ impl Programs {
             .collect()
     }
 
-    /// Those for devices whose packets begin so.
+    /// The programs for devices whose packets begin so.
     pub(crate) fn at(&self, link_header: LinkHeader) -> &DevicePrograms {
         match link_header {
             LinkHeader::Ethernet => &self.ethernet,

@@ -9,23 +9,24 @@ use crate::{Companions, Options};
 /// Who opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// This host did, by connect(2).
+    /// This host opened the connection, by connect(2).
     Connect,
-    /// The peer did; this host took it in by accept(2).
+    /// The peer opened the connection; this host took it in by accept(2).
     Accept,
 }
 
 /// What becomes of the connections that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// They are bundled so, unless their application declines, and get the rule's companions.
+    /// The connections are bundled with these options, unless their application declines, and get
+    /// the rule's companions.
     Bundle(Options),
-    /// They are bundled so once their application asks, and get the rule's companions in any
-    /// case.
+    /// The connections are bundled with these options once their application asks, and get the
+    /// rule's companions in any case.
     Allow(Options),
-    /// They get the rule's companions alone, and are not bundled.
+    /// The connections get the rule's companions alone, and are not bundled.
     Companions,
-    /// Neither.
+    /// The connections are not bundled, and get no companions.
     LeaveAlone,
 }
 
@@ -37,9 +38,9 @@ pub enum Mode {
 pub struct Rule {
     /// Ports of which the connection has one, at either end.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Ports of this host's end.
+    /// Ports of this host's endpoint.
     pub local_ports: Vec<RangeInclusive<u16>>,
-    /// Ports of the peer's end.
+    /// Ports of the peer's endpoint.
     pub remote_ports: Vec<RangeInclusive<u16>>,
     /// Addresses of the peer.
     pub peers: Vec<IpNet>,
@@ -47,12 +48,12 @@ pub struct Rule {
     pub cgroup: Option<u64>,
     /// The user whose the socket is.
     pub uid: Option<u32>,
-    /// Who opened the connection. Of those older than the programs nobody knows: they match
-    /// a rule that asks if that is to leave alone, and no other.
+    /// Who opened the connection. Of connections older than the programs nobody knows: they match a
+    /// rule with a direction if that is to leave alone, and no other.
     pub direction: Option<Direction>,
-    /// What becomes of them.
+    /// What becomes of the connections that match.
     pub mode: Mode,
-    /// What of TCP's own they get, unless they are left alone.
+    /// The companions that connections that match get, unless they are left alone.
     pub companions: Companions,
 }
 
@@ -63,7 +64,7 @@ impl Default for Rule {
 }
 
 impl Rule {
-    /// Bundles every connection so.
+    /// A rule that bundles every connection with these options.
     #[must_use]
     pub fn all(options: Options) -> Self {
         Self {
@@ -79,8 +80,8 @@ impl Rule {
         }
     }
 
-    /// Rows that it takes in the kernel's table: the product of its lists' lengths, where
-    /// an empty one counts as 1.
+    /// Rows that the rule takes in the kernel's table: the product of its lists' lengths, where an
+    /// empty one counts as 1.
     #[must_use]
     pub fn rows(&self) -> usize {
         let ports = [&self.ports, &self.local_ports, &self.remote_ports];
@@ -91,7 +92,7 @@ impl Rule {
             .fold(1, |rows, length| rows.saturating_mul(length.max(1)))
     }
 
-    /// One row for each combination of its lists' entries; all have the rule's number.
+    /// The rule's rows, one for each combination of its lists' entries; all have the rule's number.
     pub(crate) fn expand(&self, number: u32) -> Vec<types::rule> {
         let mut rows = vec![types::rule {
             number,
@@ -149,7 +150,7 @@ impl Rule {
     }
 }
 
-/// As in `bpf/bundler/rule.h`; no user has this id.
+/// Stands for any user, as in `bpf/bundler/rule.h`; no user has this id.
 const ANY_UID: u32 = u32::MAX;
 
 /// Replaces each row by one for each value, if there are any.

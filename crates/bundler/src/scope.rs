@@ -7,12 +7,12 @@ use crate::{Error, Namespace};
 /// Which network namespaces' connections are taken in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Scope {
-    /// Those of the cgroup's sockets, wherever they live.
+    /// Connections of the cgroup's sockets, in whichever network namespace.
     #[default]
     Anywhere,
-    /// Those of the calling thread's network namespace alone.
+    /// Connections of the calling thread's network namespace alone.
     ThisNamespace,
-    /// Those of these alone.
+    /// Connections of these network namespaces alone.
     Namespaces(Vec<Namespace>),
 }
 
@@ -42,7 +42,7 @@ impl Served {
         &self.namespaces
     }
 
-    /// Serves this one, too.
+    /// Serves this network namespace, too.
     pub(crate) fn begin(&mut self, namespace: &Namespace) -> Result<(), Error> {
         let key = namespace.cookie()?.to_ne_bytes();
         self.table
@@ -52,7 +52,7 @@ impl Served {
         Ok(())
     }
 
-    /// Serves none but these any more.
+    /// Serves no network namespaces but these any more.
     pub(crate) fn keep(&mut self, namespaces: &[Namespace]) {
         self.namespaces.retain(|namespace| {
             let stays = namespaces.contains(namespace);

@@ -25,7 +25,7 @@ pub struct Selection {
     pub(crate) troubles: Troubles<Step>,
 }
 
-/// What can fail while devices and namespaces are followed. Namespaces by [`Namespace::id`], so
+/// What can fail while devices and namespaces are followed. Namespaces are by [`Namespace::id`], so
 /// that a failure keeps none from ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -33,13 +33,13 @@ pub(crate) enum Step {
     Take(NamespaceName),
     /// To list a namespace's devices.
     List(Option<u64>),
-    /// To understand what the kernel says of each of them.
+    /// To understand what the kernel says of each of a namespace's devices.
     Read(Option<u64>),
-    /// To take in its new connections.
+    /// To take in a namespace's new connections.
     Serve(Option<u64>),
-    /// To take in those that it has.
+    /// To take in the connections that a namespace has already.
     Review(Option<u64>),
-    /// To have room for all its devices.
+    /// To have room for all devices of a namespace.
     Hold(Option<u64>),
     /// To attach to the device with this interface index.
     Attach(Option<u64>, u32),
@@ -50,22 +50,22 @@ pub(crate) enum Step {
 /// What has changed while pillion was at work, and an operator may want to know.
 #[derive(Debug)]
 pub enum Change {
-    /// Bundling takes place there, too.
+    /// Bundling now takes place at this device or namespace, too.
     Come(String),
-    /// This one is no more, or is called otherwise now.
+    /// This device or namespace is no more, or is called otherwise now.
     Gone(String),
     /// Something could not be done; it is tried again.
     Refused(Error),
     /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
     Full,
-    /// All have found room again.
+    /// All connections have found room again.
     Room,
 }
 
 impl Selection {
-    /// The devices with these names, or, where none is named, all that are up but
-    /// loopback; in the network namespaces named, or, where none is, in this one alone. A
-    /// name stands for whatever has it at the time. `hook` is that of the programs.
+    /// Selects the devices with these names, or, where none is named, all that are up but loopback;
+    /// in the network namespaces named, or, where none is, in this one alone. A name stands for
+    /// whatever has it at the time. `hook` is that of the programs.
     ///
     /// # Errors
     /// As [`NamespaceName::open`]; [`Error::System`] if the kernel's news of devices cannot
@@ -107,7 +107,7 @@ impl Selection {
         })
     }
 
-    /// Those to begin with.
+    /// The devices to begin with.
     ///
     /// # Errors
     /// As [`Device::select`].
@@ -119,7 +119,7 @@ impl Selection {
         device::select(known, &self.names)
     }
 
-    /// Where they are, and others may come.
+    /// The network namespaces where the devices are, and others may come.
     #[must_use]
     pub fn namespaces(&self) -> Vec<Namespace> {
         let mut namespaces: Vec<Namespace> = Vec::new();
@@ -131,13 +131,13 @@ impl Selection {
         namespaces
     }
 
-    /// How many namespaces there can be.
+    /// How many network namespaces there can be.
     pub(crate) fn namespace_count(&self) -> usize {
         self.followed.len()
     }
 
-    /// Readable when devices may have come, gone or changed, or something is to be tried again:
-    /// [`Attachment::follow`](crate::Attachment::follow) then.
+    /// A file descriptor that is readable when devices may have come, gone or changed, or something
+    /// is to be tried again: [`Attachment::follow`](crate::Attachment::follow) then.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.news.0.as_fd()
@@ -218,7 +218,7 @@ impl Selection {
         listed
     }
 
-    /// Those that pillion is to be at in a namespace, as far as is known.
+    /// The devices that pillion is to be attached to in a namespace, as far as is known.
     pub(crate) fn wanted(&self, namespace: &Namespace) -> &[Device] {
         let mut followed = self.followed.iter().filter_map(FollowedNamespace::now);
         let followed = followed.find(|followed| followed.namespace == *namespace);
@@ -250,9 +250,10 @@ impl Selection {
         });
     }
 
-    /// Wakes up when something is to be done without news: at once if there is `more` to do.
+    /// Sets the clock that wakes up when something is to be done without news: at once if there is
+    /// `more` to do.
     pub(crate) fn set_clock(&self, more: bool) {
-        /// Zero would be never.
+        /// The shortest time that wakes up; zero would be never.
         const AT_ONCE: Duration = Duration::from_nanos(1);
         let has_names = self
             .followed

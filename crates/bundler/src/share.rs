@@ -7,17 +7,18 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use crate::{Error, Hook};
 
-/// Descriptors of one device, by tcx.
+/// File descriptors that one device takes, by tcx.
 const OF_A_DEVICE: usize = 2;
 
-/// Of a namespace that has a name: what keeps it, and what tells of its devices.
+/// File descriptors of a namespace that has a name: what keeps it, and what tells of its devices.
 const OF_A_NAMESPACE: usize = 2;
 
-/// Kept free, so that devices never keep anything else from going on: lists of devices, rules
-/// that are read again, connections that are taken in.
+/// File descriptors kept free, so that devices never keep anything else from going on: lists of
+/// devices, rules that are read again, connections that are taken in.
 const SPARE: usize = 24;
 
-/// An equal share of that for each namespace: none can take the room of another.
+/// An equal share of the free file descriptors for each namespace: none can take the room of
+/// another.
 #[derive(Debug)]
 pub(crate) struct Share {
     each: usize,
@@ -25,7 +26,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// For devices of so many namespaces, beside what this process holds already.
+    /// The share of each of so many namespaces, beside what this process holds already.
     pub(crate) fn of_this_process(hook: Hook, namespaces: usize) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
             usize::try_from(soft).unwrap_or(usize::MAX)

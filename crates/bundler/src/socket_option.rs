@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-/// Does the kernel let them choose the error that the application gets (Linux 5.18,
-/// commit b44123b4a3dc)? Without that there is no switch, and all else works.
+/// True if the kernel lets programs at setsockopt(2) choose the error that the application gets
+/// (Linux 5.18, commit b44123b4a3dc). Without that there is no switch, and all else works.
 pub(crate) fn is_supported() -> bool {
     // SAFETY: a plain call; no options are given.
     let found = unsafe {

@@ -10,21 +10,21 @@ use crate::{Companion, Counters, Decision, Error};
 /// All that one pillion did, connections that ended included.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Totals {
-    /// The segments.
+    /// What became of all connections' segments.
     #[serde(flatten)]
     pub counters: Counters,
     /// Connections that were taken in.
     pub connections: u64,
-    /// Connections that should have been, but for want of kernel memory.
+    /// Connections that were not taken in, for want of kernel memory.
     pub connections_refused: u64,
     /// Times that a connection, or what its application asked for, found no place among as many
     /// as [`Policy::max_connections`](crate::Policy::max_connections) allows.
     pub over_limit: u64,
-    /// How often companions were set on a connection, bundled or not; those that never were
+    /// How often each companion was set on a connection, bundled or not; companions that never were
     /// are left out. A change of the rules sets them anew.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub companions_set: BTreeMap<Companion, u64>,
-    /// How often the kernel refused them.
+    /// How often the kernel refused each companion; companions never refused are left out.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub companions_refused: BTreeMap<Companion, u64>,
     /// The last decision of TFRC-SP about any connection, if there was one.

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::{Change, Error};
 
-/// After the first failure; twice as long after each further one.
+/// Wait after a step's first failure; twice as long after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// A step that fails again so soon after it succeeded has not been mended.
+/// How long a step has to succeed to count as mended, should it fail again.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// What has failed, by the step that did.
@@ -23,7 +23,7 @@ struct Trouble<S> {
     step: S,
     said: String,
     wait: Duration,
-    /// When it is to be tried again, or, of one that is over, when it ended.
+    /// When the step is to be tried again, or, of a failure that is over, when it ended.
     time: Instant,
     over: bool,
 }
@@ -100,7 +100,7 @@ impl<S: PartialEq> Troubles<S> {
             .retain(|it| !it.over || now.duration_since(it.time) < STEADY);
     }
 
-    /// Keeps those alone whose object is still there.
+    /// Keeps the failures of those steps alone whose object is still there.
     pub(crate) fn retain(&mut self, exists: impl Fn(&S) -> bool) {
         self.all.retain(|trouble| exists(&trouble.step));
     }

@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A name that one socket of the network namespace can have; it is free again once that is
-/// closed, however its process ends.
+/// The turn's name, which one socket of the network namespace can have; it is free again once that
+/// is closed, however its process ends.
 const NAME: &[u8] = b"pillion-clsact";
 
-/// Whose turn it is; dropping it lets the next one.
+/// The turn to change clsact in a network namespace; dropping it lets the next one.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _socket: Option<UnixDatagram>,
 }
 
 impl Turn {
-    /// Waits for it, but no longer than two seconds, and that once: anybody may have the name, and
-    /// never let go.
+    /// Waits for the turn, but no longer than two seconds, and that once: anybody may have the
+    /// name, and never let go.
     pub(crate) fn take() -> Self {
         const ATTEMPTS: u32 = 400;
         static IN_VAIN: AtomicBool = AtomicBool::new(false);

@@ -5,8 +5,8 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 
 use crate::Hook;
 
-/// Wakes up when devices of the network namespace in which it was made come, go or change, or
-/// the filters at them, where pillion's are among these.
+/// A socket that wakes up when devices of the network namespace in which it was made come, go or
+/// change, or the filters at them, where pillion's are among these.
 #[derive(Debug)]
 pub(crate) struct Watch {
     socket: Socket,
@@ -24,7 +24,7 @@ impl Watch {
         Ok(Self { socket })
     }
 
-    /// Readable while there are changes that were not taken note of.
+    /// A file descriptor that is readable while there are changes that were not taken note of.
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the socket stays open as long as it is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }

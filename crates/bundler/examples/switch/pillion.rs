@@ -13,24 +13,24 @@ pub const BUNDLE: c_int = 0x7069_6c01;
 pub const MAX_PACKETS: c_int = 0x7069_6c02;
 /// Payload of a segment with its bundle at most, in bytes; 0: as the rules have it.
 pub const MAX_BYTES: c_int = 0x7069_6c03;
-/// A set of the next three.
+/// Option whose value is a set of [`ADAPTIVE`], [`WAIT_FOR_LOSS`] and [`REACT_CWR`].
 pub const MODE: c_int = 0x7069_6c04;
-/// As many previous segments as losses demand, and no more.
+/// Flag of [`MODE`]: bundle as many previous segments as losses demand, and no more.
 pub const ADAPTIVE: c_int = 1;
-/// Not before the first retransmission.
+/// Flag of [`MODE`]: do not bundle before the connection's first retransmission.
 pub const WAIT_FOR_LOSS: c_int = 2;
-/// Each hidden loss reduces the congestion window.
+/// Flag of [`MODE`]: each hidden loss reduces the congestion window.
 pub const REACT_CWR: c_int = 4;
-/// [`Stats`]; can only be read.
+/// Option that gives [`Stats`]; it can only be read.
 pub const STATS: c_int = 0x7069_6c05;
 
-/// What [`Stats::standing`] says of a connection that is not bundled.
+/// [`Stats::standing`] of a connection that is not bundled.
 pub const OFF: u32 = 0;
-/// Of one that is, because the rules have it so.
+/// [`Stats::standing`] of a connection that is bundled because the rules have it so.
 pub const BY_RULE: u32 = 1;
-/// Of one that is, because its application asked.
+/// [`Stats::standing`] of a connection that is bundled because its application asked.
 pub const BY_APPLICATION: u32 = 2;
-/// Of one that the rules refuse.
+/// [`Stats::standing`] of a connection whose bundling the rules refuse.
 pub const REFUSED: u32 = 3;
 
 /// What became of a connection's segments, since pillion bundles it.
@@ -39,39 +39,39 @@ pub const REFUSED: u32 = 3;
 pub struct Stats {
     /// Segments with data sent for the first time.
     pub segments: u64,
-    /// Those that carried a bundle.
+    /// Segments with new data that carried a bundle.
     pub bundled: u64,
     /// Bytes of payload sent for the first time.
     pub new_bytes: u64,
-    /// Bytes that rode along.
+    /// Redundant bytes that were bundled.
     pub redundant_bytes: u64,
     /// Segments lost, and repaired by a bundle.
     pub hidden_losses: u64,
-    /// Their payload in bytes.
+    /// Payload in bytes of the segments that were lost and repaired by a bundle.
     pub repaired_bytes: u64,
-    /// Window reductions for them.
+    /// Reductions of the congestion window for hidden losses.
     pub reactions: u64,
-    /// Microseconds saved, at least.
+    /// Microseconds that bundles saved against retransmissions, at least.
     pub saved_us: u64,
-    /// [`OFF`], [`BY_RULE`], [`BY_APPLICATION`] or [`REFUSED`].
+    /// Whether the connection is bundled: [`OFF`], [`BY_RULE`], [`BY_APPLICATION`] or [`REFUSED`].
     pub standing: u32,
-    /// An `enum pillion_last`; 1: the last segment was bundled.
+    /// The last segment's outcome, an `enum pillion_last`; 1: it was bundled.
     pub last: u32,
-    /// The rule that decided, the first is 1; 0: none matches.
+    /// The rule that decided, the first being 1; 0: none matches.
     pub rule: u32,
     /// Packets in flight at this moment.
     pub in_flight: u32,
-    /// Previous segments that losses demand, for [`ADAPTIVE`].
+    /// Previous segments in a bundle that losses demand, for [`ADAPTIVE`].
     pub level: u32,
-    /// The limit as granted; 0: none.
+    /// Previous segments in a bundle at most, as granted; 0: no limit.
     pub max_packets: u32,
-    /// The limit as granted, in bytes; 0: none.
+    /// Payload of a segment with its bundle at most, as granted, in bytes; 0: no limit.
     pub max_bytes: u32,
-    /// A set, as [`MODE`].
+    /// Flags in force, a set as in [`MODE`].
     pub mode: u32,
 }
 
-/// Sets one of the options.
+/// Sets one of pillion's socket options.
 ///
 /// # Errors
 /// `ENOPROTOOPT` where no pillion is at work, `EPERM` where its rules refuse, `EINVAL`.
@@ -89,7 +89,7 @@ pub fn set(socket: &impl AsFd, option: c_int, value: c_int) -> io::Result<()> {
     check(result)
 }
 
-/// Reads one of the options.
+/// Reads one of pillion's socket options.
 ///
 /// # Errors
 /// `ENOPROTOOPT` where no pillion is at work.
@@ -109,7 +109,7 @@ pub fn stats(socket: &impl AsFd) -> io::Result<Stats> {
     Ok(stats)
 }
 
-/// `value` points to `length` bytes of integers that may be written.
+/// Reads a socket option; `value` points to `length` bytes of integers that may be written.
 fn read(socket: &impl AsFd, option: c_int, value: *mut c_void, length: usize) -> io::Result<()> {
     let mut length = length as socklen_t;
     // SAFETY: as both callers have it, and the length lives across the call.

@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use super::at;
 use crate::Error;
 
-/// What our cgroups are called, before sixteen random hexadecimal digits.
+/// What the names of pillion's cgroups begin with, before sixteen random hexadecimal digits.
 const PREFIX: &str = "pillion-";
 
 /// Makes a folder with a name of its own and locks it. The kernel lets go of the lock when the

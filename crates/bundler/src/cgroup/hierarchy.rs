@@ -26,7 +26,7 @@ fn find_cgroup2(mountinfo: &str) -> Option<PathBuf> {
     })
 }
 
-/// Spaces and the like are written as `\040` in mountinfo.
+/// Undoes mountinfo's escapes: spaces and the like are written there as `\040`.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

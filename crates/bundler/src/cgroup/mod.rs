@@ -19,7 +19,7 @@ pub use hierarchy::{cgroup_id, cgroup2_mount};
 pub struct Cgroup {
     path: PathBuf,
     parent: PathBuf,
-    /// Locked as long as it is of use: [`claim`].
+    /// The cgroup's folder, locked as long as it is of use: [`claim`].
     folder: Flock<File>,
 }
 
@@ -44,7 +44,7 @@ impl Cgroup {
         })
     }
 
-    /// The folder, as the kernel's interfaces want it.
+    /// The cgroup's folder, as the kernel's interfaces want it.
     #[must_use]
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
