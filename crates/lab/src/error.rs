@@ -10,7 +10,7 @@ pub enum Error {
     /// A network namespace could not be made or entered.
     #[error("network namespace of host {name}: {source}; the lab needs root")]
     Namespace {
-        /// The host.
+        /// The name of the namespace's host.
         name: String,
         /// What the kernel said.
         source: io::Error,
@@ -18,11 +18,11 @@ pub enum Error {
     /// A command of the testbed failed.
     #[error("{host}: {command}: {reason}")]
     Command {
-        /// The command.
+        /// The command, with its arguments.
         command: String,
-        /// On which host.
+        /// The host that the command ran on.
         host: String,
-        /// What it said.
+        /// What the command said.
         reason: String,
     },
     /// The path between two hosts failed.
@@ -40,7 +40,7 @@ pub enum Error {
     /// A parameter of the kernel cannot have this value.
     #[error("{host}: sysctl {setting}: {source}")]
     Sysctl {
-        /// On which host.
+        /// The host whose parameter it is.
         host: String,
         /// The parameter and the value.
         setting: String,
@@ -52,7 +52,7 @@ pub enum Error {
         "this kernel, {kernel}, is without {what}; the lab kernel has it: `make lab-kernel`, then `--engine virtual`"
     )]
     Lacks {
-        /// What.
+        /// What the kernel is without.
         what: String,
         /// The kernel's release.
         kernel: String,
@@ -72,23 +72,23 @@ pub enum Error {
     /// The streams' sockets could not be sampled.
     #[error(transparent)]
     Sockets(#[from] pillion_sockets::Error),
-    /// A file of the run.
+    /// A file of a run cannot be used.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// No experiment or run.
+    /// There is no such experiment or run.
     #[error("{name}: no experiment or run of {}; `pillion lab list` names them", store.display())]
     NotStored {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// Where it was looked for.
+        /// The store in which it was looked for.
         store: PathBuf,
     },
-    /// The caller had it stopped.
+    /// The caller had the run stopped.
     #[error("stopped")]
     Stopped,
     /// The run ended, but cannot be trusted.
@@ -105,7 +105,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` on what is done with a file.
+    /// The error of something done with a file, for `map_err`.
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File {

@@ -9,15 +9,15 @@ use crate::{Error, Namespace};
 /// A host of a testbed: a network namespace with one device.
 #[derive(Debug)]
 pub struct Host {
-    /// Its name, for messages.
+    /// The host's name, for messages.
     pub name: String,
-    /// Where it lives.
+    /// The host's network namespace.
     pub namespace: Namespace,
-    /// Its address.
+    /// The host's IPv4 address.
     pub address: Ipv4Addr,
 }
 
-/// The device of every host.
+/// The name of the device of every host.
 pub(crate) const DEVICE: &str = "tap0";
 
 /// Keeps the kernel from asking for routers and naming its groups, so that a path carries what is
@@ -30,12 +30,13 @@ pub(crate) fn speak_ipv4_alone() -> io::Result<()> {
     }
 }
 
-/// The hosts of a link have the addresses 10.77.0.1 and so on.
+/// The address of a link's host by its number: 10.77.0.1 and so on.
 fn address(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 0, number)
 }
 
-/// Set by hand, so that no neighbour has to be asked for and no question can get lost.
+/// The hardware address of a link's host by its number. It is set by hand, so that no neighbour has
+/// to be asked for and no question can get lost.
 fn hardware_address(number: u8) -> String {
     format!("02:00:00:00:00:{number:02x}")
 }

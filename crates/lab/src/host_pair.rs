@@ -11,23 +11,23 @@ use crate::{Error, Host};
 /// A sender and a receiver with a path of their own between them.
 #[derive(Debug)]
 pub struct HostPair {
-    /// Where the data comes from.
+    /// The host that the data comes from.
     pub sender: Host,
-    /// Where it goes.
+    /// The host that the data goes to.
     pub receiver: Host,
-    /// What lies between.
+    /// The path between the two hosts.
     pub path: Path,
 }
 
 /// A receiver at work on a pair's receiving host.
 #[derive(Debug)]
 pub(crate) struct Receiving {
-    /// Where it listens.
+    /// The address at which the receiver listens.
     pub address: SocketAddr,
     thread: JoinHandle<io::Result<Result<Received, ReceiveError>>>,
 }
 
-/// Any would do: every pair has hosts of its own.
+/// The receiver's port. Any would do: every pair has hosts of its own.
 const PORT: u16 = 7777;
 
 impl HostPair {
@@ -72,7 +72,7 @@ impl HostPair {
 }
 
 impl Receiving {
-    /// Waits for its end.
+    /// Waits for the receiver's end, and returns what it received.
     pub fn finish(self) -> Result<Received, Error> {
         let joined = self
             .thread

@@ -28,7 +28,7 @@ pub use host_pair::HostPair;
 pub use netns::Namespace;
 pub use watch::{PacketDirection, Seen, Truth, Watch, fates};
 
-/// Release of the running kernel.
+/// The release of the running kernel.
 fn kernel_release() -> String {
     nix::sys::utsname::uname()
         .map(|name| name.release().to_string_lossy().into_owned())

@@ -16,7 +16,7 @@ use pillion_host::network_namespace;
 pub struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// Makes an empty one: a loopback device, and that is down.
+    /// Makes an empty namespace: it has a loopback device alone, and that is down.
     ///
     /// # Errors
     /// The kernel's, EPERM without CAP_SYS_ADMIN.
@@ -31,16 +31,16 @@ impl Namespace {
         Ok(Self(Arc::new(fd)))
     }
 
-    /// A file that refers to it, as long as this process lives.
+    /// The path of a file that refers to the namespace, as long as this process lives.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
     }
 
-    /// Starts a thread inside.
+    /// Starts a thread inside the namespace.
     ///
     /// # Errors
-    /// Those of entering, from the thread's result.
+    /// The kernel's, of entering the namespace, from the thread's result.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -52,18 +52,18 @@ impl Namespace {
         })
     }
 
-    /// Does something inside and waits for its result.
+    /// Runs `work` inside the namespace and waits for its result.
     ///
     /// # Errors
-    /// Those of entering.
+    /// The kernel's, of entering the namespace.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         network_namespace::enter(&self.0, work)
     }
 
-    /// Runs a command inside to its end, with this to read.
+    /// Runs a command inside the namespace to its end, with `input` to read.
     ///
     /// # Errors
-    /// Those of entering, and of starting it.
+    /// The kernel's, of entering the namespace and of starting the command.
     pub fn run(&self, program: &str, arguments: &[&str], input: &str) -> io::Result<Output> {
         let mut command = Command::new(program);
         command.args(arguments);
@@ -84,7 +84,7 @@ impl Namespace {
         })?
     }
 
-    /// A command that will run inside, and be asked to end (SIGTERM) when the thread
+    /// A command that will run inside the namespace, and be asked to end (SIGTERM) when the thread
     /// that starts it ends.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -17,26 +17,26 @@ pub use truth::Truth;
 /// A TCP segment with payload, over IPv4, as it passed a host's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// When, to within the time that the watching thread needs to wake.
+    /// When the segment passed, to within the time that the watching thread needs to wake.
     pub at: Instant,
     /// The sender's and the receiver's port.
     pub ports: [u16; 2],
-    /// IPv4 identification, which counts the packets of a connection.
+    /// The packet's IPv4 identification, which counts the packets of a connection.
     pub id: u16,
-    /// Sequence number of its first byte of payload.
+    /// Sequence number of the segment's first byte of payload.
     pub seq: u32,
-    /// Bytes of payload.
+    /// Bytes of payload in the segment.
     pub payload: u16,
     /// Bytes of the whole packet, from the IP header on.
     pub length: u16,
 }
 
-/// Which way the packets go that are watched.
+/// The direction of the packets that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacketDirection {
-    /// What the host sends, as the device gets it.
+    /// Packets that the host sends, as the device gets them.
     Outgoing,
-    /// What arrives at the host.
+    /// Packets that arrive at the host.
     Incoming,
 }
 
@@ -50,7 +50,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch; from now on nothing is missed.
+    /// Begins to watch a host's device; from now on nothing is missed.
     ///
     /// # Errors
     /// [`Error::Namespace`] if the host cannot be entered, or a packet socket not be had.
@@ -67,7 +67,8 @@ impl Watch {
         Ok(Self { stop, thread })
     }
 
-    /// Stops, and returns what was seen, in order. Packets of the last moments may be left out.
+    /// Stops watching, and returns what was seen, in order. Packets of the last moments may be left
+    /// out.
     ///
     /// # Errors
     /// [`Error::Void`] if packets were missed.

@@ -18,7 +18,7 @@ use crate::testbed::{Node, RECEIVER};
 use pcap::{Frame, Pcap};
 use ring::Ring;
 
-/// A trace being taken.
+/// A trace being taken at a device.
 #[derive(Debug)]
 pub struct Capture {
     file: PathBuf,
@@ -31,9 +31,9 @@ pub struct Capture {
 pub struct Captured {
     /// IP packets to the receiver.
     pub forward: u64,
-    /// IP packets from it.
+    /// IP packets from the receiver.
     pub backward: u64,
-    /// Anything else.
+    /// Packets other than IP's.
     pub others: u64,
     /// Packets that are missing, for want of memory or time.
     pub missed: u32,
@@ -68,7 +68,7 @@ impl Capture {
         })
     }
 
-    /// Ends it.
+    /// Ends the trace, and says what it holds.
     ///
     /// # Errors
     /// [`Error::File`] if not all could be written.

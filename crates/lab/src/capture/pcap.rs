@@ -3,11 +3,11 @@ use std::io::{self, BufWriter, Write};
 /// A packet as it passed a device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
-    /// `CLOCK_REALTIME`, seconds and nanoseconds.
+    /// When the packet passed: `CLOCK_REALTIME`, seconds and nanoseconds.
     pub(super) at: (u32, u32),
-    /// What is kept of it, from the Ethernet header on.
+    /// What is kept of the packet, from the Ethernet header on.
     pub(super) bytes: &'a [u8],
-    /// How long it was.
+    /// The packet's length on the wire in bytes.
     pub(super) length: u32,
 }
 
@@ -19,7 +19,7 @@ const VERSION: [u16; 2] = [2, 4];
 const ETHERNET: u32 = 1;
 
 impl<W: Write> Pcap<W> {
-    /// Begins one that keeps at most `snap` bytes of a packet.
+    /// Begins a trace that keeps at most `snap` bytes of a packet.
     pub(super) fn begin(to: W, snap: u32) -> io::Result<Self> {
         let mut to = BufWriter::with_capacity(1 << 16, to);
         to.write_all(&NANOSECONDS.to_le_bytes())?;
@@ -41,7 +41,7 @@ impl<W: Write> Pcap<W> {
         self.0.write_all(frame.bytes)
     }
 
-    /// Writes out what is still in memory.
+    /// Writes out what of the trace is still in memory.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.0.flush()
     }

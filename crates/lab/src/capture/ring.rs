@@ -13,7 +13,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use super::pcap::Frame;
 
-/// All that passes a device, in both directions.
+/// A ring of memory for all packets that pass a device, in both directions.
 #[derive(Debug)]
 pub(super) struct Ring {
     socket: OwnedFd,
@@ -26,15 +26,16 @@ pub(super) struct Ring {
 // SAFETY: the memory belongs to this value alone, and the kernel does not care for threads.
 unsafe impl Send for Ring {}
 
-/// Memory for packets that wait to be read.
+/// Memory for packets that wait to be read, in bytes.
 const LENGTH: usize = 16 << 20;
-/// As the kernel hands it out.
+/// Bytes of a block, as the kernel hands the memory out.
 const BLOCK: usize = 1 << 17;
-/// More than stands before a packet in its slot: the header, an address, and padding.
+/// Bytes that may stand before a packet in its slot: the header, an address, and padding.
 const BEFORE_PACKET: usize = 96;
 
 impl Ring {
-    /// Of a device of the calling thread's network namespace; `snap` bytes of each packet.
+    /// Opens the ring of a device of the calling thread's network namespace, with `snap` bytes of
+    /// each packet.
     pub(super) fn open(device: &str, snap: usize) -> io::Result<Self> {
         // Without a protocol nothing comes before the device is chosen.
         let socket = socket(

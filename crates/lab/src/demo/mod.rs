@@ -15,9 +15,9 @@ use crate::{Error, Group, GroupConfig, GroupResult, kernel_release, run_together
 /// What the demo found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Demo {
-    /// What was asked for.
+    /// What the demo was asked for.
     pub config: GroupConfig,
-    /// Release of the kernel that it ran on.
+    /// Release of the kernel that the demo ran on.
     pub kernel: String,
     /// The group with plain TCP.
     pub plain: GroupResult,
@@ -25,8 +25,8 @@ pub struct Demo {
     pub pillion: GroupResult,
 }
 
-/// Runs both groups side by side: the one of `config`, and the same without bundling.
-/// `pillion` is the binary whose `traffic` and `run` subcommands make the streams.
+/// Runs both groups side by side: the one of `config`, and one without bundling that is otherwise
+/// alike. `pillion` is the binary whose `traffic` and `run` subcommands make the streams.
 ///
 /// # Errors
 /// Any of [`Error`]; [`Error::Void`] if a byte was lost or wrong.

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::{Demo, demo_table};
 
-/// The report: both distributions, the table, and how they came about.
+/// The demo's report: both distributions, the table, and how they came about.
 #[must_use]
 pub fn demo_page(demo: &Demo) -> Page {
     let config = &demo.config;

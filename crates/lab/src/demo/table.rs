@@ -3,7 +3,7 @@ use pillion_report::{Column, Table, number};
 
 use super::Demo;
 
-/// Both groups beside each other.
+/// The demo's numbers, both groups beside each other.
 #[must_use]
 pub fn demo_table(demo: &Demo) -> Table {
     let columns = [

@@ -3,13 +3,13 @@ use std::fmt;
 /// Why a kernel ended that should have gone on, by its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Breakdown {
-    /// The line that says it.
+    /// The kernel's line that gives the reason.
     pub reason: String,
-    /// Where: the kernel's function, as far as that can be told.
+    /// The kernel's function where it broke down, as far as that can be told.
     pub function: Option<String>,
 }
 
-/// What a line begins with that says why; the first of them does.
+/// Beginnings of lines that give the reason; the first such line counts.
 const MARKS: [&str; 5] = [
     "pillion: ",
     "Kernel panic - not syncing: ",
@@ -18,7 +18,7 @@ const MARKS: [&str; 5] = [
     "UBSAN: ",
 ];
 
-/// What functions are called that tell of a fault and are not where it is.
+/// Functions that only report a fault, which is elsewhere.
 const REPORTERS: [&str; 21] = [
     "__asan_",
     "__kasan_",
@@ -44,7 +44,8 @@ const REPORTERS: [&str; 21] = [
 ];
 
 impl Breakdown {
-    /// In all that the kernel has said; `signal` is the one that ended it, if one did.
+    /// Finds the reason in all that the kernel has said; `signal` is the one that ended it, if one
+    /// did.
     pub(super) fn find(console: &str, signal: Option<i32>) -> Self {
         let lines: Vec<&str> = console.lines().map(without_time).collect();
         let is_reason = |line: &&str| MARKS.iter().any(|mark| line.starts_with(mark));
@@ -77,8 +78,8 @@ impl fmt::Display for Breakdown {
     }
 }
 
-/// The function where something was found, as the reason itself says, or the registers, or the
-/// calls that led there.
+/// The function where the kernel broke down, as the reason's line itself says, or the registers, or
+/// the calls that led there.
 fn function<'a>(lines: &[&'a str], reason: usize) -> Option<&'a str> {
     let of_registers = || {
         let lines = lines.iter().filter(|line| line.starts_with("RIP: "));
@@ -90,13 +91,13 @@ fn function<'a>(lines: &[&'a str], reason: usize) -> Option<&'a str> {
         .or_else(|| called(&lines[reason..]))
 }
 
-/// `BUG: failure at FILE:LINE/FUNCTION()!`
+/// The function in a line `BUG: failure at FILE:LINE/FUNCTION()!`.
 fn failed_in(line: &str) -> Option<&str> {
     let (rest, _) = line.split_once("()!")?;
     rest.rsplit_once('/').map(|(_, function)| function)
 }
 
-/// `FUNCTION+0x12/0x34` in a line.
+/// The function in a line that has `FUNCTION+0x12/0x34`.
 fn symbol(line: &str) -> Option<&str> {
     let (before, _) = line.split_once("+0x")?;
     let name = |symbol: char| symbol.is_ascii_alphanumeric() || "_.".contains(symbol);
@@ -116,7 +117,8 @@ fn called<'a>(lines: &[&'a str]) -> Option<&'a str> {
     innermost.find(|name| !REPORTERS.iter().any(|reporter| name.starts_with(reporter)))
 }
 
-/// `[    0.123456] text` is `text`; before there is a console, `<4>` or the like comes first.
+/// A kernel's line without its time: `[    0.123456] text` is `text`; before there is a console,
+/// `<4>` or the like comes first.
 fn without_time(line: &str) -> &str {
     let level = line.strip_prefix('<').and_then(|line| line.split_once('>'));
     let line = level.map_or(line, |(_, line)| line);

@@ -12,9 +12,9 @@ pub enum Difference {
     /// Two files differ from this byte on, counted from 0.
     #[error("{} differs from byte {at} on", file.display())]
     Content {
-        /// Which file.
+        /// The file that differs, within the folders.
         file: PathBuf,
-        /// Where.
+        /// The first byte that differs, counted from 0.
         at: u64,
     },
 }
@@ -22,7 +22,7 @@ pub enum Difference {
 /// Finds all files in which two folders differ, in the order of their names; `except` left out.
 ///
 /// # Errors
-/// Those of reading.
+/// The system's, of reading the folders and files.
 pub fn differences(one: &Path, other: &Path, except: &[&str]) -> io::Result<Vec<Difference>> {
     let (here, there) = (files(one, except)?, files(other, except)?);
     let mut found = Vec::new();

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<VecDeque<u8>>>);
 
-/// A kernel that warns without end is not to fill the host's memory: of more bytes the last are
-/// kept.
+/// Bytes of the kernel's messages that are kept, the last ones: a kernel that warns without end is
+/// not to fill the host's memory.
 const KEPT: usize = 1 << 24;
 
 impl Console {
@@ -27,7 +27,7 @@ impl Console {
         }
     }
 
-    /// What it has said so far.
+    /// What the kernel has said so far.
     #[must_use]
     pub fn text(&self) -> String {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);

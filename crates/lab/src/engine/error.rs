@@ -13,9 +13,9 @@ pub enum EngineError {
     /// A program or file for the image cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The program or file.
         path: PathBuf,
-        /// Why not.
+        /// Why the program or file cannot be used.
         reason: String,
     },
     /// Programs for the image are not on this host.
@@ -24,31 +24,31 @@ pub enum EngineError {
     /// The kernel ended by itself before the program did.
     #[error("the lab kernel ended before its program did: {0}")]
     Died(Breakdown),
-    /// Inside, something other than the program failed.
+    /// Something other than the program failed inside, in these words.
     #[error("inside the lab kernel: {0}")]
     Inside(String),
-    /// The clock inside does not move.
+    /// Virtual time stands still.
     #[error(
         "virtual time stands still at {:.3} s for {} s: computing takes no virtual time, so look \
          for a link without a rate, or a program that polls", at.as_secs_f64(), waited.as_secs()
     )]
     Stalled {
-        /// Virtual time since the kernel's start.
+        /// Virtual time from the kernel's start to where it stands still.
         at: Duration,
-        /// Real time without progress.
+        /// Real time without progress of virtual time.
         waited: Duration,
     },
-    /// It takes longer than was allowed.
+    /// The program takes longer than was allowed.
     #[error(
         "stopped after {} s, at {:.3} s of virtual time", limit.as_secs_f64(), at.as_secs_f64()
     )]
     Late {
-        /// Virtual time since the kernel's start.
+        /// Virtual time from the kernel's start to when it was stopped.
         at: Duration,
         /// Real time allowed.
         limit: Duration,
     },
-    /// The caller had it stopped.
+    /// The caller had the kernel stopped.
     #[error("stopped")]
     Stopped,
     /// Any other failure of a system call.

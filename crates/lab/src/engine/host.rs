@@ -16,19 +16,19 @@ pub const HOST_FILE: &str = "host.json";
 pub(super) struct HostFacts {
     /// pillion's version, with its commit.
     pillion: String,
-    /// When it began, in seconds since 1970.
+    /// When the run began, in seconds since 1970.
     begun: u64,
-    /// How long it took.
+    /// Real time that the run took, in seconds.
     real_s: f64,
-    /// Virtual time from the kernel's start to its last report.
+    /// Virtual time from the kernel's start to its last report, in seconds.
     virtual_s: f64,
-    /// Virtual seconds per real second.
+    /// Virtual seconds for each real second.
     speed: f64,
-    /// The host's kernel.
+    /// The release of the host's kernel.
     host_kernel: String,
-    /// The host's processor.
+    /// The name of the host's processor.
     processor: String,
-    /// Memory of the lab kernel.
+    /// Memory of the lab kernel in MiB.
     memory_mib: u32,
     /// The lab kernel: its release, source, patches and configuration, as it was built.
     lab_kernel: BTreeMap<&'static str, String>,

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a program inside leaves what is to be copied out.
+/// The folder where a program inside leaves what is to be copied out.
 pub const RESULTS: &str = "/results";
 
-/// Where the image holds the job.
+/// The path of the job in the image.
 pub(super) const JOB_FILE: &str = "/etc/pillion/job.json";
 
 /// A program to be run inside.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its name in the image's `/bin`, or its path.
+    /// The program's name in the image's `/bin`, or its path.
     pub program: String,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<String>,
-    /// Its environment, beside `PATH`, `HOME` and `LANG`.
+    /// The program's environment, beside `PATH`, `HOME` and `LANG`.
     pub environment: BTreeMap<String, String>,
-    /// The virtual time after which it is stopped.
+    /// The virtual time after which the program is stopped.
     pub time_limit: Option<Duration>,
 }
 
@@ -29,17 +29,17 @@ pub struct Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// By itself, with this exit status.
+    /// The program ended by itself, with this exit status.
     Exited(i32),
-    /// By this signal.
+    /// The program was killed by this signal.
     Killed(i32),
-    /// It was stopped, its virtual time being over.
+    /// The program was stopped, its virtual time being over.
     TimeLimit,
 }
 
 impl Ending {
-    /// Its exit status, as a shell gives it: 128 + n if signal n ended it, 124 (as timeout(1))
-    /// where its time was over.
+    /// The program's exit status, as a shell gives it: 128 + n if signal n ended it, 124 (as
+    /// timeout(1)) where its time was over.
     #[must_use]
     pub fn status(self) -> u8 {
         match self {
@@ -68,6 +68,6 @@ pub(super) enum Report {
     Reached(Duration),
     /// The program ended, and its results are outside.
     Ended(Ending),
-    /// Something else went wrong.
+    /// Something other than the program failed, in these words.
     Failed(String),
 }

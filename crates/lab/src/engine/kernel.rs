@@ -10,7 +10,7 @@ use crate::cache::{self, cache};
 /// The lab kernel: User Mode Linux with time travel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabKernel {
-    /// Its executable file.
+    /// The kernel's executable file.
     pub path: PathBuf,
 }
 
@@ -41,8 +41,8 @@ impl LabKernel {
         }
     }
 
-    /// What tells it from others that `make lab-kernel` builds: a hash of its source, patches and
-    /// configuration. `None` where something else made it.
+    /// What tells the kernel from others that `make lab-kernel` builds: a hash of its source,
+    /// patches and configuration. `None` where something else made it.
     #[must_use]
     pub fn hash(&self) -> Option<&str> {
         let folder = self.path.parent()?;
@@ -50,9 +50,9 @@ impl LabKernel {
         folder.file_name()?.to_str().filter(|_| built_so)
     }
 
-    /// What was built, for the record: the files beside the executable, as `make lab-kernel`
-    /// leaves them; of the configuration, as of each patch, the beginning of its SHA-256. Those
-    /// that are not there are left out.
+    /// What the kernel was built from, for the record: the files beside the executable, as `make
+    /// lab-kernel` leaves them; of the configuration, as of each patch, the beginning of its
+    /// SHA-256. Files that are not there are left out.
     #[must_use]
     pub fn described(&self) -> BTreeMap<&'static str, String> {
         let read = |name: &str| fs::read_to_string(self.path.with_file_name(name)).ok();
@@ -63,7 +63,7 @@ impl LabKernel {
     }
 }
 
-/// The first 16 digits of a text's SHA-256.
+/// The first 16 hexadecimal digits of a text's SHA-256.
 fn hash_of(text: &str) -> String {
     let hash = Sha256::digest(text);
     let bytes = hash.iter().take(8);

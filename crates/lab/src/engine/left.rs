@@ -9,10 +9,10 @@ use crate::run::{BROKEN, PART, RUN_FILE};
 /// Why a run was not made, and what there is of it.
 #[derive(Debug, thiserror::Error)]
 pub struct Failed {
-    /// Why.
+    /// Why the run was not made.
     #[source]
     pub error: EngineError,
-    /// The folder with what there is.
+    /// The folder with what there is of the run.
     pub left: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ const CONSOLE_FILE: &str = "console.txt";
 
 /// What there is of a run that failed.
 pub(super) struct Left<'a> {
-    /// The folder that it is in, if there is one, but for the end of its name.
+    /// The folder inside that the run is in, if there is one, but for the end of its name.
     pub inside: &'a Path,
     /// The run's file, with its seed.
     pub run: &'a str,
@@ -45,7 +45,7 @@ pub(super) struct Left<'a> {
 }
 
 impl Left<'_> {
-    /// Keeps it in a folder beside the one that is for the whole run.
+    /// Keeps what there is of the run in a folder beside `folder`, which is for the whole run.
     pub fn keep(&self, folder: &Path) -> io::Result<PathBuf> {
         let [broken, part] = [BROKEN, PART].map(|state| beside(self.inside, state));
         let there = [&*broken, &*part, self.inside];
@@ -78,7 +78,7 @@ fn beside(folder: &Path, state: &str) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// What is kept of a run whose folder inside had that end of its name, and these files.
+    /// Says what is kept of a run whose folder inside has the name's end `state`, with these files.
     fn kept(state: &str, files: &[(&str, &str)]) -> impl Fn(&str) -> String {
         let store = tempfile::tempdir().unwrap();
         let inside = store.path().join(".run-1/run");

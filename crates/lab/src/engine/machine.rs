@@ -19,29 +19,30 @@ use nix::unistd::{Pid, dup2_raw, dup2_stdout, pipe2};
 use super::lines::{self, Line};
 use super::{EngineError, Image, LabKernel, Running};
 
-/// A kernel and what it runs on.
+/// A lab kernel and what it runs on.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Which kernel.
+    /// The kernel to run.
     pub kernel: LabKernel,
-    /// Its memory in MiB; image and results live in it.
+    /// The kernel's memory in MiB; image and results live in it.
     pub memory_mib: u32,
     /// Seed of every random number inside, those of the network's losses included.
     pub seed: u64,
-    /// The processor core that it runs on, by number; `None` for any. One that moves between
-    /// cores is two to three times slower.
+    /// The processor core that the kernel runs on, by number; `None` for any. One that moves
+    /// between cores is two to three times slower.
     pub core: Option<usize>,
-    /// Processor time that may be used while virtual time stands still, at least.
+    /// Processor time that the kernel may use while virtual time stands still, at least.
     pub patience: Duration,
     /// Real time that a program may take; `None` for no limit.
     pub limit: Option<Duration>,
 }
 
-/// Of 1 January 2000, in nanoseconds: the date at which every kernel starts.
+/// The kernel's option for the date at which it starts: 1 January 2000, in nanoseconds.
 const START: &str = "time-travel-start=946684800000000000";
 
-/// What the kernel does not warn of in the usual way ends it as well: bad pages and objects,
-/// oopses, sleep where there must be none, lockups (TAINT_BAD_PAGE, _DIE, _WARN and _SOFTLOCKUP).
+/// The kernel's option that ends it for what it does not warn of in the usual way: bad pages and
+/// objects, oopses, sleep where there must be none, lockups (TAINT_BAD_PAGE, _DIE, _WARN and
+/// _SOFTLOCKUP).
 const TAINTED: &str = "panic_on_taint=42a0";
 
 impl Machine {
@@ -112,7 +113,7 @@ impl Machine {
         command
     }
 
-    /// Has the process run where it is to, without random addresses, and end with its parent.
+    /// Has the kernel's process run on its core, without random addresses, and end with its parent.
     fn confine(&self, command: &mut Command) {
         let mut cores = CpuSet::new();
         let pinned = self.core.is_some_and(|core| cores.set(core).is_ok());
@@ -136,7 +137,7 @@ impl Machine {
     }
 }
 
-/// Has the child find open files under their numbers.
+/// Has the child process find open files under their numbers.
 fn hand_over(command: &mut Command, given: Vec<(OwnedFd, i32)>) -> Result<(), EngineError> {
     let mut beyond = Vec::new();
     for (file, number) in given {
@@ -180,7 +181,8 @@ fn folder(path: &Path) -> Result<OwnedFd, EngineError> {
     Ok(open.into())
 }
 
-/// Where the kernel's memory lies, in a file without a name: in memory where there is room.
+/// The folder where the kernel's memory lies, in a file without a name: in memory where there is
+/// room.
 fn memory_folder(memory_mib: u32) -> PathBuf {
     let shared = Path::new("/dev/shm");
     let room = statvfs(shared).map(|found| found.blocks_available() * found.fragment_size());

@@ -9,9 +9,9 @@ use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};
 use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
 
-/// The file inside that says what the run is.
+/// The path inside of the run's file.
 const INSIDE: &str = "/etc/pillion/run.toml";
-/// What its folder is called inside.
+/// The name of the run's folder inside.
 const NAME: &str = "run";
 
 /// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
@@ -82,7 +82,7 @@ pub fn run_virtually(
     }
 }
 
-/// pillion itself, to make the run.
+/// The job of pillion itself, to make the run.
 fn job(machine: &Machine) -> Job {
     let folder = Path::new(RESULTS).join(NAME);
     let mut arguments = ["lab", "run-one", "--engine", "virtual"]
@@ -99,12 +99,12 @@ fn job(machine: &Machine) -> Job {
     }
 }
 
-/// What a program wrote.
+/// What a program wrote to one of its outputs.
 #[derive(Debug, Clone, Default)]
 struct Words(Arc<Mutex<Vec<u8>>>);
 
 impl Words {
-    /// Its last words, or how it ended.
+    /// The program's last words, or how it ended.
     fn or(&self, ending: Ending) -> String {
         let words = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let words = String::from_utf8_lossy(&words);

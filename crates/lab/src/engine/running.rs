@@ -25,7 +25,7 @@ pub struct Running {
     control: Option<TempDir>,
 }
 
-/// How often the flag to stop is looked at.
+/// Real time between two looks at the flag to stop.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Running {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Stall {
     patience: Duration,
     moved: Instant,
-    /// Processor time that the kernel had used when it became doubtful.
+    /// Processor time that the kernel had used when it became doubtful that virtual time moves.
     doubtful_at: Option<Duration>,
 }
 
@@ -22,7 +22,7 @@ impl Stall {
         }
     }
 
-    /// Virtual time has moved.
+    /// Takes note that virtual time has moved.
     pub fn moved(&mut self) {
         self.moved = Instant::now();
         self.doubtful_at = None;
@@ -40,8 +40,8 @@ impl Stall {
     }
 }
 
-/// Of a process and its children, those that have ended included: a kernel's processes inside are
-/// its children on the host.
+/// Processor time used by a process and its children, those that have ended included: a kernel's
+/// processes inside are its children on the host.
 fn processor_time(process: u32) -> Duration {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
@@ -51,7 +51,7 @@ fn processor_time(process: u32) -> Duration {
     Duration::from_secs_f64(ticks as f64 / per_second.max(1) as f64)
 }
 
-/// From proc(5)'s `stat`, of the process and of children of it.
+/// Ticks of processor time in proc(5)'s `stat`, of the process or a child of it.
 fn ticks(stat: &str, process: u32) -> Option<u64> {
     let (number, rest) = stat.split_once(" (")?;
     // A name may hold anything.

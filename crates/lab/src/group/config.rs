@@ -7,31 +7,31 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Lost SYNs are retransmitted after 1, 3, 7 and 15 s.
+/// How long connecting may take: lost SYNs are retransmitted after 1, 3, 7 and 15 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// Retransmissions back off, too.
+/// How long the last bytes may take: retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A group of thin streams, and the path that it has to itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupConfig {
-    /// Streams of the group.
+    /// Number of streams in the group.
     pub streams: usize,
     /// Payload of a message in bytes.
     pub size_bytes: usize,
     /// Mean inter-transmission time in milliseconds.
     pub itt_ms: f64,
-    /// Its standard deviation in milliseconds.
+    /// Standard deviation of the inter-transmission time in milliseconds.
     pub itt_sd_ms: f64,
-    /// Round-trip time in milliseconds, half of it each way.
+    /// Round-trip time in milliseconds, half of it in each direction.
     pub rtt_ms: f64,
     /// Share of packets lost in the data direction, 0 to 1.
     pub loss: f64,
     /// Seconds of sending.
     pub duration_s: f64,
-    /// Rate of the path in bits per second; without one, no limit.
+    /// Rate of the path in bits per second; `None` for no limit.
     pub rate_bps: Option<u64>,
-    /// Packets that may wait for that rate.
+    /// Packets that may wait where the path has a rate.
     pub queue_packets: usize,
     /// Congestion control of all streams.
     pub congestion: String,
@@ -42,7 +42,7 @@ pub struct GroupConfig {
 }
 
 impl GroupConfig {
-    /// The path.
+    /// The group's path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
         // Not a duration: one that cannot be is left for the path to refuse.
@@ -60,7 +60,7 @@ impl GroupConfig {
         }
     }
 
-    /// What is sent.
+    /// The traffic of the group's sender, to this address.
     fn traffic(&self, to: SocketAddr) -> SendConfig {
         let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX);
         SendConfig {
@@ -78,7 +78,7 @@ impl GroupConfig {
         }
     }
 
-    /// Finds the first value that cannot be.
+    /// Finds the first value of the configuration that cannot be.
     ///
     /// # Errors
     /// [`Error::PathConfig`] or [`Error::Traffic`].
@@ -88,7 +88,7 @@ impl GroupConfig {
         Ok(self.traffic(anywhere).validate()?)
     }
 
-    /// Arguments of `pillion traffic` for the sender.
+    /// Arguments of `pillion traffic` for the group's sender.
     pub(super) fn sender(&self, to: SocketAddr) -> Vec<String> {
         let traffic = self.traffic(to);
         let fixed = ["traffic", "send", "--json", "--to"].map(String::from);

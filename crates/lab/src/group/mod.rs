@@ -39,7 +39,7 @@ pub struct Group {
     account: Option<File>,
 }
 
-/// What is used of the sender's report.
+/// What of the sender's report is used.
 #[derive(Deserialize)]
 struct Sent {
     messages: u64,
@@ -53,11 +53,12 @@ struct Lateness {
     p99: f64,
 }
 
-/// Says that it is there, and then waits to be told to go on as the arguments say.
+/// A shell's script that says that it is there, waits to be told to go on, and becomes the command
+/// of its arguments.
 const GATE: &str = "echo && read -r _ && exec \"$@\"";
 
 impl Group {
-    /// Makes the pair, and a sender that waits to be let go. `pillion` is the binary whose
+    /// Makes the pair of hosts, and a sender that waits to be let go. `pillion` is the binary whose
     /// `traffic` and `run` subcommands make the streams; `name` stands in messages.
     ///
     /// # Errors
@@ -101,14 +102,13 @@ impl Group {
         })
     }
 
-    /// Its hosts and its path.
+    /// The group's hosts and path.
     #[must_use]
     pub fn pair(&self) -> &HostPair {
         &self.pair
     }
 
-    /// Waits until the sender stands before its gate. One that failed is found out at the
-    /// end.
+    /// Waits until the sender stands before its gate. A sender that failed is found out at the end.
     fn await_ready(&mut self) {
         if let Some(output) = &mut self.sender.stdout {
             let _ = output.read_exact(&mut [0]);
@@ -137,7 +137,7 @@ impl Group {
         Ok(status.is_some())
     }
 
-    /// Gathers the results, once the sender has ended.
+    /// Gathers the group's results, once the sender has ended.
     ///
     /// # Errors
     /// [`Error::Void`] if a byte was lost or wrong or the sender failed, or any other.
@@ -191,7 +191,7 @@ impl Group {
     }
 }
 
-/// `pillion run` with its options, for a bundled group.
+/// The command `pillion run` with its options, for a bundled group.
 fn bundling(config: &GroupConfig, pillion: &str, stats: &[&str]) -> Vec<String> {
     let Some(options) = &config.bundling else {
         return Vec::new();

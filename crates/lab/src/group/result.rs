@@ -15,13 +15,13 @@ pub struct GroupResult {
     pub latency: Distribution,
     /// Segments that TCP retransmitted.
     pub retransmissions: u64,
-    /// The path's account of the data direction.
+    /// The path's counts of the data direction.
     pub path: Counts,
     /// By how much messages were handed over late, 99th percentile, in microseconds.
     pub send_error_p99_us: f64,
     /// What the bundler counted, in the bundled group.
     pub bundler: Option<Value>,
-    /// The command that sent.
+    /// The command that sent the messages.
     pub command: String,
 }
 

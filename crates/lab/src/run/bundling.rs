@@ -20,7 +20,7 @@ pub(super) struct Bundling {
     attachment: Attachment,
 }
 
-/// What it did.
+/// What pillion did for one group.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Bundled {
     group: String,
@@ -29,7 +29,8 @@ pub(super) struct Bundled {
 }
 
 impl Bundling {
-    /// Begins, if the group is to be bundled: on its host's device, the connections to its port.
+    /// Begins to bundle, if the group is to be bundled: on its host's device, the connections to
+    /// its port.
     pub(super) fn start(streams: &Streams, host: &Node, port: u16) -> Result<Option<Self>, Error> {
         let Some((options, companions)) = streams.bundling else {
             return Ok(None);
@@ -57,12 +58,12 @@ impl Bundling {
         }))
     }
 
-    /// To ask it of its connections.
+    /// A reader of the group's connections that pillion bundles.
     pub(super) fn flows(&self) -> Result<FlowReader, Error> {
         Ok(self.attachment.flows()?)
     }
 
-    /// Ends it.
+    /// Ends the bundling, and returns what was done.
     pub(super) fn finish(mut self) -> Result<Bundled, Error> {
         self.attachment.detach();
         Ok(Bundled {

@@ -11,33 +11,33 @@ use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
 /// What became of the IP packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WayCounts {
-    /// In the trace of the side that they come from; `None` without traces.
+    /// Packets in the trace of the side that they come from; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_before: Option<u64>,
-    /// Dropped by the bottleneck's queue.
+    /// Packets dropped by the bottleneck's queue.
     pub queue_dropped: u64,
-    /// That left the bottleneck, on the way to the receiver.
+    /// Packets that left the bottleneck towards the receiver; `None` in the direction back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_passed: Option<u64>,
     /// What the queue probe saw; `None` without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_seen: Option<QueueSeen>,
-    /// That the emulator took in; `None` where it does not count them.
+    /// Packets that the emulator took in; `None` where it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entered: Option<u64>,
-    /// Lost in the emulator.
+    /// Packets lost in the emulator.
     pub lost: u64,
-    /// Copies made there; `None` where it does not count them.
+    /// Copies of packets made in the emulator; `None` where it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubled: Option<u64>,
-    /// That left the emulator.
+    /// Packets that left the emulator.
     pub delivered: u64,
-    /// In the trace of the side that they go to.
+    /// Packets in the trace of the side that they go to; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_behind: Option<u64>,
 }
 
-/// The emulator's part of it, both ways.
+/// The emulator's part of the counts, forward and backward.
 fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
     if let Some(ledger) = testbed.emulator.ledger() {
         return [ledger.forward, ledger.backward].map(|counts| WayCounts {
@@ -69,7 +69,7 @@ fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
     })
 }
 
-/// Both ways, with the traces at the senders and at the receiver.
+/// The counts of both directions, with the traces at the senders and at the receiver.
 pub(super) fn count(
     run: &Run,
     testbed: &Testbed,
@@ -92,7 +92,7 @@ pub(super) fn count(
 }
 
 impl WayCounts {
-    /// Where its counts contradict each other, in words.
+    /// The contradictions between the counts of this direction, in words.
     #[must_use]
     pub fn contradictions(&self) -> Vec<String> {
         let mut found = Vec::new();

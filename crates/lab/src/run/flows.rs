@@ -10,7 +10,7 @@ pub(super) fn flows_heading() -> String {
     )
 }
 
-/// A line of CSV, without its end; what is not known is left empty.
+/// A record of a connection as a line of CSV, without its end; what is not known is left empty.
 pub(super) fn flow_line(at_ns: u64, flow: &Flow) -> String {
     let (local, peer, counters) = (flow.local, flow.peer, &flow.counters);
     let mut line = format!(
@@ -37,7 +37,7 @@ pub(super) fn flow_line(at_ns: u64, flow: &Flow) -> String {
     line
 }
 
-/// As in JSON, without quotes.
+/// A value as in JSON, without quotes.
 fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()

@@ -14,26 +14,26 @@ pub(super) struct Folder {
     target: PathBuf,
 }
 
-/// The run, as a file of its own.
+/// The file with the run, as a file of its own.
 pub const RUN_FILE: &str = "run.toml";
-/// [`Summary`](super::Summary).
+/// The file with the run's [`Summary`](super::Summary).
 pub const SUMMARY_FILE: &str = "summary.json";
-/// What sender and receiver report of each group and each stream.
+/// The file with what sender and receiver report of each group and each stream.
 pub const STREAMS_FILE: &str = "streams.json";
-/// What pillion did for each group that it bundled.
+/// The file with what pillion did for each group that it bundled.
 pub const BUNDLING_FILE: &str = "bundling.json";
-/// Every message ([`pillion_traffic::records`]).
+/// The file with every message ([`pillion_traffic::records`]).
 pub const RECORDS_FILE: &str = "records";
-/// What made the run, and when; the last file that is written.
+/// The file that says what made the run, and when; it is written last.
 pub const MANIFEST_FILE: &str = "manifest.json";
 
-/// What is added to the name of a folder that is not whole.
+/// The end of the name of a folder that is not whole.
 pub const PART: &str = "part";
-/// The same for one whose run failed; a file of that name in it says why.
+/// The end of the name of a folder whose run failed; a file of that name in it says why.
 pub const BROKEN: &str = "broken";
 
 impl Folder {
-    /// Begins one.
+    /// Begins the folder of a run.
     ///
     /// # Errors
     /// [`Error::File`] if there is something in its place already.
@@ -51,7 +51,7 @@ impl Folder {
         Ok(Self { path, target })
     }
 
-    /// Where a file of it is.
+    /// The path of a file of the folder.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
@@ -68,7 +68,7 @@ impl Folder {
         self.write(name, &text)
     }
 
-    /// It is whole.
+    /// Gives the folder its name: it is whole.
     pub(super) fn keep(&self) -> Result<(), Error> {
         // Before it has its name, all of it is on the disk.
         for entry in fs::read_dir(&self.path).map_err(Error::file(&self.path))? {
@@ -79,7 +79,7 @@ impl Folder {
         fs::rename(&self.path, &self.target).map_err(Error::file(&self.target))
     }
 
-    /// It will not be whole; says so as far as it can.
+    /// Gives the folder up: it will not be whole; says so as far as it can.
     pub(super) fn give_up(&self, why: &Error) {
         let _ = fs::write(self.file(BROKEN), format!("{why}\n"));
         let free = (1..).map(|number| match number {

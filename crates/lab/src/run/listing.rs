@@ -19,9 +19,9 @@ struct Machine {
 /// Packets of a queue discipline.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Passed {
-    /// That left it.
+    /// Packets that left the discipline.
     pub(super) packets: u64,
-    /// That it dropped.
+    /// Packets that the discipline dropped.
     pub(super) drops: u64,
 }
 
@@ -41,7 +41,7 @@ impl Listing {
             .map(Self)
     }
 
-    /// Whether a packet waits anywhere.
+    /// True if no packet waits anywhere.
     pub(super) fn is_at_rest(&self) -> bool {
         let mut qdiscs = self.0.values().flat_map(|machine| entries(&machine.qdiscs));
         qdiscs.all(|qdisc| number(qdisc, "qlen") == 0)

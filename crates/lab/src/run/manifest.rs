@@ -8,23 +8,24 @@ use crate::kernel_release;
 /// What made a run, and where.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Manifest {
-    /// pillion's version.
+    /// The version of the pillion that made the run.
     version: String,
     engine: String,
-    /// What identifies the lab kernel: its source, patches and configuration.
+    /// What identifies the lab kernel, its source, patches and configuration; `None` on other
+    /// kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     lab_kernel: Option<String>,
     kernel: String,
     machine: String,
     processors: usize,
-    /// `netem`, or pillion's own `path`.
+    /// What emulated the path: `netem`, or pillion's own `path`.
     emulator: &'static str,
     seed: u64,
-    /// `CLOCK_REALTIME` at the begin, which traces have; and `CLOCK_MONOTONIC` at that moment,
-    /// which all else has; in nanoseconds.
+    /// `CLOCK_REALTIME` at the run's begin, which traces have; and `CLOCK_MONOTONIC` at that
+    /// moment, which all else has; in nanoseconds.
     begun_realtime_ns: u64,
     begun_ns: u64,
-    /// `CLOCK_MONOTONIC` when the streams' barrier opened.
+    /// `CLOCK_MONOTONIC` when the streams' barrier opened, in nanoseconds.
     barrier_ns: u64,
     ended_ns: u64,
 }

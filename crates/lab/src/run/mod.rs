@@ -47,13 +47,13 @@ use summary::GroupTraffic;
 pub struct How<'a> {
     /// pillion's version, for the manifest.
     pub version: &'a str,
-    /// `live` or `virtual`.
+    /// The engine that makes the run: `live` or `virtual`.
     pub engine: &'a str,
-    /// What identifies the lab kernel, if this is one.
+    /// What identifies the lab kernel; `None` on other kernels.
     pub lab_kernel: Option<String>,
-    /// Set to end it early; what it has measured by then is not whole.
+    /// Set to end the run early; what it has measured by then is not whole.
     pub stop: Arc<AtomicBool>,
-    /// Hears of each stage.
+    /// Is told of each stage of the run.
     pub progress: &'a dyn Fn(Stage),
 }
 
@@ -64,17 +64,17 @@ pub enum Stage {
     Building,
     /// The streams connect.
     Connecting,
-    /// They send, for so long.
+    /// The streams send, for so long.
     Sending(Duration),
-    /// What is left is delivered, and the results are written.
+    /// The streams' last bytes are delivered, and the results are written.
     Ending,
 }
 
-/// The kernel's parameters that are kept of each end.
+/// Folders of the kernel's parameters that are kept of each end.
 const PARAMETERS: [&str; 2] = ["/proc/sys/net/ipv4", "/proc/sys/net/core"];
-/// Between two looks whether packets still wait.
+/// Time between two looks whether packets still wait.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Looks, at most.
+/// Looks whether packets still wait, at most.
 const LOOKS: usize = 600;
 
 /// Makes a run, of which `text` is the file, into a folder that does not exist yet. Meanwhile, and

@@ -25,13 +25,13 @@ struct Events {
 /// Packets of any kind that the queue probe saw.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSeen {
-    /// That went on to the device.
+    /// Packets that went on to the device.
     pub sent: u64,
-    /// That were dropped, as they arrived or later.
+    /// Packets that were dropped, as they arrived or later.
     pub dropped: u64,
-    /// Whose end was not seen.
+    /// Packets whose end was not seen.
     pub unseen: u64,
-    /// That could not be noted.
+    /// Packets that could not be noted.
     pub missed: u64,
 }
 
@@ -62,7 +62,7 @@ impl QueueWatch {
         })
     }
 
-    /// Ends it, once the queue is empty.
+    /// Ends the watch, once the queue is empty.
     pub(super) fn finish(self) -> Result<QueueSeen, Error> {
         self.recording.stop()?;
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);

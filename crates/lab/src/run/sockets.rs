@@ -100,7 +100,7 @@ impl Sampler {
         Self { stop, thread }
     }
 
-    /// Stops after the next round.
+    /// Stops the sampling after the next round.
     ///
     /// # Errors
     /// [`Error::Sockets`], [`Error::Bundler`], [`Error::File`].
@@ -115,8 +115,8 @@ impl Sampler {
     }
 }
 
-/// Of the sampled connections that are bundled, in the samples' order. One whose application has
-/// not closed it yet is known to pillion even when it has ended.
+/// Lines of CSV for the sampled connections that are bundled, in the samples' order. A connection
+/// whose application has not closed it yet is known to pillion even when it has ended.
 fn flow_lines(samples: &[Sample], readers: &[FlowReader]) -> Result<Vec<String>, Error> {
     let mut flows = HashMap::new();
     for reader in readers {

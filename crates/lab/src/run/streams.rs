@@ -17,16 +17,16 @@ use crate::Error;
 use crate::experiment::Run;
 use crate::testbed::{Node, RECEIVER, Testbed, source_port};
 
-/// The port of the first group; each next one has the next.
+/// The receiver's port for the first group; each next group has the next port.
 const PORTS: u16 = 7001;
-/// Lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
+/// How long connecting may take: lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Retransmissions back off, too.
+/// How long the last bytes may take: retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// So that every thread has time to hear of it.
+/// Time from the last connection to the barrier's opening, so that every thread can hear of it.
 const BEFORE_BARRIER: Duration = Duration::from_millis(20);
 
-/// All groups, not begun.
+/// The streams of all groups, not begun.
 #[derive(Debug)]
 pub(super) struct Streams {
     groups: Vec<Traffic>,
@@ -45,7 +45,7 @@ struct Sending {
     thread: Thread<Sent, SendError>,
 }
 
-/// What became of them.
+/// What became of all groups' streams.
 pub(super) struct Ended {
     /// When the barrier opened, `CLOCK_MONOTONIC` in nanoseconds.
     pub(super) barrier_ns: u64,
@@ -55,7 +55,7 @@ pub(super) struct Ended {
     pub(super) groups: Vec<(Sent, Received)>,
 }
 
-/// Where a group's streams go.
+/// The receiver's port for a group's streams.
 pub(super) fn port(group: usize) -> u16 {
     PORTS + group as u16
 }
@@ -82,11 +82,11 @@ fn traffic(run: &Run) -> Vec<Traffic> {
     traffic
 }
 
-/// Any odd number, far from those that people choose.
+/// Distance between the groups' seeds: any odd number, far from those that people choose.
 const GROUP_SEEDS: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Streams {
-    /// Has the receivers listen.
+    /// Has the receivers of all groups listen.
     ///
     /// # Errors
     /// [`Error::Traffic`], [`Error::Receive`], [`Error::Namespace`].
@@ -120,7 +120,7 @@ impl Streams {
         })
     }
 
-    /// Connects them all, lets them go at one moment, and waits for their end. `begun` hears of
+    /// Connects all streams, lets them go at one moment, and waits for their end. `begun` hears of
     /// that moment.
     ///
     /// # Errors

@@ -10,13 +10,13 @@ use crate::experiment::Run;
 /// What came of a run, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Each group, in order.
+    /// What came of each group, in the experiment's order.
     pub groups: Vec<GroupSummary>,
-    /// Packets to the receiver.
+    /// Counts of the packets to the receiver.
     pub forward: WayCounts,
-    /// Packets from it.
+    /// Counts of the packets from the receiver.
     pub backward: WayCounts,
-    /// The traces at the senders and at the receiver.
+    /// What the traces at the senders and at the receiver hold; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traces: Option<[Captured; 2]>,
     /// What casts doubt on the run: counts that contradict each other, packets missing from a
@@ -27,34 +27,34 @@ pub struct Summary {
 /// What came of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupSummary {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// What its streams do.
+    /// The kind of the group's streams.
     pub kind: String,
-    /// Where they come from.
+    /// The host that the group's streams come from.
     pub host: String,
-    /// Their number.
+    /// The number of the group's streams.
     pub streams: usize,
-    /// Those that connected.
+    /// Streams that connected.
     pub connected: usize,
-    /// Those that did not end with the receiver's close after all was sent.
+    /// Streams that did not end with the receiver's close after all was sent.
     pub failed: usize,
     /// Messages that TCP took.
     pub sent: u64,
     /// Messages that came, every byte verified.
     pub received: u64,
-    /// Segments retransmitted.
+    /// Segments that TCP retransmitted; `None` where that is not known.
     pub retransmissions: Option<u64>,
-    /// From the application's write to the other one's read.
+    /// Delivery latency in microseconds, from one application's write to the other one's read.
     pub delivery_us: Option<Quantiles>,
 }
 
-/// A group's streams, whole.
+/// What sender and receiver report of a group and of its streams.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct GroupTraffic<'a> {
     name: &'a str,
     host: &'a str,
-    /// The senders' address, and the port of the first stream; each next one has the next.
+    /// The senders' address, and the port of the first stream; each next stream has the next.
     from: SocketAddr,
     to: SocketAddr,
     first_stream: u32,

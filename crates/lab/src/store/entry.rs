@@ -7,27 +7,27 @@ use crate::run::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE, Summary};
 /// A run in a store.
 #[derive(Debug, Clone)]
 pub struct StoredRun {
-    /// Its name, as in `plain,loss=2,seed=1`.
+    /// The run's name, as in `plain,loss=2,seed=1`.
     pub name: String,
-    /// Its folder.
+    /// The run's folder.
     pub path: PathBuf,
-    /// Whether it is whole.
+    /// Whether the run is whole.
     pub state: State,
 }
 
 /// Whether a run can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// It can.
+    /// The run is whole, and can be used.
     Whole,
-    /// It failed, for this reason.
+    /// The run failed, for this reason.
     Broken(String),
-    /// It is at work, or was killed.
+    /// The run is being made, or was killed.
     Part,
 }
 
 impl StoredRun {
-    /// The run in a folder, if there is one.
+    /// The run that is in a folder, if there is one.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unfinished = |state: &str| {
@@ -51,7 +51,7 @@ impl StoredRun {
         Ok(Some(Self { name, path, state }))
     }
 
-    /// Its file, as it was run.
+    /// The run's file, as it was run.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -60,7 +60,7 @@ impl StoredRun {
         fs::read_to_string(&path).map_err(Error::file(&path))
     }
 
-    /// What came of it.
+    /// The run's summary.
     ///
     /// # Errors
     /// [`Error::File`], if it is not whole as well.

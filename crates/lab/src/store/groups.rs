@@ -60,7 +60,7 @@ struct BundledFile {
 }
 
 impl StoredRun {
-    /// What its groups experienced, without single messages.
+    /// What the run's groups experienced, without single messages.
     ///
     /// # Errors
     /// [`Error::File`], if it is not whole as well.
@@ -97,7 +97,7 @@ impl StoredRun {
         Ok(groups.collect())
     }
 
-    /// What its groups experienced, with every message, if the run kept records.
+    /// What the run's groups experienced, with every message, if the run kept records.
     ///
     /// # Errors
     /// [`Error::File`], if it is not whole as well.

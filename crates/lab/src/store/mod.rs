@@ -24,22 +24,22 @@ pub struct Store(PathBuf);
 /// One making of an experiment, with its runs.
 #[derive(Debug, Clone)]
 pub struct Made {
-    /// The experiment's name, and when, as in `uniform-loss/2026-01-31T12-00-00Z`.
+    /// The experiment's name and the time of the making, as in `uniform-loss/2026-01-31T12-00-00Z`.
     pub name: String,
-    /// Its folder.
+    /// The folder of the making.
     pub path: PathBuf,
-    /// Its runs, by name.
+    /// The runs of the making, by name.
     pub runs: Vec<StoredRun>,
 }
 
 impl Store {
-    /// The one in this folder, which need not exist.
+    /// The store in this folder, which need not exist.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self(folder.to_owned())
     }
 
-    /// All that was made, by experiment and time.
+    /// All makings in the store, by experiment and time.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -54,7 +54,7 @@ impl Store {
     }
 
     /// What a name stands for: an experiment (the last making of it), a making, or a run, with the
-    /// folders' names one below the other. Also their paths.
+    /// folders' names one below the other. The folders' paths are names as well.
     ///
     /// # Errors
     /// [`Error::NotStored`] if it is none of them, [`Error::File`].
@@ -84,7 +84,8 @@ impl Store {
             .ok_or_else(|| self.without(name))
     }
 
-    /// Removes it from the disk, and the experiment's folder when it was the last in it.
+    /// Removes a making or a run from the disk, and the experiment's folder when it was the last in
+    /// it.
     ///
     /// # Errors
     /// [`Error::NotStored`] if it is not in this store, where it belongs; [`Error::File`].
@@ -107,7 +108,7 @@ impl Store {
         Ok(())
     }
 
-    /// A run that is not whole has a folder that is called more than it.
+    /// The run that belongs at this path; a run that is not whole has a folder with a longer name.
     fn run_called(&self, path: &Path) -> Result<Option<StoredRun>, Error> {
         let made = match path.parent() {
             Some(parent) => self.made(parent)?,
@@ -145,14 +146,14 @@ impl Store {
 /// What a name stands for.
 #[derive(Debug, Clone)]
 pub enum Found {
-    /// An experiment, made once.
+    /// One making of an experiment.
     Made(Made),
-    /// One run.
+    /// One run of a making.
     Run(StoredRun),
 }
 
 impl Found {
-    /// Its folder.
+    /// The folder of the making or the run.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {

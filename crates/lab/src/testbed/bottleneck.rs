@@ -70,7 +70,7 @@ fn queue(run: &Run) -> String {
     words.join(" ")
 }
 
-/// Packets or bytes, as the discipline counts.
+/// The queue's limit in packets or bytes, as the discipline counts.
 fn in_units(limit: Limit, run: &Run) -> Option<u64> {
     const PACKET: f64 = 1500.0;
     Some(match limit {
@@ -86,7 +86,7 @@ fn in_units(limit: Limit, run: &Run) -> Option<u64> {
     })
 }
 
-/// A discipline that is not built into the kernel.
+/// The error of a discipline that is not built into the kernel.
 pub(super) fn lacking(error: Error) -> Error {
     match error {
         Error::Command {

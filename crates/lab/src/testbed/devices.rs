@@ -3,7 +3,7 @@ use std::net::Ipv4Addr;
 use super::Node;
 use crate::Error;
 
-/// An end of a link.
+/// A device of a machine: one end of a link.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Port<'a> {
     pub(super) node: &'a Node,
@@ -38,7 +38,7 @@ impl Port<'_> {
         self.node.run(&command).map(drop)
     }
 
-    /// Commands of `ip` that give it this address, in a network of 254, and switch it on.
+    /// Commands of `ip` that give the device this address, in a network of 254, and switch it on.
     pub(super) fn raise(self, address: Ipv4Addr) -> [String; 2] {
         let (device, hardware) = (self.device, hardware(address));
         [
@@ -54,7 +54,7 @@ impl Port<'_> {
     }
 }
 
-/// Ports of a bridge.
+/// Makes a bridge of these devices of a machine.
 pub(super) fn bridge(node: &Node, ports: &[&str]) -> Result<(), Error> {
     let bridge = "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0";
     let mut lines = vec![bridge.to_owned()];
@@ -64,7 +64,7 @@ pub(super) fn bridge(node: &Node, ports: &[&str]) -> Result<(), Error> {
     node.set_up(lines)
 }
 
-/// The hardware address of whoever has an address.
+/// The hardware address of the device that has this address.
 pub(super) fn hardware(address: Ipv4Addr) -> String {
     let [_, _, network, host] = address.octets();
     format!("02:77:00:00:{network:02x}:{host:02x}")

@@ -13,21 +13,22 @@ use crate::{Error, kernel_release};
 pub enum Emulator {
     /// The kernel's netem, on a machine of its own.
     Netem {
-        /// The machine.
+        /// The machine that netem is on.
         node: Node,
-        /// What drops listed packets before it: of the way to the receiver, and of that back.
+        /// What drops listed packets before netem: in the direction to the receiver, and in that
+        /// back.
         listed: [Option<ListedLoss>; 2],
     },
     /// pillion's own path in user space, where the kernel has none.
     Path(Path),
 }
 
-/// Devices of the machine with netem.
+/// The emulator's device towards the router, on the machine with netem.
 pub(super) const TO_ROUTER: &str = "router";
 pub(super) const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
-    /// Joins the two by the better one that this kernel has; makes their devices.
+    /// Joins router and receiver by the better emulator that this kernel has; makes their devices.
     pub(super) fn build(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
         if netem::is_there()? {
             Self::netem(run, router, receiver, log)
@@ -95,7 +96,7 @@ impl Emulator {
         Ok(Self::Path(Path::start(near, far, &config)?))
     }
 
-    /// What pillion's own path has counted.
+    /// What pillion's own path has counted; `None` with netem.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         match self {
             Self::Netem { .. } => None,
@@ -117,7 +118,7 @@ impl Emulator {
     /// The handle of the second netem, which holds packets back.
     pub(crate) const BEHIND: &'static str = "2:";
 
-    /// What it is called in files.
+    /// What the emulator is called in files.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {

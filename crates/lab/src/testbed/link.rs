@@ -8,7 +8,7 @@ use super::{Node, devices::Port};
 use crate::Error;
 use crate::experiment::{Emulation, SendingHost};
 
-/// Gives a link its rate and its delay.
+/// Gives a sending host's link its rate and its delay.
 pub(super) fn build(host: &SendingHost, here: Port, bridge: Port) -> Result<(), Error> {
     let delayed = Emulation {
         delay: host.delay,

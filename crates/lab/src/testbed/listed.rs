@@ -18,15 +18,15 @@ mod program {
     include!(concat!(env!("OUT_DIR"), "/listed_loss.skel.rs"));
 }
 
-/// The program at a device. It stays there as long as the device does.
+/// The program that drops listed packets at a device. It stays there as long as the device does.
 #[derive(Debug)]
 pub struct ListedLoss(MapHandle);
 
-/// Where the program counts what it dropped.
+/// The key under which the program counts what it dropped.
 const DROPPED: u32 = 1;
 
 impl ListedLoss {
-    /// Drops what arrives at a device, by number.
+    /// Drops the packets with these numbers, counted from 1, of those that arrive at a device.
     pub(super) fn attach(node: &Node, device: &str, numbers: &[u64]) -> Result<Self, Error> {
         let (device, numbers) = (device.to_owned(), numbers.to_vec());
         let attached = node.enter(move || attach(&device, &numbers))?;
@@ -36,7 +36,7 @@ impl ListedLoss {
         })
     }
 
-    /// Packets that it dropped.
+    /// Packets that the program dropped.
     pub(super) fn dropped(&self) -> u64 {
         let count = self.0.lookup(&DROPPED.to_ne_bytes(), MapFlags::ANY);
         let count = count.ok().flatten().and_then(|bytes| bytes.try_into().ok());

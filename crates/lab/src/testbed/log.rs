@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// What was done for a run, a line each with its time in seconds.
+/// The record of what was done for a run, a line each with its time in seconds.
 #[derive(Debug, Clone)]
 pub struct Log(Arc<Inner>);
 
@@ -15,10 +15,10 @@ struct Inner {
 }
 
 impl Log {
-    /// Begins one; its times count from now.
+    /// Begins a log; its times count from now.
     ///
     /// # Errors
-    /// Those of making the file.
+    /// The system's, of making the file.
     pub fn create(path: &Path) -> io::Result<Self> {
         Ok(Self(Arc::new(Inner {
             begun: Instant::now(),
@@ -26,7 +26,8 @@ impl Log {
         })))
     }
 
-    /// Adds a line. One that cannot be written is left out: what is measured matters more.
+    /// Adds a line to the log. One that cannot be written is left out: what is measured matters
+    /// more.
     pub fn say(&self, line: &str) {
         let elapsed = self.0.begun.elapsed().as_secs_f64();
         let mut file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);

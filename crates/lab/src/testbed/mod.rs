@@ -35,7 +35,7 @@ use crate::experiment::{Run, Sysctls};
 use addresses::{MOST_HOSTS, ROUTER_IN, ROUTER_OUT};
 use devices::{Port, join};
 
-/// The source port of the first stream of all; each next one has the next port.
+/// The source port of the first stream of all; each next stream has the next port.
 const SOURCE_PORTS: u16 = 20_000;
 
 /// The source port of a stream, by its number.
@@ -43,32 +43,32 @@ pub(crate) fn source_port(stream: u32) -> u16 {
     SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
 }
 
-/// The device of a sending host, and of the receiver.
+/// The name of the device of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";
 
-/// The bridge's and the emulator's device towards the router.
+/// The name of the bridge's and the emulator's device towards the router.
 pub const TO_ROUTER: &str = emulator::TO_ROUTER;
 
-/// The router's device towards the emulator, where the queue is.
+/// The name of the router's device towards the emulator, where the queue is.
 pub const OUT: &str = "out";
 
-/// All machines, cabled and set up. With the last of it the machines vanish.
+/// All machines of a run, cabled and set up. A machine vanishes with the last reference to it.
 #[derive(Debug)]
 pub struct Testbed {
-    /// Where streams come from, in the order of [`Run::hosts`].
+    /// The hosts that streams come from, in the order of [`Run::hosts`].
     pub hosts: Vec<Node>,
-    /// Where the sender's trace is taken.
+    /// The bridge, where the senders' trace is taken.
     pub bridge: Node,
-    /// Where the rate and the queue are.
+    /// The router, where the bottleneck's rate and queue are.
     pub router: Node,
-    /// Between router and receiver.
+    /// What emulates the path between router and receiver.
     pub emulator: Emulator,
-    /// Where streams go.
+    /// The receiver, which streams go to.
     pub receiver: Node,
 }
 
 impl Testbed {
-    /// Builds it; nothing is sent yet.
+    /// Builds the testbed of a run; nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::Command`], [`Error::Namespace`], [`Error::Sysctl`], [`Error::Path`];
@@ -165,7 +165,7 @@ impl Testbed {
         addresses::sender(host)
     }
 
-    /// All machines, from the senders to the receiver.
+    /// All machines of the testbed, from the senders to the receiver.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         let emulator = match &self.emulator {
             Emulator::Netem { node, .. } => Some(node),
@@ -175,13 +175,13 @@ impl Testbed {
         senders.chain(emulator).chain([&self.receiver])
     }
 
-    /// Where connections end.
+    /// The machines where connections end: the sending hosts and the receiver.
     pub fn endpoints(&self) -> impl Iterator<Item = &Node> {
         self.hosts.iter().chain([&self.receiver])
     }
 
-    /// Has the ends send nothing more, so that counters come to rest: TCP would go on to send
-    /// closes again whose answers were lost.
+    /// Has the ends send nothing more, so that counters come to rest: TCP would go on to retransmit
+    /// closes whose answers were lost.
     ///
     /// # Errors
     /// [`Error::Command`].
@@ -193,7 +193,7 @@ impl Testbed {
     }
 }
 
-/// Sets up a machine at an end, with one router to all others.
+/// Sets up a machine at an end of the testbed, with one router to all others.
 fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Result<(), Error> {
     let mut lines = port.raise(address).to_vec();
     lines.push(port.meet(router));

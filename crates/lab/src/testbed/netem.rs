@@ -7,10 +7,10 @@ use super::{Node, SOURCE_PORTS};
 use crate::experiment::{Emulation, Loss};
 use crate::{Error, Namespace};
 
-/// Packets that may be under way: more than any path here holds.
+/// Packets that netem may hold: more than any path here does.
 const LIMIT: u32 = 1_000_000;
 
-/// Whether the running kernel has it.
+/// True if the running kernel has netem.
 ///
 /// # Errors
 /// [`Error::Namespace`], or [`Error::System`] where there is no `tc`.
@@ -26,7 +26,7 @@ pub(super) fn is_there() -> Result<bool, Error> {
     Ok(output.status.success())
 }
 
-/// What it is to do, in the words of `tc`, where the delay is this.
+/// What netem is to do, in the words of `tc`, where the delay is this.
 pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
     let mut words = format!("netem limit {LIMIT} delay {}", time(delay));
     if let Some(jitter) = emulation.jitter {
@@ -52,7 +52,7 @@ pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
     words
 }
 
-/// Emulates one direction on the device that sends that way.
+/// Emulates one direction on the device that sends in it.
 pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<(), Error> {
     let words = words(emulation, emulation.delay);
     let tc = |rest: String| node.run(&format!("tc {rest}")).map_err(lacking);
@@ -69,7 +69,8 @@ pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<
     Ok(())
 }
 
-/// The same on the way back, with a delay of its own for each stream that has one, by its number.
+/// Emulates the direction back, with a delay of its own for each stream that has one, by its
+/// number.
 pub(super) fn build_by_stream(
     node: &Node,
     device: &str,
@@ -101,7 +102,7 @@ pub(super) fn build_by_stream(
     node.run_batch("tc", &lines).map_err(lacking)
 }
 
-/// In microseconds.
+/// A duration in microseconds, in the words of `tc`.
 fn time(duration: Duration) -> String {
     format!("{}us", duration.as_micros())
 }

@@ -11,15 +11,15 @@ use crate::{Error, Namespace, kernel_release};
 /// A machine of a testbed: a network namespace, and what it is called.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// Its name, in messages and files.
+    /// The machine's name, in messages and files.
     pub name: String,
-    /// Where it is.
+    /// The machine's network namespace.
     pub namespace: Namespace,
     log: Log,
 }
 
 impl Node {
-    /// Makes an empty one, without IPv6: nothing but what is studied shall pass its devices.
+    /// Makes an empty machine, without IPv6: nothing but what is studied shall pass its devices.
     pub(super) fn create(name: &str, log: &Log) -> Result<Self, Error> {
         let namespace = Namespace::create().map_err(|source| Error::Namespace {
             name: name.to_owned(),
@@ -38,7 +38,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Does something inside.
+    /// Runs `work` inside the machine and waits for its result.
     pub(crate) fn enter<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -51,7 +51,7 @@ impl Node {
             })
     }
 
-    /// Runs a command of words without spaces inside, and returns what it prints.
+    /// Runs a command of words without spaces inside the machine, and returns what it prints.
     ///
     /// # Errors
     /// [`Error::Command`], with what it said.
@@ -59,7 +59,7 @@ impl Node {
         self.run_with(command, "")
     }
 
-    /// Runs a command that prints JSON.
+    /// Runs a command inside the machine that prints JSON.
     ///
     /// # Errors
     /// As [`Node::run`], and with what is wrong about the JSON.
@@ -72,14 +72,14 @@ impl Node {
         })
     }
 
-    /// Sets its devices up by commands of `ip`, all at once, the loopback device first.
+    /// Sets the machine's devices up by commands of `ip`, all at once, the loopback device first.
     pub(super) fn set_up(&self, lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
         let loopback = "link set lo up".to_owned();
         let lines: Vec<_> = iter::once(loopback).chain(lines).collect();
         self.run_batch("ip", &lines)
     }
 
-    /// Runs many commands of `ip` or of `tc` at once.
+    /// Runs many commands of `ip` or of `tc` inside the machine at once.
     pub(super) fn run_batch(&self, program: &str, lines: &[String]) -> Result<(), Error> {
         for line in lines {
             self.log.say(&format!("{}: {program} {line}", self.name));
@@ -109,7 +109,7 @@ impl Node {
         Err(failed(said.trim().replace('\n', "; ")))
     }
 
-    /// Sets a parameter of the kernel in this namespace.
+    /// Sets a parameter of the kernel in the machine's network namespace.
     ///
     /// # Errors
     /// [`Error::Lacks`] if the kernel has none of that name, [`Error::Sysctl`].

@@ -8,10 +8,10 @@ use rand_pcg::Pcg64;
 use crate::Error;
 use crate::experiment::{RoundTrips, Run};
 
-/// The delay on the way back of each stream that has its own, by the stream's number.
+/// The delay of the direction back for each stream that has its own, by the stream's number.
 ///
 /// # Errors
-/// [`Error::Unfit`] if a round trip is shorter than the way there.
+/// [`Error::Unfit`] if a round trip is shorter than the direction to the receiver takes.
 pub(super) fn delays(run: &Run) -> Result<Vec<(u32, Duration)>, Error> {
     let mut delays = Vec::new();
     let mut first = 0;

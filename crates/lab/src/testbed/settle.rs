@@ -38,7 +38,7 @@ pub(super) fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Er
     Ok(())
 }
 
-/// A device that has no carrier yet.
+/// The name of a device of the machine that has no carrier yet.
 fn resting(node: &Node) -> Result<Option<String>, Error> {
     let devices: Vec<Device> = node.run_json("ip -j link show up")?;
     let is_resting = |flags: &[String]| flags.iter().any(|flag| flag == "NO-CARRIER");

@@ -6,7 +6,7 @@ use pillion_traffic::{Distribution, Group, Kind};
 
 use crate::experiment::*;
 
-/// Two thin streams and three greedy ones from a host each, 5 Mbit/s, 150 ms.
+/// A run of two thin streams and three greedy ones from a host each, 5 Mbit/s, 150 ms.
 pub(crate) fn run() -> Run {
     let host = |name: &str| SendingHost {
         name: name.to_owned(),

@@ -15,13 +15,13 @@ use super::PacketDirection;
 #[derive(Debug)]
 pub(super) struct PacketSocket(OwnedFd);
 
-/// Room for packets that wait for the thread: some seconds of a busy path.
+/// Bytes of room for packets that wait for the thread: some seconds of a busy path.
 const BUFFER: usize = 16 << 20;
-/// How long a wait for a packet lasts.
+/// How long a wait for a packet lasts at most.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 impl PacketSocket {
-    /// Of the calling thread's namespace.
+    /// Opens a socket in the calling thread's namespace.
     pub fn open() -> io::Result<Self> {
         let kind = SockType::Raw;
         let flags = SockFlag::SOCK_CLOEXEC;
@@ -50,7 +50,7 @@ impl PacketSocket {
         }
     }
 
-    /// Packets that found no room, since the last call.
+    /// Packets that found no room in the socket, since the last call.
     pub fn missed(&self) -> io::Result<u32> {
         // SAFETY: two integers, for which zero is a value.
         let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };

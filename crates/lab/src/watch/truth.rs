@@ -5,11 +5,11 @@ use super::{Seen, fates};
 /// What became of the segments of a stream, and which losses bundles repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Truth {
-    /// All that were sent.
+    /// All segments that were sent.
     pub segments: u64,
-    /// With new data, and lost.
+    /// Segments with new data that were lost.
     pub lost: u64,
-    /// Of these, those whose new data came first in a bundle.
+    /// Of the segments lost, those whose new data came first in a bundle.
     pub repaired: u64,
 }
 
@@ -22,10 +22,10 @@ impl AddAssign for Truth {
 }
 
 struct Segment {
-    /// Offsets from the stream's first byte.
+    /// Offset of the segment's first byte from the stream's first byte.
     start: u32,
     end: u32,
-    /// Where its new data begins; at or behind the end if there is none.
+    /// Offset of the segment's new data; at or behind the end if there is none.
     new: u32,
     arrived: bool,
 }
@@ -37,8 +37,8 @@ impl Segment {
 }
 
 impl Truth {
-    /// Of one stream of less than 4 GiB, given what was seen on both sides of a path that keeps
-    /// the order.
+    /// Counts the segments of one stream of less than 4 GiB, given what was seen on both sides of a
+    /// path that keeps the order.
     #[must_use]
     pub fn of(sent: &[Seen], arrived: &[Seen]) -> Self {
         let mut truth = Self::default();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use super::Entry;
 
-/// What stands before each entry's name: numbers of eight hexadecimal digits.
+/// An entry's header, which stands before its name: numbers of eight hexadecimal digits.
 fn header(inode: usize, mode: u32, size: usize, name: &str) -> String {
     let name_size = name.len() + 1;
     let links = 1;
@@ -59,7 +59,7 @@ fn put(
     pad(out, content.len())
 }
 
-/// Name and content each end at a multiple of four bytes.
+/// Fills up with zeros: name and content each end at a multiple of four bytes.
 fn pad(out: &mut impl Write, written: usize) -> io::Result<()> {
     out.write_all(&[0; 3][..written.next_multiple_of(4) - written])
 }

@@ -41,7 +41,8 @@ fn loaded_size(file: &[u8]) -> object::Result<Option<usize>> {
     Ok(end.filter(|end| *end <= file.len()))
 }
 
-/// Where a 64-bit header says where the sections are: offset; number and index of names.
+/// The fields of a 64-bit header that say where the sections are, by their bytes: offset; number
+/// and index of names.
 const SECTION_FIELDS: [std::ops::Range<usize>; 2] = [0x28..0x30, 0x3c..0x40];
 
 fn without_sections(mut file: Vec<u8>, size: usize) -> Vec<u8> {

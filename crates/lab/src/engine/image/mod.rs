@@ -23,7 +23,7 @@ pub struct Image {
     entries: BTreeMap<String, Entry>,
 }
 
-/// What a path stands for.
+/// What is at a path of the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Entry {
     Folder,
@@ -32,7 +32,8 @@ enum Entry {
     Program(Arc<[u8]>),
 }
 
-/// Every place where a loader looks for libraries, or a script for programs, is one place.
+/// Links in the image: every place where a loader looks for libraries, or a script for programs, is
+/// one place.
 const LINKS: [(&str, &str); 8] = [
     ("/lib64", "lib"),
     ("/sbin", "bin"),
@@ -48,7 +49,7 @@ const FOLDERS: [&str; 11] = [
     "/bin", "/dev", "/etc", "/lib", "/proc", "/root", "/run", "/sys", "/tmp", "/usr", "/var",
 ];
 
-/// What programs ask for before they do anything else.
+/// Files in every image, by path: what programs ask for before they do anything else.
 const FILES: [(&str, &str); 4] = [
     ("/etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"),
     ("/etc/group", "root:x:0:\n"),
@@ -60,9 +61,9 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 impl Image {
-    /// One that boots: `init` is an executable file that calls [`super::run_as_init`], or does a
-    /// first process's work itself, when it is [`super::is_init`]; beside it there are `sh`, `ip`,
-    /// `tc`, `ethtool` and `tcpdump`.
+    /// An image that boots: `init` is an executable file that calls [`super::run_as_init`], or does
+    /// a first process's work itself, when it is [`super::is_init`]; beside it there are `sh`,
+    /// `ip`, `tc`, `ethtool` and `tcpdump`.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::MissingTools`].
@@ -116,7 +117,7 @@ impl Image {
         self.put(path, Entry::File(text.as_bytes().into()));
     }
 
-    /// Says what is to be run.
+    /// Puts the job, which says what is to be run, into the image.
     pub fn set_job(&mut self, job: &Job) {
         let text = serde_json::to_vec(job).unwrap_or_default();
         self.put(JOB_FILE, Entry::File(text.into()));
@@ -125,12 +126,12 @@ impl Image {
     /// Writes the image as an archive.
     ///
     /// # Errors
-    /// Those of writing.
+    /// The errors of writing to `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         cpio::write(out, self.entries.iter())
     }
 
-    /// Puts an entry, and the folders above it.
+    /// Puts an entry at a path of the image, and the folders above it.
     fn put(&mut self, path: &str, entry: Entry) {
         let path = self.resolve(path);
         for (at, _) in path.match_indices('/').skip(1) {
@@ -159,7 +160,7 @@ impl Image {
     }
 }
 
-/// An absolute path without `.` and `..`.
+/// The path, if it is an absolute one without `.` and `..`.
 fn checked(path: &str) -> Result<String, &'static str> {
     let path = Path::new(path);
     let plain = path

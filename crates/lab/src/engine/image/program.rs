@@ -45,7 +45,8 @@ impl Image {
         Ok(path)
     }
 
-    /// Asks the program's own loader, which alone knows where it looks.
+    /// Adds the libraries of a program, as its own loader names them: it alone knows where it
+    /// looks.
     fn add_libraries(&mut self, program: &Path, loader: &str) -> Result<(), EngineError> {
         let failed = |reason: String| EngineError::File {
             path: program.to_owned(),

@@ -7,16 +7,16 @@ use std::path::PathBuf;
 use super::{Entry, Image, program};
 use crate::engine::EngineError;
 
-/// A program by one of several names, and the Debian package that has it.
+/// A program of the host by one of several names, and the Debian package that has it.
 pub(super) struct Tool {
-    /// What it is called inside.
+    /// What the tool is called inside.
     name: &'static str,
-    /// Where it is looked for, the best first.
+    /// Where the tool is looked for on the host, the best first.
     files: &'static [&'static str],
     package: &'static str,
 }
 
-/// What setting up and watching a testbed takes.
+/// The tools that setting up and watching a testbed takes.
 pub(super) const NEEDED: [Tool; 5] = [
     // A busybox that is `sh` would prefer its own `ip` and `tc`.
     Tool {
@@ -46,7 +46,7 @@ pub(super) const NEEDED: [Tool; 5] = [
     },
 ];
 
-/// Where they are on hosts whose users do not have them in PATH.
+/// Folders of system tools, on hosts whose users do not have them in PATH.
 const SYSTEM_FOLDERS: [&str; 3] = ["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Finds an executable file as a shell would, and where system tools are.

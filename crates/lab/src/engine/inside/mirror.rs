@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 pub struct Mirror {
     from: PathBuf,
     to: PathBuf,
-    /// What was made in it, and how many bytes of files are copied.
+    /// Paths made in the copy, and how many bytes of each file are copied.
     made: BTreeMap<PathBuf, u64>,
-    /// Files are to be on the host's disk, where writing may fail late.
+    /// True if this is the last copy: files are to be on the host's disk, where writing may fail
+    /// late.
     is_last: bool,
 }
 
 impl Mirror {
-    /// One that has nothing yet; the folder `to` is there, and may hold other files.
+    /// A mirror that has nothing yet; the folder `to` is there, and may hold other files.
     pub fn new(from: &Path, to: &Path) -> Self {
         Self {
             from: from.to_owned(),
@@ -31,7 +32,7 @@ impl Mirror {
         self.copy_folder(Path::new(""))
     }
 
-    /// Makes it the same as the folder.
+    /// Makes the copy equal to the folder.
     pub fn finish(mut self) -> Result<(), String> {
         for (path, copied) in self.made.iter_mut().rev() {
             *copied = 0;

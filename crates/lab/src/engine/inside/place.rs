@@ -6,7 +6,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::sethostname;
 
-/// What is mounted where, and whether a kernel without it will do.
+/// File systems, their places and options, and whether a kernel without them will do.
 const MOUNTS: [(&str, &str, Option<&str>, bool); 11] = [
     ("proc", "/proc", None, true),
     ("sysfs", "/sys", None, true),
@@ -35,7 +35,7 @@ pub fn mount_all() -> Result<(), String> {
     Ok(())
 }
 
-/// As many open files as thousands of streams take.
+/// Limit of open files: as many as thousands of streams take.
 const FILES: u64 = 1 << 20;
 
 /// Names the host, and brings up its loopback device.

@@ -18,7 +18,7 @@ pub struct Outflow {
     thread: JoinHandle<Result<(), String>>,
 }
 
-/// How often they are copied, in virtual time.
+/// Virtual time between two copies of the results.
 const BEAT: Duration = Duration::from_millis(500);
 
 /// Where the host's folder is mounted, for the thread that copies alone: any other would see the
@@ -26,7 +26,7 @@ const BEAT: Duration = Duration::from_millis(500);
 const OUTSIDE: &str = "/run";
 
 impl Outflow {
-    /// Begins, where the host gave a folder.
+    /// Begins to copy results, where the host gave a folder.
     pub fn begin() -> Option<Self> {
         let wanted = fs::read_to_string("/proc/cmdline")
             .is_ok_and(|line| line.split_whitespace().any(|word| word == lines::WANTED));
@@ -37,7 +37,7 @@ impl Outflow {
         })
     }
 
-    /// Copies all that there is.
+    /// Copies all results that there are.
     pub fn finish(self) -> Result<(), String> {
         drop(self.over);
         let joined = self.thread.join();

@@ -15,7 +15,7 @@ use pillion_host::clock::monotonic;
 #[derive(Clone)]
 pub struct Teller(Arc<Mutex<File>>);
 
-/// How often the time is told. Virtual time: cheap, and the same in every run.
+/// Virtual time between two reports of it: cheap, and the same in every run.
 const BEAT: Duration = Duration::from_secs(1);
 
 impl Teller {
@@ -31,7 +31,7 @@ impl Teller {
         Ok(teller)
     }
 
-    /// Sends a report.
+    /// Sends a report to the host.
     pub fn tell(&self, report: &Report) -> Result<(), String> {
         let mut line = serde_json::to_vec(report).map_err(|error| error.to_string())?;
         line.push(b'\n');
@@ -40,7 +40,7 @@ impl Teller {
     }
 }
 
-/// Opens a line, as one that changes nothing of what it carries.
+/// Opens a line to the host, as one that changes nothing of what it carries.
 pub fn open(line: Line) -> Result<File, String> {
     let failed = |error: String| format!("{}: {error}", line.device());
     let file = File::options()
