@@ -15,7 +15,7 @@ use pillion_queue::{Recording, Target};
 const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(1);
 
-/// A name, and the device that is watched, if one is.
+/// The cases: a name, and the device that is watched, if one is.
 const CASES: [(&str, Option<&str>); 3] = [
     ("not watched", None),
     ("another is watched", Some("v2")),
@@ -36,7 +36,8 @@ fn main() {
     programs();
 }
 
-/// In a network namespace of this process's own. Packets leave by `v0`, through a queue.
+/// Makes the devices in a network namespace of this process's own. Packets leave by `v0`, through a
+/// queue.
 fn make_devices() {
     unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
     for line in [
@@ -108,7 +109,8 @@ fn throughput() {
     println!("packets seen: {}", seen.load(Ordering::Relaxed));
 }
 
-/// As the kernel counts it, its own two readings of the clock included.
+/// Prints what each program costs, as the kernel counts it, its own two readings of the clock
+/// included.
 fn programs() {
     // SAFETY: a plain system call; the result is checked.
     let counting = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };

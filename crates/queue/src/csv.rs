@@ -7,7 +7,7 @@ pub const CSV_HEADING: &str = "arrived_ns,left_ns,fate,reason,protocol,source,so
     destination,destination_port,seq,payload_bytes,tcp_flags,size_bytes,counted_bytes,segments,\
     queue,found_packets,found_bytes,behind_packets,behind_bytes";
 
-/// A line of CSV, without its end; what is not known is left empty.
+/// A packet as a line of CSV, without its end; what is not known is left empty.
 #[must_use]
 pub fn csv_line(packet: &Packet, reasons: &Reasons) -> String {
     let mut line = String::new();

@@ -8,9 +8,9 @@ pub enum Error {
     /// No such network device in this network namespace.
     #[error("no network device `{name}` here; there are: {known}")]
     UnknownDevice {
-        /// The name asked for.
+        /// The device's name that was asked for.
         name: String,
-        /// The names that exist.
+        /// The names of the devices that exist.
         known: String,
     },
     /// The kernel refused for want of privilege.
@@ -25,7 +25,7 @@ pub enum Error {
          CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
     )]
     Load {
-        /// What libbpf said.
+        /// What libbpf said about the programs.
         reason: String,
     },
     /// What was seen could not be written down.

@@ -37,14 +37,14 @@ use serde::{Deserialize, Serialize};
 use crate::packet::{Endpoints, Fate, Length, Packet};
 use crate::{Event, Reasons};
 
-/// What a file says of its events.
+/// What a file of events says of them as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// The device's name.
+    /// The name of the device whose queue was watched.
     pub device: String,
-    /// The kernel's release.
+    /// The release of the kernel that it was watched on.
     pub kernel: String,
-    /// Its names for the reasons to drop.
+    /// The kernel's names for the reasons to drop.
     pub reasons: Reasons,
 }
 
@@ -57,18 +57,18 @@ pub enum FileError {
     /// The file does not begin as one of events does.
     #[error("no file of queue events; `pillion queue DEV --events FILE` makes one")]
     Heading,
-    /// A newer pillion made it.
+    /// A newer pillion made the file, in this version of the format.
     #[error("queue events of version {0}, and this pillion knows 1; use the one that made them")]
     Version(u32),
     /// A record says that something unknown became of a packet.
     #[error("record {record}: {found} is no fate of a packet (0 to 4, or 255)")]
     Fate {
-        /// Which record, from 1.
+        /// The record, counted from 1.
         record: u64,
-        /// What it says.
+        /// The number in the record that stands for no fate.
         found: u8,
     },
-    /// The file ends within a record.
+    /// The file ends within this record, counted from 1.
     #[error("cut off in record {0}; those before it are whole")]
     Cut(u64),
 }
@@ -77,7 +77,7 @@ const MAGIC: &[u8; 8] = b"pillque\n";
 const VERSION: u32 = 1;
 const LEN: usize = 96;
 const MISSED: u8 = 255;
-/// More than any description takes.
+/// Length of a description in bytes, at most; any real one is shorter.
 const MOST_DESCRIPTION: u32 = 1 << 20;
 
 /// Writes a file of events.
@@ -85,7 +85,7 @@ const MOST_DESCRIPTION: u32 = 1 << 20;
 pub struct EventWriter<W: Write>(BufWriter<W>);
 
 impl<W: Write> EventWriter<W> {
-    /// Writes the heading.
+    /// Begins a file of events: writes its heading.
     pub fn new(to: W, description: &Description) -> io::Result<Self> {
         let mut to = BufWriter::new(to);
         let description = serde_json::to_vec(description)?;
@@ -97,7 +97,7 @@ impl<W: Write> EventWriter<W> {
         Ok(Self(to))
     }
 
-    /// Adds an event.
+    /// Adds an event to the file.
     pub fn write(&mut self, event: &Event) -> io::Result<()> {
         self.0.write_all(&match event {
             Event::Packet(packet) => bytes(packet),
@@ -110,7 +110,7 @@ impl<W: Write> EventWriter<W> {
         })
     }
 
-    /// Writes what is still held back.
+    /// Writes what of the file is still held back.
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }

@@ -7,18 +7,19 @@ use crate::contract::types;
 /// A packet that was offered to a device's queue, and what became of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// When it was offered to the queue, `CLOCK_MONOTONIC` in ns. `None` if that was not seen:
-    /// it is older than the probe, or a queueing discipline made it (by splitting or copying
+    /// When the packet was offered to the queue, `CLOCK_MONOTONIC` in ns. `None` if that was not
+    /// seen: it is older than the probe, or a queueing discipline made it (by splitting or copying
     /// one that was offered).
     pub arrived_ns: Option<u64>,
-    /// When it was sent or dropped, likewise; `None` with [`Fate::Unseen`] and
-    /// [`Fate::Replaced`].
+    /// When the packet was sent or dropped, `CLOCK_MONOTONIC` in ns; `None` with [`Fate::Unseen`]
+    /// and [`Fate::Replaced`].
     pub left_ns: Option<u64>,
-    /// What became of it.
+    /// What became of the packet.
     pub fate: Fate,
-    /// Why it was dropped, by the kernel's number (`enum skb_drop_reason`); 0 if it was not.
+    /// Why the packet was dropped, by the kernel's number (`enum skb_drop_reason`); 0 if it was
+    /// not.
     pub reason: u32,
-    /// Between whom; `None` for what is no IP packet.
+    /// The ends of the packet's connection; `None` for what is no IP packet.
     pub ends: Option<Endpoints>,
     /// TCP's sequence number of the first byte of payload; 0 for other protocols.
     pub seq: u32,
@@ -26,17 +27,17 @@ pub struct Packet {
     pub payload: u32,
     /// TCP's flags, as in the header (FIN 1, SYN 2, RST 4, PSH 8, ACK 16).
     pub flags: u8,
-    /// Bytes, headers included; of all segments, if there are several.
+    /// Bytes of the packet, headers included; of all segments, if there are several.
     pub size: u32,
-    /// Bytes, as the queueing disciplines count them.
+    /// Bytes of the packet, as the queueing disciplines count them.
     pub counted: u32,
-    /// Segments: more than one only with segmentation offload.
+    /// Segments in the packet: more than one only with segmentation offload.
     pub segments: u16,
-    /// Which of the device's queues, by number.
+    /// The number of the device's queue that the packet was in.
     pub queue: u16,
-    /// How long the queue was when the packet was offered, without it.
+    /// How long the queue was when the packet was offered, without it; `None` if that is not known.
     pub found: Option<Length>,
-    /// How long it was when the packet had been sent; `None` if it was not.
+    /// How long the queue was when the packet had been sent; `None` if it was not.
     pub behind: Option<Length>,
 }
 
@@ -45,17 +46,17 @@ pub struct Packet {
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Fate {
-    /// Its end was not seen: it was still in the queue when the probe ended.
+    /// The packet's end was not seen: it was still in the queue when the probe ended.
     Unseen = types::fate::FATE_UNSEEN.0,
-    /// It went on to the device.
+    /// The packet went on to the device.
     Sent = types::fate::FATE_SENT.0,
-    /// It was dropped as it arrived: the queue was full, or the discipline decided so.
+    /// The packet was dropped as it arrived: the queue was full, or the discipline decided so.
     Refused = types::fate::FATE_REFUSED.0,
-    /// It was in the queue, and dropped from there: by active queue management, for the sake
-    /// of another packet, or because the queue was emptied.
+    /// The packet was in the queue, and dropped from there: by active queue management, for the
+    /// sake of another packet, or because the queue was emptied.
     Dropped = types::fate::FATE_DROPPED.0,
-    /// A queueing discipline split or copied it: others are in the queue in its place, which
-    /// are not seen to arrive.
+    /// A queueing discipline split or copied the packet: others are in the queue in its place,
+    /// which are not seen to arrive.
     Replaced = types::fate::FATE_REPLACED.0,
 }
 
@@ -66,16 +67,16 @@ pub struct Endpoints {
     pub protocol: u8,
     /// The sender's address, and port (0 where the protocol has none).
     pub source: SocketAddr,
-    /// The receiver's.
+    /// The receiver's address, and port (0 where the protocol has none).
     pub destination: SocketAddr,
 }
 
 /// The length of a queue, as the queueing discipline itself counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Length {
-    /// Packets, those of child disciplines included.
+    /// Packets in the queue, those of child disciplines included.
     pub packets: u32,
-    /// Their bytes.
+    /// Bytes of the packets in the queue.
     pub bytes: u32,
 }
 
@@ -88,7 +89,7 @@ impl Fate {
         Self::Replaced,
     ];
 
-    /// The word for it.
+    /// The fate's word in CSV and for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -102,14 +103,14 @@ impl Fate {
 }
 
 impl Packet {
-    /// How long it waited in the queue, in ns; only of packets that were sent.
+    /// How long the packet waited in the queue, in ns; only of packets that were sent.
     #[must_use]
     pub fn delay_ns(&self) -> Option<u64> {
         let sent_ns = self.left_ns.filter(|_| self.fate == Fate::Sent)?;
         Some(sent_ns.saturating_sub(self.arrived_ns?))
     }
 
-    /// Was it dropped, as it arrived or later?
+    /// True if the packet was dropped, as it arrived or later.
     #[must_use]
     pub fn is_dropped(&self) -> bool {
         matches!(self.fate, Fate::Refused | Fate::Dropped)

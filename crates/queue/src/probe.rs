@@ -26,7 +26,7 @@ pub(crate) struct Probe {
 const RECORD: usize = size_of::<types::queued>();
 
 impl Probe {
-    /// Begins to watch.
+    /// Begins to watch the queue of a device.
     pub(crate) fn start(target: &Target) -> Result<Self, Error> {
         let messages = Messages::keep();
         let mut storage = MaybeUninit::uninit();
@@ -74,7 +74,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Opens what has been seen, and will be.
+    /// Opens a reader of what the probe has seen, and will see.
     pub(crate) fn reader(&self) -> Result<Reader, Error> {
         let found = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&found);
@@ -88,7 +88,7 @@ impl Probe {
         Ok(Reader { ring, found })
     }
 
-    /// How many packets, or their ends, could not be noted since the last time.
+    /// How many packets, or their ends, could not be noted since the last call.
     pub(crate) fn missed(&mut self) -> u64 {
         let counters = self.counters.lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
         let counters = counters.ok().flatten().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Probe {
         new
     }
 
-    /// Stops watching.
+    /// Detaches the probe: it watches no longer.
     pub(crate) fn detach(&mut self) {
         self.links.clear();
     }
@@ -125,7 +125,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// What has been seen since the last time.
+    /// Takes the packets whose fate was seen since the last call.
     pub(crate) fn take(&self) -> Result<Vec<Packet>, Error> {
         self.ring.consume().map_err(unreadable)?;
         Ok(self.found.take())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
-    /// Those of the running kernel; none where it does not tell (no BTF).
+    /// The reasons of the running kernel; empty where it does not tell (no BTF).
     #[must_use]
     pub fn of_this_kernel() -> Self {
         let Ok(btf) = Btf::from_vmlinux() else {

@@ -25,16 +25,16 @@ pub struct Recording {
     thread: JoinHandle<Result<(), Error>>,
 }
 
-/// The kernel keeps what is seen in between: 80,000 packets.
+/// Time between two takings of what was seen; the kernel keeps 80,000 packets in between.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// So many intervals, a second, between two looks at what could not be noted: each costs a system
-/// call for every program.
+/// Intervals between two looks at what could not be noted, a second in all: each look costs a
+/// system call for every program.
 const COUNT_EVERY: u32 = 100;
 
 impl Recording {
-    /// Begins to watch; from now on nothing is missed unseen. `sink` is called in a thread of
-    /// its own.
+    /// Begins to watch a device's queue; from now on nothing is missed unseen. `sink` is called in
+    /// a thread of its own.
     ///
     /// # Errors
     /// [`Error::NotPermitted`], [`Error::Load`].
@@ -49,13 +49,15 @@ impl Recording {
         Ok(Self { stop, thread })
     }
 
-    /// Has it ended early, because of an error? [`stop`](Self::stop) tells which.
+    /// True if the recording has ended early, because of an error; [`stop`](Self::stop) tells
+    /// which.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Stops, and hands over what is left: last, the packets that are still in the queue.
+    /// Stops the recording, and hands over what is left: last, the packets that are still in the
+    /// queue.
     ///
     /// # Errors
     /// [`Error::Write`] with the sink's error; [`Error::System`].

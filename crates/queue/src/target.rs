@@ -8,16 +8,16 @@ use crate::Error;
 /// A device whose queue is to be watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
+    /// The device's name.
     pub device: String,
-    /// Its interface index.
+    /// The device's interface index.
     pub(crate) index: u32,
-    /// Inode number of its network namespace; 0 where the kernel has only one.
+    /// Inode number of the device's network namespace; 0 where the kernel has only one.
     pub(crate) netns: u32,
 }
 
 impl Target {
-    /// A device of the calling thread's network namespace. One that has the same name later,
+    /// Finds a device of the calling thread's network namespace. One that has the same name later,
     /// or moves elsewhere, is another.
     ///
     /// # Errors

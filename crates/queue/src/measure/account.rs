@@ -5,20 +5,21 @@ use serde::Serialize;
 use super::Quantiles;
 use crate::{Fate, Packet, Reasons};
 
-/// What became of the packets of a stream, or of all.
+/// What became of the packets of a stream, or of all streams.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Account {
     /// Packets that were offered to the queue.
     pub offered: u64,
-    /// Of these, those that it sent.
+    /// Of the packets offered, those that the queue sent.
     pub sent: u64,
-    /// Those that were dropped as they arrived.
+    /// Of the packets offered, those that were dropped as they arrived.
     pub refused: u64,
-    /// Those that were dropped from the queue.
+    /// Of the packets offered, those that were dropped from the queue.
     pub dropped: u64,
-    /// Those whose end was not seen: still in the queue at the end, most likely.
+    /// Of the packets offered, those whose end was not seen: still in the queue at the end, most
+    /// likely.
     pub unseen: u64,
-    /// Packets sent whose arrival was not seen; not among the above.
+    /// Packets sent whose arrival was not seen; they are not among those offered.
     pub unannounced: u64,
     /// Segments sent: more than packets, where there is segmentation offload.
     pub sent_segments: u64,
@@ -26,12 +27,12 @@ pub struct Account {
     pub sent_bytes: u64,
     /// Packets dropped, by the kernel's reason.
     pub reasons: BTreeMap<String, u64>,
-    /// How long packets waited that were sent, in milliseconds.
+    /// How long packets that were sent waited in the queue, in milliseconds.
     pub delay_ms: Quantiles,
 }
 
 impl Account {
-    /// The share of the packets offered that was dropped.
+    /// The share of the packets offered that was dropped, 0 to 1; `None` if none was offered.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         let dropped = self.refused + self.dropped;

@@ -8,21 +8,22 @@ use super::period::{Period, period};
 /// How packets that were dropped lie together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Drops {
-    /// How often so many packets in a row were dropped, of all in the order of their arrival.
+    /// How often so many packets in a row were dropped, of the packets of all streams in the order
+    /// of their arrival.
     pub runs: BTreeMap<u64, u64>,
-    /// The same, each stream by itself.
+    /// How often so many packets of one stream in a row were dropped.
     pub runs_of_streams: BTreeMap<u64, u64>,
-    /// Between one drop and the next, in milliseconds.
+    /// Time between one drop and the next, in milliseconds.
     pub gaps_ms: Quantiles,
-    /// The same within a stream.
+    /// Time between one drop and the next of the same stream, in milliseconds.
     pub gaps_of_streams_ms: Quantiles,
-    /// How uneven drops are over time.
+    /// How uneven drops are over time, for windows of several lengths.
     pub dispersion: Vec<Dispersion>,
-    /// The time after which drops recur most, if they do.
+    /// The time after which drops recur most; `None` if they do not.
     pub period: Option<Period>,
-    /// How uneven they are over the streams: the variance of their number, as a multiple of
-    /// what it were if all streams lost alike (binomial). 1: alike; above: some lose much more
-    /// often than others. `None` with fewer than two streams, or no drop.
+    /// How uneven drops are over the streams: the variance of their number, as a multiple of what
+    /// it were if all streams lost alike (binomial). 1: alike; above: some lose much more often
+    /// than others. `None` with fewer than two streams, or no drop.
     pub spread_over_streams: Option<f64>,
 }
 
@@ -44,11 +45,11 @@ const MS: u64 = 1_000_000;
 pub(super) struct Outcome {
     pub(super) arrived_ns: u64,
     pub(super) stream: usize,
-    /// When, if it was.
+    /// When the packet was dropped, if it was, in nanoseconds.
     pub(super) dropped_ns: Option<u64>,
 }
 
-/// `losses` are the packets offered, and dropped, of each stream.
+/// Measures how drops lie together; `losses` are the packets offered, and dropped, of each stream.
 pub(super) fn drops(mut outcomes: Vec<Outcome>, losses: &[(u64, u64)]) -> Drops {
     outcomes.sort_by_key(|outcome| outcome.arrived_ns);
     let (Some(first), Some(last)) = (outcomes.first(), outcomes.last()) else {
@@ -96,7 +97,7 @@ fn gaps(times: &[u64]) -> impl Iterator<Item = u64> {
     times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]))
 }
 
-/// Only whole windows count.
+/// The index of dispersion of drops in windows of this length. Only whole windows count.
 fn dispersion(times: &[u64], (begin, end): (u64, u64), window: u64) -> Option<f64> {
     let windows = (end - begin) / window;
     let places = times.iter().map(|time| time.saturating_sub(begin) / window);
@@ -137,7 +138,8 @@ fn spread(losses: &[(u64, u64)]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A packet each millisecond, of two streams in turn; those at these places are dropped.
+    /// A packet each millisecond, of two streams in turn; packets for whose number `is_dropped`
+    /// holds are dropped.
     fn outcomes(packets: u64, is_dropped: impl Fn(u64) -> bool) -> Vec<Outcome> {
         let outcome = |place: u64| Outcome {
             arrived_ns: place * MS,

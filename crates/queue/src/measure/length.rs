@@ -8,9 +8,9 @@ use crate::{Fate, Packet};
 /// How long the queue was, every moment counting alike.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LengthOverTime {
-    /// In packets.
+    /// The queue's length in packets.
     pub packets: Quantiles,
-    /// In bytes, as the queueing disciplines count them.
+    /// The queue's length in bytes, as the queueing disciplines count them.
     pub bytes: Quantiles,
 }
 
@@ -19,13 +19,14 @@ pub struct LengthOverTime {
 struct Step {
     at_ns: u64,
     queue: u16,
-    /// Packets and bytes: in the queue, or, where it does not tell, more than before.
+    /// Packets and bytes in the queue, or, where the discipline does not tell, more of them than
+    /// before.
     size: [i64; 2],
     absolute: bool,
 }
 
-/// Follows the length by what the queueing discipline itself says; where that does not tell, by
-/// counting packets in and out.
+/// Follows the queue's length by what the queueing discipline itself says; where that does not
+/// tell, by counting packets in and out.
 #[derive(Debug, Default)]
 pub(super) struct Lengths(Vec<Step>);
 

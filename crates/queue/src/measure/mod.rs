@@ -26,28 +26,28 @@ use split::Split;
 /// What a queue did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// From the first event to the last, in seconds.
+    /// Time from the first event to the last, in seconds.
     pub duration_s: f64,
     /// Packets, or ends of packets, that could not be noted.
     pub missed: u64,
-    /// All packets.
+    /// What became of all packets.
     pub all: Account,
     /// How long the queue was.
     pub length: LengthOverTime,
     /// How drops lie together.
     pub drops: Drops,
-    /// Each stream by itself, in the order in which they were first seen to leave; what is no
-    /// IP packet is left out.
+    /// What became of each stream by itself, in the order in which they were first seen to leave;
+    /// what is no IP packet is left out.
     pub streams: Vec<Stream>,
 }
 
 /// What became of the packets of one direction of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Stream {
-    /// Between whom.
+    /// The ends of the connection, the sender's first.
     #[serde(flatten)]
     pub ends: Endpoints,
-    /// What became of them.
+    /// What became of the stream's packets.
     #[serde(flatten)]
     pub account: Account,
 }
@@ -65,7 +65,7 @@ pub struct Measures {
     split: Split,
 }
 
-/// The stream of what is no IP packet.
+/// The number of the stream of what is no IP packet.
 const NONE: usize = usize::MAX;
 
 impl Measures {

@@ -4,20 +4,21 @@ use serde::Serialize;
 /// millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Period {
-    /// The time, in milliseconds, from 5 to 1,000.
+    /// The time after which drops recur, in milliseconds, from 5 to 1,000.
     pub lag_ms: u64,
-    /// The correlation at that lag: 1 if every drop recurs.
+    /// The correlation at that time: 1 if every drop recurs.
     pub correlation: f64,
 }
 
 const MS: u64 = 1_000_000;
 const LAGS: std::ops::RangeInclusive<usize> = 5..=1000;
-/// Of all milliseconds together, so that long recordings do not take long.
+/// Pairs of milliseconds beyond which no period is sought, so that long recordings do not take
+/// long.
 const MOST_PAIRS: u64 = 400_000_000;
 
-/// The lag of the greatest correlation, among those that stand out: that are more than chance
-/// would bring (three standard deviations) and greater than all within a fifth of them. Without
-/// the latter, a queue that is full for a while would pass for one with a short period.
+/// The lag of the greatest correlation, among those that stand out: that are more than chance would
+/// bring (three standard deviations) and greater than all within a fifth of them. Without the
+/// latter, a queue that is full for a while would pass for one with a short period.
 pub(super) fn period(times: &[u64], (begin, end): (u64, u64)) -> Option<Period> {
     let bins = ((end - begin) / MS) as usize + 1;
     let counts = counts(times, begin);
@@ -53,7 +54,7 @@ pub(super) fn period(times: &[u64], (begin, end): (u64, u64)) -> Option<Period> 
         })
 }
 
-/// The milliseconds that have drops, with their number.
+/// The milliseconds that have drops, each with the number of these.
 fn counts(times: &[u64], begin: u64) -> Vec<(u64, f64)> {
     let bin = |time: &u64| time.saturating_sub(begin) / MS;
     times

@@ -8,19 +8,19 @@ pub struct Quantiles {
     pub mean: Option<f64>,
     /// The median.
     pub p50: Option<f64>,
-    /// Nine of ten are at most this.
+    /// The 90th percentile.
     pub p90: Option<f64>,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: Option<f64>,
-    /// 999 of 1,000.
+    /// The 99.9th percentile.
     pub p99_9: Option<f64>,
-    /// The greatest.
+    /// The greatest value.
     pub max: Option<f64>,
 }
 
 impl Quantiles {
-    /// Of numbers in any order, divided by `unit`. A quantile is one of the numbers: the least
-    /// that is not exceeded by the share.
+    /// The quantiles of numbers in any order, divided by `unit`. A quantile is one of the numbers:
+    /// the least that is not exceeded by the share.
     #[must_use]
     pub fn of(mut numbers: Vec<u64>, unit: f64) -> Self {
         numbers.sort_unstable();
@@ -33,7 +33,7 @@ impl Quantiles {
         )
     }
 
-    /// Of numbers in their order, each with its weight.
+    /// The quantiles of numbers in ascending order, each with its weight, divided by `unit`.
     pub(crate) fn weighted(numbers: &[(u64, u64)], unit: f64) -> Self {
         let total: u64 = numbers.iter().map(|(_, weight)| weight).sum();
         if total == 0 {

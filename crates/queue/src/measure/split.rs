@@ -14,7 +14,8 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// True if it took the packet, for [`resolve`](Self::resolve).
+    /// Takes a packet that may have been split, or be a part of one that was, for
+    /// [`resolve`](Self::resolve); true if it did.
     pub(super) fn keep(&mut self, packet: &Packet) -> bool {
         let Some(ends) = packet.ends.filter(|_| packet.payload > 0) else {
             return false;
@@ -60,7 +61,7 @@ impl Split {
     }
 }
 
-/// Sequence numbers wrap.
+/// True if the payload of `whole` covers that of `part`; sequence numbers wrap.
 fn covers(whole: &Packet, part: &Packet) -> bool {
     part.seq.wrapping_sub(whole.seq) < whole.payload
 }
