@@ -18,7 +18,7 @@ use pillion_path::{DelayError, PathConfig};
 use serde_json::{Value, json};
 
 const PAYLOAD: usize = 120;
-/// A rate is sustained when no more than this share of the packets is missing.
+/// Share of the packets that may be missing at a rate that is sustained, 0 to 1.
 const TOLERANCE: f64 = 0.001;
 
 fn main() {
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// One run at a fixed rate.
+/// One run of packets at a fixed rate.
 struct Trial {
     offered_pps: f64,
     received_pps: f64,
@@ -46,7 +46,7 @@ struct Trial {
     cores: f64,
     /// The path's own record of its lateness.
     error: DelayError,
-    /// Send to receive, less the delay, in microseconds.
+    /// Time from send to receive, less the delay, in microseconds.
     excess: Histogram<u64>,
 }
 

@@ -16,13 +16,13 @@ use crate::{
     tap::MAX_FRAME,
 };
 
-/// Frames moved one way before the other way has its turn, so that neither a flood nor a burst of
-/// departures holds up the rest for much longer than 0.1 ms.
+/// Frames moved in one direction before the other has its turn, so that neither a flood nor a burst
+/// of departures holds up the rest for much longer than 0.1 ms.
 const BATCH: usize = 32;
 
 /// The state of a path: both directions, and the device without which it ended.
 pub(crate) struct PathState {
-    /// Direction n carries what device n sends.
+    /// Both directions: number n carries what device n sends.
     directions: [LiveDirection; 2],
     device_gone: Option<String>,
 }
@@ -51,7 +51,7 @@ impl PathState {
 
 /// Why the thread goes on after a wait.
 enum Wake {
-    /// Whether each device may have frames to read; frames may be due in any case.
+    /// There is work: whether each device may have frames to read; frames may be due in any case.
     Work([bool; 2]),
     Stop,
 }

@@ -101,7 +101,7 @@ impl PathConfig {
 }
 
 impl Direction {
-    /// One that delays, and does nothing else.
+    /// A direction that delays, and does nothing else.
     #[must_use]
     pub fn delayed(delay: Duration) -> Self {
         Self {

@@ -18,7 +18,7 @@ pub(crate) struct DelayLine {
 }
 
 impl DelayLine {
-    /// Whether it may take in so many frames of this size.
+    /// True if the delay line may take in so many frames of this size.
     pub fn has_room(&self, frames: usize, frame_bytes: usize) -> bool {
         let packets = self.frames.len() + frames;
         packets <= MAX_PACKETS && self.bytes + frames * frame_bytes <= MAX_BYTES

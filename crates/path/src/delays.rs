@@ -21,7 +21,7 @@ const FARTHEST: f64 = 4.0;
 pub(crate) struct Delays {
     common: Delay,
     own: HashMap<u16, Delay>,
-    /// Standard deviation, in seconds.
+    /// Standard deviation of the delay, in seconds.
     jitter: f64,
     generator: Pcg64,
 }
@@ -33,7 +33,7 @@ struct Delay {
 }
 
 impl Delays {
-    /// Those of a direction, with the next generator from `source`.
+    /// The delays of a direction, with the next generator from `source`.
     pub fn new(source: &mut Pcg64, direction: &Direction) -> Self {
         let delay = |time| Delay { time, last: None };
         let own = direction.own_delays.iter();

@@ -20,7 +20,7 @@ pub(crate) struct LiveDirection {
     losses: LossModel,
     turns: Turns,
     delays: Delays,
-    /// By how much longer what is held back takes.
+    /// By how much longer than the delay a frame that is held back takes.
     late: Duration,
     delay_line: DelayLine,
     counts: Counts,
@@ -56,7 +56,7 @@ impl LiveDirection {
         }
     }
 
-    /// Takes in a frame.
+    /// Takes in a frame that the sending side's device has sent.
     pub fn arrive(&mut self, now: Instant, frame: &[u8]) {
         let bytes = frame.len();
         self.counts.received.add(bytes);

@@ -38,7 +38,7 @@ fn frame(number: u8, bytes: usize) -> Vec<u8> {
     frame
 }
 
-/// Every frame due by `now`.
+/// Takes out every frame due by `now`.
 fn departures(direction: &mut LiveDirection, now: Instant) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while direction.depart(now, |frame| {

@@ -8,11 +8,11 @@ use crate::{Disorder, packet::applies_to};
 /// What happens to the order of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It stays where it is.
+    /// The packet stays where it is.
     Kept,
-    /// It is held back.
+    /// The packet is held back, so that those behind overtake it.
     HeldBack,
-    /// A copy of it follows.
+    /// A copy of the packet follows, held back.
     Duplicated,
 }
 
@@ -24,7 +24,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The next from `source`, for probabilities of 0 to 1 that together do not exceed 1.
+    /// The turns of a direction, with the next generator from `source`, for probabilities of 0 to 1
+    /// that together do not exceed 1.
     pub fn new(source: &mut Pcg64, disorder: Option<Disorder>) -> Self {
         let Disorder {
             reorder, duplicate, ..
@@ -36,7 +37,7 @@ impl Turns {
         }
     }
 
-    /// That of this frame, the next of the sequence.
+    /// The turn of this frame, the next of the sequence.
     pub fn of(&mut self, frame: &[u8]) -> Turn {
         if self.reorder + self.duplicate == 0.0 || !applies_to(frame) {
             return Turn::Kept;

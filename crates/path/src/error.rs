@@ -10,9 +10,9 @@ pub enum PathError {
     OutOfRange {
         /// The field, with its direction, such as `forward.loss`.
         field: String,
-        /// The value given.
+        /// The value given for the field.
         value: String,
-        /// The values allowed.
+        /// The values allowed for the field.
         range: &'static str,
     },
 
@@ -29,9 +29,9 @@ pub enum PathError {
     /// The kernel refused to create the device.
     #[error("cannot create TAP device {name}: {cause}; run as root, and use a name not yet taken")]
     Create {
-        /// The device.
+        /// The name of the device.
         name: String,
-        /// What the kernel said.
+        /// What the kernel said of the device.
         cause: io::Error,
     },
 

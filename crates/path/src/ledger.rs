@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The account of both directions of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// From the first device to the second.
+    /// Counts of the direction from the first device to the second.
     pub forward: Counts,
-    /// From the second device to the first.
+    /// Counts of the direction from the second device to the first.
     pub backward: Counts,
     /// The device that vanished while the path ran, as when its namespace was removed. The path
     /// ended there, and the run is not to be trusted. `None` in a sound run.
@@ -19,24 +19,24 @@ pub struct Ledger {
 /// At any moment received + duplicated = delivered + lost + queue_full + device_refused + inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Read from the sending side's device.
+    /// Frames read from the sending side's device.
     pub received: Volume,
-    /// Written to the receiving side's device.
+    /// Frames written to the receiving side's device.
     pub delivered: Volume,
-    /// Lost as the configuration has it; counted when read.
+    /// Frames lost as the configuration has it; counted when read.
     pub lost: Volume,
     /// Copies made of packets; counted when those were read.
     #[serde(default)]
     pub duplicated: Volume,
-    /// Held back longer than the delay, copies left out; counted when read.
+    /// Packets held back longer than the delay, copies left out; counted when read.
     #[serde(default)]
     pub held_back: Volume,
-    /// Refused because the queue was full, or because 65,536 frames or 16 MiB were inside, the
-    /// most that a direction holds.
+    /// Frames refused because the queue was full, or because 65,536 frames or 16 MiB were inside,
+    /// the most that a direction holds.
     pub queue_full: Volume,
-    /// Refused by the receiving side's device, as when it is down.
+    /// Frames refused by the receiving side's device, as when it is down.
     pub device_refused: Volume,
-    /// Waiting for the link or under delay. At the end of a path these are discarded.
+    /// Frames waiting for the link or under delay. At the end of a path these are discarded.
     pub inside: Volume,
     /// How late the delivered frames were.
     pub delay_error: DelayError,
@@ -45,7 +45,7 @@ pub struct Counts {
 /// A number of frames and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Frames.
+    /// Number of frames.
     pub packets: u64,
     /// Bytes of the Ethernet frames: header and payload, without preamble and checksum.
     pub bytes: u64,
@@ -55,11 +55,11 @@ pub struct Volume {
 /// value. A frame never departs early. The clock starts when the path has read a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DelayError {
-    /// The median.
+    /// The median delay error, in microseconds.
     pub p50_us: u64,
-    /// The 99th percentile.
+    /// The 99th percentile of the delay error, in microseconds.
     pub p99_us: u64,
-    /// The largest; 60 s stands for anything above.
+    /// The largest delay error, in microseconds; 60 s stands for anything above.
     pub max_us: u64,
 }
 

@@ -4,27 +4,27 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Loss {
-    /// Each with the same probability, 0 to 1, whatever became of the others.
+    /// Packets are lost each with the same probability, 0 to 1, whatever became of the others.
     Uniform(f64),
-    /// In runs: a path with a good and a bad state (Gilbert and Elliott). It is good at first. A
-    /// packet is lost by the state that it finds, and then the state may change, as in netem's
-    /// `gemodel`.
+    /// Packets are lost in runs: a path with a good and a bad state (Gilbert and Elliott). It is
+    /// good at first. A packet is lost by the state that it finds, and then the state may change,
+    /// as in netem's `gemodel`.
     GilbertElliott {
         /// Probability, 0 to 1, to change with a packet from the good state to the bad one.
         to_bad: f64,
-        /// And back.
+        /// Probability, 0 to 1, to change with a packet from the bad state to the good one.
         to_good: f64,
         /// Probability, 0 to 1, of a loss in the bad state.
         in_bad: f64,
-        /// And in the good one.
+        /// Probability, 0 to 1, of a loss in the good state.
         in_good: f64,
     },
-    /// The packets with these numbers, from 1, in the order in which they come.
+    /// The packets with these numbers are lost, counted from 1 in the order in which they come.
     Listed(Vec<u64>),
 }
 
 impl Loss {
-    /// The first part that is outside its range: its name, its value, and the range.
+    /// The first parameter that is outside its range: its name, its value, and the range.
     pub(crate) fn mistake(&self) -> Option<(&'static str, String, &'static str)> {
         let probabilities = match self {
             Self::Uniform(probability) => vec![("loss", probability)],

@@ -17,9 +17,9 @@ enum Rule {
     Uniform(f64),
     GilbertElliott {
         is_bad: bool,
-        /// Probability to change, in the good state and in the bad one.
+        /// Probability to change state, in the good state and in the bad one.
         change: [f64; 2],
-        /// Of a loss.
+        /// Probability of a loss, in the good state and in the bad one.
         loss: [f64; 2],
     },
     Listed {
@@ -29,7 +29,7 @@ enum Rule {
 }
 
 impl LossModel {
-    /// Those of a direction, with the next generator from `source`.
+    /// The loss model of a direction, with the next generator from `source`.
     pub fn new(source: &mut Pcg64, loss: &Loss) -> Self {
         let rule = match loss {
             Loss::Uniform(probability) => Rule::Uniform(*probability),

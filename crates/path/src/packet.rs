@@ -8,8 +8,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// Whether chance applies to a frame: whether it is an IP packet that does not serve the link
-/// itself.
+/// True if chance applies to a frame: if it is an IP packet that does not serve the link itself.
 pub(crate) fn applies_to(frame: &[u8]) -> bool {
     let Some((header, packet)) = frame.split_at_checked(ETHERNET) else {
         return false;
@@ -17,7 +16,7 @@ pub(crate) fn applies_to(frame: &[u8]) -> bool {
     header.ends_with(&IPV4) || (header.ends_with(&IPV6) && !keeps_the_link(packet))
 }
 
-/// Whether an IPv6 packet serves the link itself: to a link-local multicast group (ff02::/16), or
+/// True if an IPv6 packet serves the link itself: to a link-local multicast group (ff02::/16), or
 /// router or neighbour discovery (ICMPv6 types 133 to 137), which may be unicast as well.
 fn keeps_the_link(packet: &[u8]) -> bool {
     let to_the_link = packet.get(24..26) == Some(&[0xff, 0x02]);
@@ -28,7 +27,7 @@ fn keeps_the_link(packet: &[u8]) -> bool {
     to_the_link || discovery
 }
 
-/// The port that a TCP or UDP packet goes to; none of a later fragment, or behind extension
+/// The port that a TCP or UDP packet goes to; `None` for a later fragment, or behind extension
 /// headers of IPv6.
 pub(crate) fn destination_port(frame: &[u8]) -> Option<u16> {
     let (header, packet) = frame.split_at_checked(ETHERNET)?;

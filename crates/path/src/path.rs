@@ -12,7 +12,8 @@ use crate::{
     carrier::{self, PathState},
 };
 
-/// Two TAP devices joined by a thread that carries frames both ways, until stopped or dropped.
+/// Two TAP devices joined by a thread that carries frames in both directions, until stopped or
+/// dropped.
 #[derive(Debug)]
 pub struct Path {
     shared: Arc<Shared>,
@@ -52,7 +53,7 @@ impl Path {
         })
     }
 
-    /// The account so far.
+    /// The path's account so far.
     pub fn ledger(&self) -> Ledger {
         self.shared.state().ledger()
     }

@@ -12,7 +12,7 @@ use std::{
 use common::{Hosts, Namespace, delay, ip, root};
 use pillion_path::{Counts, Direction, Ledger, Loss, OwnDelay, Path, PathConfig, PathError, Tap};
 
-/// Ethernet, IPv4 and UDP headers.
+/// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 14 + 20 + 8;
 
 fn both(forward: Direction, backward: Direction) -> PathConfig {
@@ -23,7 +23,7 @@ fn both(forward: Direction, backward: Direction) -> PathConfig {
     }
 }
 
-/// The ledger as soon as it satisfies `done`.
+/// Waits until the ledger satisfies `done`, and returns it.
 fn ledger_when(path: &Path, done: impl Fn(&Ledger) -> bool) -> Ledger {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
