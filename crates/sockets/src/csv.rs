@@ -11,7 +11,7 @@ pub const CSV_HEADING: &str = "at_ns,local,local_port,peer,peer_port,state,recov
     total_retrans,bytes_acked,bytes_sent,bytes_received,delivered_packets,\
     delivery_rate_bytes_per_s,dsacks,reorderings";
 
-/// A line of CSV, without its end; what is not known is left empty.
+/// A sample as a line of CSV, without its end; what is not known is left empty.
 #[must_use]
 pub fn csv_line(sample: &Sample) -> String {
     let (local, peer) = (sample.local, sample.peer);
@@ -60,9 +60,9 @@ pub fn csv_line(sample: &Sample) -> String {
 /// A file of samples: CSV, compressed by zstd where its name ends so.
 #[allow(clippy::large_enum_variant)]
 pub enum CsvFile {
-    /// As it is.
+    /// The file is written as it is.
     Plain(BufWriter<File>),
-    /// By the fastest level: samples are much alike.
+    /// The file is compressed by zstd's fastest level: samples are much alike.
     Compressed(zstd::Encoder<'static, BufWriter<File>>),
 }
 
@@ -94,7 +94,7 @@ impl CsvFile {
             .try_for_each(|line| writeln!(to, "{line}"))
     }
 
-    /// Writes what is still held back.
+    /// Writes what of the file is still held back, and ends it.
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::Plain(mut file) => file.flush(),

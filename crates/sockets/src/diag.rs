@@ -13,7 +13,7 @@ use crate::{Error, Sample, State};
 pub struct Sockets(Socket);
 
 const HEADER: usize = 16;
-/// `struct inet_diag_msg`.
+/// Bytes of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST_DUMP: u16 = 0x301;
@@ -34,7 +34,7 @@ const STATES: [State; 7] = [
 ];
 
 impl Sockets {
-    /// Of the calling thread's network namespace.
+    /// Opens a socket that asks for the connections of the calling thread's network namespace.
     ///
     /// # Errors
     /// [`Error::Ask`].
@@ -48,7 +48,7 @@ impl Sockets {
         open().map(Self).map_err(Error::Ask)
     }
 
-    /// All connections, in the order of their local and remote ports.
+    /// Samples all connections, in the order of their local and remote ports.
     ///
     /// # Errors
     /// [`Error::Ask`].
@@ -85,7 +85,7 @@ impl Sockets {
     }
 }
 
-/// A netlink header, and `struct inet_diag_req_v2`.
+/// A request for connections of an address family: a netlink header, and `struct inet_diag_req_v2`.
 fn request(family: u8) -> Vec<u8> {
     let states = STATES
         .iter()
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// `TCP_INFO` of a socket, from a byte on.
+    /// Bytes of a socket's `TCP_INFO` from `offset` on.
     fn own_word<const N: usize>(stream: &TcpStream, offset: usize) -> [u8; N] {
         let mut info = [0u8; 512];
         let mut length = info.len() as libc::socklen_t;

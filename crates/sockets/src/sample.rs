@@ -8,13 +8,13 @@ use serde::Serialize;
 pub struct Sample {
     /// The moment, `CLOCK_MONOTONIC` in ns: the same for all samples of one round.
     pub at_ns: u64,
-    /// This host's end.
+    /// The connection's endpoint on this host.
     pub local: SocketAddr,
-    /// The other end.
+    /// The peer's endpoint.
     pub peer: SocketAddr,
-    /// Where it is between connecting and the end.
+    /// The connection's state, between connecting and the end.
     pub state: State,
-    /// What congestion control is about.
+    /// The state of congestion control.
     pub recovery: Recovery,
     /// Congestion window in packets.
     pub cwnd: Option<u32>,
@@ -25,23 +25,23 @@ pub struct Sample {
     pub in_flight: Option<u32>,
     /// Packets sent and unacknowledged (`tcpi_unacked`).
     pub unacked: Option<u32>,
-    /// Of these, those that SACK reports.
+    /// Of the packets sent and unacknowledged, those that SACK reports.
     pub sacked: Option<u32>,
-    /// Of these, those deemed lost.
+    /// Of the packets sent and unacknowledged, those deemed lost.
     pub lost: Option<u32>,
-    /// Of these, those that were retransmitted.
+    /// Of the packets sent and unacknowledged, those that were retransmitted.
     pub retrans: Option<u32>,
     /// Bytes written by the application and not sent yet (Linux 4.6).
     pub not_sent: Option<u32>,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
-    /// Its mean deviation in microseconds.
+    /// Mean deviation of the round-trip time in microseconds.
     pub rttvar_us: Option<u32>,
-    /// Smallest recent one in microseconds; `None` also without any sample (Linux 4.6).
+    /// Smallest recent round-trip time in microseconds; `None` also without any sample (Linux 4.6).
     pub min_rtt_us: Option<u32>,
     /// Retransmission time-out in microseconds, backed off.
     pub rto_us: Option<u32>,
-    /// Doublings of it.
+    /// Doublings of the retransmission time-out.
     pub backoff: Option<u8>,
     /// Maximum segment size in bytes of payload.
     pub mss: Option<u32>,
@@ -85,15 +85,15 @@ pub enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recovery {
-    /// Nothing happened.
+    /// Nothing speaks of loss or reordering.
     Open,
     /// There are duplicate or selective acknowledgements.
     Disorder,
     /// The window is being reduced for another reason than loss.
     Cwr,
-    /// Fast recovery.
+    /// Fast recovery is going on.
     Recovery,
-    /// After a retransmission time-out.
+    /// A retransmission time-out has passed, and what it deems lost is being repaired.
     Loss,
 }
 
@@ -116,7 +116,7 @@ impl State {
         Self::ALL.into_iter().find(|state| *state as u8 == number)
     }
 
-    /// The word for it.
+    /// The state's word in CSV and for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ impl Recovery {
         }
     }
 
-    /// The word for it.
+    /// The recovery state's word in CSV and for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -159,7 +159,7 @@ impl Recovery {
     }
 }
 
-/// A connection as the kernel names it.
+/// A connection's state and endpoints, as the kernel names them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named {
     pub(crate) local: SocketAddr,
@@ -167,7 +167,7 @@ pub(crate) struct Named {
     pub(crate) state: State,
 }
 
-/// What the kernel says while there is no threshold (`TCP_INFINITE_SSTHRESH`).
+/// Slow start threshold that the kernel reports while there is none (`TCP_INFINITE_SSTHRESH`).
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 impl Sample {
