@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC`, which every Linux has.
+/// The time by `CLOCK_MONOTONIC`, which every Linux has.
 #[must_use]
 pub fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
-/// The same in nanoseconds, which suffice for 584 years.
+/// The time by `CLOCK_MONOTONIC` in nanoseconds, which suffice for 584 years.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     monotonic().as_nanos() as u64

@@ -8,28 +8,29 @@ use libbpf_rs::{ErrorKind, PrintLevel};
 /// Why eBPF programs are not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// For want of privilege.
+    /// Loading failed for want of privilege.
     #[error("not permitted")]
     NotPermitted,
-    /// The line of libbpf's or the verifier's that tells most.
+    /// Loading failed for this reason: the line of libbpf's or the verifier's that tells most.
     #[error("{0}")]
     Because(String),
 }
 
-/// Keeps the messages from now on.
+/// The messages of libbpf, kept from [`Messages::keep`] on.
 #[derive(Debug)]
 pub struct Messages;
 
-/// How libbpf begins to print what the verifier said.
+/// The line with which libbpf begins to print what the verifier said.
 const VERIFIER_LOG: &str = "BEGIN PROG LOAD LOG";
 
-/// What it prints of the whole when one program has failed, and has been named.
+/// What libbpf prints of the whole when one program has failed, and has been named.
 const AFTERWARDS: [&str; 2] = ["load object", "load BPF skeleton"];
 
 static LINES: Mutex<String> = Mutex::new(String::new());
 
 impl Messages {
-    /// `PILLION_LOG=libbpf` in the environment prints all of them instead.
+    /// Keeps libbpf's messages from now on; `PILLION_LOG=libbpf` in the environment prints all of
+    /// them instead.
     #[must_use]
     pub fn keep() -> Self {
         if std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "libbpf") {
@@ -46,7 +47,7 @@ impl Messages {
         Self
     }
 
-    /// Why an action failed.
+    /// Explains an error by the messages that were kept.
     #[must_use]
     pub fn explain(&self, error: &libbpf_rs::Error) -> Refusal {
         let lines = LINES

@@ -7,7 +7,8 @@ use std::thread;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-/// Does something inside, in a thread of its own, so that this one stays where it is.
+/// Runs `work` in the network namespace that a file refers to, in a thread of its own, so that the
+/// calling thread stays where it is.
 ///
 /// # Errors
 /// The kernel's: EINVAL where the file refers to something else, EPERM.
@@ -25,8 +26,8 @@ pub fn enter<T: Send>(
     })
 }
 
-/// The kernel's name for that of the calling thread, of which no second one will ever have the same
-/// (`SO_NETNS_COOKIE`, Linux 5.14).
+/// The kernel's cookie of the calling thread's network namespace, which no second one will ever
+/// have (`SO_NETNS_COOKIE`, Linux 5.14).
 ///
 /// # Errors
 /// The kernel's.

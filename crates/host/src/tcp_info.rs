@@ -2,7 +2,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 
-/// More than any kernel writes.
+/// Bytes of room for the kernel's answer: more than any kernel writes.
 const ROOM: usize = 512;
 
 /// What the kernel tells of a TCP connection (`TCP_INFO`). A field that the running kernel does not
@@ -10,7 +10,8 @@ const ROOM: usize = 512;
 #[derive(Debug, Clone, Copy)]
 pub struct TcpInfo<'a>(&'a [u8]);
 
-/// Offsets are those of `struct tcp_info` in `linux/tcp.h`, which only ever grows at its end.
+/// Makes the methods that read fields, by their offsets in `struct tcp_info` of `linux/tcp.h`,
+/// which only ever grows at its end.
 macro_rules! fields {
     ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ty = $offset:literal,)+) => {
         $($(#[doc = $meaning])+
@@ -23,13 +24,13 @@ macro_rules! fields {
 }
 
 impl<'a> TcpInfo<'a> {
-    /// As the kernel wrote it.
+    /// Takes `TCP_INFO` as the kernel wrote it.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Asks for that of a socket, and does something with it.
+    /// Asks the kernel for a socket's `TCP_INFO`, and does something with it.
     ///
     /// # Errors
     /// The kernel's, as of a socket that is not TCP's.
@@ -61,15 +62,15 @@ impl<'a> TcpInfo<'a> {
         snd_mss: u32 = 16,
         /// Packets sent and unacknowledged.
         unacked: u32 = 24,
-        /// Of these, those that SACK reports.
+        /// Of the packets sent and unacknowledged, those that SACK reports.
         sacked: u32 = 28,
-        /// Of these, those deemed lost.
+        /// Of the packets sent and unacknowledged, those deemed lost.
         lost: u32 = 32,
-        /// Of these, those retransmitted.
+        /// Of the packets sent and unacknowledged, those that were retransmitted.
         retrans: u32 = 36,
         /// Smoothed round-trip time in microseconds.
         rtt_us: u32 = 68,
-        /// Its mean deviation in microseconds.
+        /// Mean deviation of the round-trip time in microseconds.
         rttvar_us: u32 = 72,
         /// Slow start threshold in packets; `0x7fff_ffff` while there is none.
         snd_ssthresh: u32 = 76,

@@ -6,18 +6,18 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use crate::clock::monotonic as now;
 
 /// Times at a fixed distance from each other, however long the work takes, so that two runs in
-/// virtual time are alike. One that was missed is left out.
+/// virtual time are alike. A time that was missed is left out.
 #[derive(Debug, Clone, Copy)]
 pub struct Ticks {
     interval: Duration,
-    /// One of them.
+    /// One of the times, from which the others are counted.
     origin: Duration,
     last: Duration,
 }
 
 impl Ticks {
-    /// `CLOCK_MONOTONIC`'s multiples of an interval, 1 ms at least: samples of several hosts are
-    /// of the same moments.
+    /// Ticks at `CLOCK_MONOTONIC`'s multiples of an interval, 1 ms at least: samples of several
+    /// hosts are of the same moments.
     #[must_use]
     pub fn every(interval: Duration) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Ticks {
         }
     }
 
-    /// The same distance, counted from this moment.
+    /// Ticks at an interval that is counted from this moment, 1 ms at least.
     #[must_use]
     pub fn from_now(interval: Duration) -> Self {
         let ticks = Self::every(interval);
@@ -37,7 +37,8 @@ impl Ticks {
         }
     }
 
-    /// Sleeps until the next one, which it returns in ns; a signal's handler may end it early.
+    /// Sleeps until the next tick, whose time it returns in ns; a signal's handler may end the
+    /// sleep early.
     pub fn sleep(&mut self) -> u64 {
         let interval = self.interval.as_nanos();
         let since = self.last.max(now()).saturating_sub(self.origin);
