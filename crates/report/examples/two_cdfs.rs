@@ -24,7 +24,8 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A lost message waits for a retransmission, and those behind it wait with it.
+/// Latency of a message with plain TCP, in ms: a lost one waits for a retransmission, and those
+/// behind it wait with it.
 fn plain(rng: &mut SmallRng) -> f64 {
     let jitter = rng.random::<f64>() * 0.4;
     if rng.random::<f64>() > 0.38 {
@@ -38,7 +39,7 @@ fn plain(rng: &mut SmallRng) -> f64 {
     ONE_WAY_MS + (repair - behind * ITT_MS).max(0.0) + jitter
 }
 
-/// A lost message arrives with one of those that follow.
+/// Latency of a message with bundling, in ms: a lost one arrives with one of those that follow.
 fn bundled(rng: &mut SmallRng) -> f64 {
     let mut latency = ONE_WAY_MS + rng.random::<f64>() * 0.4;
     while rng.random::<f64>() < LOSS && latency < ONE_WAY_MS + 2.5 * ITT_MS {

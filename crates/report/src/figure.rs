@@ -20,7 +20,7 @@ pub(crate) const THEME: &str = include_str!("figure/theme.css");
 pub struct Figure {
     /// What the figure shows, in a few words.
     pub title: String,
-    /// How to read it, or what to see in it; may be empty.
+    /// How to read the figure, or what to see in it; may be empty.
     pub caption: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -45,15 +45,15 @@ pub enum Scale {
 /// and bottom.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// The quantity.
+    /// The quantity that the axis shows.
     pub label: String,
-    /// Its unit; empty where there is none.
+    /// The unit of the quantity; empty where there is none.
     pub unit: String,
-    /// Linear or log.
+    /// How values lie on the axis.
     pub scale: Scale,
-    /// The lower end; from the data where it is not given.
+    /// The lower end of the axis; from the data where it is not given.
     pub min: Option<f64>,
-    /// The upper end; from the data where it is not given.
+    /// The upper end of the axis; from the data where it is not given.
     pub max: Option<f64>,
 }
 
@@ -97,7 +97,7 @@ pub struct SideAxis {
 /// A line of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// The name, written beside the line. Long ones are cut, and with more lines than the figure
+    /// The line's name, written beside it. Long ones are cut, and with more lines than the figure
     /// has room for, the last ones have none.
     pub label: String,
     /// Points by increasing x. Infinities reach the edge of the figure; NaN is left out.
@@ -113,7 +113,7 @@ pub struct Line {
 pub enum Shape {
     /// A point's y holds until the x of the next.
     Step,
-    /// By straight lines.
+    /// Points are joined by straight lines.
     Straight,
 }
 
@@ -150,7 +150,7 @@ impl Line {
         Self::straight(label, vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)]).reference()
     }
 
-    /// The same line as one of reference.
+    /// The line, as one of reference.
     pub fn reference(self) -> Self {
         Self {
             role: Role::Reference,

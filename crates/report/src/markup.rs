@@ -65,7 +65,7 @@ impl Markup {
         self
     }
 
-    /// Markup of our own, or whitespace between elements.
+    /// Writes markup of our own, or whitespace between elements, as it is.
     pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
         self.out.push_str(markup);
         self

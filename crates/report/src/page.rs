@@ -8,7 +8,8 @@ use crate::{Figure, Table};
 
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/hover.js");
-/// Whatever the page holds, the browser then loads nothing from elsewhere.
+/// The page's security policy: whatever the page holds, the browser then loads nothing from
+/// elsewhere.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \
                       script-src 'unsafe-inline'";
 
@@ -21,7 +22,7 @@ pub struct Page {
     pub lead: String,
     /// Figures and tables, in order.
     pub parts: Vec<Part>,
-    /// How this was measured.
+    /// How the results were measured.
     pub method: Vec<Fact>,
     /// The numbers behind the figures, embedded for programs to read.
     pub data: Value,

@@ -9,9 +9,9 @@ use crate::number::MISSING;
 /// How the cells of a column line up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
-    /// For words.
+    /// Cells line up at the left, for words.
     Left,
-    /// For numbers.
+    /// Cells line up at the right, for numbers.
     Right,
 }
 
@@ -22,7 +22,7 @@ pub struct Column {
     pub header: String,
     /// The unit of all its cells, shown after the header; empty where there is none.
     pub unit: String,
-    /// How its header and cells line up.
+    /// How the column's header and cells line up.
     pub align: Align,
 }
 
@@ -37,7 +37,7 @@ impl Column {
         Self::new(header, Align::Right)
     }
 
-    /// The same column with a unit.
+    /// The column, with this unit.
     pub fn unit(self, unit: impl Into<String>) -> Self {
         Self {
             unit: unit.into(),

@@ -15,15 +15,15 @@ pub(super) struct Labelled {
 pub(super) struct Label {
     pub(super) text: String,
     pub(super) area: Area,
-    /// From the label to its line, where the two are apart.
+    /// The line from the label to its own, where the two are apart.
     pub(super) leader: Option<(Point, Point)>,
 }
 
-/// Distances of a label from its line that are tried.
+/// Distances of a label from its line that are tried, nearest first.
 const GAPS: [f64; 4] = [7.0, 18.0, 36.0, 60.0];
-/// Beyond this distance a leader is drawn.
+/// Distance of a label from its line beyond which a leader is drawn.
 const NEAR: f64 = 10.0;
-/// Beyond this distance another line does not disturb.
+/// Distance of a label from another line beyond which that does not disturb.
 const ROOM: f64 = 24.0;
 /// Sides of the line that are tried, the best first.
 const SIDES: [Point; 8] = [

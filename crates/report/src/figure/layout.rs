@@ -8,17 +8,17 @@ use super::{Figure, Scale};
 /// A drawing's size and type, in the units of its view box: CSS pixels if shown unscaled.
 #[derive(Clone, Copy)]
 pub(crate) struct Format {
-    /// Distinguishes the drawings of a figure, in class names and identifiers.
+    /// The format's name, which tells a figure's drawings apart in class names and identifiers.
     pub(crate) name: &'static str,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Ticks and titles of axes.
+    /// Size of the type of ticks and titles of axes.
     pub(super) small: f64,
-    /// Labels of lines.
+    /// Size of the type of labels of lines.
     pub(super) label: f64,
 }
 
-/// For a page or a screen of a computer.
+/// The format for a page or a screen of a computer.
 pub(crate) const WIDE: Format = Format {
     name: "wide",
     width: 900.0,
@@ -27,7 +27,7 @@ pub(crate) const WIDE: Format = Format {
     label: 15.0,
 };
 
-/// For a telephone.
+/// The format for a telephone.
 pub(crate) const NARROW: Format = Format {
     name: "narrow",
     width: 390.0,

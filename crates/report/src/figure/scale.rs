@@ -3,7 +3,7 @@
 use super::{Axis, Scale};
 use crate::number;
 
-/// Beyond this, sums of values overflow.
+/// The largest value that is shown; beyond it, sums of values overflow.
 const LARGEST: f64 = 1e300;
 
 /// The range of an axis and its ticks.
@@ -127,7 +127,7 @@ impl Domain {
         }
     }
 
-    /// Scale and range, for the read-out.
+    /// The scale and the range, for the figure's read-out.
     pub(super) fn describe(&self) -> String {
         let scale = match self.scale {
             Scale::Linear => "linear",

@@ -30,7 +30,7 @@ fn line(cells: impl IntoIterator<Item = String>) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// A bar would end the cell, and a line break the row.
+/// Text for a cell: a bar would end the cell, and a line break the row.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\r', '\n'], " ")
 }

@@ -78,7 +78,7 @@ impl Table {
     }
 }
 
-/// Plain spaces, so that what is seen can be searched for, and no control characters.
+/// Text with plain spaces, so that what is seen can be searched for, and no control characters.
 fn printable(text: &str) -> String {
     text.chars()
         .map(|c| match c {
