@@ -1,18 +1,21 @@
 /// At most this many points describe a curve.
 const MAX_POINTS: usize = 1000;
-/// The largest distinct values, all of them kept: the tail is exact.
+/// Distinct values of the curve's tail, the largest, all of which are kept: the tail is exact.
 const TAIL: usize = 250;
-/// The rest of the curve moves by less than 1/400 of a linear axis from 0 to 1 ...
+/// Steps of a linear axis from 0 to 1, each 1/400 of it: the body of the curve moves by less than
+/// one between two points.
 const LINEAR_CELLS: f64 = 400.0;
-/// ... and by less than 1/350 of a log axis from 1 to 1/n: a pixel in a figure of that height.
+/// Steps of a log axis from 1 to 1/n, each 1/350 of it, a pixel in a figure of that height: the
+/// body of the curve moves by less than one between two points.
 const LOG_CELLS: f64 = 350.0;
 
-/// A distinct value, and how many of all values are not greater.
+/// A step of a cumulative distribution: a distinct value, and how many of all values are not
+/// greater.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Step<V> {
-    /// The value.
+    /// The value at which the distribution steps.
     pub value: V,
-    /// Values that are not greater, this one counted.
+    /// Number of values that are not greater than this one, itself counted.
     pub rank: u64,
 }
 

@@ -18,35 +18,35 @@ pub use rank::nearest_rank;
 /// A measure: all that is said of it anywhere follows from here.
 #[derive(Debug, Clone, Copy)]
 pub struct Measure<F> {
-    /// What it is called in JSON and tables for other tools, with its unit at the end.
+    /// The measure's name in JSON and in tables for other tools, with its unit at the end.
     pub name: &'static str,
-    /// What people call it.
+    /// What people call the measure.
     pub label: &'static str,
-    /// What its values are in.
+    /// The unit of the measure's values.
     pub unit: Unit,
-    /// What it is, in a sentence without a full stop.
+    /// What the measure is, in a sentence without a full stop.
     pub meaning: &'static str,
-    /// Where it is found.
+    /// Where the measure's value is found.
     pub of: F,
 }
 
-/// What values are in.
+/// The unit of a measure's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Time.
+    /// A time in milliseconds.
     Milliseconds,
-    /// Size.
+    /// A size in bytes.
     Bytes,
-    /// Things; the label says which.
+    /// A number of things; the label says which.
     Number,
-    /// Rate.
+    /// A rate in bits per second.
     BitPerSecond,
-    /// From 0 to 1.
+    /// A share, from 0 to 1.
     Share,
 }
 
 impl Unit {
-    /// As it stands behind a number; empty where it needs none.
+    /// The unit as it stands behind a number; empty where it needs none.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Unit {
 }
 
 impl<F> Measure<F> {
-    /// Its label with its unit.
+    /// The measure's label with its unit.
     #[must_use]
     pub fn heading(&self) -> String {
         match self.unit.symbol() {
@@ -69,7 +69,7 @@ impl<F> Measure<F> {
     }
 }
 
-/// As its name.
+/// Serialises a measure as its name.
 impl<F> Serialize for Measure<F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)

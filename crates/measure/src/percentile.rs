@@ -1,29 +1,29 @@
 /// A percentile that is told of distributions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Percentile {
-    /// In JSON, as in `p99_9`.
+    /// The percentile's name in JSON, as in `p99_9`.
     pub name: &'static str,
-    /// For people, as in `p99.9`.
+    /// The percentile's name for people, as in `p99.9`.
     pub label: &'static str,
-    /// The share of the values that do not exceed it, from 0 to 1.
+    /// The share of the values that do not exceed the percentile, from 0 to 1.
     pub share: f64,
 }
 
 impl Percentile {
     /// The median.
     pub const P50: Self = Self::new("p50", "p50", 0.5);
-    /// Exceeded by one in ten.
+    /// The 90th percentile, exceeded by one value in ten.
     pub const P90: Self = Self::new("p90", "p90", 0.9);
-    /// Exceeded by three in a hundred.
+    /// The 97th percentile, exceeded by three values in a hundred.
     pub const P97: Self = Self::new("p97", "p97", 0.97);
-    /// Exceeded by one in a hundred.
+    /// The 99th percentile, exceeded by one value in a hundred.
     pub const P99: Self = Self::new("p99", "p99", 0.99);
-    /// Exceeded by one in a thousand.
+    /// The 99.9th percentile, exceeded by one value in a thousand.
     pub const P99_9: Self = Self::new("p99_9", "p99.9", 0.999);
     /// The largest value.
     pub const MAX: Self = Self::new("max", "max", 1.0);
 
-    /// What is told of latencies.
+    /// The percentiles that are told of latencies.
     pub const LATENCY: [Self; 6] = [
         Self::P50,
         Self::P90,
@@ -33,7 +33,7 @@ impl Percentile {
         Self::MAX,
     ];
 
-    /// What is told of a distribution as a whole.
+    /// The percentiles that are told of a distribution as a whole.
     pub const ALL: [Self; 11] = [
         Self::new("p1", "p1", 0.01),
         Self::new("p5", "p5", 0.05),

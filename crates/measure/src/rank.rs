@@ -1,4 +1,4 @@
-/// The rank of the `q` quantile among so many values in order, 1 for the smallest: that of the
+/// The rank of the `q` quantile among so many values in order, 1 for the smallest: the rank of the
 /// smallest value that at least a share `q` of them does not exceed (nearest rank, never
 /// interpolated). `q` is limited to 0 to 1; `None` without values or if `q` is NaN.
 #[must_use]
