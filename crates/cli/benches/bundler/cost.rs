@@ -38,7 +38,7 @@ const KINDS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Those that run for each packet: two on the way out, two on the way in.
+/// The programs that run for each packet: two for those that leave, two for those that arrive.
 const PROGRAMS: [&str; 4] = [
     "pillion_egress",
     "pillion_transmit",
@@ -78,11 +78,11 @@ pub fn print() {
 }
 
 struct Measured {
-    /// Per bundled segment.
+    /// Redundant bytes in a bundled segment, on average.
     redundant_bytes: f64,
-    /// Of a program that does nothing.
+    /// Nanoseconds a packet of a program that does nothing.
     empty: f64,
-    /// Of each of the programs.
+    /// Nanoseconds a packet of each of [`PROGRAMS`].
     nanoseconds: [f64; PROGRAMS.len()],
 }
 
@@ -208,7 +208,7 @@ fn own(fd: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// The kernel counts as long as this is held.
+/// Has the kernel measure programs' run times as long as the result is held.
 fn enable_statistics() -> OwnedFd {
     // SAFETY: a plain system call; the result is checked.
     own(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
@@ -248,7 +248,7 @@ fn await_programs(pillion: &Child) -> [u32; PROGRAMS.len()] {
     }
 }
 
-/// Nanoseconds a packet.
+/// Nanoseconds a packet that a program takes.
 fn per_packet(program: u32) -> f64 {
     let info = ProgInfoIter::default()
         .find(|info| info.id == program)

@@ -16,7 +16,7 @@ const ROUNDS: usize = 5;
 const SECONDS: u64 = 2;
 const PORT: u16 = 7777;
 
-/// A name, and the port that pillion is attached for, if it is.
+/// The cases: a name, and the port that pillion is attached for, if it is.
 const CASES: [(&str, Option<&str>); 3] = [
     ("without pillion", None),
     ("attached, foreign", Some("1")),
@@ -106,7 +106,7 @@ fn attach(namespace: &Namespace, port: &str) -> Child {
     child.expect("pillion runs")
 }
 
-/// Gbit/s of payload.
+/// Throughput of a greedy stream, in Gbit/s of payload.
 fn greedy(sender: &Namespace, receiver: &Namespace) -> f64 {
     let listener = receiver
         .enter(|| TcpListener::bind(("10.77.0.2", PORT)))

@@ -13,8 +13,8 @@ pub fn may_measure(bench: bool) -> bool {
     bench && root
 }
 
-/// The machine, and what else is to be known; call it before anything runs, for it looks at
-/// the load that others make.
+/// Describes the machine, and what else is to be known; call it before anything runs, for it looks
+/// at the load that others make.
 pub fn how_taken(what: &str) -> String {
     let kernel = uname().map(|name| name.release().to_string_lossy().into_owned());
     let kernel = kernel.unwrap_or_else(|_| "of unknown release".to_owned());

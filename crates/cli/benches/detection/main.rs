@@ -40,9 +40,9 @@ const COLUMNS: [&str; 9] = [
     "path late p99",
 ];
 
-/// Of the first path; the others' follow.
+/// The port of the first path; the others' follow.
 const FIRST_PORT: u16 = 7000;
-/// Beside the seconds of sending: loading the programs, and the last bytes.
+/// Seconds that a run takes beside those of sending: loading the programs, and the last bytes.
 const OVERHEAD_S: f64 = 10.0;
 
 fn main() -> Result<ExitCode> {
@@ -78,7 +78,7 @@ fn main() -> Result<ExitCode> {
     Ok(conclude(untrusted))
 }
 
-/// All receivers with all rules, at a loss rate from 0 to 1.
+/// Measures all receivers with all rules, at a loss rate from 0 to 1.
 fn at_loss(args: &Args, loss: f64) -> Result<Vec<([&'static str; 2], Outcome)>> {
     let mut running = Vec::new();
     for receiver in Receiver::ALL {

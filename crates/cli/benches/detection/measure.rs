@@ -28,7 +28,7 @@ pub struct Case {
     pub port: u16,
 }
 
-/// What came of it, in segments.
+/// What came of the measurement on one path, in segments.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
     /// All packets that the path lost in the data direction.
@@ -36,9 +36,9 @@ pub struct Outcome {
     pub truth: Truth,
     /// Losses that the bundler found.
     pub found: u64,
-    /// Those that it must have missed, stream by stream.
+    /// Losses that the bundler must have missed, counted stream by stream.
     pub missed: u64,
-    /// Those that it must have found where there were none, stream by stream.
+    /// Losses that the bundler must have found where there were none, counted stream by stream.
     pub falsely: u64,
     pub lateness: Lateness,
 }

@@ -10,13 +10,13 @@ use crate::sender::MESSAGE;
 /// What a receiving application does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
-    /// Reads at once, and never answers.
+    /// The application reads at once, and never answers.
     Reads,
-    /// Sends back all that comes.
+    /// The application sends back all that comes.
     Echoes,
-    /// Answers every tenth message.
+    /// The application answers every tenth message.
     AnswersOneInTen,
-    /// Reads five times a second.
+    /// The application reads five times a second.
     ReadsLate,
 }
 

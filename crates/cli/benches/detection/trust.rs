@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use pillion_path::Counts;
 use pillion_report::number;
 
-/// Later than this, a measurement tells more about the machine than about TCP.
+/// Lateness in microseconds above which a measurement tells more about the machine than about TCP.
 const MAX_LATE_US: f64 = 3000.0;
 
 /// How late messages were handed over, and packets left the path: 99th percentiles in
@@ -17,7 +17,7 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// `path` is the account of the data's direction.
+    /// The lateness of a sender and of a path; `path` is its account of the data's direction.
     pub fn new(send_us: f64, path: &Counts) -> Self {
         Self {
             send_us,
@@ -29,7 +29,7 @@ impl Lateness {
         self.send_us > MAX_LATE_US || self.path_us > MAX_LATE_US
     }
 
-    /// Sending and path, in milliseconds.
+    /// The lateness of sending and of the path, in milliseconds.
     pub fn cells(self) -> [String; 2] {
         [self.send_us, self.path_us].map(|us| number::millis(us / 1e3))
     }

@@ -9,7 +9,7 @@ use rustix::process::{WaitOptions, wait};
 
 use super::job;
 
-/// Takes note of all that has become of them; the exit code, once the command has ended.
+/// Takes note of all that has become of the children; the command's exit code, once it has ended.
 pub fn reap(command: Pid) -> io::Result<Option<ExitCode>> {
     while let Some((child, status)) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
         if child.as_raw_pid() != command.as_raw() {
@@ -28,7 +28,7 @@ pub fn reap(command: Pid) -> io::Result<Option<ExitCode>> {
     Ok(None)
 }
 
-/// What a shell says of a process that a signal has ended.
+/// The exit code by which a shell says that a signal has ended a process.
 pub fn ended_by(signal: i32) -> ExitCode {
     // At most 64.
     ExitCode::from(128 + signal.to_le_bytes()[0])

@@ -5,12 +5,13 @@ use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocma
 
 use crate::disposition::is_ignored;
 
-/// The signal mask, and signals that are ignored.
+/// The signal mask that this process was started with, and which signals it was to ignore.
 #[derive(Clone)]
 pub struct Inherited {
     mask: SigSet,
     ignored: Vec<Signal>,
-    /// Those of which pillion has changed what becomes of them, and that are not.
+    /// Signals that are not to be ignored, of those whose disposition pillion or its runtime has
+    /// changed.
     heard: Vec<Signal>,
 }
 
@@ -35,7 +36,8 @@ impl Inherited {
         })
     }
 
-    /// Gives this process, between fork and exec, what was set aside.
+    /// Gives this process, between fork and exec, the mask and the dispositions that were set
+    /// aside.
     pub fn restore(&self) -> nix::Result<()> {
         let ignored = self.ignored.iter().map(|it| (it, SigHandler::SigIgn));
         let heard = self.heard.iter().map(|it| (it, SigHandler::SigDfl));

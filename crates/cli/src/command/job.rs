@@ -27,8 +27,8 @@ pub fn follow(command: Pid, signal: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns when it is continued, or at once where no shell is left that could do so: there the
-/// kernel drops these signals.
+/// Stops this process. Returns when it is continued, or at once where no shell is left that could
+/// do so: there the kernel drops these signals.
 fn stop(signal: Signal) -> nix::Result<()> {
     raise(signal)?;
     let signal = SigSet::from(signal);

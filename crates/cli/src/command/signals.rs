@@ -28,7 +28,7 @@ const OWN: [Signal; 10] = [
     Signal::SIGXFSZ,
 ];
 
-/// Those by which users and service managers end a process.
+/// Signals by which users and service managers end a process.
 const ENDING: [Signal; 4] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -36,7 +36,7 @@ const ENDING: [Signal; 4] = [
     Signal::SIGTERM,
 ];
 
-/// All other signals, held back from pillion.
+/// All signals but a process's own ones, held back from pillion.
 pub struct Signals {
     source: SignalFd,
     ending: SignalFd,
@@ -45,7 +45,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Holds them back from now on.
+    /// Holds the signals back from now on.
     pub fn hold() -> io::Result<Self> {
         let mut set = SigSet::all();
         OWN.into_iter().for_each(|signal| set.remove(signal));
@@ -61,12 +61,12 @@ impl Signals {
         })
     }
 
-    /// What the command is to have.
+    /// The signal mask and dispositions that the command is to have.
     pub fn inherited(&self) -> &Inherited {
         &self.inherited
     }
 
-    /// Has a signal come that would have ended pillion?
+    /// The exit code if a signal has come that would have ended pillion.
     pub fn have_ended(&self) -> io::Result<Option<ExitCode>> {
         let info = self.ending.read_signal()?;
         Ok(info.map(|info| ended_by(info.ssi_signo.cast_signed())))

@@ -14,11 +14,11 @@ use nix::unistd::Pid;
 
 use crate::beside;
 
-/// How long after pillion the others may hear of it: service managers signal the processes of a
-/// cgroup one by one, the main one first.
+/// How long after pillion other processes may hear of a signal: service managers signal the
+/// processes of a cgroup one by one, the main one first.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How long an answer may take on a busy host; one that was stopped never gives it.
+/// How long the witness's answer may take on a busy host; one that was stopped never gives it.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// The witness, from this process's side; dropping it ends it.
@@ -29,7 +29,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// Calls one for these signals, which are blocked.
+    /// Calls a witness for these signals, which are blocked.
     pub fn call(signals: &SigSet) -> io::Result<Self> {
         let (line, its_end) = UnixStream::pair()?;
         line.set_read_timeout(Some(ANSWER))?;
@@ -44,7 +44,7 @@ impl Witness {
         })
     }
 
-    /// Has it heard the signal that this process has just read?
+    /// True if the witness has heard the signal that this process has just read.
     pub fn heard(&mut self, signal: u32) -> bool {
         let begun = Instant::now();
         loop {
@@ -60,7 +60,8 @@ impl Witness {
         }
     }
 
-    /// Without an answer it has heard nothing: the command rather gets a signal twice than never.
+    /// Asks the witness what it has heard. Without an answer it has heard nothing: the command
+    /// rather gets a signal twice than never.
     fn ask(&mut self) {
         let mut answer = [0; SIGNALS];
         if let Some(line) = &mut self.line
@@ -96,10 +97,10 @@ fn testify(mut line: &UnixStream, signals: &SigSet) -> io::Result<()> {
     }
 }
 
-/// Signals have numbers from 1 to 64.
+/// How many signals there are: their numbers are 1 to 64.
 const SIGNALS: usize = 64;
 
-/// From here on they are real-time signals, which wait one by one; of the others, one of each.
+/// Number of the first real-time signal: those wait one by one; of the others, one of each.
 const FIRST_REAL_TIME: usize = 32;
 
 fn place(signal: u32) -> usize {
@@ -125,7 +126,7 @@ impl Heard {
         }
     }
 
-    /// Was this one heard? Then it was once less.
+    /// True if this signal was heard; it counts once less from then on.
     fn take(&mut self, signal: u32) -> bool {
         let count = &mut self.0[place(signal)];
         let was_heard = *count > 0;

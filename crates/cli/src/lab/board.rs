@@ -5,7 +5,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::experiment::Planned;
 
-/// On a terminal, a line for each run at work, and one for all of them.
+/// The progress of runs: on a terminal, a line for each run at work, and one for all of them.
 pub struct Board {
     lines: MultiProgress,
     all: ProgressBar,
@@ -13,7 +13,7 @@ pub struct Board {
     over: AtomicUsize,
 }
 
-/// The line of one run; it goes when it is dropped.
+/// The line of one run on the board; it goes when it is dropped.
 pub struct Line<'a> {
     board: &'a Board,
     bar: ProgressBar,
@@ -44,7 +44,7 @@ impl Board {
         Line { board: self, bar }
     }
 
-    /// Takes the lines away.
+    /// Takes all lines away.
     pub fn finish(&self) {
         let _ = self.lines.clear();
     }
@@ -56,7 +56,7 @@ impl Board {
 }
 
 impl Line<'_> {
-    /// Shows how far virtual time has come.
+    /// Shows how far the run's virtual time has come.
     pub fn reached(&self, time: Duration) {
         let length = self.bar.length().unwrap_or(0);
         let before = self.bar.position();

@@ -70,7 +70,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// All that are named and whole, each once.
+    /// All runs that are named and whole, each once.
     fn runs(&self) -> Result<Vec<StoredRun>> {
         let store = Store::new(&self.store);
         let mut runs: Vec<StoredRun> = Vec::new();
@@ -96,7 +96,8 @@ impl Args {
 
 type Labelled = Vec<(Label, Vec<pillion_analysis::runs::Group>)>;
 
-/// Runs of several experiments, or of several times of one, are told apart by these as well.
+/// The runs with labels; runs of several experiments, or of several times of one, are told apart by
+/// these as well.
 fn labelled(runs: &[StoredRun]) -> Result<Labelled> {
     let first = runs.first().and_then(|run| run.path.parent());
     let is_one = runs.iter().all(|run| run.path.parent() == first);
@@ -111,7 +112,7 @@ fn labelled(runs: &[StoredRun]) -> Result<Labelled> {
     labelled.collect()
 }
 
-/// Experiment and time, or the folders that stand in their place.
+/// Experiment and time of a run, or the folders that stand in their place.
 fn made(run: &Path) -> String {
     let folders = run.ancestors().skip(1).take(2);
     let mut names: Vec<_> = folders

@@ -82,7 +82,7 @@ fn listed(made: &Made) -> Listed<'_> {
     }
 }
 
-/// A state in one word.
+/// A run's state in one word.
 pub fn word(state: &State) -> &'static str {
     match state {
         State::Whole => "whole",

@@ -39,7 +39,7 @@ pub struct Args {
 struct Shown {
     #[serde(flatten)]
     summary: Summary,
-    /// By group and name.
+    /// The run's measures, by group and by the measure's name.
     measures: BTreeMap<String, BTreeMap<&'static str, f64>>,
 }
 

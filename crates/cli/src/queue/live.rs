@@ -73,7 +73,7 @@ impl Args {
     }
 }
 
-/// How long to watch.
+/// What ends the watching of the queue.
 enum Waiting {
     For(Option<Duration>, Arc<AtomicBool>),
     While(Signals),

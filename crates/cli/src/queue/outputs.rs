@@ -8,7 +8,7 @@ use pillion_queue::{CSV_HEADING, Description, Event, EventWriter, Reasons, csv_l
 use super::Args;
 use crate::traffic::records::create;
 
-/// Where events go: into the files asked for, and into the measures.
+/// Where events of the queue go: into the files asked for, and into the measures.
 pub struct Outputs {
     events: Option<EventWriter<File>>,
     csv: Option<BufWriter<File>>,

@@ -10,7 +10,7 @@ use super::outputs::Outputs;
 use crate::exit::{BadInput, INCOMPLETE};
 
 impl Args {
-    /// What comes before damage is measured all the same.
+    /// Shows the measures of a file of events. What comes before damage is measured all the same.
     pub fn show(&self, file: &Path) -> Result<ExitCode> {
         let name = file.display().to_string();
         let bad = |error: FileError| match error {

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use pillion_queue::measure::{Account, Drops, Quantiles, Stream, Summary};
 use pillion_report::{Column, Table, number};
 
-/// Streams that are shown; JSON has all.
+/// Number of streams that are shown; JSON has all.
 const STREAMS: usize = 20;
 
-/// The measures for people.
+/// The measures of a queue as text, for people.
 pub fn text(summary: &Summary) -> String {
     let mut text = accounts(summary).to_text(false);
     text += "\n";

@@ -164,7 +164,8 @@ impl Args {
         }
     }
 
-    /// The inner error is the command's own: it does not exist, or may not be run.
+    /// Starts the command. The inner error is the command's own: it does not exist, or may not be
+    /// run.
     fn start(
         &self,
         cgroup: &Cgroup,

@@ -20,8 +20,8 @@ pub struct User {
 }
 
 impl User {
-    /// The user named, or the caller of a setuid pillion, or of sudo; `None` if that is
-    /// whom this process runs as anyway.
+    /// The user named, or the caller of a setuid pillion, or of sudo; `None` if this process runs
+    /// as that user anyway.
     pub fn for_command(name: Option<&str>) -> Result<Option<Self>> {
         if name.is_some() {
             refuse("--user")?;
@@ -48,7 +48,7 @@ impl User {
         }))
     }
 
-    /// Who the command is told that it runs as.
+    /// Variables of the environment that tell the command which user it runs as.
     pub fn environment(&self) -> [(&'static str, String); 3] {
         let name = self.name.to_string_lossy().into_owned();
         [
@@ -58,7 +58,7 @@ impl User {
         ]
     }
 
-    /// Gives up this process's privilege for good.
+    /// Makes this process the user's, and so gives up its privilege for good.
     pub fn become_it(&self) -> io::Result<()> {
         initgroups(&self.name, self.gid)?;
         setgid(self.gid)?;

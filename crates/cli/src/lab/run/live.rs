@@ -14,10 +14,10 @@ use super::Campaign;
 use crate::VERSION;
 use crate::experiment::Planned;
 
-/// Between two moves of the progress line.
+/// Time between two moves of the progress line.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One run after the other: side by side they would disturb each other.
+/// Makes one run after the other: side by side they would disturb each other.
 pub fn make_all(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf>> {
     let made = runs.iter().map(|planned| make(planned, campaign));
     made.map(|made| made.map_err(anyhow::Error::from)).collect()

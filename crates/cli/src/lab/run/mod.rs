@@ -71,7 +71,7 @@ struct Campaign<'a> {
 }
 
 impl Campaign<'_> {
-    /// Where a run's folder is to be.
+    /// The path of the folder that a run is to have.
     fn place(&self, planned: &Planned) -> PathBuf {
         self.folder.join(match planned.name.as_str() {
             "" => "run",
@@ -103,7 +103,7 @@ impl Args {
         conclude(&experiment, results, &folder, self.json)
     }
 
-    /// `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
+    /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
     fn make_folder(&self) -> Result<PathBuf> {
         let name = self.file.file_stem().unwrap_or_default();
         let time = humantime::format_rfc3339_seconds(SystemTime::now());

@@ -12,9 +12,9 @@ use crate::print::{print_json, print_line};
 pub struct Outcome {
     /// The run's name.
     run: String,
-    /// Its folder, if it is whole.
+    /// The run's folder, if it is whole.
     folder: Option<PathBuf>,
-    /// Why it is not.
+    /// Why the run is not whole, if it is not.
     error: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// Says what failed, and where the rest is.
+/// Prints what became of the runs: what failed, and where the rest is.
 pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
     if json {
         return print_json(&outcomes);
