@@ -26,9 +26,9 @@ const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
 /// An IPv4 packet, put together again from its fragments.
 #[derive(Debug)]
 pub struct Packet {
-    /// How many fragments there were; one if it came whole.
+    /// Number of fragments that the packet came in; 1 if it came whole.
     pub fragments: usize,
-    /// All behind the IP header.
+    /// All bytes of the packet behind its IP header.
     pub payload: Vec<u8>,
 }
 

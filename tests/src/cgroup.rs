@@ -11,13 +11,13 @@ pub struct Nested {
     levels: Vec<PathBuf>,
 }
 
-/// A program of somebody else, which is detached when this is dropped.
+/// A program of somebody else's at a cgroup; it is detached when this is dropped.
 pub struct Beside {
     _link: OwnedFd,
 }
 
 impl Nested {
-    /// Makes so many cgroups.
+    /// Makes so many cgroups one below the other, and enters the innermost.
     ///
     /// # Panics
     /// When the kernel has no cgroup v2, or allows no threads in cgroups of their own.
@@ -41,14 +41,14 @@ impl Nested {
         nested
     }
 
-    /// One of them, the outermost being 0.
+    /// The path of one of the cgroups, the outermost being 0.
     #[must_use]
     pub fn level(&self, level: usize) -> &Path {
         &self.levels[level]
     }
 
-    /// Attaches a program to one of them that gives each packet that leaves the same outcome:
-    /// 1 keeps it, 3 keeps it and tells TCP of congestion.
+    /// Attaches a program to one of the cgroups that gives each packet that leaves the same
+    /// outcome: 1 keeps it, 3 keeps it and tells TCP of congestion.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -70,7 +70,7 @@ impl Nested {
         }
     }
 
-    /// The same in the way that lets nobody else attach there or below.
+    /// Attaches a program to one of the cgroups such that nobody else can attach there or below.
     ///
     /// # Panics
     /// When the kernel refuses.
@@ -107,7 +107,7 @@ fn own_cgroup() -> PathBuf {
     mount.join(own.expect("one of version 2"))
 }
 
-/// A program that returns a constant.
+/// Loads a program that returns a constant.
 fn load(outcome: i32) -> OwnedFd {
     const LOAD_RESULT: u8 = 0xb7;
     const EXIT: u8 = 0x95;

@@ -6,32 +6,32 @@ use crate::netns::{ip, sysctl};
 use crate::setup::Setup;
 use crate::tap::Tap;
 
-/// Hardware addresses: the kernel's end, the peer's, and the port's of a bridge.
+/// Hardware addresses: the local endpoint's, the peer's, and the port's of a bridge.
 pub(crate) const LOCAL_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub(crate) const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const PORT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 3];
 
-/// The device that the bundler stands at.
+/// The name of the device that the bundler stands at.
 pub(crate) const TAP: &str = "tap0";
 pub(crate) const BRIDGE: &str = "br0";
 
-/// Room for the headers that do not count towards the MSS.
+/// Bytes of room for the headers that do not count towards the MSS.
 const HEADERS: u16 = 60;
 
 /// Who computes a segment's TCP checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checksums {
-    /// The kernel, in its last step before the device.
+    /// The kernel computes it, in its last step before the device.
     Kernel,
-    /// The device: only the pseudo-header's sum stands in the packet.
+    /// The device computes it: only the pseudo-header's sum stands in the packet.
     Device,
-    /// A bridge without offload, of which the device is a port: the checksum is complete
-    /// before the bundler sees the packet.
+    /// A bridge without offload, of which the device is a port, has the kernel compute it: it is
+    /// complete before the bundler sees the packet.
     Bridge,
 }
 
-/// Makes the TAP device, gives this end its address and the peer an entry, and so sets
-/// the namespace that TCP does nothing of its own accord.
+/// Makes the TAP device, gives this endpoint its address and the peer an entry, and so sets the
+/// namespace that TCP does nothing of its own accord.
 pub(crate) fn create(setup: &Setup) -> Tap {
     quieten();
     sysctl("net.ipv4.tcp_ecn", if setup.ecn { "1" } else { "0" });
@@ -64,7 +64,7 @@ pub(crate) fn create(setup: &Setup) -> Tap {
     tap
 }
 
-/// No router solicitations, no tail loss probe, Reno.
+/// Keeps the kernel quiet: no router solicitations, no tail loss probe, Reno.
 fn quieten() {
     for (name, value) in [
         ("net.ipv6.conf.default.router_solicitations", "0"),

@@ -11,10 +11,10 @@ use crate::wire::accept;
 use crate::{Wire, socket, sysctl};
 
 impl Wire {
-    /// Ends the connection and opens another one with the same socket, to a port of the
-    /// peer's, that is to begin with so many bytes. Returns how many the SYN carried:
-    /// none the first time, when the peer has not given its cookie yet; the peer takes
-    /// them in or not. What follows the SYN-ACK is left to the script.
+    /// Ends the connection and opens another one with the same socket, to a port of the peer's,
+    /// that is to begin with so many bytes. Returns how many the SYN carried: none the first time,
+    /// when the peer has not given its cookie yet; the peer takes them in or not. What follows the
+    /// SYN-ACK is left to the script.
     pub fn reconnect_with_data(&mut self, port: u16, bytes: u32, taken: bool) -> u32 {
         self.script.note(&format!("fast_open={port}+{bytes}"));
         socket::disconnect(&self.stream);

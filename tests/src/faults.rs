@@ -19,7 +19,7 @@ const SIGNS: [&str; 16] = [
     "refcount_t:",
 ];
 
-/// Of a kernel's messages, the first lines that tell of a fault of its own; as many as are worth
+/// The first lines of a kernel's messages that tell of a fault of its own; as many as are worth
 /// reading.
 #[must_use]
 pub fn faults(console: &str) -> Vec<&str> {

@@ -13,7 +13,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// By so many bytes.
+    /// Has segments that leave a device grow by so many bytes.
     ///
     /// # Panics
     /// When the kernel refuses, or there is no such device.

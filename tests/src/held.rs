@@ -13,7 +13,7 @@ use crate::peer::PATIENCE;
 
 const PAGE: usize = 4096;
 
-/// Of the kernel's `linux/userfaultfd.h`.
+/// `UFFDIO_API` of the kernel's `linux/userfaultfd.h`.
 const API: libc::Ioctl = 0xc018_aa3f;
 const REGISTER: libc::Ioctl = 0xc020_aa00;
 const COPY: libc::Ioctl = 0xc028_aa03;
@@ -49,7 +49,7 @@ impl Wire {
     }
 }
 
-/// A page of memory without content, and who hears of it when that is wanted.
+/// A page of memory without content, with a file descriptor that tells when that is wanted.
 struct MissingPage {
     address: *mut libc::c_void,
     faults: File,

@@ -6,17 +6,17 @@ pub enum Link {
     /// An Ethernet header and so many VLAN tags, at most three. As the bundler sees it, the
     /// outermost one stands beside the packet, the others in its data.
     Ethernet {
-        /// How many.
+        /// Number of VLAN tags, 0 to 3.
         tags: usize,
     },
-    /// Nothing: a TUN device.
+    /// Packets begin with their IP header: a TUN device.
     Absent,
 }
 
 pub(crate) const ETHERNET_HEADER: usize = 14;
 const ADDRESSES: usize = 12;
 
-/// Outermost first; `tags.bpf.c` adds them from the last on.
+/// The VLAN tags, outermost first; `tags.bpf.c` adds them from the last on.
 const TAGS: [[u8; 4]; 3] = [[0x88, 0xa8, 0, 7], [0x88, 0xa8, 0, 6], [0x81, 0x00, 0, 5]];
 
 impl Link {

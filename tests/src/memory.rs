@@ -26,7 +26,8 @@ pub fn segment_overhead() -> u32 {
 
 /// Memory that a socket is charged for what it has received and not handed on, in bytes.
 fn charged(socket: &TcpStream) -> u32 {
-    /// `SK_MEMINFO_RMEM_ALLOC` of the kernel's `sock_diag.h`, and how many there are.
+    /// Place of `SK_MEMINFO_RMEM_ALLOC` among the numbers of the kernel's `sock_diag.h`, and how
+    /// many there are.
     const RECEIVED: usize = 0;
     const VALUES: usize = 9;
     let mut values = [0u32; VALUES];

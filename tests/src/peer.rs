@@ -13,15 +13,16 @@ use crate::tap::Tap;
 pub(crate) const PEER_PORT: u16 = 7777;
 pub(crate) const LISTENING_PORT: u16 = 8888;
 
-/// Longer than any stall of a busy machine.
+/// How long the peer waits for something: longer than any stall of a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 const WINDOW_SCALE: u8 = 7;
 
-/// Precedes timestamps and SACK, so that their values are aligned (RFC 7323, appendix A).
+/// Two NOPs, which precede timestamps and SACK, so that their values are aligned (RFC 7323,
+/// appendix A).
 const ALIGNMENT: [TcpOptionElement; 2] = [TcpOptionElement::Noop, TcpOptionElement::Noop];
 
-/// The other host: a TCP end that does only what a test tells it to.
+/// The other host: a TCP endpoint that does only what a test tells it to.
 pub(crate) struct Peer {
     tap: Tap,
     ip: Ip,
@@ -30,7 +31,7 @@ pub(crate) struct Peer {
     sack: bool,
     signed: bool,
     ecn: bool,
-    /// Its own port.
+    /// The peer's own port.
     pub port: u16,
     /// The kernel's port, known from the handshake on.
     kernel_port: u16,
@@ -145,7 +146,7 @@ impl Peer {
         self.write(header, &[]);
     }
 
-    /// From now on this position of the stream is its first.
+    /// Has this position of the stream be its first from now on.
     pub fn count_from(&mut self, position: u32) {
         self.isn = self.isn.wrapping_add(position).wrapping_sub(1);
     }
@@ -167,7 +168,8 @@ impl Peer {
         self.send_with(position, &[], gap, payload);
     }
 
-    /// The same with ranges acknowledged selectively.
+    /// Sends data that begins `gap` bytes after what was sent before, with ranges acknowledged
+    /// selectively.
     pub fn send_with(&mut self, position: u32, ranges: &[(u32, u32)], gap: u32, payload: &[u8]) {
         let mut header = self.acknowledgement(position, ranges);
         header.sequence_number = self.next.wrapping_add(gap);
@@ -178,8 +180,8 @@ impl Peer {
         }
     }
 
-    /// Sends so many segments of data, merged into one packet, that all acknowledge the
-    /// same and selectively the ranges given.
+    /// Sends so many segments of data, merged into one packet, that all acknowledge all before
+    /// `position` and selectively the ranges given.
     pub fn send_merged(&mut self, position: u32, ranges: &[(u32, u32)], segments: u16, bytes: u16) {
         let mut header = self.acknowledgement(position, ranges);
         header.psh = true;
@@ -193,17 +195,17 @@ impl Peer {
         self.next = self.next.wrapping_add(u32::from(segments * bytes));
     }
 
-    /// From now on there is room for so many bytes, rounded down to the window's scale.
+    /// Announces room for so many bytes from now on, rounded down to the window's scale.
     pub fn set_window(&mut self, bytes: u16) {
         self.window = bytes >> WINDOW_SCALE;
     }
 
-    /// A sequence number's place in the stream, of which 1 is the first byte's.
+    /// A sequence number's position in the stream, of which 1 is the first byte's.
     pub fn position(&self, sequence_number: u32) -> u32 {
         sequence_number.wrapping_sub(self.isn)
     }
 
-    /// The acknowledgement number that the kernel should send.
+    /// The acknowledgement number that the kernel should send to the peer.
     pub fn next(&self) -> u32 {
         self.next
     }
@@ -240,7 +242,7 @@ impl Peer {
         self.echo = first.timestamp().unwrap_or(0);
     }
 
-    /// A SYN that may acknowledge, with one more option, and with data.
+    /// Sends a SYN that may acknowledge, with one more option, and with data.
     fn send_syn(&mut self, acknowledged: Option<u32>, more: &[u8], data: &[u8]) {
         let mut header = self.header(acknowledged.unwrap_or(1));
         header.syn = true;

@@ -26,8 +26,8 @@ impl Wire {
         }
     }
 
-    /// A segment of full size comes through, so that bundles may be as large. Behind it, positions
-    /// count anew.
+    /// Has a segment of full size come through, so that bundles may be as large. Behind it,
+    /// positions count anew.
     pub fn prove_path(&mut self) {
         let end = 1 + self.mss();
         self.sends(&format!("1:{end}"));
@@ -36,8 +36,8 @@ impl Wire {
         self.count_from(end);
     }
 
-    /// So many bytes come and are acknowledged, unseen by the script. Behind them, positions count
-    /// anew.
+    /// Has so many bytes come through and be acknowledged, unseen by the script. Behind them,
+    /// positions count anew.
     pub fn pass(&mut self, bytes: u64) {
         static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
         self.script.note(&format!("{bytes} bytes"));
@@ -58,7 +58,7 @@ impl Wire {
         self.await_acknowledged(1);
     }
 
-    /// What was at this position is at 1 from now on, and the next that is written.
+    /// Has this position, and the next that is written, be 1 from now on.
     fn count_from(&mut self, position: u32) {
         self.peer.count_from(position);
         self.written = 0;
@@ -69,7 +69,7 @@ impl Wire {
         self.write_with(bytes, 0);
     }
 
-    /// The same with send(2)'s flags, such as `MSG_MORE` or `MSG_OOB`.
+    /// Writes so many bytes of the stream with send(2)'s flags, such as `MSG_MORE` or `MSG_OOB`.
     pub fn write_with(&mut self, bytes: u32, flags: i32) {
         let sent = self.offer(bytes, flags);
         if sent != bytes {
@@ -78,7 +78,8 @@ impl Wire {
         }
     }
 
-    /// The same, as far as the socket has room; how many were written.
+    /// Writes up to so many bytes of the stream with send(2)'s flags, as far as the socket has
+    /// room; returns how many were written.
     pub(crate) fn offer(&mut self, bytes: u32, flags: i32) -> u32 {
         let start = self.written + 1;
         let content = content(start, start + bytes);
@@ -97,7 +98,7 @@ impl Wire {
         sent
     }
 
-    /// From now on the device's queue refuses whatever has payload, or takes it again: TCP hears
+    /// Has the device's queue refuse whatever has payload from now on, or take it again: TCP hears
     /// of it, and sends the segment later.
     pub fn refuse_data(&mut self, refuse: bool) {
         self.script.note(if refuse { "refuse" } else { "take" });
@@ -108,7 +109,7 @@ impl Wire {
         netns::tc(&command);
     }
 
-    /// The kernel forgets the peer's hardware address, or learns it again: meanwhile, what it
+    /// Has the kernel forget the peer's hardware address, or learn it again: meanwhile, what it
     /// sends waits.
     pub fn forget_neighbour(&mut self, forget: bool) {
         self.script.note(if forget { "forget" } else { "learn" });
@@ -136,7 +137,7 @@ impl Wire {
         }
     }
 
-    /// Bytes written so far.
+    /// Bytes of the stream written so far.
     #[must_use]
     pub fn written(&self) -> u32 {
         self.written
@@ -176,13 +177,13 @@ impl Wire {
         }
     }
 
-    /// The range of the next segment, whatever it is, checked like all others.
+    /// Reads the next segment, whatever it is, checked like all others; returns its range.
     pub fn read(&mut self) -> (u32, u32) {
         self.read_within(PATIENCE)
             .unwrap_or_else(|| self.script.fail("nothing came"))
     }
 
-    /// The same, if one comes in time.
+    /// Reads the next segment, if one comes in time, checked like all others; returns its range.
     pub fn read_within(&mut self, time: Duration) -> Option<(u32, u32)> {
         let segment = self.peer.read(time)?;
         let seen = self.describe(&segment);
@@ -200,14 +201,14 @@ impl Wire {
         self.script.compare("nothing", &seen);
     }
 
-    /// The peer acknowledges all before a position, and the kernel takes note.
+    /// Has the peer acknowledge all before a position, and waits until the kernel takes note.
     pub fn ack(&mut self, position: u32) {
         self.script.note(&format!("ack={position}"));
         self.peer.acknowledge(position, &[]);
         self.await_acknowledged(position);
     }
 
-    /// The same, with ranges beyond the position acknowledged selectively, as in `201:301`.
+    /// As [`Wire::ack`], with ranges beyond the position acknowledged selectively, as in `201:301`.
     pub fn ack_sack(&mut self, position: u32, ranges: &str) {
         self.script.note(&format!("ack={position},sack={ranges}"));
         let ranges: Vec<_> = ranges.split_whitespace().map(range).collect();
@@ -225,8 +226,8 @@ impl Wire {
         }
     }
 
-    /// The same as [`Wire::ack`], with a range reported as received twice (RFC 2883) and
-    /// others beyond the position acknowledged selectively.
+    /// As [`Wire::ack`], with a range reported as received twice (RFC 2883) and others beyond the
+    /// position acknowledged selectively.
     pub fn ack_duplicate(&mut self, position: u32, duplicate: &str, ranges: &str) {
         self.script
             .note(&format!("ack={position},dsack={duplicate},sack={ranges}"));
@@ -238,15 +239,15 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
-    /// The same as [`Wire::ack`], with an echo of a mark of congestion (ECN).
+    /// As [`Wire::ack`], with an echo of a mark of congestion (ECN).
     pub fn ack_echo(&mut self, position: u32) {
         self.script.note(&format!("ack={position},ece"));
         self.peer.echo_congestion(position);
         self.await_acknowledged(position);
     }
 
-    /// The same as [`Wire::ack`], with these options behind the timestamps: bytes before and
-    /// behind the blocks of ranges such as `1:101`.
+    /// As [`Wire::ack`], with these options behind the timestamps: bytes before and behind the
+    /// blocks of ranges such as `1:101`.
     pub fn ack_options(&mut self, position: u32, before: &[u8], ranges: &str, behind: &[u8]) {
         self.script.note(&format!(
             "ack={position},options={before:?},{ranges},{behind:?}"
@@ -260,8 +261,8 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
-    /// An acknowledgement, and maybe a report, of which nobody waits until the kernel takes note:
-    /// it comes late, or has to wait for the application.
+    /// Has the peer acknowledge, and maybe report a duplicate, without waiting until the kernel
+    /// takes note: the ACK comes late, or has to wait for the application.
     pub fn acks_late(&mut self, position: u32, duplicate: &str) {
         self.script
             .note(&format!("late ack={position},dsack={duplicate}"));
@@ -269,7 +270,7 @@ impl Wire {
         self.peer.acknowledge(position, &blocks);
     }
 
-    /// The same, and the peer has room for so many more bytes (in steps of 128).
+    /// As [`Wire::ack`], and the peer has room for so many more bytes (in steps of 128).
     pub fn ack_window(&mut self, position: u32, bytes: u16) {
         self.script.note(&format!("ack={position},win={bytes}"));
         self.peer.set_window(bytes);
@@ -277,14 +278,14 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
-    /// The peer sends data of its own, `gap` bytes after what it sent last.
+    /// Has the peer send data of its own, `gap` bytes after what it sent last.
     pub fn peer_sends(&mut self, acknowledging: u32, gap: u32, bytes: usize) {
         self.script.note(&format!("peer={gap}+{bytes}"));
         self.peer.send(acknowledging, gap, &vec![0; bytes]);
     }
 
-    /// The peer sends so many segments of data, each of so many bytes, that arrive merged
-    /// into one packet; they acknowledge, and may report a range as received twice.
+    /// Has the peer send so many segments of data, each of so many bytes, that arrive merged into
+    /// one packet; they acknowledge, and may report a range as received twice.
     pub fn peer_sends_merged(
         &mut self,
         acknowledging: u32,
@@ -318,7 +319,7 @@ impl Wire {
         format!("{start}:{end}{flags}")
     }
 
-    /// Checks what a range does not tell.
+    /// Checks of a segment what its range does not tell.
     fn inspect(&self, segment: &Segment) {
         if let Some(fault) = &segment.fault {
             self.script.fail(fault);

@@ -7,10 +7,10 @@ use std::path::Path;
 /// A line of a file of samples, by column.
 pub type Line = BTreeMap<String, String>;
 
-/// What joins the samples of a socket and pillion's records of it.
+/// Columns that join the samples of a socket and pillion's records of it.
 const MOMENT_AND_ENDS: [&str; 5] = ["at_ns", "local", "local_port", "peer", "peer_port"];
 
-/// The lines of a compressed file.
+/// Reads the lines of a compressed file of samples.
 ///
 /// # Panics
 /// If it cannot be read, or if a line has more or fewer columns than the heading.
@@ -37,7 +37,7 @@ pub fn read(file: &Path) -> Vec<Line> {
 /// and they approach the new and redundant bytes that pillion says it sent in all.
 ///
 /// # Panics
-/// Where that is not so.
+/// Where the records are otherwise.
 pub fn assert_flows(run: &Path, host: &str, streams: usize, bytes: [u64; 2]) {
     let sampled = |kind: &str| read(&run.join(format!("{kind}-{host}.csv.zst")));
     let number = |line: &Line, column: &str| line[column].parse::<u64>().expect(column);

@@ -1,7 +1,7 @@
 /// What should have happened on the wire and what did, side by side.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// Printed with a failure: which variant of a test it was.
+    /// Which variant of a test it is, printed with a failure.
     about: String,
     expected: Vec<String>,
     seen: Vec<String>,
@@ -15,13 +15,13 @@ impl Script {
         }
     }
 
-    /// Something that the test itself did.
+    /// Notes something that the test itself did.
     pub fn note(&mut self, event: &str) {
         self.expected.push(event.to_owned());
         self.seen.push(event.to_owned());
     }
 
-    /// Something that the kernel did, or did not.
+    /// Notes something that the kernel did, or did not.
     pub fn compare(&mut self, expected: &str, seen: &str) {
         self.expected.push(expected.to_owned());
         self.seen.push(seen.to_owned());

@@ -14,11 +14,11 @@ use crate::tap::Frame;
 pub(crate) struct Segment {
     pub header: TcpHeader,
     pub payload: Vec<u8>,
-    /// Its checksum was left to the device.
+    /// True if the segment's checksum was left to the device.
     pub offloaded: bool,
-    /// It carries a signature.
+    /// True if the segment carries a signature.
     pub signed: bool,
-    /// A link header, length, checksum or signature that is wrong.
+    /// What is wrong with the segment's link header, length, checksum or signature.
     pub fault: Option<String>,
 }
 

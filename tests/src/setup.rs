@@ -17,12 +17,12 @@ pub struct Setup {
     pub ip: Ip,
     /// What stands before the IP header.
     pub link: Link,
-    /// Who opens it.
+    /// Who opens the connection.
     pub opening: Opening,
-    /// How long the peer lets its part of the handshake wait; below one second, or the
-    /// kernel repeats its own.
+    /// How long the peer lets its part of the handshake wait; below one second, or the kernel
+    /// retransmits its own.
     pub rtt: Duration,
-    /// The kernel's initial sequence number (active open only), or its own choice. The
+    /// The kernel's initial sequence number (active open only); `None` for its own choice. The
     /// stream's first byte has the next one.
     pub isn: Option<u32>,
     /// The MSS that the peer announces, in bytes.
@@ -46,9 +46,9 @@ pub struct Setup {
     pub initial_window: u32,
     /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
     pub on_bridge: bool,
-    /// The cgroup whose connections are bundled, or the root.
+    /// The cgroup whose connections are bundled; `None` for the root.
     pub cgroup: Option<PathBuf>,
-    /// What is attached before the connection is opened, in order.
+    /// The bundlers that are attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
     /// Options of level `IPPROTO_TCP` that the socket has before it connects or listens.
     pub tcp_options: Vec<(i32, i32)>,
@@ -57,13 +57,13 @@ pub struct Setup {
 /// A bundler, by the rules for the connections of the test's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bundler {
-    /// The first that matches decides.
+    /// The rules; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// What becomes of connections that none matches.
+    /// What becomes of connections that no rule matches.
     pub otherwise: Mode,
 }
 
-/// Addresses of the two ends.
+/// Addresses of the connection's two endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ip {
     /// IPv4.
@@ -77,9 +77,9 @@ pub enum Ip {
 /// Who opens the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// The kernel.
+    /// The kernel opens the connection.
     Active,
-    /// The peer.
+    /// The peer opens the connection.
     Passive,
 }
 
@@ -109,7 +109,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The default with one bundler, and that bundles so.
+    /// The default with one bundler, and that bundles with these options.
     #[must_use]
     pub fn bundling(options: Options) -> Self {
         Self {
@@ -158,13 +158,13 @@ impl Setup {
 }
 
 impl Bundler {
-    /// Every connection is bundled so.
+    /// A bundler that bundles every connection with these options.
     #[must_use]
     pub fn with(options: Options) -> Self {
         Self::by(&[Rule::all(options)])
     }
 
-    /// The rules decide, and no other connection is bundled.
+    /// A bundler whose rules decide, and that bundles no other connection.
     #[must_use]
     pub fn by(rules: &[Rule]) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl Bundler {
         }
     }
 
-    /// No rules: this becomes of every connection.
+    /// A bundler without rules: this becomes of every connection.
     #[must_use]
     pub fn always(otherwise: Mode) -> Self {
         Self {
@@ -182,14 +182,14 @@ impl Bundler {
         }
     }
 
-    /// Every stream is thin, and all that fits rides along.
+    /// A bundler for which every stream is thin, and all that fits rides along.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::with(unlimited())
     }
 }
 
-/// Every stream is thin, and all that fits rides along.
+/// Options by which every stream is thin, and all that fits rides along.
 #[must_use]
 pub fn unlimited() -> Options {
     Options {
@@ -201,7 +201,7 @@ pub fn unlimited() -> Options {
 }
 
 impl Ip {
-    /// The kernel's end, as on the wire.
+    /// The address of the kernel's endpoint, as on the wire.
     pub(crate) fn local(self) -> IpAddr {
         match self {
             Self::V4 | Self::Mapped => [10, 0, 0, 1].into(),
@@ -209,7 +209,7 @@ impl Ip {
         }
     }
 
-    /// The peer's end, as on the wire.
+    /// The address of the peer's endpoint, as on the wire.
     pub(crate) fn peer(self) -> IpAddr {
         match self {
             Self::V4 | Self::Mapped => [10, 0, 0, 2].into(),

@@ -9,11 +9,11 @@ use crate::socket::set_option;
 
 const KEY: &[u8] = b"rides pillion";
 
-/// What precedes the digest: two NOPs, kind, length.
+/// What precedes the digest in the option: two NOPs, kind, length.
 const OPTION: [u8; 4] = [1, 1, 19, 18];
 const DIGEST: usize = 16;
 
-/// Bytes that the option takes from the MSS.
+/// Bytes that the signature's option takes from the MSS.
 pub(crate) const LENGTH: u16 = (OPTION.len() + DIGEST) as u16;
 
 /// Has the kernel sign what it sends to a peer, and take in nothing that is not signed.
@@ -45,8 +45,7 @@ pub(crate) fn sign(addresses: (IpAddr, IpAddr), header: &mut TcpHeader, payload:
     header.set_options_raw(&options).expect("the options fit");
 }
 
-/// Whether a segment that carries a signature carries the right one; `None` if it
-/// carries none.
+/// Whether a segment carries the right signature; `None` if it carries none.
 pub(crate) fn is_right(
     addresses: (IpAddr, IpAddr),
     header: &TcpHeader,

@@ -11,7 +11,7 @@ use nix::sys::socket::{
 
 use crate::peer::PATIENCE;
 
-/// A TCP socket that is not yet connected, and never waits.
+/// Makes a TCP socket that is not yet connected, and never waits.
 pub(crate) fn new(address: IpAddr) -> OwnedFd {
     let family = match address {
         IpAddr::V4(_) => AddressFamily::Inet,
@@ -21,7 +21,7 @@ pub(crate) fn new(address: IpAddr) -> OwnedFd {
     socket(family, SockType::Stream, flags, None).expect("a socket")
 }
 
-/// Begins to connect.
+/// Begins to connect a socket.
 pub(crate) fn begin(socket: &impl AsRawFd, peer: SocketAddr) {
     match connect(socket.as_raw_fd(), &SockaddrStorage::from(peer)) {
         Ok(()) | Err(Errno::EINPROGRESS) => {}
@@ -29,7 +29,7 @@ pub(crate) fn begin(socket: &impl AsRawFd, peer: SocketAddr) {
     }
 }
 
-/// Ends the connection at once, so that the socket can be used for another.
+/// Ends a socket's connection at once, so that the socket can be used for another.
 pub(crate) fn disconnect(socket: &TcpStream) {
     // SAFETY: plain integers, for which all zeroes is a value: AF_UNSPEC.
     let nowhere: libc::sockaddr = unsafe { mem::zeroed() };
@@ -39,7 +39,7 @@ pub(crate) fn disconnect(socket: &TcpStream) {
     assert_eq!(result, 0, "disconnect: {}", io::Error::last_os_error());
 }
 
-/// Listens, one connection at a time.
+/// Makes a socket that listens, one connection at a time.
 pub(crate) fn listener(address: SocketAddr) -> TcpListener {
     let socket = new(address.ip());
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
@@ -111,7 +111,7 @@ pub(crate) fn unacknowledged(socket: &TcpStream) -> u32 {
 
 /// Bytes written that TCP has not sent yet.
 pub(crate) fn unsent(socket: &TcpStream) -> u32 {
-    /// Of the kernel's `linux/sockios.h`.
+    /// `SIOCOUTQNSD` of the kernel's `linux/sockios.h`: bytes not sent.
     const SIOCOUTQNSD: libc::Ioctl = 0x894b;
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQNSD writes one integer, which lives across the call.
@@ -125,10 +125,10 @@ pub(crate) fn sacked(socket: &TcpStream) -> u32 {
     tcp_info(socket).tcpi_sacked
 }
 
-/// What the kernel says of the connection.
+/// What the kernel says of a connection (`TCP_INFO`).
 ///
 /// # Panics
-/// When it says nothing.
+/// When the kernel says nothing.
 #[must_use]
 pub fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
     // SAFETY: plain integers, for which all zeroes is a value.

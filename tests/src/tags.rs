@@ -11,7 +11,7 @@ use pillion_bundler::Hook;
 use crate::skeleton::TagsSkelBuilder;
 use crate::tcx;
 
-/// The programs, not yet at work.
+/// The programs that keep and add VLAN tags, not yet at work.
 pub(crate) struct Tagging {
     device: String,
     add: OwnedFd,
@@ -36,13 +36,13 @@ impl Tagging {
         }
     }
 
-    /// Packets that leave get their tags before any program that is attached later.
+    /// Has packets that leave get their tags before any program that is attached later.
     pub fn begin_egress(&mut self) {
         self.links
             .extend(attach(&self.add, &self.device, Place::Egress));
     }
 
-    /// Packets that arrive keep their tags for the programs attached before.
+    /// Has packets that arrive keep their tags for the programs attached before.
     pub fn begin_ingress(&mut self) {
         self.links
             .extend(attach(&self.take, &self.device, Place::Ingress));
@@ -55,7 +55,7 @@ enum Place {
     Ingress,
 }
 
-/// By the hook that the bundlers take as well, so that the order holds.
+/// Attaches a program by the hook that the bundlers take as well, so that the order holds.
 fn attach(program: &OwnedFd, device: &str, place: Place) -> Option<OwnedFd> {
     match Hook::of_this_kernel() {
         Hook::Tcx => Some(tcx::attach(program, device, place.of_tcx())),
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// It ends with the device.
+/// Attaches a program as a filter of clsact; it ends with the device.
 fn filter(program: &OwnedFd, device: &str, place: Place) {
     let index = if_nametoindex(device).expect("the device").cast_signed();
     // Bundlers stand last, in the order in which they came.

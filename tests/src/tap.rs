@@ -9,13 +9,13 @@ use nix::sys::time::TimeSpec;
 
 use crate::link::{ETHERNET_HEADER, Link};
 
-/// struct virtio_net_hdr, in front of each frame.
+/// Bytes of `struct virtio_net_hdr`, in front of each frame.
 const VNET_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 const TCP_OVER_IPV4: u8 = 1;
 const TCP_OVER_IPV6: u8 = 4;
 
-/// Offset of a TCP header's checksum.
+/// Offset of the checksum in a TCP header, in bytes.
 const TCP_CHECKSUM: usize = 16;
 
 /// A TAP or TUN device that says of each frame whether its checksum is still to be computed.
@@ -28,15 +28,15 @@ pub(crate) struct Tap {
 /// Ethernet without tags.
 pub(crate) struct Frame {
     pub bytes: Vec<u8>,
-    /// What was wrong with the link header.
+    /// What was wrong with the frame's link header.
     pub fault: Option<String>,
-    /// The kernel had left the checksum to the device.
+    /// True if the kernel had left the checksum to the device.
     pub offloaded: bool,
 }
 
 impl Tap {
-    /// A device of the calling thread's network namespace; with `offload`, one that
-    /// computes checksums.
+    /// Makes a device of the calling thread's network namespace; with `offload`, one that computes
+    /// checksums.
     pub fn open(name: &str, offload: bool, link: Link) -> Self {
         let file = OpenOptions::new()
             .read(true)
@@ -82,9 +82,9 @@ impl Tap {
         self.write_behind([0; VNET_HEADER], frame);
     }
 
-    /// The same for one that stands for several, each with so many bytes of payload, as
-    /// after generic receive offload: their checksums have been found right. The TCP header
-    /// begins at `tcp`, and the payload at `payload`, without VLAN tags.
+    /// Hands the kernel a frame that stands for several, each with so many bytes of payload, as
+    /// after generic receive offload: their checksums have been found right. The TCP header begins
+    /// at `tcp`, and the payload at `payload`, without VLAN tags.
     pub fn write_merged(&self, frame: &[u8], [tcp, payload]: [usize; 2], bytes: u16) {
         let kind = match frame[ETHERNET_HEADER] >> 4 {
             4 => TCP_OVER_IPV4,
@@ -108,8 +108,8 @@ impl Tap {
     }
 }
 
-/// What the device does: the sum from `start` on, the pseudo-header's sum included that
-/// stands in the checksum's place, replaces it.
+/// Completes a checksum as the device does: the sum from `start` on, the pseudo-header's sum
+/// included that stands in the checksum's place, replaces it.
 fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
     let mut sum: u32 = 0;
     for word in bytes[start..].chunks(2) {

@@ -5,11 +5,11 @@
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Packets.
+    /// Number of packets sent.
     pub packets: u32,
-    /// Bytes of payload.
+    /// Bytes of payload sent.
     pub payload: u32,
-    /// Payload and headers.
+    /// Bytes of payload and headers sent.
     pub wire: u32,
 }
 
@@ -69,14 +69,14 @@ pub fn rate(p: u64, rtt: u64) -> u64 {
     c::pillion_tfrc_rate(p, rtt)
 }
 
-/// A rate less what headers take of it, in bytes/s.
+/// A rate less what headers take of it, in bytes/s; `sent` says how much that is.
 #[must_use]
 pub fn less_headers(rate: u64, sent: Sent) -> u64 {
     c::pillion_less_headers(rate, &sent)
 }
 
 impl LossEvents {
-    /// So many losses are known by now, of so many packets ever sent.
+    /// Takes note that so many losses are known by now, of so many packets ever sent.
     pub fn note(&mut self, known: u32, packets: u32, now: u64, rtt: u64) {
         c::pillion_note_losses(self, known, packets, now, rtt);
     }
@@ -89,12 +89,12 @@ impl LossEvents {
 }
 
 impl Sending {
-    /// Something leaves.
+    /// Takes note of something that leaves.
     pub fn note(&mut self, now: u64, rtt: u64, sent: Sent) {
         c::pillion_note_sent(self, now, rtt, &sent);
     }
 
-    /// What left in the last second, or the last RTT if that is longer, a second.
+    /// What left in the last second, or the last RTT if that is longer, by the second.
     #[must_use]
     pub fn rate(&self, now: u64, rtt: u64) -> Sent {
         c::pillion_sending_rate(self, now, rtt)

@@ -23,14 +23,14 @@ pub struct Wire {
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) stream: TcpStream,
     pub(crate) peer: Peer,
-    /// What was written without a copy, for the kernel reads it until it is acknowledged.
+    /// Memory that was written without a copy: the kernel reads it until it is acknowledged.
     pub(crate) pages: Vec<Vec<u8>>,
     /// Bytes written to the stream.
     pub(crate) written: u32,
-    /// The sending half is closed; its FIN counts as a byte until acknowledged.
+    /// True if the sending half is closed; its FIN counts as a byte until acknowledged.
     pub(crate) closed: bool,
     pub(crate) script: Script,
-    /// Detaches when it is dropped.
+    /// The programs for VLAN tags, which are detached when this is dropped.
     _tagging: Option<Tagging>,
 }
 
@@ -87,7 +87,7 @@ impl Wire {
         last.review().expect("the connections are adopted");
     }
 
-    /// Gives the first bundler other rules.
+    /// Gives the first bundler the rules of this one.
     pub fn replace_rules(&mut self, bundler: &Bundler) {
         self.script.note("replace rules");
         let policy = policy(bundler);
@@ -150,13 +150,13 @@ impl Wire {
         failure.unwrap_or_else(|| self.script.fail("the connection goes on"))
     }
 
-    /// The kernel's end, for what a test does to it besides.
+    /// The kernel's socket, for what a test does to it besides.
     #[must_use]
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 
-    /// Payload that a segment can have, in bytes, unless it carries SACK blocks.
+    /// Payload that a segment can have at most, in bytes, unless it carries SACK blocks.
     #[must_use]
     pub fn mss(&self) -> u32 {
         let timestamps = if self.setup.timestamps { 12 } else { 0 };
@@ -192,7 +192,8 @@ impl Wire {
         self.assert_outcomes_of(0, expected);
     }
 
-    /// The same of one of the bundlers, in the order in which they were attached.
+    /// Checks that one of the bundlers gave these outcomes, as often as stated, and no others; they
+    /// are numbered in the order in which they were attached.
     pub fn assert_outcomes_of(&self, bundler: usize, expected: &[(Outcome, u64)]) {
         let Counters { outcomes, .. } = self.totals_of(bundler).counters;
         if outcomes != expected.iter().copied().collect() {

@@ -21,7 +21,7 @@ pub struct Rule {
     asked: LossRule,
     learnt: Option<LossRule>,
     silent: u32,
-    /// Found so far, if it reports duplicates, and if it does not.
+    /// Losses found so far, if the receiver reports duplicates, and if it does not.
     doubts: [Vec<Found>; 2],
 }
 
@@ -60,7 +60,7 @@ impl Rule {
         self.learnt.unwrap_or(self.asked)
     }
 
-    /// What was in doubt, once it is known what silence means.
+    /// The losses that were in doubt, once it is known what silence means.
     fn learn(&mut self, ack: &Ack) -> Vec<Found> {
         if self.asked != LossRule::Auto || self.learnt == Some(LossRule::Dsack) {
             return Vec::new();
@@ -81,7 +81,8 @@ impl Rule {
     }
 }
 
-/// Segments found to be lost that had come: only where the report of it did not.
+/// Number of segments found to be lost that had come, but whose report had not; an error where
+/// another had come.
 pub fn false_losses(ledger: &Ledger, found: &[Found]) -> Result<u64, String> {
     let mut report_lost = 0;
     for Found { segment, packet } in found {
@@ -102,8 +103,8 @@ pub fn false_losses(ledger: &Ledger, found: &[Found]) -> Result<u64, String> {
     Ok(report_lost)
 }
 
-/// How many segments were lost and brought by a bundle, with TCP none the wiser; and of those not
-/// found, how many for want of an ACK that ends with the bundle.
+/// How many segments were lost and brought by a bundle, with TCP none the wiser; how many of these
+/// were found; and how many were not for want of an ACK that ends with the bundle.
 pub fn hidden(ledger: &Ledger, judged: &[u32]) -> [u64; 3] {
     let mut counts = [0; 3];
     for segment in &ledger.segments {

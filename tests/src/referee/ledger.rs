@@ -6,15 +6,15 @@ use super::receiver::{Ack, Range, Report};
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub range: Range,
-    /// The packet in which it left as new data.
+    /// The packet in which the segment left as new data.
     pub packet: usize,
-    /// TCP has sent it again, all of it or a part.
+    /// True if TCP has retransmitted the segment, all of it or a part.
     pub retransmitted: bool,
-    /// It was carried by a later packet as well, as part of a bundle.
+    /// True if a later packet carried the segment as well, as part of a bundle.
     pub rode_along: bool,
-    /// The packet that first brought all of it to the receiver.
+    /// The packet that first brought all of the segment to the receiver.
     pub came_with: Option<usize>,
-    /// It was counted as lost, and repaired by a bundle.
+    /// True if the segment was counted as lost, and repaired by a bundle.
     pub found: bool,
 }
 
@@ -23,7 +23,7 @@ pub struct Segment {
 pub enum Kind {
     /// New data, from this position on; what is before it is a bundle.
     New { from: u32 },
-    /// TCP sent it again; from this position on, others ride along.
+    /// A retransmission, up to this position; from there on, others ride along.
     Retransmission { until: u32 },
 }
 
@@ -31,9 +31,9 @@ pub enum Kind {
 pub struct Packet {
     pub range: Range,
     pub kind: Kind,
-    /// The report that it caused was in an ACK that was lost or overtaken.
+    /// True if the report that the packet caused was in an ACK that was lost or overtaken.
     pub report_lost: bool,
-    /// What the receiver lacked of it when it first arrived.
+    /// What the receiver lacked of the packet when it first arrived.
     pub lacked: Option<Vec<Range>>,
 }
 
@@ -47,7 +47,7 @@ impl Packet {
 pub struct Ledger {
     pub segments: Vec<Segment>,
     pub packets: Vec<Packet>,
-    /// What has been acknowledged to the kernel.
+    /// Position before which all has been acknowledged to the kernel.
     pub acknowledged: u32,
 }
 
@@ -63,13 +63,13 @@ impl Ledger {
         }
     }
 
-    /// Behind all that was sent.
+    /// The position behind all that was sent.
     pub fn end(&self) -> u32 {
         self.segments.last().map_or(1, |segment| segment.range.1)
     }
 
-    /// A packet left. With `along`, others may ride along with a retransmission. Returns what is
-    /// wrong with it, if anything is.
+    /// Takes note of a packet that left. With `along`, others may ride along with a retransmission.
+    /// Returns what is wrong with the packet, if anything is.
     pub fn leaves(&mut self, range: Range, along: bool) -> Result<usize, String> {
         let end = self.end();
         let id = self.packets.len();
@@ -121,7 +121,7 @@ impl Ledger {
         Kind::Retransmission { until }
     }
 
-    /// A packet arrived, of which the receiver lacked this.
+    /// Takes note of a packet that arrived, and of the ranges of it that the receiver lacked.
     pub fn arrives(&mut self, id: usize, lacked: Vec<Range>) {
         let range = self.packets[id].range;
         for segment in &mut self.segments {
@@ -142,8 +142,8 @@ impl Ledger {
         at.ok().map(|at| &self.segments[at])
     }
 
-    /// The packet whose new data an ACK ends with, if it carried a bundle, and TCP has not sent
-    /// that data again.
+    /// The packet whose new data an ACK ends with, if it carried a bundle, and TCP has not
+    /// retransmitted that data.
     pub fn bundle_that_ends(&self, ack: &Ack) -> Option<usize> {
         let last = self.ends_at(ack.number)?;
         let is_bundle = self.packets[last.packet].is_bundle();
@@ -172,7 +172,8 @@ impl Ledger {
         self.not_retransmitted_in(lost)
     }
 
-    /// The same by the published rule: an ACK of several segments.
+    /// The segments that an ACK tells to be lost and repaired, by the published rule: an ACK of
+    /// several segments.
     pub fn hidden_by_ack(&self, packet: usize) -> Vec<usize> {
         match self.packets[packet].kind {
             Kind::New { from } => self.not_retransmitted_in((self.acknowledged, from)),
@@ -187,7 +188,7 @@ impl Ledger {
         not_again.map(|(at, _)| at).collect()
     }
 
-    /// Is a report about a bundle, and so not for TCP? The rule, in a few lines.
+    /// True if a report is about a bundle, and so not for TCP: the rule, in a few lines.
     pub fn is_of_bundle(&self, ack: &Ack, report: Report) -> bool {
         let touched = || {
             self.segments

@@ -8,14 +8,14 @@ use rand::{Rng, RngExt};
 pub struct Direction {
     /// Share of the packets that are lost on a good path, and on a bad one.
     pub loss: [f64; 2],
-    /// How often a packet finds the path changed: from good to bad, and back.
+    /// Probability per packet that the path changes: from good to bad, and back.
     pub changes: [f64; 2],
-    /// Share that comes twice.
+    /// Share of the packets that come twice.
     pub doubles: f64,
     pub delay: Duration,
-    /// A packet takes up to so much longer; the next one may overtake it.
+    /// By how much longer a packet may take at most; the next one may overtake it.
     pub jitter: Duration,
-    /// Larger ones vanish, in bytes of payload.
+    /// Payload in bytes of the largest packets that do not vanish.
     pub largest: usize,
     pub is_bad: bool,
 }

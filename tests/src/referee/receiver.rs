@@ -2,25 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-/// From its first byte to behind its last, as positions in the stream.
+/// A range from its first byte to behind its last, as positions in the stream.
 pub type Range = (u32, u32);
 
-/// What a receiver does as it likes.
+/// How a receiver acknowledges, as it likes.
 #[derive(Debug, Clone)]
 pub struct Manner {
-    /// It acknowledges what is behind a gap (RFC 2018).
+    /// The receiver acknowledges what is behind a gap (RFC 2018).
     pub sack: bool,
-    /// It reports duplicates (RFC 2883).
+    /// The receiver reports duplicates (RFC 2883).
     pub reports: bool,
-    /// It acknowledges the first of so many segments at once, the others with it.
+    /// Number of segments after which the receiver acknowledges at once.
     pub every: u32,
-    /// Or after so long.
+    /// The longest that the receiver delays an ACK.
     pub delay: Duration,
-    /// How often it discards what it has behind a gap, though it acknowledged it, per packet.
+    /// Probability per packet that the receiver discards what it has behind a gap, though it
+    /// acknowledged it.
     pub reneges: f64,
 }
 
-/// A duplicate, and by which packet it came.
+/// A report of a duplicate, and the packet that it came by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     pub range: Range,
@@ -31,9 +32,9 @@ pub struct Report {
 pub struct Ack {
     pub number: u32,
     pub report: Option<Report>,
-    /// Behind a gap, the newest first.
+    /// Ranges behind a gap, the newest first.
     pub blocks: Vec<Range>,
-    /// The sender's clock, as it is echoed.
+    /// The sender's clock, as the ACK echoes it.
     pub echo: u32,
 }
 
@@ -41,19 +42,19 @@ pub struct Ack {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Arrival {
     pub range: Range,
-    /// The stream ends with it.
+    /// True if the stream ends with the packet.
     pub fin: bool,
-    /// The sender's clock as it left.
+    /// The sender's clock as the packet left.
     pub clock: u32,
 }
 
 pub struct Receiver {
     manner: Manner,
-    /// The next byte expected.
+    /// Position of the next byte expected.
     next: u32,
-    /// What is there behind a gap, the newest first.
+    /// Ranges that are there behind a gap, the newest first.
     beyond: Vec<Range>,
-    /// Where the stream ends, once that is known.
+    /// Position where the stream ends, once that is known.
     fin: Option<u32>,
     report: Option<Report>,
     echo: u32,
@@ -78,12 +79,12 @@ impl Receiver {
         }
     }
 
-    /// The stream has come to its end.
+    /// True if the stream has come to its end.
     pub fn is_complete(&self) -> bool {
         self.fin.is_some_and(|end| self.next > end)
     }
 
-    /// When it acknowledges what it has not so far.
+    /// When the receiver acknowledges what it has not so far.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -106,7 +107,7 @@ impl Receiver {
         lacking
     }
 
-    /// A packet arrives; what is acknowledged at once.
+    /// Takes in a packet; returns the ACK, if one is sent at once.
     pub fn receive(&mut self, packet: usize, arrival: Arrival, now: Instant) -> Option<Ack> {
         let Arrival { range, fin, clock } = arrival;
         if fin {
@@ -127,7 +128,8 @@ impl Receiver {
         None
     }
 
-    /// True if it is to be acknowledged at once: something is missing, or came twice.
+    /// Takes in a range; true if it is to be acknowledged at once: something is missing, or came
+    /// twice.
     fn take(&mut self, packet: usize, (start, end): Range) -> bool {
         if end <= self.next {
             self.report_new(packet, (start, end));
@@ -184,12 +186,12 @@ impl Receiver {
         self.unreported.extend(before.map(|report| report.packet));
     }
 
-    /// Packets of which it will not report that they brought what was there.
+    /// Packets of which the receiver will not report that they brought what was there.
     pub fn unreported(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.unreported)
     }
 
-    /// A report has room for one range: what does not adjoin is left out.
+    /// Adds a range to the report, which has room for one: what does not adjoin is left out.
     fn report_more(&mut self, packet: usize, (start, end): Range) {
         match &mut self.report {
             None => self.report_new(packet, (start, end)),
@@ -200,7 +202,7 @@ impl Receiver {
         }
     }
 
-    /// Says what is there, and what came twice.
+    /// The ACK that says what is there, and what came twice.
     pub fn acknowledge(&mut self) -> Ack {
         self.waiting = 0;
         self.due = None;
@@ -225,7 +227,7 @@ impl Receiver {
         self.beyond.clear();
     }
 
-    /// How often it does.
+    /// Probability per packet that the receiver discards what is behind a gap.
     pub fn reneges(&self) -> f64 {
         self.manner.reneges
     }

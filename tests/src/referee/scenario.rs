@@ -197,7 +197,7 @@ fn below(random: &mut impl Rng, limit: usize) -> usize {
     random.random_range(0..limit)
 }
 
-/// In a share of the games, some acts of one kind, at any time.
+/// Adds, in a share of the games, some acts of one kind, at any time.
 fn disturb<R: Rng>(
     random: &mut R,
     (share, most): (f64, u32),
@@ -257,14 +257,15 @@ impl Scenario {
         .consistent()
     }
 
-    /// Some do not fit into a segment.
+    /// True if some writes do not fit into a segment.
     pub fn has_large_writes(&self) -> bool {
         let mss = u32::from(self.setup.mss) - 12;
         let large = |act: &Act| matches!(act, Act::Write(bytes, _) if *bytes > mss);
         self.acts.iter().any(|(_, act)| large(act))
     }
 
-    /// TCP needs about as long for it each time: chance alone does not make it back off to minutes.
+    /// True if TCP needs about as long for the scenario each time: chance alone does not make it
+    /// back off to minutes.
     pub fn is_steady(&self) -> bool {
         let loss = [&self.forward, &self.backward].map(|direction| {
             let bursts = direction.changes[0] > 0.0;
@@ -287,7 +288,7 @@ impl Scenario {
         self
     }
 
-    /// The same without pillion.
+    /// The scenario without pillion.
     pub fn plain(&self) -> Self {
         let mut plain = self.clone();
         plain.setup.bundlers.clear();

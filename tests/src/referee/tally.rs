@@ -7,17 +7,18 @@ use std::time::Duration;
 /// What happened in a game, or in many.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// How many.
+    /// Number of games.
     pub games: u64,
     /// Packets with data that left.
     pub packets: u64,
-    /// Those with new data that carried a bundle.
+    /// Packets with new data that carried a bundle.
     pub bundles: u64,
-    /// Segments that were lost, and that a bundle brought before TCP did anything about it.
+    /// Hidden losses: segments that were lost, and that a bundle brought before TCP did anything
+    /// about it.
     pub hidden: u64,
-    /// Segments found to be such.
+    /// Segments found to be hidden losses.
     pub found: u64,
-    /// Hidden ones that were not found for want of an ACK that ends with the bundle.
+    /// Hidden losses that were not found for want of an ACK that ends with the bundle.
     pub unacknowledged: u64,
     /// Segments found though they had come: the report of that was lost, or came late.
     pub report_lost: u64,
@@ -25,14 +26,14 @@ pub struct Tally {
     pub reactions: u64,
     /// Reports of duplicates that TCP saw.
     pub reports_seen: u64,
-    /// Those that it did not see.
+    /// Reports of duplicates that TCP did not see.
     pub reports_hidden: u64,
     /// How long the games took.
     pub duration: Duration,
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         let counts = self.counts_mut().into_iter().zip(other.counts());
         counts.for_each(|(sum, (_, more))| *sum += more);
@@ -70,7 +71,7 @@ impl Tally {
     }
 }
 
-/// The numbers alone, as they are read again; or (`{:#}`) a line for each.
+/// Writes the numbers alone, as they are read again; or (`{:#}`) a line for each.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if f.alternate() {

@@ -10,7 +10,7 @@ use super::{Game, REDUCING};
 use crate::{netstat, socket};
 
 impl Game {
-    /// An ACK comes to the kernel, maybe with data.
+    /// Brings an ACK to the kernel, maybe with data.
     pub(super) fn deliver(&mut self, ack: Ack, data: Option<&[u8]>) {
         self.note(format!("ack {ack:?}"));
         if let Some(report) = ack.report {
@@ -49,7 +49,7 @@ impl Game {
         }
     }
 
-    /// The segments that are to be found lost, and whether TCP is to see the report.
+    /// The segments that are to be found lost by an ACK, and whether TCP is to see its report.
     pub(super) fn expect(&mut self, ack: &Ack) -> (Vec<Found>, Option<bool>) {
         if self.wire.attachments.is_empty() {
             return (Vec::new(), ack.report.map(|_| true));
@@ -108,7 +108,8 @@ impl Game {
         self.looks_at_window();
     }
 
-    /// Where TCP reduces its window, it answers for all losses of what it has sent.
+    /// Looks at TCP's state, which it returns: where TCP reduces its window, it answers for all
+    /// losses of what it has sent.
     fn looks_at_window(&mut self) -> u8 {
         let state = self.wire.tcp_info().tcpi_ca_state;
         if state >= REDUCING {
@@ -117,7 +118,8 @@ impl Game {
         state
     }
 
-    /// A packet has left: has the kernel been told of congestion, and was there a reason?
+    /// Checks, when a packet has left, whether the kernel has been told of congestion, and for a
+    /// reason.
     pub(super) fn reacted(&mut self) {
         let counters = self.read_counters();
         let reactions = added(&self.counters, &counters, |at| at.reactions);

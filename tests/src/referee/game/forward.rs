@@ -11,7 +11,7 @@ use crate::segment::Segment;
 use crate::socket;
 
 impl Game {
-    /// Where what TCP has sent ends.
+    /// The position behind all that TCP has sent.
     pub(super) fn sent(&self) -> u32 {
         let all = self.wire.written + 1 + u32::from(self.closed);
         all - socket::unsent(&self.wire.stream)

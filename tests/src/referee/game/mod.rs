@@ -20,28 +20,28 @@ use super::scenario::Scenario;
 use super::tally::Tally;
 use crate::{Wire, socket, sysctl};
 
-/// Time-outs back off to two minutes, and may be lost as well; without progress for so long, the
-/// stream is stuck.
+/// Time without progress after which the stream is stuck: time-outs back off to two minutes, and
+/// may be lost as well.
 const STUCK: Duration = Duration::from_secs(1200);
 
-/// As many segments as pillion's record holds: with more outstanding it says so, and the rules in
-/// here do not go that far.
+/// Number of segments that pillion's record holds: with more outstanding it says so, and the rules
+/// in here do not go that far.
 const CROWD: usize = 100;
 
-/// Events of which the last are told with a failure.
+/// Number of last events that are told with a failure.
 const TOLD: usize = 60;
 
-/// TCP reduces its window, for whatever reason (`TCP_CA_CWR`).
+/// State of TCP in which it reduces its window, for whatever reason (`TCP_CA_CWR`).
 const REDUCING: u8 = 2;
 
-/// When, and then in the order in which they were made.
+/// Something that is due, ordered by its time, and then by the order in which such were made.
 type Due<T> = Reverse<(Instant, usize, T)>;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A packet arrives at the receiver.
     Packet(usize, Arrival),
-    /// One without data, that wants an answer.
+    /// A packet without data arrives at the receiver, and wants an answer.
     Probe,
     /// An ACK arrives at the sender.
     Ack(usize),
@@ -60,16 +60,16 @@ pub struct Game {
     events: BinaryHeap<Due<Event>>,
     made: usize,
     acks: Vec<Ack>,
-    /// Where the record of the bundler at work begins.
+    /// Position where the record of the bundler at work begins.
     recorded_from: u32,
-    /// More was outstanding than the rules in here know of, or TCP sent what nobody saw.
+    /// True if more was outstanding than the rules in here know of, or TCP sent what nobody saw.
     is_uncertain: bool,
     counters: Counters,
-    /// Losses before belong to a window that has been reduced.
+    /// Position before which losses belong to a window that has been reduced.
     reduced_at: u32,
-    /// To losses before that it has reacted, or TCP itself.
+    /// Position before which losses have been reacted to, by pillion or TCP itself.
     answered: u32,
-    /// Ends of bundles that an ACK has told of.
+    /// Ends of bundles that an ACK has told of, as positions.
     judged: Vec<u32>,
     closed: bool,
     log: Vec<String>,
@@ -125,7 +125,7 @@ impl Game {
         game
     }
 
-    /// What happened; nothing where TCP itself gave up.
+    /// Plays the game, and returns what happened; `None` where TCP itself gave up.
     pub fn play(mut self) -> Option<Tally> {
         while !self.receiver.is_complete() || self.outstanding() > 0 {
             let now = Instant::now();
@@ -158,7 +158,7 @@ impl Game {
         self.made += 1;
     }
 
-    /// What is due first.
+    /// Does what is due first.
     fn next(&mut self, now: Instant) {
         let timer = self.receiver.due().filter(|due| *due <= now);
         let event = self.events.peek().map(|Reverse((at, ..))| *at);
@@ -186,7 +186,7 @@ impl Game {
         }
     }
 
-    /// All that the kernel has sent by now.
+    /// Takes in all that the kernel has sent by now.
     fn drain(&mut self) {
         while let Some(segment) = self.wire.peer.read(Duration::ZERO) {
             self.leaves(&segment);
