@@ -35,7 +35,10 @@ static __always_inline void come_late(struct flow *flow, __u32 next,
 	}
 }
 
-/* Is it beyond a retransmission that others rode along with, the last one? */
+/*
+ * Does the ACK reach the end of the last retransmission that others rode along
+ * with?
+ */
 static __always_inline bool
 is_of_retransmission(struct flow *flow, const struct ack *ack, __u32 una)
 {

@@ -20,7 +20,10 @@ static __always_inline __u32 uid_of(struct tcp_sock *tp)
 	return ((struct sock *)tp)->sk_uid.val;
 }
 
-/* All zero before: those above the root stay so. */
+/*
+ * Describes a connection for the rules. It is all zero before: the cgroups
+ * above the root stay so.
+ */
 static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 				     struct connection *connection)
 {

@@ -75,7 +75,10 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 	       !after(end, packet.seq) && !(packet.how & RETRANSMITTED);
 }
 
-/* The other end's address comes first, as in the packet. */
+/*
+ * The socket that a packet with these addresses is for; the peer's comes first,
+ * as in the packet.
+ */
 static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb,
 						    const struct segment *seg)
 {
@@ -131,7 +134,10 @@ __noinline int separate_dsack(struct tcp_options *options,
 	return 0;
 }
 
-/* Returns -1 if the packet is half rewritten, and 1 if it is as it was. */
+/*
+ * Hides the report of duplicates in a packet. Returns -1 if the packet is half
+ * rewritten, and 1 if it is as it was.
+ */
 static __always_inline int hide_dsack(struct __sk_buff *skb,
 				      const struct segment *seg,
 				      struct tcp_options *options,

@@ -29,7 +29,10 @@ static __always_inline void set_ipv6(__u8 *address, const struct in6_addr *ipv6)
 	words[3] = ipv6->in6_u.u6_addr32[3];
 }
 
-/* Without bpf_probe_read_kernel(), which kernels without tracing lack. */
+/*
+ * Reads a connection's endpoints without bpf_probe_read_kernel(), which kernels
+ * without tracing lack.
+ */
 static __always_inline void read_ends(struct sock_common *skc,
 				      struct endpoints *ends)
 {

@@ -84,7 +84,7 @@ enum companion {
 
 #define CONGESTION_NAME 16 /* bytes, with the zero at the end */
 
-/* Those of a rule; of a connection, those that the kernel took. */
+/* The companions of a rule; of a connection, those that the kernel took. */
 struct companions {
 	__u32 set; /* a bit for each enum companion */
 	__u32 rto_min_us;
@@ -169,7 +169,7 @@ struct decision {
 	__u32 rate_sent; /* payload, redundant bytes included */
 };
 
-/* All connections together, one per processor. */
+/* What was done on all connections together, one per processor. */
 struct totals {
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
@@ -187,7 +187,7 @@ struct sent {
 	__u32 wire; /* payload, TCP and IP headers */
 };
 
-/* Kept for TFRC-SP alone, as the next; written by the sending side. */
+/* What was sent lately, for TFRC-SP alone; written by the sending side. */
 struct sending {
 	__u64 since; /* when the current window began, microseconds */
 	__u32 packets; /* ever sent */
@@ -195,7 +195,7 @@ struct sending {
 	struct sent before; /* in the window before */
 };
 
-/* Written under the socket's lock. */
+/* Loss events, for TFRC-SP alone; written under the socket's lock. */
 struct loss_events {
 	__u64 start; /* of the last event, microseconds */
 	__u32 packets; /* ever sent by then */

@@ -28,8 +28,9 @@ static __always_inline bool try_enter(__u32 *busy)
 }
 
 /*
- * Where the other one is on another processor for certain: ACKs come in soft
- * interrupts, which do not interrupt each other.
+ * Waits for a processor that is at work on the same side, where that is another
+ * one for certain: ACKs come in soft interrupts, which do not interrupt each
+ * other.
  */
 static __always_inline bool enter(__u32 *busy)
 {

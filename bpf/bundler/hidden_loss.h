@@ -43,7 +43,9 @@ static __always_inline void lost_by_dsack(const struct ack *ack,
 			later(settled->lost_start, ack->duplicate_end);
 }
 
-/* All but the last segment that the ACK covers. */
+/*
+ * The published rule: all but the last segment that the ACK covers were lost.
+ */
 static __always_inline void lost_by_ack(const struct packet *packet, __u32 una,
 					struct settled *settled)
 {
@@ -97,7 +99,9 @@ static __always_inline void add_hidden(struct hidden *sum,
 	sum->saved_us += hidden->saved_us;
 }
 
-/* It is known by now what silence means, and so what was found before is. */
+/*
+ * Counts the losses that were in doubt: it is known by now what silence means.
+ */
 static __always_inline void settle_doubts(struct flow *flow)
 {
 	struct ingress *ingress = &flow->ingress;

@@ -14,10 +14,13 @@
 
 /* Payload is copied in pieces of at most so many bytes; a power of two. */
 #define PIECE 1024
-/* A segment lies in so many, for its ends need not be theirs. */
+/* Pieces that a segment lies in at most, for its ends need not be theirs. */
 #define PIECES (HISTORY_BYTES / PIECE + 1)
 
-/* A length of zero would be refused, and does not occur. */
+/*
+ * Copies a piece out of the packet. A length of zero would be refused, and does
+ * not occur.
+ */
 static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
 				      struct flow *flow, __u64 at, __u64 len)
 {

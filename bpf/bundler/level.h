@@ -31,7 +31,10 @@ static __always_inline __u64 runs_beyond(__u64 longer, __u64 at, __u64 shorter)
 	return expected > longer << 10 ? expected : longer << 10;
 }
 
-/* A global function, as the verifier is to look at the loops once. */
+/*
+ * The smallest level that leaves no more than the target unrepaired. A global
+ * function, as the verifier is to look at the loops once.
+ */
 __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 {
 	__u64 longer = 0, shorter, bearable;
@@ -86,7 +89,7 @@ static __always_inline void end_run(struct ingress *ingress)
 	run->noted = 1;
 }
 
-/* So many of the last run's segments had arrived after all. */
+/* Shortens the last run: so many of its segments had arrived after all. */
 static __always_inline void shorten_run(struct ingress *ingress, __u32 segments)
 {
 	struct run *run = &ingress->run;

@@ -78,7 +78,10 @@ static __always_inline void limit_path_size(struct path_size *path, __u64 now)
 	path->limit = path->suspect - 1;
 }
 
-/* TCP retransmits, for the first time, what left in such packets. */
+/*
+ * TCP retransmits, for the first time, what left in packets larger for a
+ * bundle.
+ */
 static __always_inline void note_lost_bundles(struct path_size *path,
 					      const struct ingress *ingress,
 					      const struct lost_bundles *lost,
@@ -127,7 +130,7 @@ static __always_inline __u32 proved_size(const struct path_size *path,
 	return largest > base ? largest : base;
 }
 
-/* Is one on its way that tries a size? */
+/* Is a packet on its way that tries a size? */
 static __always_inline bool is_probing(const struct path_size *path,
 				       __u32 snd_una)
 {

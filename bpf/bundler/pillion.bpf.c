@@ -85,7 +85,7 @@ int pillion_egress(struct __sk_buff *skb)
 	return on_egress(skb, LINK_ETHERNET);
 }
 
-/* Every packet that arrives by such a device. */
+/* Every packet that arrives by a device with Ethernet headers. */
 SEC("tcx/ingress")
 int pillion_dsack(struct __sk_buff *skb)
 {
@@ -99,7 +99,7 @@ int pillion_egress_ip(struct __sk_buff *skb)
 	return on_egress(skb, LINK_NONE);
 }
 
-/* Every packet that arrives by such a device. */
+/* Every packet that arrives by a device without link headers. */
 SEC("tcx/ingress")
 int pillion_dsack_ip(struct __sk_buff *skb)
 {
@@ -238,7 +238,7 @@ int pillion_flow_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
-/* The same of what applications asked for. */
+/* Writes whose place each socket takes for which a request is kept. */
 SEC("iter/bpf_sk_storage_map")
 int pillion_request_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -260,7 +260,9 @@ int pillion_setsockopt(struct bpf_sockopt *ctx)
 						: leave_option(ctx);
 }
 
-/* It reads one, and the kernel has answered. */
+/*
+ * The application reads an option of its socket, and the kernel has answered.
+ */
 SEC("cgroup/getsockopt")
 int pillion_getsockopt(struct bpf_sockopt *ctx)
 {

@@ -22,7 +22,7 @@ struct {
 	__type(value, struct rules);
 } pillion_rules SEC(".maps");
 
-/* Which table that is. */
+/* Which table of rules is in force. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -101,8 +101,9 @@ __noinline int find_grant(const struct connection *connection,
 }
 
 /*
- * The same of a connection of which nothing is remembered: as far as is known,
- * no rule matches. Where rules ask who opened it, that would be remembered.
+ * What the rules say of a connection of which nothing is remembered: as far as
+ * is known, no rule matches; returns 0. Where rules ask who opened it, that
+ * would be remembered.
  */
 __noinline int grant_unmatched(struct grant *grant)
 {
@@ -128,7 +129,7 @@ static __always_inline bool refuses_all(void)
 	return !all || all->refuse_all;
 }
 
-/* Could it not be found out again? */
+/* Could what the rules say not be found out again? */
 static __always_inline bool is_to_be_remembered(const struct grant *grant)
 {
 	const struct rules *all = rules_in_force();
@@ -255,9 +256,10 @@ put_into_effect(void *sk, struct flow *flow, const struct request *request,
 }
 
 /*
- * The same of a connection that the rules are to judge, with the companions
- * that it gets. Where one of them leaves it to the application, or forbids it,
- * that is remembered.
+ * Puts into effect what the rules, which are asked anew, and the application
+ * say of a connection, with the companions that it gets; returns NULL if it is
+ * not bundled. Where a rule leaves it to the application, or forbids it, that
+ * is remembered.
  */
 static __always_inline struct flow *
 judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,

@@ -24,7 +24,10 @@
 #define KEEP_AND_REDUCE 3
 #define TCP_CA_CWR	2 /* Recovery and Loss are higher */
 
-/* Those that bundles hid, and those that made TCP retransmit. */
+/*
+ * Losses for the loss event rate: those that bundles hid, and those that made
+ * TCP retransmit.
+ */
 static __always_inline void learn_losses(struct flow *flow,
 					 struct bpf_tcp_sock *tp)
 {

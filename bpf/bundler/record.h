@@ -13,7 +13,7 @@
 #include "guard.h"
 #include "segment.h"
 
-/* Of sent_segment.how. */
+/* Bits of sent_segment.how. */
 #define REDUNDANT     0x07ff /* bytes of other segments before it: a bundle */
 #define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
 #define RODE_ALONG    0x1000 /* in the packet of a later one */
@@ -64,8 +64,8 @@ __noinline __u32 find_segment(struct record *record, __u32 next, __u32 seq)
 }
 
 /*
- * All before seq is acknowledged, and nothing else was sent. A global function,
- * as the verifier is to look at the loop once.
+ * Begins the record at seq: all before is acknowledged, and nothing else was
+ * sent. A global function, as the verifier is to look at the loop once.
  */
 __noinline int begin_record(struct record *record, __u32 seq)
 {
@@ -103,13 +103,13 @@ static __always_inline bool is_full(struct record *record, __u32 more,
 	return after(slot(record, oldest(record->next + more))->seq, snd_una);
 }
 
-/* Those who read it may see the segment with the flag or without. */
+/* Marks a segment. Those who read it may see it with the flag or without. */
 static __always_inline void mark(struct sent_segment *segment, __u16 flags)
 {
 	WRITE_ONCE(segment->how, segment->how | flags);
 }
 
-/* Of a segment and the packet that it left in. */
+/* A segment, and the packet that it left in. */
 struct packet {
 	__u32 slot;
 	__u32 seq;

@@ -52,7 +52,7 @@ static __always_inline bool is_wanted(const struct grant *grant,
 	return grant->mode == ALLOW && asked == ASKED_ON;
 }
 
-/* Of two limits, of which 0 is none. */
+/* The lower of two limits, of which 0 is none. */
 static __always_inline __u32 lower(__u32 a, __u32 b)
 {
 	return a && (!b || a < b) ? a : b;

@@ -46,7 +46,10 @@ __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 	return last;
 }
 
-/* A global function, as the one above. */
+/*
+ * Marks the segments from start to end as riding along. A global function, as
+ * the verifier is to look at the loop once.
+ */
 __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 {
 	__u32 at, i;
@@ -59,7 +62,9 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 	return 0;
 }
 
-/* It ends where a write of the application's did, as a rule. */
+/*
+ * Sets PSH: the packet ends where a write of the application's did, as a rule.
+ */
 static __always_inline int push(struct __sk_buff *skb,
 				const struct segment *seg)
 {
@@ -86,8 +91,8 @@ append(struct __sk_buff *skb, struct flow *flow, struct segment *seg, __u32 end)
 }
 
 /*
- * May others ride along with it, as far as they fit? Not if they did the last
- * time: the packet may have been too large for the path.
+ * May others ride along with a retransmission, as far as they fit? Not if they
+ * did the last time: the packet may have been too large for the path.
  */
 static __always_inline bool takes_along(struct flow *flow,
 					struct bpf_tcp_sock *tp,

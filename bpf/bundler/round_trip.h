@@ -10,7 +10,9 @@ static __always_inline __u64 now_us(void)
 	return bpf_ktime_get_ns() / 1000;
 }
 
-/* Smoothed, and not below the minimum, which is huge without a sample. */
+/*
+ * The RTT, smoothed, and not below the minimum, which is huge without a sample.
+ */
 static __always_inline __u64 round_trip_us(struct bpf_tcp_sock *tp)
 {
 	__u32 smoothed = tp->srtt_us >> 3, least = tp->rtt_min;

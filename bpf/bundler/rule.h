@@ -17,7 +17,7 @@ enum opening {
 	OPENED_BEFORE = 4, /* older than pillion: not known */
 };
 
-/* In host order, both ends included. */
+/* Ports in host order, both ends included. */
 struct port_range {
 	__u16 first;
 	__u16 last;

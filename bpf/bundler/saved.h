@@ -30,8 +30,8 @@ static __always_inline __u32 since_us(__u16 sent)
 }
 
 /*
- * For each segment that was lost, as the ACK of the packet that repaired it
- * tells just now.
+ * The time saved for each segment that was lost, as the ACK of the packet that
+ * repaired it tells just now.
  */
 static __always_inline __u32 saved_us(struct bpf_tcp_sock *tp, __u16 sent)
 {

@@ -5,10 +5,15 @@
 
 #define MAX_NAMESPACES 256
 
-/* Set before the programs are loaded. */
+/*
+ * Connections of every network namespace; set before the programs are loaded.
+ */
 const volatile bool any_namespace = false;
 
-/* Else those with these cookies, of which each is given to a single one. */
+/*
+ * Else network namespaces with these cookies, of which each is given to a
+ * single one.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_NAMESPACES);
@@ -17,7 +22,7 @@ struct {
 	__type(value, __u8);
 } pillion_namespaces SEC(".maps");
 
-/* Of the socket that a program's context tells of. */
+/* Is the socket in scope that a program's context tells of? */
 static __always_inline bool in_scope(void *ctx)
 {
 	__u64 cookie;

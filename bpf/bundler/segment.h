@@ -110,9 +110,9 @@ static __always_inline bool is_tag(__be16 proto)
 }
 
 /*
- * The same behind an Ethernet header, and VLAN tags if there are any. A tag
- * that is left to the device stands beside the packet's data, and shows nowhere
- * here.
+ * Reads the IP header behind an Ethernet header, and VLAN tags if there are
+ * any. A tag that is left to the device stands beside the packet's data, and
+ * shows nowhere here.
  */
 static __always_inline int parse_ethernet(struct __sk_buff *skb,
 					  struct segment *seg)

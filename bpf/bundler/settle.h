@@ -40,7 +40,10 @@ static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
 	WRITE_ONCE(ingress->bundle_end, end);
 }
 
-/* A global function, as the verifier is to look at the loop once. */
+/*
+ * Settles the segments that an ACK acknowledges. A global function, as the
+ * verifier is to look at the loop once.
+ */
 __noinline int settle(struct record *record, struct ingress *ingress,
 		      const struct settled *settled)
 {

@@ -76,8 +76,8 @@ static __always_inline bool has_our_number(struct bpf_sockopt *ctx, __u32 last)
 }
 
 /*
- * One of ours, of a TCP socket in our scope? The kernel's helpers look at the
- * protocol alone, which raw sockets may have as well.
+ * Is the option one of ours, of a TCP socket in our scope? The kernel's helpers
+ * look at the protocol alone, which raw sockets may have as well.
  */
 static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 {
@@ -88,9 +88,9 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 }
 
 /*
- * Another one's, left as it is. Where it is longer than the page that programs
- * see, kernels before 6.4 (commit 29ebbba7d461) want to hear that they are to
- * go by what the application gave.
+ * Leaves an option that is not ours as it is. Where it is longer than the page
+ * that programs see, kernels before 6.4 (commit 29ebbba7d461) want to hear that
+ * they are to go by what the application gave.
  */
 static __always_inline int leave_option(struct bpf_sockopt *ctx)
 {
@@ -146,7 +146,7 @@ static __always_inline void keep_request(struct request *request, __u32 option,
 	}
 }
 
-/* Returns 0 or a negative errno. */
+/* Sets an option of ours. Returns 0 or a negative errno. */
 static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 					  __s32 value)
 {

@@ -26,7 +26,7 @@
 #define OPTIONS_MAX	  40 /* all of a header's */
 #define OPTIONS_BUFFER	  64 /* a power of two */
 
-/* The first word of Linux's: two NOPs, kind, length. */
+/* The first word of Linux's timestamps: two NOPs, kind, length. */
 #define ALIGNED_TIMESTAMPS 0x0101080a
 #define ALIGNED_LENGTH	   12
 
@@ -35,7 +35,7 @@ struct tcp_options {
 	__u8 bytes[OPTIONS_BUFFER];
 };
 
-/* Where they stand in tcp_options.bytes; a length of 0: they do not. */
+/* Where options stand in tcp_options.bytes; a length of 0: they do not. */
 struct options_found {
 	__u8 sack;
 	__u8 sack_len;
@@ -63,8 +63,9 @@ static __always_inline __u8 option_byte(const struct tcp_options *options,
 }
 
 /*
- * Returns -1 where a length is wrong: then what follows is not known. A global
- * function, as the verifier is to look at the loop once.
+ * Finds the options of a header. Returns -1 where a length is wrong: then what
+ * follows is not known. A global function, as the verifier is to look at the
+ * loop once.
  */
 __noinline int find_options(const struct tcp_options *options,
 			    struct options_found *found)

@@ -28,9 +28,9 @@
 #define MAX_LENGTH  0xffffffffULL
 
 /*
- * The integer part, of 1 or more, by Newton's method from above: 32 halvings
- * at most lead near it, the other steps there. There is no branch in the loop,
- * for the verifier would follow all that follow from each.
+ * The integer part of a square root, of n of 1 or more, by Newton's method from
+ * above: 32 halvings at most lead near it, the other steps there. There is no
+ * branch in the loop, for the verifier would follow all that follow from each.
  */
 __noinline __u64 square_root(__u64 n)
 {
@@ -77,8 +77,8 @@ static __always_inline __u64 less_headers(__u64 rate, const struct sent *sent)
 }
 
 /*
- * From the last loss event until now. One of at most two RTTs counts the losses
- * that it really had (RFC 4828, section 3).
+ * The length of the loss interval from the last loss event until now. One of at
+ * most two RTTs counts the losses that it really had (RFC 4828, section 3).
  */
 static __always_inline __u64 interval_length(const struct loss_events *events,
 					     __u32 packets, __u64 now,
@@ -95,8 +95,9 @@ static __always_inline __u64 interval_length(const struct loss_events *events,
 }
 
 /*
- * So many losses are known now, of so many packets ever sent. What is lost
- * within an RTT of an event's start belongs to it (RFC 5348, section 5.2).
+ * Takes note that so many losses are known now, of so many packets ever sent.
+ * What is lost within an RTT of an event's start belongs to it (RFC 5348,
+ * section 5.2).
  */
 static __always_inline void note_losses(struct loss_events *events, __u32 known,
 					__u32 packets, __u64 now, __u64 rtt_us)

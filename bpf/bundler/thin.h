@@ -13,7 +13,7 @@
 
 #define NO_RTT_SAMPLE (~0U)
 
-/* As the kernel's tcp_packets_in_flight(). */
+/* Packets in flight, as the kernel's tcp_packets_in_flight() counts them. */
 static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 {
 	return tp->packets_out - (tp->sacked_out + tp->lost_out) +
@@ -21,8 +21,9 @@ static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 }
 
 /*
- * ELIGIBLE if it is thin, else the reason. The minimum RTT is that of the whole
- * connection, as published; the kernel forgets its own after some minutes.
+ * ELIGIBLE if the stream is thin, else the reason. The minimum RTT is that of
+ * the whole connection, as published; the kernel forgets its own after some
+ * minutes.
  */
 static __always_inline enum outcome test_thin(const struct options *options,
 					      struct egress *egress,

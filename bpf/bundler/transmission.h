@@ -103,8 +103,8 @@ static __always_inline bool record_new(struct egress *egress,
 }
 
 /*
- * TCP retransmits what lies between. A global function, as the verifier is to
- * look at the loop once.
+ * TCP retransmits what lies between start and end. A global function, as the
+ * verifier is to look at the loop once.
  */
 __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 				  struct lost_bundles *lost)
@@ -145,7 +145,7 @@ static __always_inline void announce(struct egress *egress,
 	WRITE_ONCE(egress->announced, announced);
 }
 
-/* The one announced last did not come to a device of ours. */
+/* The segment announced last did not come to a device of ours. */
 static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 {
 	struct egress *egress = &flow->egress;
@@ -158,7 +158,7 @@ static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 	egress->announced = NOTHING;
 }
 
-/* New data. */
+/* TCP sends new data. */
 static __always_inline void
 transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	     struct tcp_sock *full, const struct segment *seg,
@@ -221,7 +221,7 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 		count(flow, OLD_DATA);
 }
 
-/* For TFRC-SP, whose rate counts all that is sent. */
+/* Measures what is sent for TFRC-SP, whose rate counts all of it. */
 static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 				    struct bpf_tcp_sock *tp,
 				    const struct segment *seg)
@@ -235,7 +235,10 @@ static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 	note_sent(&flow->egress.sending, now_us(), round_trip_us(tp), &sent);
 }
 
-/* One segment with data; parsed is what the headers say against bundling. */
+/*
+ * TCP sends one segment with data; parsed is what the headers say against
+ * bundling.
+ */
 static __always_inline void
 transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	 struct tcp_sock *full, const struct segment *seg, enum outcome parsed)

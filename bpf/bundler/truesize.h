@@ -16,7 +16,10 @@
 
 #include "segment.h"
 
-/* Set before the programs are loaded: this kernel does not let that happen. */
+/*
+ * This kernel keeps receivers' windows sane; set before the programs are
+ * loaded.
+ */
 const volatile bool receivers_are_safe = false;
 
 /*
@@ -41,8 +44,8 @@ static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
 }
 
 /*
- * The same of a segment that TCP retransmits: it takes as much memory beside
- * its payload as others did, or more.
+ * Payload that a segment which TCP retransmits may have with its bundle: it
+ * takes as much memory beside its payload as others did, or more.
  */
 static __always_inline __u32 room_again(const struct egress *egress,
 					const struct segment *seg)

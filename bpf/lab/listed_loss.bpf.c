@@ -10,7 +10,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* The numbers, from 1; as many as there are. */
+/* The numbers of the packets to be dropped, from 1; as many as there are. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);

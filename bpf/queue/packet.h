@@ -28,7 +28,10 @@ static __always_inline struct Qdisc *queue_of(struct sk_buff *skb,
 	return BPF_CORE_READ(queue, qdisc);
 }
 
-/* Where each processor keeps its own count, there is none to read. */
+/*
+ * Reads a queue's length. Where each processor keeps its own count, there is
+ * none to read.
+ */
 static __always_inline void read_length(struct Qdisc *qdisc,
 					struct length *length)
 {
@@ -56,7 +59,10 @@ static __always_inline void set_ipv4(unsigned char *address, __be32 ipv4)
 	__builtin_memcpy(address + 12, &ipv4, sizeof(ipv4));
 }
 
-/* Returns the offset of what follows, or 0 if that is nothing known here. */
+/*
+ * Reads an IP header. Returns the offset of what follows, or 0 if that is
+ * nothing known here.
+ */
 static __always_inline __u32 read_ip(void *header, __be16 proto,
 				     struct queued *packet)
 {
@@ -87,7 +93,9 @@ static __always_inline __u32 read_ip(void *header, __be16 proto,
 	return 0;
 }
 
-/* Headers lie in the packet's linear part, as everything before has read them.
+/*
+ * Reads a packet's headers. They lie in its linear part, as everything before
+ * has read them.
  */
 static __always_inline void read_packet(struct sk_buff *skb,
 					struct queued *packet)

@@ -17,7 +17,7 @@ enum fate {
 
 #define UNKNOWN_LENGTH 0xffffffff
 
-/* Of a queue. */
+/* The length of a queue, as its discipline counts it. */
 struct length {
 	__u32 packets;
 	__u32 bytes;

@@ -87,7 +87,10 @@ static __always_inline void end(__u64 skb, struct queued *packet,
 	bpf_map_delete_elem(&queue_packets, &skb);
 }
 
-/* Its address may be another packet's now. */
+/*
+ * Ends the packet offered last if it was replaced: its address may be another
+ * packet's now.
+ */
 static __always_inline void end_if_replaced(struct offered *offered)
 {
 	struct queued *packet;
@@ -164,8 +167,8 @@ int queue_consumption(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * One that has not been seen to arrive: it is older than the probe, or was made
- * within the queue.
+ * Writes a packet that has not been seen to arrive: it is older than the probe,
+ * or was made within the queue.
  */
 static __always_inline void write_stranger(struct sk_buff *skb,
 					   struct queued *stranger, __u64 now)
@@ -179,8 +182,8 @@ static __always_inline void write_stranger(struct sk_buff *skb,
 }
 
 /*
- * One has left the queue. A global function, as the verifier is to look at it
- * once.
+ * A packet has left the queue. A global function, as the verifier is to look at
+ * it once.
  */
 __noinline int take_leave(__u64 skb, __u64 qdisc, __u64 now)
 {
@@ -228,7 +231,9 @@ int queue_departure(struct bpf_raw_tracepoint_args *ctx)
 	(bpf_core_enum_value_exists(enum skb_drop_reason, name) &&             \
 	 (reason) == bpf_core_enum_value(enum skb_drop_reason, name))
 
-/* What only queueing disciplines give, and most of them when they are full. */
+/*
+ * Is it a reason that only queueing disciplines give, most of them when full?
+ */
 static __always_inline bool is_of_queue(__u32 reason)
 {
 	return IS_REASON(reason, SKB_DROP_REASON_QDISC_DROP) ||
