@@ -29,9 +29,9 @@
  * bundled; before there is one, if it was asked for.
  *
  * It may be set at any time. Before connect() and on a listening socket it is a
- * request, which is kept as long as the socket, is inherited by the sockets that
- * accept() returns from then on, and is fulfilled at establishment, as far as
- * the administrator's rules allow. On a connection it acts at once.
+ * request, which is kept as long as the socket, is inherited by the sockets
+ * that accept() returns from then on, and is fulfilled at establishment, as far
+ * as the administrator's rules allow. On a connection it acts at once.
  *
  * EPERM	1: the administrator's rules refuse this connection, or all.
  * EINVAL	Neither 0 nor 1, or shorter than an int.
