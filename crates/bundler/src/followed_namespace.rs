@@ -1,8 +1,7 @@
 use std::os::fd::BorrowedFd;
 
-use crate::selection::Change;
 use crate::watch::Watch;
-use crate::{Device, Error, Hook, Namespace, NamespaceName};
+use crate::{Change, Device, Error, Hook, Namespace, NamespaceName};
 
 /// A network namespace whose devices are followed. One that has a name may lose it, and
 /// another one may get it.

@@ -6,9 +6,8 @@
 
 mod attachment;
 mod cgroup;
+mod change;
 mod check;
-mod check_companions;
-mod check_devices;
 mod clsact;
 mod companions;
 mod congestion;
@@ -18,6 +17,7 @@ mod decision;
 mod device;
 mod device_attachment;
 mod device_attachments;
+mod device_list;
 mod error;
 mod escaped;
 mod flows;
@@ -44,6 +44,7 @@ mod watch;
 
 pub use attachment::Attachment;
 pub use cgroup::{Cgroup, cgroup_id, cgroup2_mount};
+pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use clsact::remove_filters;
 pub use companions::{Companion, Companions};
@@ -62,5 +63,5 @@ pub use policy::Policy;
 pub use programs::Programs;
 pub use rule::{Direction, Mode, Rule};
 pub use scope::Scope;
-pub use selection::{Change, Selection};
+pub use selection::Selection;
 pub use totals::Totals;

@@ -1,5 +1,4 @@
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::followed_namespace::FollowedNamespace;
 use crate::troubles::Troubles;
-use crate::{Device, Error, Hook, Namespace, NamespaceName, device};
+use crate::{Change, Device, Error, Hook, Namespace, NamespaceName, device_list};
 
 /// How often names of network namespaces are looked at: nothing tells of their end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -45,21 +44,6 @@ pub(crate) enum Step {
     Attach(Option<u64>, u32),
     /// To count the connections.
     Count,
-}
-
-/// What has changed while pillion was at work, and an operator may want to know.
-#[derive(Debug)]
-pub enum Change {
-    /// Bundling now takes place at this device or namespace, too.
-    Come(String),
-    /// This device or namespace is no more, or is called otherwise now.
-    Gone(String),
-    /// Something could not be done; it is tried again.
-    Refused(Error),
-    /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
-    Full,
-    /// All connections have found room again.
-    Room,
 }
 
 impl Selection {
@@ -116,7 +100,7 @@ impl Selection {
         for namespace in self.namespaces() {
             known.extend(Device::list_in(&namespace)?.all);
         }
-        device::select(known, &self.names)
+        device_list::select(known, &self.names)
     }
 
     /// The network namespaces where the devices are, and others may come.
@@ -278,21 +262,5 @@ impl Selection {
             }
             None => self.clock.unset(),
         };
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Come(name) => write!(f, "{name} has come: bundling there, too"),
-            Self::Gone(name) => write!(f, "{name} has gone"),
-            Self::Full => write!(
-                f,
-                "as many connections as --max-connections allows, in all or of one user: others \
-                 stay plain"
-            ),
-            Self::Room => write!(f, "there is room for all connections again"),
-            Self::Refused(error) => write!(f, "{error}; trying again"),
-        }
     }
 }

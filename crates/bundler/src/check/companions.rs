@@ -4,11 +4,11 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use crate::check::{Finding, Standing, read};
+use super::finding::{Finding, Standing, read};
 use crate::{Companion, Companions, CongestionControl, Error, Totals, offered_congestion_controls};
 
 /// All companions, with values that every kernel takes.
-pub(crate) fn every() -> Companions {
+pub(super) fn every() -> Companions {
     Companions {
         linear_timeouts: true,
         nodelay: true,
@@ -21,7 +21,7 @@ pub(crate) fn every() -> Companions {
 
 /// A connection of the calling thread's network namespace to itself, which must be a new
 /// one: its loopback device is brought up.
-pub(crate) fn connection() -> Result<(TcpListener, TcpStream), Error> {
+pub(super) fn connection() -> Result<(TcpListener, TcpStream), Error> {
     let connect = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         bring_up_loopback(&listener)?;
@@ -47,7 +47,7 @@ fn bring_up_loopback(socket: &impl AsRawFd) -> io::Result<()> {
 }
 
 /// What came of trying the companions on a connection.
-pub(crate) fn findings(totals: &Totals) -> Vec<Finding> {
+pub(super) fn findings(totals: &Totals) -> Vec<Finding> {
     let all = Companion::ALL.iter();
     all.map(|companion| finding(*companion, totals)).collect()
 }

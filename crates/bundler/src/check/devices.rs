@@ -1,4 +1,4 @@
-use crate::check::{Finding, Standing};
+use super::finding::{Finding, Standing};
 use crate::escaped::escaped;
 use crate::netlink::{self, Qdisc};
 use crate::{Device, Error, LinkHeader};
@@ -8,7 +8,7 @@ use crate::{Device, Error, LinkHeader};
 const SHAPERS: [&str; 6] = ["tbf", "htb", "hfsc", "cake", "cbq", "netem"];
 
 /// Which devices there are, and a warning for each with a shaper that does not see bundles.
-pub(crate) fn devices() -> Vec<Finding> {
+pub(super) fn findings() -> Vec<Finding> {
     let listed = Device::list().and_then(|devices| {
         let qdiscs = netlink::list_qdiscs(None);
         let qdiscs = qdiscs.map_err(|error| Error::system("list the queueing disciplines", error));

@@ -1,66 +1,22 @@
-use std::fs;
+//! Whether this host has what bundling needs (`pillion check`).
+
+mod companions;
+mod devices;
+mod finding;
+
 use std::io;
 use std::path::Path;
 use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
-use serde::Serialize;
 
-use crate::check_devices::devices;
+use finding::read;
+pub use finding::{Finding, Standing};
+
 use crate::{
     Attachment, Cgroup, Device, Error, Hook, Policy, Programs, Rule, Totals, cgroup2_mount,
-    check_companions, list_flows,
+    list_flows,
 };
-
-/// How a finding bears on bundling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Standing {
-    /// The finding is as it should be.
-    Ok,
-    /// Bundling works, but not as well as it could.
-    Warning,
-    /// Bundling cannot work.
-    Missing,
-}
-
-/// One thing that bundling needs, and whether this host has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// What was looked at.
-    pub name: &'static str,
-    /// How the finding bears on bundling.
-    pub standing: Standing,
-    /// What was found, in words.
-    pub found: String,
-    /// What the user should do, where something should be done.
-    pub remedy: Option<String>,
-}
-
-impl Finding {
-    pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self {
-            name,
-            standing: Standing::Ok,
-            found: found.into(),
-            remedy: None,
-        }
-    }
-
-    pub(crate) fn bad(
-        name: &'static str,
-        standing: Standing,
-        found: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
-        Self {
-            name,
-            standing,
-            found: found.into(),
-            remedy: Some(remedy.into()),
-        }
-    }
-}
 
 /// Looks at everything that bundling needs. Programs are tried in a network namespace
 /// and a cgroup made for that; nothing on the host changes.
@@ -68,7 +24,7 @@ impl Finding {
 pub fn check() -> Vec<Finding> {
     let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
     let rule = Rule {
-        companions: check_companions::every(),
+        companions: companions::every(),
         ..Rule::default()
     };
     let policy = Policy {
@@ -93,7 +49,7 @@ pub fn check() -> Vec<Finding> {
             Err(error) => failure("flow list", &error),
         });
     }
-    findings.extend(devices());
+    findings.extend(devices::findings());
     findings.push(tun());
     findings
 }
@@ -220,7 +176,7 @@ fn attaching(programs: Programs) -> Vec<Finding> {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Error::system("make a network namespace", io::Error::from(errno)))?;
         let devices = Device::select(&["lo".to_owned()])?;
-        let connection = check_companions::connection()?;
+        let connection = companions::connection()?;
         let cgroup = Cgroup::create()?;
         let totals = Attachment::new(programs, cgroup.as_fd(), &devices).and_then(|attachment| {
             attachment.review()?;
@@ -239,7 +195,7 @@ fn attaching(programs: Programs) -> Vec<Finding> {
         )],
         Ok(Ok(totals)) => {
             let attaching = Finding::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
-            let companions = check_companions::findings(&totals);
+            let companions = companions::findings(&totals);
             [attaching].into_iter().chain(companions).collect()
         }
         Ok(Err(error)) => vec![failure("attaching", &error)],
@@ -260,10 +216,4 @@ fn tun() -> Finding {
         let remedy = "modprobe tun (for `pillion lab` alone; bundling does without)";
         Finding::bad("lab", Standing::Warning, format!("no {path}"), remedy)
     }
-}
-
-pub(crate) fn read(path: &str) -> String {
-    fs::read_to_string(path)
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
 }
