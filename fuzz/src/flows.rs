@@ -100,6 +100,7 @@ fn packet(number: u64, at_ns: &mut i64, bytes: [u8; PACKET]) -> (Packet, u8, i64
     let packet = Packet {
         number,
         at_ns: *at_ns,
+        interface: (id >> 6).into(),
         from,
         to,
         frame_len: payload_len.saturating_add(66),

@@ -10,5 +10,6 @@ mod table;
 pub use half::{Counts, Half};
 pub use handshake::{Handshake, Outcome};
 pub(crate) use observe::LARGEST_FRAME;
+pub(crate) use repeats::{LEAD, doubled};
 pub use state::{Connection, Direction, Start};
 pub(crate) use table::{Side, Table};

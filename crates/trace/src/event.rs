@@ -129,7 +129,8 @@ pub struct Acked {
     pub bytes: u64,
     /// Bytes that its SACK blocks covered first.
     pub sacked_bytes: u64,
-    /// A duplicate ACK (RFC 5681, section 2; with SACK, one that reports new bytes).
+    /// A duplicate ACK: of RFC 5681, section 2; if it has SACK blocks, of RFC 6675, section 2, one
+    /// that reports bytes which no block had reported.
     pub duplicate: bool,
     /// Bytes that it says came twice (RFC 2883), by position.
     pub dsack: Option<(i64, i64)>,

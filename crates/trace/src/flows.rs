@@ -1,4 +1,4 @@
-use crate::connection::{Connection, Direction, Side, Table};
+use crate::connection::{Connection, Direction, LEAD, Side, Table, doubled};
 use crate::event::Observer;
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
@@ -13,6 +13,9 @@ pub struct Analysis<O> {
     table: Table,
     observer: O,
     over: Vec<Connection>,
+    /// The first packets, until they show whether the trace has every packet twice.
+    lead: Option<Vec<Packet>>,
+    doubled: bool,
 }
 
 impl<O: Observer> Analysis<O> {
@@ -22,11 +25,37 @@ impl<O: Observer> Analysis<O> {
             table: Table::new(false),
             observer,
             over: Vec::new(),
+            lead: Some(Vec::new()),
+            doubled: false,
         }
     }
 
     /// Takes the next packet.
+    #[inline]
     pub fn packet(&mut self, packet: &Packet) {
+        match &mut self.lead {
+            None => self.enter(packet),
+            Some(lead) => {
+                lead.push(*packet);
+                if lead.len() == LEAD {
+                    self.begin();
+                }
+            }
+        }
+    }
+
+    /// Enters the first packets.
+    #[cold]
+    fn begin(&mut self) {
+        if let Some(lead) = self.lead.take() {
+            self.doubled = doubled(lead.iter());
+            for packet in &lead {
+                self.enter(packet);
+            }
+        }
+    }
+
+    fn enter(&mut self, packet: &Packet) {
         let (slot, direction) = self
             .table
             .find(Side::Sender, packet, packet.at_ns, &mut self.over);
@@ -34,7 +63,13 @@ impl<O: Observer> Analysis<O> {
             end(connection, &mut self.observer);
         }
         if let Some(connection) = self.table.get_mut(slot)
-            && see(connection, direction, packet, &mut self.observer)
+            && see(
+                connection,
+                direction,
+                packet,
+                self.doubled,
+                &mut self.observer,
+            )
         {
             self.table.close(slot, packet.at_ns);
         }
@@ -43,13 +78,14 @@ impl<O: Observer> Analysis<O> {
         }
     }
 
-    /// What it has been told so far.
+    /// What it has been told so far; nothing before the first thousand packets.
     pub fn observer(&self) -> &O {
         &self.observer
     }
 
     /// Ends: shows the observer what is left, and gives it back.
-    pub fn finish(self) -> O {
+    pub fn finish(mut self) -> O {
+        self.begin();
         let mut observer = self.observer;
         for connection in self.table.into_rest() {
             end(connection, &mut observer);
@@ -63,10 +99,11 @@ fn see<O: Observer>(
     connection: &mut Connection,
     direction: Direction,
     packet: &Packet,
+    doubled: bool,
     observer: &mut O,
 ) -> bool {
     let half = connection.half_mut(direction);
-    if half.repeats[0].is_repeat(packet, fingerprint(packet)) {
+    if half.repeats[0].is_repeat(packet, fingerprint(packet), doubled) {
         half.counts.repeated_packets += 1;
         return false;
     }
@@ -80,7 +117,7 @@ fn see<O: Observer>(
         observer.acked(connection, &acked);
     }
     for direction in Direction::BOTH {
-        while connection.has_finished_range(direction, i64::MIN) {
+        while connection.has_finished_range(direction) {
             if let Some(range) = connection.first_range(direction) {
                 observer.range(connection, direction, range);
             }

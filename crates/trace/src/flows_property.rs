@@ -98,7 +98,7 @@ fn whatever_two_traces_hold_every_packet_has_one_fate() {
                 .zip(&connection.passages)
             {
                 let ends = passage.delivered_packets + passage.lost_packets;
-                let ends = ends + passage.unknown_packets;
+                let ends = ends + passage.unknown_packets + passage.unseen_packets;
                 assert_eq!(ends + counts.stray_packets, counts.packets, "seed {seed}");
                 fates += counts.packets + counts.repeated_packets;
                 arrived += passage.delivered_packets + passage.duplicated_packets;

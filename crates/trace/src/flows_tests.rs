@@ -242,6 +242,7 @@ fn a_packet_that_the_trace_shows_twice_counts_once() {
     let mut again = script.packets[3..].to_vec();
     for packet in &mut again {
         packet.at_ns += 20_000;
+        packet.interface = 1;
     }
     script.packets.extend(again);
     script.at(60).ack(201);
@@ -252,6 +253,18 @@ fn a_packet_that_the_trace_shows_twice_counts_once() {
         record.summary(),
         [(1, 101, 1, Some(60)), (101, 201, 1, Some(60))]
     );
+}
+
+#[test]
+fn what_comes_twice_on_one_interface_was_sent_twice() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201);
+    let mut again = *script.last();
+    again.at_ns += 20_000;
+    script.packets.push(again);
+    script.at(60).ack(201);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.repeated_packets, counts.data_packets), (0, 3));
 }
 
 #[test]
@@ -449,6 +462,15 @@ fn a_closed_connection_is_finished_after_a_while() {
     script.at(59_000).syn();
     script.at(61_000).syn();
     let mut analysis = Analysis::new(Record::default());
+    // An analysis looks at the beginning of a trace before it tells of any of it.
+    let mut others = Script::new();
+    others.client = endpoint("192.0.2.7:7");
+    for position in 1..=1000 {
+        others.data(position, position + 1);
+    }
+    for packet in &others.packets {
+        analysis.packet(packet);
+    }
     let (last, before) = script.packets.split_last().unwrap();
     for packet in before {
         analysis.packet(packet);

@@ -30,4 +30,4 @@ pub use event::{Acked, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
 pub use period::{Period, When};
-pub use ranges::{Copy, CopyKind, Delivery, Range};
+pub use ranges::{Copy, CopyKind, Delivery, Range, Readable};

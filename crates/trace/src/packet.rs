@@ -9,6 +9,8 @@ pub struct Packet {
     pub number: u64,
     /// When it was captured, in nanoseconds since 1970.
     pub at_ns: i64,
+    /// Where it was captured, as far as the file tells interfaces apart: equal numbers are one.
+    pub interface: u32,
     /// Who sent it.
     pub from: Endpoint,
     /// To whom.

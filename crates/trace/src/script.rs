@@ -56,6 +56,7 @@ impl Script {
         self.packets.push(Packet {
             number: self.packets.len() as u64 + 1,
             at_ns: self.now_ns,
+            interface: 0,
             from,
             to,
             frame_len: 14 + 52 + len,
@@ -249,7 +250,7 @@ impl Record {
         forward
             .map(|(_, range)| {
                 let delivery = range.delivery.map(|delivery| {
-                    let in_order = delivery.in_order_ns.map(|at| at / MS);
+                    let in_order = delivery.in_order_ns().map(|at| at / MS);
                     (
                         delivery.at_ns / MS,
                         delivery.copy,

@@ -118,6 +118,7 @@ fn by_etherparse(frame: &[u8]) -> Packet {
     let mut packet = Packet {
         number: 1,
         at_ns: 1000,
+        interface: 0,
         from: SocketAddr::new(from, tcp.source_port()).into(),
         to: SocketAddr::new(to, tcp.destination_port()).into(),
         frame_len: frame.len() as u32,

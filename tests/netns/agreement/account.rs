@@ -58,7 +58,7 @@ pub fn is_stream(connection: &Connection) -> bool {
 
 impl Observer for Account {
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        let read_ns = range.delivery.and_then(|delivery| delivery.in_order_ns);
+        let read_ns = range.delivery.and_then(|delivery| delivery.in_order_ns());
         if is_stream(connection) && direction == Direction::Forward {
             let took_ns = read_ns.zip(range.first_sent_ns());
             let (read_ns, sent_ns) = took_ns.expect("all was delivered");

@@ -77,6 +77,8 @@ pub enum Copied {
 pub enum Arrived {
     /// It did.
     Delivered,
+    /// It did, at a time that the traces do not tell.
+    Unseen,
     /// It did not.
     Lost,
     /// The traces do not tell.

@@ -162,7 +162,7 @@ impl Witness {
             first_sent_s: first_ns.map(|at| at.saturating_sub(begin_ns) as f64 / 1e9),
             ack_latency_ms: range.ack_latency_ns().map(ms),
             transport_latency_ms: far_ms(range.delivery.map(|delivery| delivery.at_ns)),
-            application_latency_ms: far_ms(range.delivery.and_then(|d| d.in_order_ns)),
+            application_latency_ms: far_ms(range.delivery.and_then(|d| d.in_order_ns())),
             waited_for: range.delivery.and_then(|delivery| delivery.behind),
             waited_behind: kept.behind,
             events: events(&range, &kept.sent, &kept.fates, &kept.acks, &times),
@@ -330,6 +330,7 @@ fn copied(range: &Range, sent: &Sent) -> Copied {
 fn arrived(fate: &Fate) -> Arrived {
     match fate.arrival {
         Arrival::Delivered { .. } => Arrived::Delivered,
+        Arrival::Unseen => Arrived::Unseen,
         Arrival::Lost => Arrived::Lost,
         Arrival::Unknown => Arrived::Unknown,
     }
@@ -369,7 +370,7 @@ fn arrivals(range: &Range, fates: &[Fate], times: &Times) -> Vec<Event> {
             };
             events.push(at_receiver(delivery.at_ns, what));
         }
-        if let Some(readable_ns) = delivery.in_order_ns.filter(|at| *at > delivery.at_ns) {
+        if let Some(readable_ns) = delivery.in_order_ns().filter(|at| *at > delivery.at_ns) {
             events.push(at_receiver(readable_ns, What::Readable));
         }
     }

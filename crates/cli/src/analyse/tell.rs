@@ -91,6 +91,7 @@ fn sentence(event: &Event, story: &Story) -> String {
             };
             let fate = match fate {
                 Some(Arrived::Lost) => ": lost",
+                Some(Arrived::Unseen) => ": it arrived, when is not known",
                 Some(Arrived::Unknown) => ": whether it arrived cannot be told",
                 Some(Arrived::Delivered) | None => "",
             };

@@ -100,6 +100,7 @@ fn data(stream: u64, at_ns: i64, seq: u32, len: u32) -> Packet {
     Packet {
         number: 0,
         at_ns,
+        interface: 0,
         from,
         to,
         frame_len: 66 + len,

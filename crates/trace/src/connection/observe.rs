@@ -163,15 +163,20 @@ impl Connection {
         half.counts.missing_bytes += advance.unseen.unsigned_abs();
         let mut blocks = [(0, 0); 4];
         let wire = packet.sack.as_slice();
+        // A FIN has a sequence number that blocks cover as well, and is no byte.
+        let end = half.fin.unwrap_or(i64::MAX);
         for (block, &(left, right)) in blocks.iter_mut().zip(wire) {
             let left = numbering.position(position, left);
-            *block = (left, numbering.position(left, right));
+            *block = (left, numbering.position(left, right).min(end));
         }
         let blocks = blocks.get(..wire.len()).unwrap_or_default();
         let sacked = tracker.selectively_acknowledged(payload, blocks, packet.at_ns);
         let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
-        let duplicate =
-            bare && outstanding && position == before && (same_window || sacked.bytes > 0);
+        let news = match wire {
+            [] => same_window,
+            _ => sacked.bytes > 0,
+        };
+        let duplicate = bare && outstanding && position == before && news;
         own.counts.duplicate_acks += u64::from(duplicate);
         own.counts.dsacks += u64::from(sacked.duplicate.is_some());
         Some(Acked {

@@ -1,13 +1,17 @@
 use std::iter;
 
+use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
 
 /// The last packets of one direction, to tell when a trace shows one of them twice: captures on
 /// all devices see a packet on each device that it passes.
+///
+/// What comes twice on one interface is two packets, unless the whole trace shows everything
+/// twice: a path that duplicates packets does so to some.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     prints: [u64; 8],
-    at_ns: [i64; 8],
+    seen: [(i64, u32); 8],
     next: usize,
 }
 
@@ -18,10 +22,14 @@ const SAME_PACKET_NS: u64 = 1_000_000;
 /// Where there is no IP identification, no time-out and no thin stream is this quick.
 const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
 
+/// So many packets of a trace show whether it has all of them twice.
+pub(crate) const LEAD: usize = 1000;
+
 impl Repeats {
-    /// Whether the trace shows this packet, which has that fingerprint, a second time.
+    /// Whether the trace shows this packet, which has that fingerprint, a second time. `doubled`:
+    /// it does so with all packets, by [`doubled`].
     #[inline]
-    pub(crate) fn is_repeat(&mut self, packet: &Packet, print: u64) -> bool {
+    pub(crate) fn is_repeat(&mut self, packet: &Packet, print: u64, doubled: bool) -> bool {
         let identified = packet.ip_id.is_some_and(|id| id != 0);
         if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {
             // Equal acknowledgements without identification are usual: duplicate ACKs.
@@ -32,16 +40,30 @@ impl Repeats {
         } else {
             SAME_PACKET_WITHOUT_ID_NS
         };
+        let here = |interface: u32| doubled || interface != packet.interface;
         // Mostly there is none, which is found faster without a branch for each.
         let known = |found, &other| found | (other == print);
         let seen = self.prints.iter().fold(false, known)
-            && iter::zip(&self.prints, self.at_ns)
-                .any(|(&other, at_ns)| other == print && packet.at_ns.abs_diff(at_ns) <= limit);
+            && iter::zip(&self.prints, self.seen).any(|(&other, (at_ns, interface))| {
+                other == print && packet.at_ns.abs_diff(at_ns) <= limit && here(interface)
+            });
         if !seen {
             let place = self.next % self.prints.len();
-            (self.prints[place], self.at_ns[place]) = (print, packet.at_ns);
+            self.prints[place] = print;
+            self.seen[place] = (packet.at_ns, packet.interface);
             self.next = place + 1;
         }
         seen
     }
+}
+
+/// Whether a trace that begins with these packets shows every packet twice.
+pub(crate) fn doubled<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
+    let (mut repeats, mut packets, mut again) = (Repeats::default(), 0, 0);
+    for packet in lead.take(LEAD) {
+        packets += 1;
+        again += u32::from(repeats.is_repeat(packet, fingerprint(packet), true));
+    }
+    // Half of them come again, but for those that the trace misses.
+    packets >= 4 && again * 20 >= packets * 9
 }

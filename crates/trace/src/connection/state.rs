@@ -2,7 +2,7 @@ use super::half::Half;
 use super::handshake::{Handshake, Outcome};
 use crate::packet::Endpoint;
 use crate::pair::{Link, Way};
-use crate::ranges::Range;
+use crate::ranges::{Range, Tracker};
 
 /// A TCP connection.
 #[derive(Debug)]
@@ -153,9 +153,9 @@ impl Connection {
     }
 
     #[inline]
-    pub(crate) fn has_finished_range(&self, direction: Direction, given_up_ns: i64) -> bool {
+    pub(crate) fn has_finished_range(&self, direction: Direction) -> bool {
         let tracker = self.half(direction).tracker.as_ref();
-        tracker.is_some_and(|tracker| tracker.has_finished(given_up_ns))
+        tracker.is_some_and(Tracker::has_finished)
     }
 
     #[inline]

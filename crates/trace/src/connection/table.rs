@@ -293,7 +293,8 @@ impl Connection {
             return true;
         };
         if packet.flags.syn {
-            return packet.ack.is_some() || numbering.initial() == packet.seq;
+            let fresh = half.tracker.as_ref().is_none_or(Tracker::is_fresh);
+            return packet.ack.is_some() && fresh || numbering.initial() == packet.seq;
         }
         let next = half.tracker.as_ref().map_or(0, Tracker::next);
         let distance = numbering.position(next, packet.seq).abs_diff(next);

@@ -70,7 +70,11 @@ pub(super) struct Transit {
 /// How it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    Delivered { raw_delay_ns: i64 },
+    Delivered {
+        raw_delay_ns: i64,
+    },
+    /// It arrived; when is not known.
+    Unseen,
     Lost,
     Unknown,
 }
@@ -113,6 +117,7 @@ impl Transit {
                 Arrival::Delivered { at_ns, .. } => End::Delivered {
                     raw_delay_ns: at_ns.saturating_sub(fate.sent_ns),
                 },
+                Arrival::Unseen => End::Unseen,
                 Arrival::Lost => End::Lost,
                 Arrival::Unknown => End::Unknown,
             },

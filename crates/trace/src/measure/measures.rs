@@ -104,7 +104,7 @@ impl Measures {
         self.loss.get_or_insert_default().range(range);
         self.delay.range(range);
         self.head_of_line.range(range);
-        if delivery.in_order_ns.is_some() {
+        if delivery.in_order_ns().is_some() {
             self.slices.at(readable_since_ns).readable_bytes += range.len;
         }
     }

@@ -152,7 +152,7 @@ impl Observer for Meter {
     #[inline]
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let far_end = connection.way(direction.reverse());
-        let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns);
+        let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns());
         let since_ns = readable_ns.map(|at_ns| self.since_ns(far_end, at_ns));
         self.batch.ranges.push(Noted {
             number: connection.number,

@@ -2,13 +2,14 @@ use std::collections::HashSet;
 
 use super::clock::Way;
 use super::fate::{Arrival, Fate};
-use super::link::{Identity, Waiting};
+use super::link::{Clear, Identity, Waiting};
 use super::nat::Nat;
 use super::sides::Sides;
 use super::source::Printed;
-use crate::connection::{Connection, Direction, LARGEST_FRAME, Side, Table};
+use crate::connection::{Connection, Direction, Half, LARGEST_FRAME, Side, Table};
 use crate::event::{Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
+use crate::ranges::Tracker;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]
@@ -21,12 +22,20 @@ pub(crate) struct Engine<O> {
     /// shows first.
     far: HashSet<[u8; 16]>,
     over: Vec<Connection>,
+    /// Whether each trace shows every packet twice.
+    doubled: [bool; 2],
     /// What the observer was told of the clocks.
     told_ahead_ns: Option<i64>,
 }
 
 impl<O: Observer> Engine<O> {
-    pub(crate) fn new(observer: O, sides: Sides, nat: Nat, far: HashSet<[u8; 16]>) -> Self {
+    pub(crate) fn new(
+        observer: O,
+        sides: Sides,
+        nat: Nat,
+        far: HashSet<[u8; 16]>,
+        doubled: [bool; 2],
+    ) -> Self {
         Self {
             table: Table::new(true),
             observer,
@@ -34,6 +43,7 @@ impl<O: Observer> Engine<O> {
             nat,
             far,
             over: Vec::new(),
+            doubled,
             told_ahead_ns: None,
         }
     }
@@ -106,6 +116,7 @@ impl<O: Observer> Engine<O> {
             connection,
             sides: &mut self.sides,
             observer: &mut self.observer,
+            doubled: self.doubled[side as usize],
             ended: false,
         };
         view.packet(direction, side, packet, print, now_ns);
@@ -144,6 +155,7 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
         connection: &mut connection,
         sides,
         observer,
+        doubled: false,
         ended: true,
     };
     for direction in Direction::BOTH {
@@ -162,6 +174,7 @@ struct View<'a, O> {
     connection: &'a mut Connection,
     sides: &'a mut Sides,
     observer: &'a mut O,
+    doubled: bool,
     /// No more will come of it.
     ended: bool,
 }
@@ -178,7 +191,7 @@ impl<O: Observer> View<'_, O> {
     ) {
         let connection = &mut *self.connection;
         let half = connection.half_mut(direction);
-        if half.repeats[side as usize].is_repeat(packet, print) {
+        if half.repeats[side as usize].is_repeat(packet, print, self.doubled) {
             half.counts.repeated_packets += 1;
             return;
         }
@@ -189,6 +202,7 @@ impl<O: Observer> View<'_, O> {
         }
         if self.departure_side(direction) == side {
             self.departs(direction, packet, print);
+            self.acknowledges(direction.reverse(), packet);
         } else {
             self.arrives(direction, packet, print);
         }
@@ -273,19 +287,60 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.sides.certain_ns(side)
         };
-        while let Some((waiting, identity)) =
-            self.connection.link_mut(direction).next_arrival(certain_ns)
-        {
-            match identity {
-                Identity::Sent(index) => self.delivered(direction, &waiting, index, side),
-                Identity::Duplicate => {
+        while let Some(clear) = self.connection.link_mut(direction).next_clear(certain_ns) {
+            match clear {
+                Clear::Arrival(waiting, Identity::Sent(index)) => {
+                    self.delivered(direction, &waiting, index, side);
+                }
+                Clear::Arrival(_, Identity::Duplicate) => {
                     self.connection
                         .link_mut(direction)
                         .passage
                         .duplicated_packets += 1;
                 }
-                Identity::Unknown => self.delivered_unmatched(direction, &waiting),
+                Clear::Arrival(waiting, Identity::Unknown) => {
+                    self.delivered_unmatched(direction, &waiting);
+                }
+                Clear::Ack(ack) => self.received(direction, ack),
             }
+        }
+    }
+
+    /// An ACK leaves the receiver of a direction.
+    #[inline]
+    fn acknowledges(&mut self, direction: Direction, packet: &Packet) {
+        let Some(ack) = packet.ack.filter(|_| !packet.flags.rst) else {
+            return;
+        };
+        let link = self.connection.link_mut(direction);
+        if link.waits() {
+            link.acknowledge(ack);
+        } else {
+            self.received(direction, ack);
+        }
+    }
+
+    /// All before this sequence number has been received, whether or not the receiver's trace
+    /// shows it.
+    #[inline]
+    fn received(&mut self, direction: Direction, ack: u32) {
+        let half = self.connection.half_mut(direction);
+        if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_ref()) {
+            let position = numbering.position(tracker.next(), ack);
+            if tracker.is_near(position) {
+                let position = half.fin.map_or(position, |fin| position.min(fin));
+                self.received_before(direction, position, i64::MAX);
+            }
+        }
+    }
+
+    fn received_before(&mut self, direction: Direction, position: i64, until_ns: i64) {
+        let half = self.connection.half_mut(direction);
+        let Half { tracker, link, .. } = half;
+        if let (Some(tracker), Some(link)) = (tracker, link) {
+            tracker.received(position, until_ns, |range| {
+                link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
+            });
         }
     }
 
@@ -366,15 +421,18 @@ impl<O: Observer> View<'_, O> {
     /// Tells the next fate.
     #[inline(never)]
     fn fate(&mut self, direction: Direction, side: Side) {
-        if let Some(mut fate) = self.connection.link_mut(direction).take_fate() {
-            if fate.arrival == Arrival::Unknown {
-                let covered_ns = self.sides.covered_ns(side);
-                let limit = self.segment_limit(direction);
-                let link = self.connection.link_mut(direction);
-                if link.lost(&fate, covered_ns, limit) {
-                    fate.arrival = Arrival::Lost;
-                }
-            }
+        let covered_ns = self.sides.covered_ns(side);
+        let limit = self.segment_limit(direction);
+        let Half { tracker, link, .. } = self.connection.half_mut(direction);
+        if let (Some(tracker), Some(link)) = (tracker, link)
+            && let Some((begin, end)) = link.gives_up()
+        {
+            tracker.sacked_unseen(begin, end, |range| {
+                link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
+            });
+        }
+        let link = self.connection.link_mut(direction);
+        if let Some(fate) = link.take_fate(covered_ns, limit) {
             self.connection.link_mut(direction).passage.count(&fate);
             self.observer.fate(self.connection, &fate);
         }
@@ -382,9 +440,27 @@ impl<O: Observer> View<'_, O> {
 
     #[inline]
     fn ranges(&mut self, direction: Direction) {
-        let given_up_ns = self.sides.given_up_ns(self.departure_side(direction));
-        while self.connection.has_finished_range(direction, given_up_ns) {
+        while self.connection.has_finished_range(direction) {
             self.range(direction);
+        }
+        self.acked_unseen(direction);
+    }
+
+    /// Where the receiver's trace shows neither the arrival of bytes nor an ACK of theirs, the ACK
+    /// that reached the sender says that they arrived.
+    #[inline]
+    fn acked_unseen(&mut self, direction: Direction) {
+        let half = self.connection.half(direction);
+        if let Some(first) = half.tracker.as_ref().and_then(Tracker::first)
+            && let Some(acked_ns) = first.acked_ns
+            && half.link.as_ref().is_some_and(|link| !link.waits())
+        {
+            let (end, side) = (first.end, self.departure_side(direction));
+            if acked_ns < self.sides.known_ns(side) {
+                let until_ns = self.sides.by_clock_of_other(side, acked_ns);
+                self.received_before(direction, end, until_ns);
+                self.ranges(direction);
+            }
         }
     }
 
@@ -392,7 +468,8 @@ impl<O: Observer> View<'_, O> {
     #[inline(never)]
     fn range(&mut self, direction: Direction) {
         if let Some(range) = self.connection.first_range(direction) {
-            let unseen = range.acked_ns.is_some() && range.delivery.is_none();
+            let acked = range.acked_ns.is_some() || range.arrived_unseen;
+            let unseen = acked && range.delivery.is_none();
             let unseen_bytes = if unseen { range.len() } else { 0 };
             self.observer.range(self.connection, direction, range);
             self.connection.link_mut(direction).passage.unseen_bytes += unseen_bytes;

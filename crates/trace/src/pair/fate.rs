@@ -42,10 +42,14 @@ pub enum Arrival {
         /// or a retransmission repaired.
         repaired_bytes: u64,
     },
+    /// It did, at a time that is not known: what it carried was acknowledged, nothing else
+    /// carried that, and the trace at its receiver does not show it.
+    Unseen,
     /// It did not, or the trace misses it.
     Lost,
-    /// It cannot be told: the other trace does not cover that time, or segments were joined or
-    /// cut on the way. What is known of bytes is exact all the same.
+    /// It cannot be told: the other trace does not cover that time, segments were joined or cut on
+    /// the way, or what it carried arrived unseen and others carried that as well. What is known
+    /// of bytes is exact all the same.
     Unknown,
 }
 
@@ -67,7 +71,9 @@ impl Fate {
 pub struct Passage {
     /// Packets that arrived.
     pub delivered_packets: u64,
-    /// Packets that did not.
+    /// Packets that arrived, as ACKs show, and that the trace at the receiver misses.
+    pub unseen_packets: u64,
+    /// Packets that did not arrive.
     pub lost_packets: u64,
     /// Of the lost ones, those with payload that are new, bundled or retransmitted.
     pub lost_data_packets: u64,
@@ -75,7 +81,7 @@ pub struct Passage {
     pub lost_bytes: u64,
     /// Packets of which it cannot be told.
     pub unknown_packets: u64,
-    /// Packets that arrived once more, later than one capture shows a packet twice.
+    /// Packets that arrived once more.
     pub duplicated_packets: u64,
     /// Packets that arrived and were not sent like that: segments joined or cut on the way, or
     /// missed by the trace at the sender.
@@ -119,6 +125,7 @@ impl Passage {
                 return;
             }
             Arrival::Unknown => self.unknown_packets += 1,
+            Arrival::Unseen => self.unseen_packets += 1,
             Arrival::Delivered { repaired_bytes, .. } => {
                 self.delivered_packets += 1;
                 if fate.class == Class::Bundled {
@@ -147,6 +154,7 @@ impl AddAssign for Passage {
     /// Of runs that are over.
     fn add_assign(&mut self, other: Self) {
         self.delivered_packets += other.delivered_packets;
+        self.unseen_packets += other.unseen_packets;
         self.lost_packets += other.lost_packets;
         self.lost_data_packets += other.lost_data_packets;
         self.lost_bytes += other.lost_bytes;

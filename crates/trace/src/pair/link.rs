@@ -5,22 +5,40 @@ use super::fate::{Arrival, Fate, Passage};
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
 /// waits for the trace at the sender to show it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) passage: Passage,
-    sent: VecDeque<Fate>,
+    sent: VecDeque<Departed>,
     /// Their fingerprints, 0 for those that have a fate: apart, to be searched fast.
     prints: VecDeque<u64>,
     /// The departure after the one that matched last: packets mostly keep their order.
     expected: usize,
-    arrived: VecDeque<Waiting>,
+    shown: VecDeque<Shown>,
     /// So many of the last departures have not been compared with the first arrival.
     unsearched: Unsearched,
     /// Of the packets that matched last, to know duplicates by.
-    matched: [u64; 16],
+    matched: [u64; REMEMBERED],
     matches: usize,
     /// Whether a packet arrived that was cut or joined on the way.
     pub(crate) regrouped: bool,
+}
+
+const REMEMBERED: usize = 64;
+
+/// A packet that has no fate yet, or was not told of.
+#[derive(Debug)]
+struct Departed {
+    fate: Fate,
+    /// Whether it may have arrived unseen: what it carried did, in one packet or another.
+    doubtful: bool,
+}
+
+/// What the trace at the receiver shows and has not been entered yet, in its order.
+#[derive(Debug, Clone, Copy)]
+enum Shown {
+    Arrival(Waiting),
+    /// An ACK left, of all before this sequence number.
+    Ack(u32),
 }
 
 #[derive(Debug)]
@@ -42,6 +60,14 @@ pub(crate) struct Waiting {
     pub(crate) payload_len: u32,
 }
 
+/// What is clear next of what the trace at the receiver shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Clear {
+    Arrival(Waiting, Identity),
+    /// An ACK left, of all before this sequence number.
+    Ack(u32),
+}
+
 /// What an arriving packet turned out to be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Identity {
@@ -53,10 +79,29 @@ pub(crate) enum Identity {
     Unknown,
 }
 
+impl Default for Link {
+    fn default() -> Self {
+        Self {
+            passage: Passage::default(),
+            sent: VecDeque::new(),
+            prints: VecDeque::new(),
+            expected: 0,
+            shown: VecDeque::new(),
+            unsearched: Unsearched::default(),
+            matched: [0; REMEMBERED],
+            matches: 0,
+            regrouped: false,
+        }
+    }
+}
+
 impl Link {
     #[inline]
     pub(crate) fn depart(&mut self, print: u64, fate: Fate) {
-        self.sent.push_back(fate);
+        self.sent.push_back(Departed {
+            fate,
+            doubtful: false,
+        });
         self.prints.push_back(print);
         self.unsearched.0 = self.unsearched.0.saturating_add(1);
     }
@@ -66,24 +111,35 @@ impl Link {
     #[inline]
     pub(crate) fn expects(&self, print: u64) -> Option<usize> {
         let expected = self.prints.get(self.expected) == Some(&print);
-        (expected && self.arrived.is_empty()).then_some(self.expected)
+        (expected && self.shown.is_empty()).then_some(self.expected)
     }
 
     /// Whether there are arrivals of which it is not clear what they are.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
-        !self.arrived.is_empty()
+        !self.shown.is_empty()
     }
 
     #[inline]
     pub(crate) fn arrive(&mut self, waiting: Waiting) {
-        self.arrived.push_back(waiting);
+        self.shown.push_back(Shown::Arrival(waiting));
     }
 
-    /// The next packet that arrived, if it is clear what it is. Arrivals keep their order. All
-    /// is clear of those before `certain_ns`.
-    pub(crate) fn next_arrival(&mut self, certain_ns: i64) -> Option<(Waiting, Identity)> {
-        let waiting = *self.arrived.front()?;
+    /// An ACK left the receiver, behind arrivals of which it is not clear what they are.
+    pub(crate) fn acknowledge(&mut self, ack: u32) {
+        self.shown.push_back(Shown::Ack(ack));
+    }
+
+    /// What the trace at the receiver shows next, if it is clear what it is. All keeps its order.
+    /// All is clear of what is before `certain_ns`.
+    pub(crate) fn next_clear(&mut self, certain_ns: i64) -> Option<Clear> {
+        let waiting = match *self.shown.front()? {
+            Shown::Arrival(waiting) => waiting,
+            Shown::Ack(ack) => {
+                self.shown.pop_front();
+                return Some(Clear::Ack(ack));
+            }
+        };
         let identity = if let Some(index) = self.departure_of(waiting.print) {
             Identity::Sent(index)
         } else if self.matched.contains(&waiting.print) {
@@ -94,9 +150,9 @@ impl Link {
             self.unsearched.0 = 0;
             return None;
         };
-        self.arrived.pop_front();
+        self.shown.pop_front();
         self.unsearched = Unsearched::default();
-        Some((waiting, identity))
+        Some(Clear::Arrival(waiting, identity))
     }
 
     fn departure_of(&self, print: u64) -> Option<usize> {
@@ -112,14 +168,29 @@ impl Link {
 
     #[inline]
     pub(crate) fn fate(&self, index: usize) -> Option<&Fate> {
-        self.sent.get(index)
+        self.sent.get(index).map(|departed| &departed.fate)
+    }
+
+    /// Says that bytes arrived unseen, which these packets carried, by their numbers in the trace
+    /// at the sender. A single one arrived; of several it is not known which.
+    pub(crate) fn arrived_unseen(&mut self, packets: impl ExactSizeIterator<Item = u64>) {
+        let only = packets.len() == 1;
+        for packet in packets {
+            let place = self.sent.binary_search_by_key(&packet, |it| it.fate.packet);
+            if let Some(departed) = place.ok().and_then(|place| self.sent.get_mut(place)) {
+                departed.doubtful = true;
+                if only && departed.fate.arrival == Arrival::Unknown {
+                    departed.fate.arrival = Arrival::Unseen;
+                }
+            }
+        }
     }
 
     /// Says that a departure arrived.
     #[inline]
     pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
-        if let Some(fate) = self.sent.get_mut(index) {
-            fate.arrival = arrival;
+        if let Some(departed) = self.sent.get_mut(index) {
+            departed.fate.arrival = arrival;
             self.expected = self.expected.max(index + 1);
         }
         if let Some(print) = self.prints.get_mut(index) {
@@ -132,25 +203,38 @@ impl Link {
     /// Whether the next packet in the order of sending arrived, or was sent before `given_up_ns`.
     #[inline]
     pub(crate) fn has_fate(&self, given_up_ns: i64) -> bool {
-        self.sent
-            .front()
-            .is_some_and(|first| first.arrival != Arrival::Unknown || first.sent_ns < given_up_ns)
+        self.sent.front().is_some_and(|Departed { fate, .. }| {
+            fate.arrival != Arrival::Unknown || fate.sent_ns < given_up_ns
+        })
     }
 
-    /// Takes the next packet in the order of sending.
+    /// The payload of the next packet in the order of sending, if nothing shows that it arrived.
     #[inline]
-    pub(crate) fn take_fate(&mut self) -> Option<Fate> {
+    pub(crate) fn gives_up(&self) -> Option<(i64, i64)> {
+        let Fate {
+            arrival,
+            begin,
+            end,
+            ..
+        } = self.sent.front()?.fate;
+        (arrival == Arrival::Unknown && begin < end).then_some((begin, end))
+    }
+
+    /// Takes the next packet in the order of sending. One that did not arrive was lost if the other
+    /// trace was on when it was sent, if it travelled as it is, which segments above the limit do
+    /// not, and if it cannot have arrived unseen.
+    #[inline]
+    pub(crate) fn take_fate(&mut self, covered: (i64, i64), segment_limit: u32) -> Option<Fate> {
         self.prints.pop_front();
         self.expected = self.expected.saturating_sub(1);
-        self.sent.pop_front()
-    }
-
-    /// Whether a packet that did not arrive was lost: it was if the other trace was on when it was
-    /// sent, and if it travelled as it is, which segments above the limit do not.
-    pub(crate) fn lost(&self, fate: &Fate, covered: (i64, i64), segment_limit: u32) -> bool {
-        let known = (covered.0..=covered.1).contains(&fate.sent_ns);
+        let Departed { mut fate, doubtful } = self.sent.pop_front()?;
+        let on = (covered.0..=covered.1).contains(&fate.sent_ns);
         let len = fate.begin.abs_diff(fate.end);
-        known && (len == 0 || !self.regrouped && len <= u64::from(segment_limit))
+        let whole = len == 0 || !self.regrouped && len <= u64::from(segment_limit);
+        if fate.arrival == Arrival::Unknown && on && whole && !doubtful {
+            fate.arrival = Arrival::Lost;
+        }
+        Some(fate)
     }
 }
 

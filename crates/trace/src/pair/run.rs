@@ -7,7 +7,7 @@ use super::lead::{self, Lead};
 use super::nat::Nat;
 use super::sides::Sides;
 use super::source::{Source, read};
-use crate::connection::Side;
+use crate::connection::{Side, doubled};
 use crate::event::Observer;
 use crate::packet::{Endpoint, Packet};
 use crate::period::Period;
@@ -84,7 +84,9 @@ fn merge<O: Observer>(
         }
     }
     let sides = Sides::new(options.max_transit_ns, lead.offset_ns.unwrap_or(0));
-    let mut engine = Engine::new(observer, sides, nat, lead.far);
+    let doubled = [&sender, &receiver]
+        .map(|trace| doubled(trace.beginning().iter().map(|printed| &printed.packet)));
+    let mut engine = Engine::new(observer, sides, nat, lead.far, doubled);
     loop {
         sender.fill();
         receiver.fill();

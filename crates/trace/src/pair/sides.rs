@@ -141,6 +141,18 @@ impl Sides {
         self.now_ns[departure.other() as usize].saturating_sub(SLACK_NS)
     }
 
+    /// Until when, by the clock of the side of departure, all that had reached the other side is
+    /// known.
+    #[inline]
+    pub(crate) fn known_ns(&self, departure: Side) -> i64 {
+        self.now_ns[departure as usize].saturating_sub(SLACK_NS)
+    }
+
+    /// About the time by the clock of the side of arrival.
+    pub(crate) fn by_clock_of_other(&self, departure: Side, at_ns: i64) -> i64 {
+        self.by_clock_of(departure.other(), at_ns)
+    }
+
     /// What left before this time, by the clock of its side, and has not arrived, will not.
     #[inline]
     pub(crate) fn given_up_ns(&self, departure: Side) -> i64 {

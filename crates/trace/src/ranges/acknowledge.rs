@@ -10,7 +10,8 @@ pub(crate) struct Advance {
     /// Of these, bytes that the trace does not show as sent.
     pub(crate) unseen: i64,
     /// When the last packet that it acknowledged was sent, if no other packet can have made the
-    /// peer send it (P. Karn, C. Partridge, 1987).
+    /// peer send it (P. Karn, C. Partridge, 1987): it ends where the ACK does, was sent once, and
+    /// nothing else that the ACK covers was sent again, which it may have waited for.
     pub(crate) sample_from_ns: Option<i64>,
 }
 
@@ -38,7 +39,7 @@ impl Tracker {
             bytes: ack - self.acked,
             ..Advance::default()
         };
-        let mut covered = 0;
+        let (mut covered, mut again) = (0, false);
         let mut index = self.index_of(self.acked);
         while let Some(range) = self.ranges.get(index)
             && range.begin < ack
@@ -50,9 +51,10 @@ impl Tracker {
             covered += range.end - range.begin.max(self.acked);
             range.acked_ns = Some(at_ns);
             self.in_flight = self.in_flight.saturating_sub(u32::from(range.ends_packet));
+            again |= range.was_retransmitted();
             advance.sample_from_ns = match range.sacked_ns {
-                None => range.sent_to_its_end_ns(),
-                Some(_) => None,
+                None if !again && range.end == ack => range.sent_to_its_end_ns(),
+                _ => None,
             };
             index += 1;
         }

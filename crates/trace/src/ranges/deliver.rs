@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Delivery, Range, Tracker};
+use super::{Delivery, Range, Readable, Tracker};
 
 impl Tracker {
     /// Enters the arrival of bytes, in the packet with that number in the sender's trace if that
@@ -18,10 +18,10 @@ impl Tracker {
         let Some(in_order) = self.in_order else {
             return 0;
         };
-        self.next = self.next.max(end);
         if begin == end {
             return 0;
         }
+        self.next = self.next.max(end);
         self.arrived(begin, end, in_order, at_ns, packet)
     }
 
@@ -34,7 +34,8 @@ impl Tracker {
         packet: Option<u64>,
     ) -> i64 {
         let mut first = 0;
-        let mut at = begin.max(self.floor);
+        // What was received before is here once more.
+        let mut at = begin.max(in_order);
         let mut index = self.index_of(at);
         while at < end {
             let gap_end = self.ranges.get(index).map_or(end, |range| range.begin);
@@ -50,7 +51,7 @@ impl Tracker {
                     copy: packet
                         .and_then(is_it)
                         .and_then(|place| place.try_into().ok()),
-                    in_order_ns: None,
+                    readable: Readable::Never,
                     behind: (range.begin > in_order).then_some(in_order),
                 });
                 first += range.end - range.begin;
@@ -59,7 +60,7 @@ impl Tracker {
             index += 1;
         }
         if begin <= in_order {
-            self.read_on(Some(at_ns));
+            self.read_on(Readable::At(at_ns));
         }
         first
     }
@@ -76,13 +77,14 @@ impl Tracker {
                 sacked_ns: None,
                 delivery: None,
                 ends_packet: false,
+                arrived_unseen: false,
             },
         );
     }
 
     /// Goes on over all that has arrived without a gap; an application can read it from that
     /// time on.
-    fn read_on(&mut self, at_ns: Option<i64>) {
+    fn read_on(&mut self, readable: Readable) {
         let Some(mut in_order) = self.in_order else {
             return;
         };
@@ -91,21 +93,70 @@ impl Tracker {
             && range.begin <= in_order
             && let Some(delivery) = &mut range.delivery
         {
-            delivery.in_order_ns = at_ns;
+            delivery.readable = readable;
             in_order = range.end;
             index += 1;
         }
         self.in_order = Some(in_order);
     }
 
-    /// Leaves out bytes that the receiver's trace misses, so that the rest is read in order. When
-    /// that became possible is not known.
-    pub(super) fn skip_missing(&mut self) {
-        if let Some(in_order) = self.in_order
-            && in_order < self.floor
-        {
-            self.in_order = Some(self.floor);
-            self.read_on(None);
+    /// Enters that all before `ack` has been received, by `until_ns` at the latest by the clock of
+    /// the receiver's trace. What of it the trace does not show arrived at a time that is not
+    /// known; `unseen` is told each such range. What waited behind it could be read at a time that
+    /// is not known either, unless it came later.
+    #[inline]
+    pub(crate) fn received(&mut self, ack: i64, until_ns: i64, unseen: impl FnMut(&Range)) {
+        if self.in_order.is_some_and(|in_order| in_order < ack) {
+            self.receive_unseen(ack, until_ns, unseen);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn receive_unseen(&mut self, ack: i64, until_ns: i64, mut unseen: impl FnMut(&Range)) {
+        let Some(mut at) = self.in_order else { return };
+        let mut latest_ns = i64::MIN;
+        let mut index = self.index_of(at);
+        while let Some(range) = self.ranges.get(index)
+            && (range.begin < ack || range.begin <= at.max(ack) && range.delivery.is_some())
+        {
+            if range.end > ack && range.delivery.is_none() {
+                self.cut(index, ack);
+            }
+            let range = &mut self.ranges[index];
+            match &mut range.delivery {
+                Some(delivery) => {
+                    latest_ns = latest_ns.max(delivery.at_ns);
+                    delivery.readable = if latest_ns > until_ns {
+                        Readable::At(latest_ns)
+                    } else {
+                        Readable::Unknown
+                    };
+                }
+                None => {
+                    range.arrived_unseen = true;
+                    unseen(range);
+                }
+            }
+            at = range.end;
+            index += 1;
+        }
+        self.in_order = Some(at.max(ack));
+    }
+
+    /// Tells each range between these positions which SACK blocks covered, as they do what has
+    /// arrived, and of which the receiver's trace does not show that it did.
+    pub(crate) fn sacked_unseen(&self, begin: i64, end: i64, unseen: impl FnMut(&Range)) {
+        let ranges = self.ranges.range(self.index_of(begin)..);
+        let ranges = ranges.take_while(|range| range.begin < end);
+        ranges
+            .filter(|range| range.delivery.is_none() && range.sacked_ns.is_some())
+            .for_each(unseen);
+    }
+
+    /// Leaves out bytes of which nothing shows that they arrived, so that the rest is read in
+    /// order.
+    pub(super) fn skip_missing(&mut self) {
+        self.received(self.floor, i64::MAX, |_| {});
     }
 }

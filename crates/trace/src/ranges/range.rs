@@ -20,6 +20,8 @@ pub struct Range {
     /// Its arrival in the receiver's trace.
     pub delivery: Option<Delivery>,
     pub(crate) ends_packet: bool,
+    /// It arrived, for the receiver acknowledged it; its trace does not show when.
+    pub(crate) arrived_unseen: bool,
 }
 
 /// One time that a range was sent.
@@ -52,11 +54,22 @@ pub struct Delivery {
     /// The copy that came first, as an index into [`Range::copies`]; none where the arriving
     /// packet is none of those sent, as with offloaded segments.
     pub copy: Option<u32>,
-    /// When the application could read it: all bytes before it were there. None if that never
-    /// happened.
-    pub in_order_ns: Option<i64>,
+    /// When the application could read it: all bytes before it were there.
+    pub readable: Readable,
     /// The missing byte that it had to wait for, if it had to wait: head-of-line blocking.
     pub behind: Option<i64>,
+}
+
+/// When an application could read bytes that had arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readable {
+    /// Never, as far as the traces go: bytes before them were missing to the end.
+    Never,
+    /// At a time that is not known: bytes before them arrived, and the receiver's trace does not
+    /// show when.
+    Unknown,
+    /// At this time, by the clock of the receiver's trace, in nanoseconds.
+    At(i64),
 }
 
 impl Range {
@@ -101,12 +114,19 @@ impl Range {
         self.copies.iter().filter(|copy| copy.kind == kind).count()
     }
 
+    /// Whether it was sent again with no new byte.
+    pub(crate) fn was_retransmitted(&self) -> bool {
+        let again = |copy: &Copy| copy.kind == CopyKind::Retransmission;
+        self.copies.len() > 1 && self.copies.iter().any(again)
+    }
+
     /// When the only packet was sent that ends where the range does. A bundle goes on beyond what
-    /// rides along, and an ACK of it as well.
+    /// rides along, and an ACK of it as well; an ACK of a part of a packet answers another one.
     pub(crate) fn sent_to_its_end_ns(&self) -> Option<i64> {
         match &self.copies[..] {
+            _ if !self.ends_packet => None,
             [only] => Some(only.at_ns),
-            [first, others @ ..] if self.ends_packet && first.kind == CopyKind::New => others
+            [first, others @ ..] if first.kind == CopyKind::New => others
                 .iter()
                 .all(|copy| copy.kind == CopyKind::Bundled)
                 .then_some(first.at_ns),
@@ -125,9 +145,19 @@ impl Range {
 }
 
 impl Delivery {
-    /// How long it waited for bytes before it, in nanoseconds; none if it waited to the end.
+    /// When the application could read it, if that is known.
+    #[must_use]
+    pub fn in_order_ns(&self) -> Option<i64> {
+        match self.readable {
+            Readable::At(ns) => Some(ns),
+            Readable::Never | Readable::Unknown => None,
+        }
+    }
+
+    /// How long it waited for bytes before it, in nanoseconds; none if it waited to the end, or
+    /// if it is not known how long.
     #[must_use]
     pub fn blocked_ns(&self) -> Option<i64> {
-        Some(self.in_order_ns?.saturating_sub(self.at_ns))
+        Some(self.in_order_ns()?.saturating_sub(self.at_ns))
     }
 }

@@ -133,6 +133,7 @@ impl Tracker {
             sacked_ns: None,
             delivery: None,
             ends_packet: true,
+            arrived_unseen: false,
         });
     }
 
@@ -205,6 +206,7 @@ impl Tracker {
                 sacked_ns: None,
                 delivery: None,
                 ends_packet,
+                arrived_unseen: false,
             },
         );
     }
@@ -253,15 +255,15 @@ impl Tracker {
     }
 
     /// Whether the next range is finished: acknowledged, and, where there is a receiver's trace,
-    /// readable there or acknowledged before `given_up_ns`.
+    /// received.
     #[inline]
-    pub(crate) fn has_finished(&self, given_up_ns: i64) -> bool {
+    pub(crate) fn has_finished(&self) -> bool {
         let Some(first) = self.ranges.front() else {
             return false;
         };
         let settled = match (self.in_order, first.acked_ns) {
             (None, acked_ns) => acked_ns.is_some(),
-            (Some(in_order), Some(acked_ns)) => first.end <= in_order || acked_ns < given_up_ns,
+            (Some(in_order), Some(_)) => first.end <= in_order,
             (Some(in_order), None) => first.copies.is_empty() && first.end <= in_order,
         };
         settled || self.ranges.len() > MOST_RANGES
@@ -274,7 +276,9 @@ impl Tracker {
             if range.acked_ns.is_none() && range.ends_packet {
                 self.in_flight = self.in_flight.saturating_sub(1);
             }
-            self.skip_missing();
+            if self.ranges.len() >= MOST_RANGES {
+                self.skip_missing();
+            }
         }
     }
 }

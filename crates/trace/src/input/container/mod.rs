@@ -18,6 +18,8 @@ pub(super) struct Frame<'a> {
     /// Nanoseconds since 1970; `None` where the format does not record it.
     pub at_ns: Option<i64>,
     pub link: LinkType,
+    /// The number of the interface where it was captured; 0 where the format knows of one alone.
+    pub interface: u32,
     /// As much of it as was captured.
     pub bytes: &'a [u8],
     /// Its length on the wire.

@@ -60,6 +60,7 @@ impl Pcap {
                 i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.ns_per_tick),
             ),
             link: self.link,
+            interface: 0,
             bytes: bytes.get(self.record_header..).unwrap_or_default(),
             len,
         }))

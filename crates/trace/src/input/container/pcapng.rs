@@ -178,6 +178,7 @@ impl PcapNg {
         Ok(Frame {
             at_ns: Some(interface.clock.ns(u64::from(high) << 32 | u64::from(low))),
             link: interface.link,
+            interface: index,
             bytes: fields.bytes(captured as usize).ok_or(Problem::Overlong)?,
             len,
         })
@@ -196,6 +197,7 @@ impl PcapNg {
         Ok(Frame {
             at_ns: None,
             link: interface.link,
+            interface: 0,
             bytes: fields.bytes(captured as usize).ok_or(Problem::Overlong)?,
             len,
         })

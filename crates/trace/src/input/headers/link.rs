@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{Skip, Slice};
+use super::{Frame, Skip, Slice};
 
 /// A link layer, by its number in a trace (www.tcpdump.org/linktypes.html).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,6 +56,25 @@ impl fmt::Display for LinkType {
             None => self.0.fmt(f),
         }
     }
+}
+
+/// Where a frame was captured: Linux cooked headers say it themselves, those of v1 only whether it
+/// came in or went out.
+#[inline]
+pub(super) fn interface(frame: &Frame) -> u32 {
+    let said = match frame.link.0 {
+        SLL => frame
+            .bytes
+            .first_chunk()
+            .map(|kind| u16::from_be_bytes(*kind).into()),
+        SLL2 => frame
+            .bytes
+            .get(4..)
+            .and_then(<[u8]>::first_chunk)
+            .map(|index| u32::from_be_bytes(*index)),
+        _ => None,
+    };
+    said.unwrap_or(frame.interface)
 }
 
 /// The IP packet within a frame.

@@ -68,6 +68,7 @@ pub(super) fn read(frame: &Frame, number: u64, filter: &Filter) -> Result<Segmen
     let packet = Packet {
         number,
         at_ns,
+        interface: link::interface(frame),
         from,
         to,
         frame_len,
