@@ -24,6 +24,10 @@ pub const STREAMS_FILE: &str = "streams.json";
 pub const BUNDLING_FILE: &str = "bundling.json";
 /// The file with every message ([`pillion_traffic::records`]).
 pub const RECORDS_FILE: &str = "records";
+/// The file with the trace at the senders.
+pub const SENDER_TRACE: &str = "sender.pcap";
+/// The file with the trace at the receiver.
+pub const RECEIVER_TRACE: &str = "receiver.pcap";
 /// The file that says what made the run, and when; it is written last.
 pub const MANIFEST_FILE: &str = "manifest.json";
 

@@ -26,7 +26,8 @@ use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
 pub use folder::{
-    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, RECORDS_FILE, RUN_FILE, STREAMS_FILE, SUMMARY_FILE,
+    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,
+    SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
 };
 pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
@@ -111,8 +112,8 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     let captures = run.measure.traces.map(|snap| {
         let trace =
             |node, device, name: &str| Capture::start(node, device, snap, &folder.file(name));
-        let sender = trace(&testbed.bridge, TO_ROUTER, "sender.pcap")?;
-        let receiver = trace(&testbed.receiver, DEVICE, "receiver.pcap")?;
+        let sender = trace(&testbed.bridge, TO_ROUTER, SENDER_TRACE)?;
+        let receiver = trace(&testbed.receiver, DEVICE, RECEIVER_TRACE)?;
         Ok::<_, Error>([sender, receiver])
     });
     let captures = captures.transpose()?;

@@ -5,12 +5,14 @@
 
 mod entry;
 mod groups;
+mod traced;
 
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 pub use entry::{State, StoredRun};
+pub use traced::Traced;
 
 use crate::Error;
 

@@ -51,6 +51,20 @@ pub enum GroupError {
 }
 
 impl Group {
+    /// Connections that were opened to this end.
+    #[must_use]
+    pub fn to(name: String, end: SocketAddr) -> Self {
+        let condition = Condition {
+            whose: Whose::Responder,
+            network: Some(end.ip().into()),
+            ports: Some(end.port()..=end.port()),
+        };
+        Self {
+            name,
+            conditions: vec![condition],
+        }
+    }
+
     /// Whether a connection belongs to it.
     #[must_use]
     pub fn takes(&self, connection: &Connection) -> bool {

@@ -1,0 +1,83 @@
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::StoredRun;
+use crate::Error;
+use crate::run::{RECEIVER_TRACE, SENDER_TRACE, STREAMS_FILE};
+
+/// What an analysis of a run's traces needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// The trace at the senders.
+    pub sender: PathBuf,
+    /// The one at the receiver, by the same clock.
+    pub receiver: PathBuf,
+    /// Each group's name, and where its streams go.
+    pub groups: Vec<(String, SocketAddr)>,
+}
+
+/// What is needed of a group in the file of streams.
+#[derive(Deserialize)]
+struct GroupFile {
+    name: String,
+    to: SocketAddr,
+}
+
+impl StoredRun {
+    /// The run in a folder, if there is one.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn at(folder: &Path) -> Result<Option<Self>, Error> {
+        Self::read(folder)
+    }
+
+    /// Its traces, if it has both.
+    ///
+    /// # Errors
+    /// [`Error::File`], if it is not whole as well.
+    pub fn traced(&self) -> Result<Option<Traced>, Error> {
+        let [sender, receiver] = [SENDER_TRACE, RECEIVER_TRACE].map(|name| self.path.join(name));
+        if !sender.is_file() || !receiver.is_file() {
+            return Ok(None);
+        }
+        let groups: Vec<GroupFile> = self.json(STREAMS_FILE)?;
+        Ok(Some(Traced {
+            sender,
+            receiver,
+            groups: groups.into_iter().map(|it| (it.name, it.to)).collect(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::run::{MANIFEST_FILE, RUN_FILE, SUMMARY_FILE};
+
+    #[test]
+    fn a_runs_traces_come_with_the_names_and_ports_of_its_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(StoredRun::at(folder.path()).unwrap().is_none());
+        for name in [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let run = StoredRun::at(folder.path()).unwrap().unwrap();
+        assert_eq!(run.traced().unwrap(), None);
+        for name in [SENDER_TRACE, RECEIVER_TRACE] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert!(run.traced().is_err(), "it has no file of streams");
+        let streams = r#"[{"name": "thin", "to": "10.77.2.1:7001", "host": "any"}]"#;
+        fs::write(folder.path().join(STREAMS_FILE), streams).unwrap();
+        let groups = run.traced().unwrap().unwrap().groups;
+        assert_eq!(
+            groups,
+            [("thin".to_owned(), "10.77.2.1:7001".parse().unwrap())]
+        );
+    }
+}
