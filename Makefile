@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
 
 all: setup
 	$(CARGO) build --release
@@ -28,6 +28,11 @@ test: setup check
 referee: setup
 	PILLION_REFEREE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),PILLION_REFEREE_SEED=$(SEED)) \
 		$(CARGO) test -p pillion --test virtual referee:: -- --nocapture
+
+# For as many minutes as told; with SEED, from those traces on; with MINUTES=0, one pair in full.
+truth: setup
+	PILLION_TRUTH_MINUTES=$(or $(MINUTES),10) PILLION_TRUTH_SEED=$(or $(SEED),1) \
+		$(CARGO) test --release -p pillion-trace --test truth -- --nocapture
 
 # An hour has 10,000 connections and 1,000 attachments; SEED decides which.
 soak: setup

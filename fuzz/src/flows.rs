@@ -166,7 +166,10 @@ fn bytes_add_up(counts: &Counts) {
 }
 
 fn fates_add_up(counts: &Counts, passage: &Passage) {
-    let fates = passage.delivered_packets + passage.lost_packets + passage.unknown_packets;
+    let fates = passage.delivered_packets
+        + passage.unseen_packets
+        + passage.lost_packets
+        + passage.unknown_packets;
     assert_eq!(fates + counts.stray_packets, counts.packets);
     assert!(passage.bundle_hits + passage.bundle_misses <= counts.bundled_packets);
     let runs: u64 = passage.loss_runs.iter().sum();

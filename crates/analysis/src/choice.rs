@@ -2,7 +2,9 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use pillion_trace::pair::Fate;
-use pillion_trace::{Acked, Arrived, Connection, Direction, Endpoint, Observer, Range, Sent};
+use pillion_trace::{
+    Acked, Ahead, Arrived, Connection, Direction, Endpoint, Observer, Range, Sent,
+};
 
 /// Which connections are looked at: those that fit each kind of condition given. Without any, all.
 #[derive(Debug, Clone, Default)]
@@ -45,8 +47,8 @@ pub struct Chosen<O> {
 }
 
 impl<O: Observer> Observer for Chosen<O> {
-    fn clocks(&mut self, ahead_ns: i64) {
-        self.observer.clocks(ahead_ns);
+    fn clocks(&mut self, ahead: Ahead) {
+        self.observer.clocks(ahead);
     }
 
     fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {

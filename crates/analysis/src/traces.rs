@@ -81,7 +81,7 @@ impl Iterator for Trace {
 impl Traces {
     /// Opens the trace of the sender and that of the receiver; `-` is standard input. `addresses`
     /// are those that the network translates, as the receiver's trace shows them and as the
-    /// sender's does.
+    /// sender's does. `same_clock`: both were taken by one clock.
     ///
     /// # Errors
     /// [`OpenError`], with the file's name.
@@ -90,6 +90,7 @@ impl Traces {
         receiver: Option<&Path>,
         addresses: Vec<(IpAddr, IpAddr)>,
         period: Period,
+        same_clock: bool,
     ) -> Result<Self, OpenError> {
         if is_standard_input(sender) && receiver.is_some_and(is_standard_input) {
             return Err(OpenError::OneInput);
@@ -100,6 +101,7 @@ impl Traces {
             options: Options {
                 addresses,
                 period,
+                same_clock,
                 ..Options::default()
             },
         })

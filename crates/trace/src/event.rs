@@ -8,11 +8,10 @@ use crate::ranges::Range;
 /// Of each connection come first its packets and ACKs in the order of the trace, each byte range
 /// once it is finished, and at the end the connection itself, with all that was counted.
 pub trait Observer {
-    /// By how much the clock of the trace at the receiver is ahead of the other, about, in
-    /// nanoseconds; told before all else, and whenever a better estimate is known. Of one trace it
-    /// is never told.
-    fn clocks(&mut self, ahead_ns: i64) {
-        let _ = ahead_ns;
+    /// By how much the clock of the trace at the receiver is ahead of the other; told before all
+    /// else, and whenever a better estimate is known. Of one trace it is never told.
+    fn clocks(&mut self, ahead: Ahead) {
+        let _ = ahead;
     }
 
     /// A packet left its sender.
@@ -46,6 +45,15 @@ pub trait Observer {
     fn finished(&mut self, connection: &Connection) {
         let _ = connection;
     }
+}
+
+/// By how much the clock of the trace at the receiver is ahead of the one at the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    /// Both are the same clock.
+    Never,
+    /// About so many nanoseconds.
+    About(i64),
 }
 
 /// A packet as its sender's trace shows it.

@@ -10,6 +10,7 @@
 mod clock;
 mod engine;
 mod fate;
+mod hull;
 mod lead;
 mod link;
 mod minima;
@@ -20,5 +21,7 @@ mod source;
 
 pub use clock::{Clock, Fit, Line, Way};
 pub use fate::{Arrival, Fate, Passage};
+pub(crate) use hull::Hull;
 pub(crate) use link::Link;
+pub(crate) use minima::Point;
 pub use run::{Finding, Options, analyse};

@@ -101,6 +101,9 @@ impl Rows<'_> {
         };
         let lost = "packets with payload";
         row(lost, |loss| {
+            if are_unclear(loss) {
+                return String::new();
+            }
             with_share(loss.passage.lost_data_packets, loss.lost_data_packets_share)
         });
         row("byte ranges, their first copy", |loss| {
@@ -116,6 +119,9 @@ impl Rows<'_> {
             with_share(loss.passage.bundle_hits, loss.bundle_hit_share)
         });
         row("longest run of losses, packets", |loss| {
+            if are_unclear(loss) {
+                return String::new();
+            }
             number::count(loss.passage.longest_loss_run.into())
         });
     }
@@ -137,6 +143,12 @@ impl Rows<'_> {
             self.row("relative to what each is due", |all| index(relative(all)));
         }
     }
+}
+
+/// Whether it is not known of too many packets what became of them to say how many were lost:
+/// they were joined or cut on the way.
+pub(super) fn are_unclear(loss: &Loss) -> bool {
+    loss.passage.unmatched_packets > 0 && loss.unknown_data_packets > loss.data_packets / 100
 }
 
 fn with_share(n: u64, share: Option<f64>) -> String {

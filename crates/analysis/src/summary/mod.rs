@@ -3,6 +3,7 @@
 mod counts;
 mod notes;
 mod times;
+mod worth;
 
 use pillion_report::{Table, number};
 use pillion_trace::Outcome;
@@ -59,9 +60,16 @@ impl Summary<'_> {
             // Rounded to nothing, a negative number keeps its sign unless 0 is added.
             let rounded = |value: f64, digits: f64| (value * digits).round() / digits + 0.0;
             let (ahead, drift) = (rounded(ahead, 1e3), rounded(drift, 10.0));
+            let drifts = match clock.drift_uncertainty_ppm {
+                Some(within) => {
+                    let within = (within * 10.0).ceil() / 10.0;
+                    format!(" and drifts by {drift} ppm, to within {within} ppm")
+                }
+                None => String::new(),
+            };
             text += &format!(
-                "; the receiver's clock is ahead by {ahead} ms and drifts by {drift} ppm, if the \
-                 shortest delay is the same both ways"
+                "; the receiver's clock is ahead by {ahead} ms{drifts}, if the shortest delay is \
+                 the same both ways"
             );
         }
         Some(text)

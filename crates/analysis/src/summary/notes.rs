@@ -2,7 +2,7 @@ use pillion_report::number;
 use pillion_trace::Counts;
 use pillion_trace::measure::{Clocks, Results};
 
-use super::Summary;
+use super::{Summary, worth};
 
 pub fn notes(summary: &Summary) -> Vec<String> {
     let results = summary.results;
@@ -49,6 +49,7 @@ pub fn notes(summary: &Summary) -> Vec<String> {
             number::bytes(missing as f64)
         ));
     }
+    notes.extend(worth::notes(results));
     notes
 }
 

@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::{Observed, OpenError, Traces};
+use pillion_lab::store::{State, StoredRun};
 use pillion_trace::input::Progress;
+use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
 use crate::exit::{self, BadInput};
@@ -13,8 +15,10 @@ use crate::progress;
 /// Where the traces are.
 #[derive(clap::Args)]
 pub struct Files {
-    /// The trace, taken at the sender of the data; `-` for standard input
-    #[arg(value_name = "SENDER")]
+    /// The trace, taken at the sender of the data; `-` for standard input; or a run's folder
+    ///
+    /// Of a run of the lab both traces are read, by their one clock, and its groups are shown.
+    #[arg(value_name = "SENDER|RUN")]
     sender: PathBuf,
 
     /// The trace of the same connections at their receiver; its clock may be another
@@ -25,15 +29,73 @@ pub struct Files {
     /// sender's does; may be repeated. Most are found without
     #[arg(long, value_name = "THERE=HERE", value_parser = parse_nat, requires = "receiver")]
     nat: Vec<(IpAddr, IpAddr)>,
+
+    /// Both traces were taken by one clock: take delays as they are
+    #[arg(long, requires = "receiver")]
+    same_clock: bool,
+}
+
+/// Traces, and what is known of them beforehand.
+pub struct Opened {
+    pub traces: Traces,
+    /// Of a run, its groups.
+    pub groups: Vec<Group>,
 }
 
 impl Files {
-    pub fn open(self, period: Period) -> Result<Traces> {
-        let traces = Traces::open(&self.sender, self.receiver.as_deref(), self.nat, period);
-        traces.map_err(|error| match error {
-            OpenError::OneInput => BadInput(error.to_string()).into(),
-            OpenError::Input(error) => error.into(),
+    pub fn open(self, period: Period) -> Result<Opened> {
+        if self.sender.is_dir() {
+            return self.open_run(period);
+        }
+        let receiver = self.receiver.as_deref();
+        let traces = Traces::open(&self.sender, receiver, self.nat, period, self.same_clock);
+        let traces = traces.map_err(refused)?;
+        Ok(Opened {
+            traces,
+            groups: Vec::new(),
         })
+    }
+
+    /// A run's own traces: one clock, and groups whose ports are known.
+    fn open_run(self, period: Period) -> Result<Opened> {
+        let folder = self.sender.display();
+        if self.receiver.is_some() {
+            let mistake =
+                format!("{folder} is a folder; of a run both traces are read, without --receiver");
+            return Err(BadInput(mistake).into());
+        }
+        let Some(run) = StoredRun::at(&self.sender)? else {
+            let mistake =
+                format!("{folder} is a folder, and not that of a run; name a trace, or a run");
+            return Err(BadInput(mistake).into());
+        };
+        if run.state != State::Whole {
+            let mistake = format!("the run in {folder} is not whole; name one of its traces");
+            return Err(BadInput(mistake).into());
+        }
+        let Some(traced) = run.traced()? else {
+            let mistake = format!("the run in {folder} has no traces, for its file asks for none");
+            return Err(BadInput(mistake).into());
+        };
+        let traces = Traces::open(
+            &traced.sender,
+            Some(&traced.receiver),
+            Vec::new(),
+            period,
+            true,
+        );
+        let groups = traced.groups.into_iter();
+        Ok(Opened {
+            traces: traces.map_err(refused)?,
+            groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
+        })
+    }
+}
+
+fn refused(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::OneInput => BadInput(error.to_string()).into(),
+        OpenError::Input(error) => error.into(),
     }
 }
 

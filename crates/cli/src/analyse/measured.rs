@@ -35,10 +35,6 @@ pub struct Measured {
     /// M or G; for the connections of one group as GROUP=RATE, may be repeated
     #[arg(long, value_name = "[GROUP=]RATE", value_parser = parse_optimum)]
     optimum: Vec<Optimum>,
-
-    /// Both traces were taken by one clock: take delays as they are
-    #[arg(long, requires = "receiver")]
-    same_clock: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +55,6 @@ impl Measured {
         let mut options = Options {
             slice_ns: i64::try_from(self.slice.as_nanos()).unwrap_or(i64::MAX),
             groups: self.group.clone(),
-            same_clock: self.same_clock,
             ..Options::default()
         };
         for Optimum { group, bit_per_s } in &self.optimum {

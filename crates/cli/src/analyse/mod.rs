@@ -16,8 +16,8 @@ use anyhow::Result;
 use pillion_analysis::Target;
 
 use choice::ChoiceArgs;
-use files::Files;
 pub use files::observe;
+use files::{Files, Opened};
 use measured::Measured;
 use part::Part;
 
@@ -74,8 +74,11 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let options = self.measured.options()?;
-        let traces = self.files.open(self.part.period())?;
+        let mut options = self.measured.options()?;
+        let Opened { traces, groups } = self.files.open(self.part.period())?;
+        if options.groups.is_empty() {
+            options.groups = groups;
+        }
         if let Some(target) = self.explain {
             return explain::explain(traces, target, self.json);
         }

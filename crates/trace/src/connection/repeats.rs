@@ -65,5 +65,5 @@ pub(crate) fn doubled<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
         again += u32::from(repeats.is_repeat(packet, fingerprint(packet), true));
     }
     // Half of them come again, but for those that the trace misses.
-    packets >= 4 && again * 20 >= packets * 9
+    packets >= 10 && again * 20 >= packets * 9
 }

@@ -6,6 +6,8 @@ use crate::{Acked, Arrived, Class, CopyKind, Delivery, Direction, Range, Sent};
 /// between two kinds. Only what is measured is kept, for all of it goes from one core to another.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
+    /// Both traces were taken by one clock.
+    pub(super) one_clock: bool,
     pub(super) sent: Vec<Noted<Departure>>,
     pub(super) acked: Vec<Noted<Acknowledgement>>,
     pub(super) arrived: Vec<Noted<Arrived>>,
@@ -52,8 +54,14 @@ pub(super) struct Extent {
     pub(super) first_sent_ns: Option<i64>,
     pub(super) ack_latency_ns: Option<i64>,
     pub(super) delivery: Option<Delivery>,
+    /// It arrived, and the receiver's trace does not show it.
+    pub(super) arrived_unseen: bool,
     /// In what kind of packet it arrived first.
     pub(super) brought_by: Option<CopyKind>,
+    /// Whether its sender's trace shows it.
+    pub(super) was_sent: bool,
+    /// Whether there is a trace where it was to arrive.
+    pub(super) has_receiver: bool,
 }
 
 /// What is measured of a [`Fate`].
@@ -127,16 +135,22 @@ impl Transit {
 
 impl Extent {
     #[inline]
-    pub(super) fn of(range: &Range, direction: Direction) -> Self {
-        let copy = range.delivery.and_then(|delivery| delivery.copy);
-        let copy = copy.and_then(|copy| range.copies.get(copy as usize));
+    pub(super) fn of(range: &Range, direction: Direction, has_receiver: bool) -> Self {
+        let copy = range.delivery.and_then(|delivery| match &range.copies[..] {
+            // It came in a packet that was joined or cut on the way, and nothing else carried it.
+            [only] => Some(only),
+            copies => copies.get(delivery.copy? as usize),
+        });
         Self {
             direction,
             len: range.len(),
             first_sent_ns: range.first_sent_ns(),
             ack_latency_ns: range.ack_latency_ns(),
             delivery: range.delivery,
+            arrived_unseen: range.arrived_unseen || range.acked_ns.is_some(),
             brought_by: copy.map(|copy| copy.kind),
+            was_sent: !range.copies.is_empty(),
+            has_receiver,
         }
     }
 }

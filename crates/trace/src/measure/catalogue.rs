@@ -176,6 +176,7 @@ impl Serialize for Measures {
             let summary = Summary((measure.of)(self), per_unit(measure.unit));
             map.serialize_entry(measure.name, &summary)?;
         }
+        map.serialize_entry("untold", &self.delay.untold)?;
         map.serialize_entry("head_of_line", &self.head_of_line)?;
         map.serialize_entry("slices", &self.slices)?;
         map.end()

@@ -1,12 +1,16 @@
+use serde::Serialize;
+
+use super::above::Above;
 use super::batch::{End, Extent, Transit};
 use super::distribution::Distribution;
-use super::sampled::Sampled;
-use crate::pair::{Clock, Line, Way};
+use super::undated::Undated;
+use crate::Readable;
+use crate::pair::{Clock, Way};
 
 /// Times between two traces, whose clocks need not agree.
 ///
-/// Of each direction 16,384 packets and as many byte ranges are kept until the clocks are known;
-/// where there are more, evenly chosen ones stand for the others.
+/// By two clocks they wait until the clocks are known: of each direction, a sample of 16,384 packets
+/// and of as many byte ranges, where there are more.
 #[derive(Debug, Clone, Default)]
 pub struct Delay {
     /// Delay variation of each packet with payload that arrived (RFC 5481, PDV): its delay minus
@@ -23,68 +27,124 @@ pub struct Delay {
     /// Delivery latency at the application layer: until all bytes before it were there as well,
     /// so that the application could read it.
     pub application: Distribution,
-    packets: Sampled<Passed>,
-    ranges: Sampled<Delivered>,
+    /// What is in none of them.
+    pub untold: Untold,
+    waiting: Waiting,
 }
 
-/// By two clocks.
-#[derive(Debug, Clone, Copy)]
-struct Passed {
-    sent_ns: i64,
-    raw_ns: i64,
+/// Delays that are not known, and why: they are in no distribution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Untold {
+    /// Packets with payload that arrived earlier than they left, by clocks that were said to be
+    /// one.
+    pub negative_delays: u64,
+    /// Byte ranges that did.
+    pub negative_latencies: u64,
+    /// Packets with payload of which nothing tells how the clocks relate.
+    pub packets_without_clock: u64,
+    /// Bytes that arrived, and could be read at a time that is not known: bytes before them arrived
+    /// unseen.
+    pub bytes_read_unseen: u64,
+    /// Bytes that could not be read to the end of the traces, whether or not they arrived.
+    pub bytes_never_read: u64,
+    /// Bytes that were sent, and not acknowledged to the end of the trace.
+    pub bytes_never_acked: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Delivered {
-    sent_ns: i64,
-    raw_ns: i64,
-    blocked_ns: Option<i64>,
+/// What waits until all is known of the clocks.
+#[derive(Debug, Clone)]
+enum Waiting {
+    /// By two clocks.
+    Two {
+        packets: Undated,
+        transport: Undated,
+        application: Undated,
+    },
+    /// By one, of which the least delay is not known yet.
+    One(Above),
 }
 
-/// How the clocks of two traces are taken.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Clocks {
-    /// As one: delays are what they seem.
-    Same(Clock),
-    /// Each for itself: delays are told above the smallest one, which is half of the smallest
-    /// round trip.
-    Own(Clock),
-}
-
-impl Clocks {
-    fn one_way_ns(&self, way: Way, sent_ns: i64, raw_ns: i64) -> Option<i64> {
-        match self {
-            Self::Same(_) => Some(raw_ns),
-            Self::Own(clock) => Some(clock.one_way_ns(way, sent_ns, raw_ns)?.round() as i64),
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Two {
+            packets: Undated::default(),
+            transport: Undated::default(),
+            application: Undated::default(),
         }
-    }
-
-    fn clock(&self) -> &Clock {
-        let (Self::Same(clock) | Self::Own(clock)) = self;
-        clock
     }
 }
 
 impl Delay {
+    pub(super) fn new(one_clock: bool) -> Self {
+        Self {
+            waiting: if one_clock {
+                Waiting::One(Above::default())
+            } else {
+                Waiting::default()
+            },
+            ..Self::default()
+        }
+    }
+
     /// Enters a packet with payload.
     #[inline]
     pub(super) fn fate(&mut self, fate: &Transit) {
-        if let End::Delivered { raw_delay_ns } = fate.end {
-            self.packets.push(Passed {
-                sent_ns: fate.sent_ns,
-                raw_ns: raw_delay_ns,
-            });
+        let End::Delivered { raw_delay_ns } = fate.end else {
+            return;
+        };
+        match &mut self.waiting {
+            Waiting::Two { packets, .. } => packets.push(fate.sent_ns, raw_delay_ns),
+            Waiting::One(variation) => {
+                variation.add(raw_delay_ns);
+                if raw_delay_ns < 0 {
+                    self.untold.negative_delays += 1;
+                } else {
+                    self.one_way.record(raw_delay_ns);
+                }
+            }
         }
     }
 
     #[inline]
     pub(super) fn range(&mut self, range: &Extent) {
-        if let (Some(sent_ns), Some(delivery)) = (range.first_sent_ns, range.delivery) {
-            self.ranges.push(Delivered {
-                sent_ns,
-                raw_ns: delivery.at_ns.saturating_sub(sent_ns),
-                blocked_ns: delivery.blocked_ns(),
-            });
+        if range.ack_latency_ns.is_none() && range.first_sent_ns.is_some() {
+            self.untold.bytes_never_acked += range.len;
+        }
+        let Some(delivery) = range.delivery else {
+            if range.has_receiver && !range.arrived_unseen {
+                self.untold.bytes_never_read += range.len;
+            }
+            return;
+        };
+        match delivery.readable {
+            Readable::At(_) => {}
+            Readable::Unknown => self.untold.bytes_read_unseen += range.len,
+            Readable::Never => self.untold.bytes_never_read += range.len,
+        }
+        let Some(sent_ns) = range.first_sent_ns else {
+            return;
+        };
+        let raw_ns = delivery.at_ns.saturating_sub(sent_ns);
+        let readable_ns = delivery.in_order_ns();
+        let readable_ns = readable_ns.map(|at_ns| at_ns.saturating_sub(sent_ns));
+        match &mut self.waiting {
+            Waiting::Two {
+                transport,
+                application,
+                ..
+            } => {
+                transport.push(sent_ns, raw_ns);
+                if let Some(readable_ns) = readable_ns {
+                    application.push(sent_ns, readable_ns);
+                }
+            }
+            Waiting::One(_) if raw_ns < 0 => self.untold.negative_latencies += 1,
+            Waiting::One(_) => {
+                self.transport.record(raw_ns);
+                if let Some(readable_ns) = readable_ns {
+                    self.application.record(readable_ns);
+                }
+            }
         }
     }
 
@@ -95,33 +155,35 @@ impl Delay {
         self.one_way.add(&other.one_way);
         self.transport.add(&other.transport);
         self.application.add(&other.application);
+        self.untold.add(&other.untold);
     }
 
-    /// Takes the clocks out of what was kept.
-    pub(super) fn compare(&mut self, way: Way, clocks: &Clocks) {
-        let fit = clocks.clock().fit(way);
-        let above = |line: Option<Line>, passed: &Passed| {
-            line.map(|line| (passed.raw_ns as f64 - line.at(passed.sent_ns)).round() as i64)
-        };
-        for (passed, times) in std::mem::take(&mut self.packets).iter() {
-            if let Some(variation_ns) = above(fit.hull, passed) {
-                self.variation.record_many(variation_ns, times);
+    /// Takes the clocks out of what waited.
+    pub(super) fn compare(&mut self, way: Way, clock: &Clock) {
+        let fit = clock.fit(way);
+        match std::mem::take(&mut self.waiting) {
+            Waiting::One(variation) => {
+                if let Some(least) = fit.hull {
+                    self.variation = variation.above(least.delay_ns as i64);
+                    self.variation_by_regression = self.variation.clone();
+                }
             }
-            if let Some(variation_ns) = above(fit.regression, passed) {
-                self.variation_by_regression
-                    .record_many(variation_ns, times);
-            }
-            if let Some(delay_ns) = clocks.one_way_ns(way, passed.sent_ns, passed.raw_ns) {
-                self.one_way.record_many(delay_ns, times);
-            }
-        }
-        for (delivered, times) in std::mem::take(&mut self.ranges).iter() {
-            let latency = clocks.one_way_ns(way, delivered.sent_ns, delivered.raw_ns);
-            let Some(latency_ns) = latency else { continue };
-            self.transport.record_many(latency_ns, times);
-            if let Some(blocked_ns) = delivered.blocked_ns {
-                let latency_ns = latency_ns.saturating_add(blocked_ns);
-                self.application.record_many(latency_ns, times);
+            Waiting::Two {
+                packets,
+                transport,
+                application,
+            } => {
+                let Some(zero) = clock.zero(way) else {
+                    self.untold.packets_without_clock += packets.len();
+                    return;
+                };
+                if let Some((hull, regression)) = fit.hull.zip(fit.regression) {
+                    self.variation = packets.above(hull);
+                    self.variation_by_regression = packets.above_or_on(regression);
+                }
+                self.one_way = packets.above(zero);
+                self.transport = transport.above(zero);
+                self.application = application.above(zero);
             }
         }
     }
@@ -136,5 +198,16 @@ impl Delay {
         ] {
             distribution.settle();
         }
+    }
+}
+
+impl Untold {
+    fn add(&mut self, other: &Self) {
+        self.negative_delays += other.negative_delays;
+        self.negative_latencies += other.negative_latencies;
+        self.packets_without_clock += other.packets_without_clock;
+        self.bytes_read_unseen += other.bytes_read_unseen;
+        self.bytes_never_read += other.bytes_never_read;
+        self.bytes_never_acked += other.bytes_never_acked;
     }
 }

@@ -9,7 +9,7 @@ use super::rounded::Rounded;
 ///
 /// Number, smallest, largest, mean and standard deviation are exact. So are quantiles while there
 /// are at most 4,096 values; from then on they are rounded up to three digits, by less than
-/// 0.1 %, in memory that hardly grows any more.
+/// 0.1 %, in memory that hardly grows any more; or they are those of a random sample.
 ///
 /// One without values takes a word of memory: most connections of a trace can be attempts to
 /// connect, and each has 26 distributions.
@@ -20,14 +20,22 @@ pub struct Distribution(Option<Box<Filled>>);
 #[derive(Debug, Clone)]
 struct Filled {
     values: Values,
-    count: u64,
-    smallest: u64,
-    largest: u64,
+    /// Of them, those that quantiles do not rest on: a sample has others in their place.
+    unsampled: u64,
+    moments: Moments,
+}
+
+/// What is exact whatever is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moments {
+    pub(super) count: u64,
+    pub(super) smallest: u64,
+    pub(super) largest: u64,
     /// Sums are of differences from the first value, so that little is lost of large values that
     /// differ little.
-    first: u64,
-    sum: f64,
-    sum_of_squares: f64,
+    pub(super) first: u64,
+    pub(super) sum: f64,
+    pub(super) sum_of_squares: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -63,15 +71,60 @@ impl Distribution {
     fn begin(&mut self, first: u64, times: u64) {
         let mut filled = Box::new(Filled {
             values: Values::All(Vec::new()),
-            count: 0,
-            smallest: first,
-            largest: first,
-            first,
-            sum: 0.0,
-            sum_of_squares: 0.0,
+            unsampled: 0,
+            moments: Moments {
+                count: 0,
+                smallest: first,
+                largest: first,
+                first,
+                sum: 0.0,
+                sum_of_squares: 0.0,
+            },
         });
         filled.record_many(first, times);
         self.0 = Some(filled);
+    }
+
+    /// Of so many values that only a sample is known of; each stands for as many.
+    pub(super) fn sampled(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
+        let size = sample.len() as u64;
+        // The least and the most are known, and are not left to chance.
+        let others = moments.count.saturating_sub(2);
+        let (each, more) = (others / size.max(1), others % size.max(1));
+        let mut filled = Filled {
+            values: Values::Rounded(Rounded::default()),
+            unsampled: moments.count.saturating_sub(size),
+            moments,
+        };
+        for (place, value) in (0..).zip(sample) {
+            let value = value.max(0).unsigned_abs();
+            let value = value.clamp(moments.smallest, moments.largest);
+            filled.keep(value, each + u64::from(place < more));
+        }
+        filled.keep(moments.smallest, 1);
+        filled.keep(moments.largest, 1);
+        Self(Some(Box::new(filled)))
+    }
+
+    /// What is exact, if there are values.
+    pub(super) fn moments(&self) -> Option<Moments> {
+        Some(self.0.as_ref()?.moments)
+    }
+
+    /// Adds so much to each value; what were negative then counts as 0.
+    pub(super) fn shift(&mut self, by: i64) {
+        if by != 0
+            && let Some(filled) = &mut self.0
+        {
+            filled.shift(by);
+        }
+    }
+
+    /// How many values quantiles rest on, if that is a random sample of them.
+    #[must_use]
+    pub fn sample(&self) -> Option<u64> {
+        let filled = self.0.as_ref()?;
+        (filled.unsampled > 0).then(|| filled.moments.count - filled.unsampled)
     }
 
     /// Adds all values of another.
@@ -97,7 +150,7 @@ impl Distribution {
     /// The number of values.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.0.as_ref().map_or(0, |filled| filled.count)
+        self.0.as_ref().map_or(0, |filled| filled.moments.count)
     }
 
     /// Whether there are none.
@@ -116,29 +169,29 @@ impl Distribution {
     /// The smallest value.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
-        Some(self.0.as_ref()?.smallest)
+        Some(self.0.as_ref()?.moments.smallest)
     }
 
     /// The largest value.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
-        Some(self.0.as_ref()?.largest)
+        Some(self.0.as_ref()?.moments.largest)
     }
 
     /// The mean.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        let filled = self.0.as_ref()?;
-        Some(filled.first as f64 + filled.sum / filled.count as f64)
+        let moments = self.moments()?;
+        Some(moments.first as f64 + moments.sum / moments.count as f64)
     }
 
     /// The standard deviation of a sample; none of a single value.
     #[must_use]
     pub fn sd(&self) -> Option<f64> {
-        let filled = self.0.as_ref()?;
-        let count = filled.count as f64;
-        let spread = filled.sum_of_squares - filled.sum * filled.sum / count;
-        (filled.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
+        let moments = self.moments()?;
+        let count = moments.count as f64;
+        let spread = moments.sum_of_squares - moments.sum * moments.sum / count;
+        (moments.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
     }
 
     /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
@@ -146,12 +199,18 @@ impl Distribution {
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let filled = self.0.as_ref()?;
-        let rank = nearest_rank(q, filled.count)?;
+        let Moments {
+            count,
+            smallest,
+            largest,
+            ..
+        } = filled.moments;
+        let rank = nearest_rank(q, count)?;
         match &filled.values {
             Values::All(all) => all.get(rank as usize - 1).copied(),
             Values::Rounded(rounded) => {
-                let value = rounded.of_rank(rank).unwrap_or(filled.largest);
-                Some(value.clamp(filled.smallest, filled.largest))
+                let value = rounded.of_rank(rank).unwrap_or(largest);
+                Some(value.clamp(smallest, largest))
             }
         }
     }
@@ -170,7 +229,8 @@ impl Distribution {
                     .collect()
             }
             Values::Rounded(rounded) => {
-                let within = |value: u64| value.clamp(filled.smallest, filled.largest);
+                let within =
+                    |value: u64| value.clamp(filled.moments.smallest, filled.moments.largest);
                 let steps = rounded.iter();
                 steps.map(|(value, times)| (within(value), times)).collect()
             }
@@ -209,13 +269,36 @@ impl Filled {
 
     #[inline]
     fn sum_up(&mut self, value: u64, times: u64) {
-        self.count += times;
-        self.smallest = self.smallest.min(value);
-        self.largest = self.largest.max(value);
-        let difference = value.wrapping_sub(self.first).cast_signed() as f64;
+        let moments = &mut self.moments;
+        moments.count += times;
+        moments.smallest = moments.smallest.min(value);
+        moments.largest = moments.largest.max(value);
+        let difference = value.wrapping_sub(moments.first).cast_signed() as f64;
         let sum = difference * times.cast_signed() as f64;
-        self.sum += sum;
-        self.sum_of_squares += difference * sum;
+        moments.sum += sum;
+        moments.sum_of_squares += difference * sum;
+    }
+
+    fn shift(&mut self, by: i64) {
+        let shifted = |value: u64| value.saturating_add_signed(by);
+        let moments = &mut self.moments;
+        for value in [
+            &mut moments.smallest,
+            &mut moments.largest,
+            &mut moments.first,
+        ] {
+            *value = shifted(*value);
+        }
+        match &mut self.values {
+            Values::All(all) => all.iter_mut().for_each(|value| *value = shifted(*value)),
+            Values::Rounded(rounded) => {
+                let mut higher = Rounded::default();
+                for (value, times) in rounded.iter() {
+                    higher.add(shifted(value), times);
+                }
+                *rounded = higher;
+            }
+        }
     }
 
     #[inline]
@@ -244,14 +327,8 @@ impl Filled {
     }
 
     fn add(&mut self, other: &Self) {
-        let shift = other.first as f64 - self.first as f64;
-        let count = other.count as f64;
-        self.sum_of_squares +=
-            other.sum_of_squares + 2.0 * shift * other.sum + count * shift * shift;
-        self.sum += other.sum + count * shift;
-        self.count += other.count;
-        self.smallest = self.smallest.min(other.smallest);
-        self.largest = self.largest.max(other.largest);
+        self.unsampled += other.unsampled;
+        self.moments.add(&other.moments);
         match &other.values {
             Values::All(all) => all.iter().for_each(|&value| self.keep(value, 1)),
             Values::Rounded(rounded) => {
@@ -261,6 +338,40 @@ impl Filled {
                 }
             }
         }
+    }
+}
+
+impl Moments {
+    fn add(&mut self, other: &Self) {
+        let shift = other.first as f64 - self.first as f64;
+        let count = other.count as f64;
+        self.sum_of_squares +=
+            other.sum_of_squares + 2.0 * shift * other.sum + count * shift * shift;
+        self.sum += other.sum + count * shift;
+        self.count += other.count;
+        self.smallest = self.smallest.min(other.smallest);
+        self.largest = self.largest.max(other.largest);
+    }
+
+    /// As if there were so many values in the place of those that there are.
+    pub(super) fn times(self, count: u64) -> Self {
+        let factor = count as f64 / self.count as f64;
+        Self {
+            count,
+            sum: self.sum * factor,
+            sum_of_squares: self.sum_of_squares * factor,
+            ..self
+        }
+    }
+}
+
+impl FromIterator<i64> for Distribution {
+    fn from_iter<I: IntoIterator<Item = i64>>(values: I) -> Self {
+        let mut distribution = Self::default();
+        values
+            .into_iter()
+            .for_each(|value| distribution.record(value));
+        distribution
     }
 }
 
@@ -282,6 +393,7 @@ impl Serialize for Summary<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("count", &distribution.len())?;
         map.serialize_entry("exact", &distribution.is_exact())?;
+        map.serialize_entry("sample", &distribution.sample())?;
         map.serialize_entry("min", &whole(distribution.min()))?;
         map.serialize_entry("mean", &distribution.mean().map(|mean| mean / unit))?;
         map.serialize_entry("sd", &distribution.sd().map(|sd| sd / unit))?;

@@ -1,7 +1,6 @@
 use std::iter;
 
 use super::batch::{Batch, Noted};
-use super::delay;
 use super::fairness::Fairness;
 use super::measures::Measures;
 use super::meter::Options;
@@ -13,6 +12,7 @@ use crate::{Connection, Counts, Direction, Endpoint, Outcome};
 #[derive(Debug)]
 pub(super) struct Ledger {
     slice_ns: i64,
+    one_clock: bool,
     /// By the number of the connection, from 1.
     connections: Vec<State>,
 }
@@ -57,12 +57,14 @@ impl Ledger {
     pub(super) fn new(slice_ns: i64) -> Self {
         Self {
             slice_ns,
+            one_clock: false,
             connections: Vec::new(),
         }
     }
 
     /// Takes all out of a batch.
     pub(super) fn enter(&mut self, batch: &mut Batch) {
+        self.one_clock = batch.one_clock;
         for noted in batch.sent.drain(..) {
             self.note(&noted, noted.what.direction, Measures::sent);
         }
@@ -118,9 +120,9 @@ impl Ledger {
 
     #[inline]
     fn measures(&mut self, number: u64, direction: Direction) -> Option<&mut Measures> {
-        let slice_ns = self.slice_ns;
+        let (slice_ns, one_clock) = (self.slice_ns, self.one_clock);
         let measures = &mut self.state(number)?.measures[direction as usize];
-        Some(measures.get_or_insert_with(|| Box::new(Measures::new(slice_ns))))
+        Some(measures.get_or_insert_with(|| Box::new(Measures::new(slice_ns, one_clock))))
     }
 
     /// From the time of the first packet to that of the last; of two traces with their clocks.
@@ -144,16 +146,11 @@ impl Ledger {
             };
             let mut measures = state.measures.map(|measures| match measures {
                 Some(measures) => *measures,
-                None => Measures::new(options.slice_ns),
+                None => Measures::new(options.slice_ns, false),
             });
-            if let Some(&clock) = clock {
-                let clocks = if options.same_clock {
-                    delay::Clocks::Same(clock)
-                } else {
-                    delay::Clocks::Own(clock)
-                };
+            if let Some(clock) = clock {
                 for (measures, way) in measures.iter_mut().zip(finished.ways) {
-                    measures.compare(way, &clocks);
+                    measures.compare(way, clock);
                 }
             }
             for &group in &finished.groups {
@@ -175,7 +172,7 @@ impl Ledger {
             begin_ns,
             duration_s,
             slice_s: seconds(options.slice_ns),
-            clock: clock.map(|clock| Clocks::of(clock, options.same_clock, begin_ns)),
+            clock: clock.map(|clock| Clocks::of(clock, begin_ns)),
             all,
             groups,
             connections: singles,
@@ -268,8 +265,8 @@ impl Together {
             name,
             handshakes: Handshakes::default(),
             fairness: Fairness::default(),
-            main: Measures::new(slice_ns),
-            back: Measures::new(slice_ns),
+            main: Measures::new(slice_ns, false),
+            back: Measures::new(slice_ns, false),
         }
     }
 

@@ -32,9 +32,15 @@ pub struct Loss {
     pub lost_retransmitted_packets: u64,
     /// Of these, first, second, ... retransmissions; the last counts all later ones.
     pub lost_nth_retransmissions: [u64; NTH],
+    /// Packets with payload of which it is not known whether they arrived: in none of the counts
+    /// above.
+    pub unknown_data_packets: u64,
     /// Byte ranges that were sent and arrived, each once.
     pub delivered_ranges: u64,
-    /// Of these, those that another copy than the first one brought: lost the first time, or
+    /// Ranges that were sent more than once and arrived in packets that were joined or cut on the
+    /// way, so that nothing tells which copy it was: in none of these counts.
+    pub unattributed_ranges: u64,
+    /// Of the delivered ranges, those that another copy than the first one brought: lost the first time, or
     /// overtaken.
     pub lost_ranges: u64,
     /// Lost ranges as a share of delivered ones.
@@ -52,6 +58,7 @@ impl Loss {
     #[inline]
     pub(super) fn fate(&mut self, fate: &Transit) {
         if fate.end == End::Unknown {
+            self.unknown_data_packets += 1;
             return;
         }
         self.data_packets += 1;
@@ -78,6 +85,7 @@ impl Loss {
     #[inline]
     pub(super) fn range(&mut self, range: &Extent) {
         let Some(brought_by) = range.brought_by else {
+            self.unattributed_ranges += u64::from(range.was_sent);
             return;
         };
         self.delivered_ranges += 1;
@@ -105,7 +113,9 @@ impl Loss {
         {
             *own += other;
         }
+        self.unknown_data_packets += other.unknown_data_packets;
         self.delivered_ranges += other.delivered_ranges;
+        self.unattributed_ranges += other.unattributed_ranges;
         self.lost_ranges += other.lost_ranges;
         self.ranges_repaired_by_bundle += other.ranges_repaired_by_bundle;
         self.ranges_repaired_by_retransmission += other.ranges_repaired_by_retransmission;

@@ -1,13 +1,13 @@
 use super::batch::{Acknowledgement, Departure, End, Extent, Transit};
 use super::blocking::Blocking;
-use super::delay::{Clocks, Delay};
+use super::delay::Delay;
 use super::latency::Latency;
 use super::ledger::Total;
 use super::loss::Loss;
 use super::slices::Slices;
 use super::spacing::Spacing;
 use super::volume::{Volume, nth_place};
-use crate::pair::Way;
+use crate::pair::{Clock, Way};
 use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
@@ -33,12 +33,12 @@ pub struct Measures {
 }
 
 impl Measures {
-    pub(super) fn new(slice_ns: i64) -> Self {
+    pub(super) fn new(slice_ns: i64, one_clock: bool) -> Self {
         Self {
             sent: Volume::default(),
             loss: None,
             latency: Latency::default(),
-            delay: Delay::default(),
+            delay: Delay::new(one_clock),
             spacing: Spacing::default(),
             head_of_line: Blocking::default(),
             slices: Slices::new(slice_ns),
@@ -98,11 +98,11 @@ impl Measures {
     #[inline]
     pub(super) fn range(&mut self, range: &Extent, readable_since_ns: i64) {
         self.latency.range(range);
+        self.delay.range(range);
         let Some(delivery) = range.delivery else {
             return;
         };
         self.loss.get_or_insert_default().range(range);
-        self.delay.range(range);
         self.head_of_line.range(range);
         if delivery.in_order_ns().is_some() {
             self.slices.at(readable_since_ns).readable_bytes += range.len;
@@ -119,8 +119,8 @@ impl Measures {
         }
     }
 
-    pub(super) fn compare(&mut self, way: Way, clocks: &Clocks) {
-        self.delay.compare(way, clocks);
+    pub(super) fn compare(&mut self, way: Way, clock: &Clock) {
+        self.delay.compare(way, clock);
     }
 
     pub(super) fn add(&mut self, other: &Self) {

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::ledger::Finished;
 use super::results::Results;
 use crate::pair::{Clock, Fate, Way};
-use crate::{Acked, Arrived, Connection, Direction, Observer, Range, Sent};
+use crate::{Acked, Ahead, Arrived, Connection, Direction, Observer, Range, Sent};
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,9 +17,6 @@ pub struct Options {
     pub optimum_bit_per_s: Option<f64>,
     /// The same for the connections of single groups, by name; the first group counts.
     pub optimum_of_group: Vec<(String, f64)>,
-    /// Whether the traces at both ends were taken by one clock. If not, delays are told by what
-    /// the traces show of both clocks.
-    pub same_clock: bool,
 }
 
 impl Default for Options {
@@ -30,7 +27,6 @@ impl Default for Options {
             groups: Vec::new(),
             optimum_bit_per_s: None,
             optimum_of_group: Vec::new(),
-            same_clock: false,
         }
     }
 }
@@ -46,8 +42,7 @@ pub struct Meter {
     /// Of the notes in the batch.
     count: usize,
     pub(super) bookkeeper: Bookkeeper,
-    /// By how much the receiver's clock is ahead of the sender's, about.
-    ahead_ns: i64,
+    ahead: Ahead,
     span_ns: Option<(i64, i64)>,
 }
 
@@ -64,7 +59,7 @@ impl Meter {
             count: 0,
             bookkeeper: Bookkeeper::new(options.slice_ns),
             options,
-            ahead_ns: 0,
+            ahead: Ahead::About(0),
             span_ns: None,
         }
     }
@@ -75,8 +70,13 @@ impl Meter {
         self.count += 1;
         if self.count == BATCH {
             self.count = 0;
-            self.bookkeeper.enter(&mut self.batch);
+            self.hand_over();
         }
+    }
+
+    fn hand_over(&mut self) {
+        self.batch.one_clock = self.ahead == Ahead::Never;
+        self.bookkeeper.enter(&mut self.batch);
     }
 
     /// A time at one end of a way, since the first packet and by the clock of the sender's trace.
@@ -84,7 +84,10 @@ impl Meter {
     fn since_ns(&mut self, way: Way, at_ns: i64) -> i64 {
         let at_ns = match way {
             Way::There => at_ns,
-            Way::Back => at_ns.saturating_sub(self.ahead_ns),
+            Way::Back => match self.ahead {
+                Ahead::Never => at_ns,
+                Ahead::About(ahead_ns) => at_ns.saturating_sub(ahead_ns),
+            },
         };
         let (first_ns, last_ns) = self.span_ns.get_or_insert((at_ns, at_ns));
         *last_ns = at_ns.max(*last_ns);
@@ -104,15 +107,15 @@ impl Meter {
     }
 
     fn results(mut self, clock: Option<&Clock>) -> Results {
-        self.bookkeeper.enter(&mut self.batch);
+        self.hand_over();
         let ledger = self.bookkeeper.finish();
         ledger.results(&self.options, self.span_ns.unwrap_or_default(), clock)
     }
 }
 
 impl Observer for Meter {
-    fn clocks(&mut self, ahead_ns: i64) {
-        self.ahead_ns = ahead_ns;
+    fn clocks(&mut self, ahead: Ahead) {
+        self.ahead = ahead;
     }
 
     #[inline]
@@ -157,7 +160,11 @@ impl Observer for Meter {
         self.batch.ranges.push(Noted {
             number: connection.number,
             since_ns: since_ns.unwrap_or_default(),
-            what: Extent::of(range, direction),
+            what: Extent::of(
+                range,
+                direction,
+                connection.half(direction).passage().is_some(),
+            ),
         });
         self.noted();
     }

@@ -10,6 +10,7 @@
 //! ledger, which has the [`Measures`] of each connection. What is slow to enter holds the analysis
 //! up once four batches wait.
 
+mod above;
 mod batch;
 mod blocking;
 mod bookkeeper;
@@ -28,16 +29,16 @@ mod property;
 mod results;
 mod rounded;
 mod rows;
-mod sampled;
 mod slices;
 mod spacing;
 mod table;
 #[cfg(test)]
 mod tests;
+mod undated;
 mod volume;
 
 pub use blocking::{Blocker, Blocking};
-pub use delay::Delay;
+pub use delay::{Delay, Untold};
 pub use distribution::Distribution;
 pub use fairness::{Fairness, jain_index};
 pub use group::{Group, GroupError};

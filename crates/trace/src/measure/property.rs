@@ -22,11 +22,14 @@ fn of_any_two_traces(seed: u64) -> Results {
     }
     let options = Options {
         slice_ns: [1_000_000, 1_000_000_000, i64::MAX][random.random_range(0..3)],
-        same_clock: random.random(),
         ..Options::default()
     };
+    let pair = pair::Options {
+        same_clock: random.random(),
+        ..pair::Options::default()
+    };
     let [here, there] = traces.map(Vec::into_iter);
-    let (meter, finding) = pair::analyse(here, there, &Default::default(), Meter::new(options));
+    let (meter, finding) = pair::analyse(here, there, &pair, Meter::new(options));
     meter.finish_pair(&finding.clock)
 }
 

@@ -115,6 +115,9 @@ pub struct Clocks {
     pub ahead_ms: Option<f64>,
     /// By how much it runs faster, in parts per million.
     pub drift_ppm: Option<f64>,
+    /// To how much that is right, about, in parts per million; none where nothing tells of drift,
+    /// and it is taken for none.
+    pub drift_uncertainty_ppm: Option<f64>,
     /// The smallest delay there and back.
     pub round_trip_ms: Option<f64>,
     /// The smallest raw delays there by the lower hull.
@@ -137,7 +140,7 @@ pub struct Fitted {
 }
 
 impl Clocks {
-    pub(super) fn of(clock: &Clock, same: bool, begin_ns: i64) -> Self {
+    pub(super) fn of(clock: &Clock, begin_ns: i64) -> Self {
         let fitted = |line: Option<Line>| {
             line.map(|line| Fitted {
                 raw_delay_ms: line.at(begin_ns) / 1e6,
@@ -145,9 +148,10 @@ impl Clocks {
             })
         };
         Self {
-            same,
+            same: clock.same,
             ahead_ms: clock.offset_ns(begin_ns).map(|ns| ns / 1e6),
             drift_ppm: clock.drift_ppm(),
+            drift_uncertainty_ppm: clock.drift_uncertainty.map(|it| it * 1e6),
             round_trip_ms: clock.round_trip_ns(begin_ns).map(|ns| ns / 1e6),
             hull_there: fitted(clock.there.hull),
             hull_back: fitted(clock.back.hull),

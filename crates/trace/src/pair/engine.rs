@@ -7,7 +7,7 @@ use super::nat::Nat;
 use super::sides::Sides;
 use super::source::Printed;
 use crate::connection::{Connection, Direction, Half, LARGEST_FRAME, Side, Table};
-use crate::event::{Arrived, Class, Observer};
+use crate::event::{Ahead, Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Tracker;
 
@@ -25,7 +25,7 @@ pub(crate) struct Engine<O> {
     /// Whether each trace shows every packet twice.
     doubled: [bool; 2],
     /// What the observer was told of the clocks.
-    told_ahead_ns: Option<i64>,
+    told_ahead: Option<Ahead>,
 }
 
 impl<O: Observer> Engine<O> {
@@ -44,16 +44,16 @@ impl<O: Observer> Engine<O> {
             far,
             over: Vec::new(),
             doubled,
-            told_ahead_ns: None,
+            told_ahead: None,
         }
     }
 
     pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
         let now_ns = self.sides.saw(side, printed.packet.at_ns);
-        let ahead_ns = self.sides.ahead_ns();
-        if self.told_ahead_ns != Some(ahead_ns) {
-            self.told_ahead_ns = Some(ahead_ns);
-            self.observer.clocks(ahead_ns);
+        let ahead = self.sides.ahead();
+        if self.told_ahead != Some(ahead) {
+            self.told_ahead = Some(ahead);
+            self.observer.clocks(ahead);
         }
         if side == Side::Receiver && self.nat.translates() {
             let packet = self.nat.translate(&printed.packet);
@@ -313,6 +313,10 @@ impl<O: Observer> View<'_, O> {
             return;
         };
         let link = self.connection.link_mut(direction);
+        if link.acked == Some(ack) {
+            return;
+        }
+        link.acked = Some(ack);
         if link.waits() {
             link.acknowledge(ack);
         } else {
@@ -421,21 +425,29 @@ impl<O: Observer> View<'_, O> {
     /// Tells the next fate.
     #[inline(never)]
     fn fate(&mut self, direction: Direction, side: Side) {
+        if self.connection.link_mut(direction).gives_up() {
+            self.give_up(direction, side);
+        }
+        if let Some(fate) = self.connection.link_mut(direction).take_fate() {
+            self.connection.link_mut(direction).passage.count(&fate);
+            self.observer.fate(self.connection, &fate);
+        }
+    }
+
+    /// Says what became of the next packet, of which nothing shows that it arrived.
+    #[inline(never)]
+    fn give_up(&mut self, direction: Direction, side: Side) {
         let covered_ns = self.sides.covered_ns(side);
         let limit = self.segment_limit(direction);
         let Half { tracker, link, .. } = self.connection.half_mut(direction);
-        if let (Some(tracker), Some(link)) = (tracker, link)
-            && let Some((begin, end)) = link.gives_up()
-        {
+        if let (Some(tracker), Some(link)) = (tracker, link) {
+            let (begin, end) = link.next_payload();
             tracker.sacked_unseen(begin, end, |range| {
                 link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
             });
         }
         let link = self.connection.link_mut(direction);
-        if let Some(fate) = link.take_fate(covered_ns, limit) {
-            self.connection.link_mut(direction).passage.count(&fate);
-            self.observer.fate(self.connection, &fate);
-        }
+        link.give_up(covered_ns, limit);
     }
 
     #[inline]

@@ -19,6 +19,8 @@ pub(crate) struct Link {
     /// Of the packets that matched last, to know duplicates by.
     matched: [u64; REMEMBERED],
     matches: usize,
+    /// What the last ACK said that left the receiver.
+    pub(crate) acked: Option<u32>,
     /// Whether a packet arrived that was cut or joined on the way.
     pub(crate) regrouped: bool,
 }
@@ -90,6 +92,7 @@ impl Default for Link {
             unsearched: Unsearched::default(),
             matched: [0; REMEMBERED],
             matches: 0,
+            acked: None,
             regrouped: false,
         }
     }
@@ -208,33 +211,39 @@ impl Link {
         })
     }
 
-    /// The payload of the next packet in the order of sending, if nothing shows that it arrived.
+    /// Whether nothing shows that the next packet in the order of sending arrived.
     #[inline]
-    pub(crate) fn gives_up(&self) -> Option<(i64, i64)> {
-        let Fate {
-            arrival,
-            begin,
-            end,
-            ..
-        } = self.sent.front()?.fate;
-        (arrival == Arrival::Unknown && begin < end).then_some((begin, end))
+    pub(crate) fn gives_up(&self) -> bool {
+        let first = self.sent.front();
+        first.is_some_and(|first| first.fate.arrival == Arrival::Unknown)
     }
 
-    /// Takes the next packet in the order of sending. One that did not arrive was lost if the other
-    /// trace was on when it was sent, if it travelled as it is, which segments above the limit do
-    /// not, and if it cannot have arrived unseen.
-    #[inline]
-    pub(crate) fn take_fate(&mut self, covered: (i64, i64), segment_limit: u32) -> Option<Fate> {
-        self.prints.pop_front();
-        self.expected = self.expected.saturating_sub(1);
-        let Departed { mut fate, doubtful } = self.sent.pop_front()?;
+    /// Its payload.
+    pub(crate) fn next_payload(&self) -> (i64, i64) {
+        let first = self.sent.front();
+        first.map_or((0, 0), |first| (first.fate.begin, first.fate.end))
+    }
+
+    /// Says that it was lost, if the other trace was on when it was sent, if it travelled as it is,
+    /// which segments above the limit do not, and if it cannot have arrived unseen.
+    pub(crate) fn give_up(&mut self, covered: (i64, i64), segment_limit: u32) {
+        let Some(Departed { fate, doubtful }) = self.sent.front_mut() else {
+            return;
+        };
         let on = (covered.0..=covered.1).contains(&fate.sent_ns);
         let len = fate.begin.abs_diff(fate.end);
         let whole = len == 0 || !self.regrouped && len <= u64::from(segment_limit);
-        if fate.arrival == Arrival::Unknown && on && whole && !doubtful {
+        if fate.arrival == Arrival::Unknown && on && whole && !*doubtful {
             fate.arrival = Arrival::Lost;
         }
-        Some(fate)
+    }
+
+    /// Takes the next packet in the order of sending.
+    #[inline]
+    pub(crate) fn take_fate(&mut self) -> Option<Fate> {
+        self.prints.pop_front();
+        self.expected = self.expected.saturating_sub(1);
+        Some(self.sent.pop_front()?.fate)
     }
 }
 

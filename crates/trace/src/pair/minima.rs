@@ -10,8 +10,6 @@ pub(crate) struct Minima {
     /// The interval of the last point, from the origin, and its place in `smallest`.
     interval: Range<u64>,
     place: usize,
-    points: u64,
-    sum_of_offsets_ns: f64,
 }
 
 /// A raw delay, and when it began, both in nanoseconds.
@@ -31,8 +29,6 @@ impl Minima {
     pub(crate) fn add(&mut self, point: Point) {
         let origin_ns = *self.origin_ns.get_or_insert(point.at_ns);
         let offset_ns = u64::try_from(point.at_ns.saturating_sub(origin_ns)).unwrap_or(0);
-        self.points += 1;
-        self.sum_of_offsets_ns += offset_ns as f64;
         if !self.interval.contains(&offset_ns) {
             self.go_to(offset_ns);
         }
@@ -70,10 +66,11 @@ impl Minima {
         points
     }
 
-    /// The mean of all points' times.
-    pub(crate) fn centre_ns(&self) -> Option<i64> {
-        let mean_ns = self.sum_of_offsets_ns / self.points as f64;
-        Some(self.origin_ns?.saturating_add(mean_ns as i64))
+    /// From the first to the last of them.
+    pub(crate) fn span_ns(&self) -> i64 {
+        let points = self.points();
+        let ends = points.first().zip(points.last());
+        ends.map_or(0, |(first, last)| last.at_ns.saturating_sub(first.at_ns))
     }
 }
 
@@ -105,7 +102,5 @@ mod tests {
             at_ns: 777_000_000_000,
             delay_ns: 1
         }));
-        let centre_ns = minima.centre_ns().unwrap();
-        assert!(centre_ns.abs_diff(49_999_500_000_000) < 1000, "{centre_ns}");
     }
 }

@@ -23,6 +23,9 @@ pub struct Options {
     pub addresses: Vec<(IpAddr, IpAddr)>,
     /// The part of both traces that is analysed, by the clock of the sender's.
     pub period: Period,
+    /// Both traces were taken by one clock: delays are what they seem. If not, they are told by
+    /// what the traces show of both clocks.
+    pub same_clock: bool,
 }
 
 /// What was found of two traces as a whole.
@@ -40,6 +43,7 @@ impl Default for Options {
             max_transit_ns: 10_000_000_000,
             addresses: Vec::new(),
             period: Period::default(),
+            same_clock: false,
         }
     }
 }
@@ -83,7 +87,9 @@ fn merge<O: Observer>(
             nat.link(there, here);
         }
     }
-    let sides = Sides::new(options.max_transit_ns, lead.offset_ns.unwrap_or(0));
+    let offset_ns = lead.offset_ns.unwrap_or(0);
+    let offset_ns = (!options.same_clock).then_some(offset_ns);
+    let sides = Sides::new(options.max_transit_ns, offset_ns);
     let doubled = [&sender, &receiver]
         .map(|trace| doubled(trace.beginning().iter().map(|printed| &printed.packet)));
     let mut engine = Engine::new(observer, sides, nat, lead.far, doubled);

@@ -1,8 +1,9 @@
 use std::mem;
 
-use super::clock::Clock;
-use super::minima::{Minima, Point};
+use super::clock::{Clock, Raw};
+use super::minima::Point;
 use crate::connection::Side;
+use crate::event::Ahead;
 use crate::packet::Packet;
 
 /// What is known of the two traces as a whole while they are read.
@@ -21,6 +22,8 @@ pub(crate) struct Sides {
     ended: [bool; 2],
     /// By how much the receiver's clock is ahead, about.
     offset_ns: i64,
+    /// Both are by one clock.
+    same_clock: bool,
     ways: [Delays; 2],
     matches: u32,
 }
@@ -28,7 +31,7 @@ pub(crate) struct Sides {
 /// The raw delays of the packets that leave at one side.
 #[derive(Debug)]
 struct Delays {
-    minima: Minima,
+    kept: Raw,
     raw: Span,
     /// When the last packet left that arrived; `MIN` if none did.
     last_ns: i64,
@@ -39,7 +42,7 @@ struct Delays {
 impl Default for Delays {
     fn default() -> Self {
         Self {
-            minima: Minima::default(),
+            kept: Raw::default(),
             raw: Span::default(),
             last_ns: i64::MIN,
             lately_ns: i64::MAX,
@@ -83,14 +86,16 @@ const RENEWAL: u32 = 4096;
 const SLACK_NS: i64 = 1_000_000_000;
 
 impl Sides {
-    pub(crate) fn new(max_transit_ns: i64, offset_ns: i64) -> Self {
+    /// `offset_ns`: by how much the receiver's clock is ahead, about; `None` of one clock.
+    pub(crate) fn new(max_transit_ns: i64, offset_ns: Option<i64>) -> Self {
         Self {
             given_up_after_ns: max_transit_ns.saturating_add(SLACK_NS),
             now_ns: [i64::MIN; 2],
             given_up_ns: [i64::MIN; 2],
             seen: Default::default(),
             ended: [false; 2],
-            offset_ns,
+            offset_ns: offset_ns.unwrap_or(0),
+            same_clock: offset_ns.is_none(),
             ways: Default::default(),
             matches: 0,
         }
@@ -122,8 +127,12 @@ impl Sides {
 
     /// By how much the receiver's clock is ahead, about.
     #[inline]
-    pub(crate) fn ahead_ns(&self) -> i64 {
-        self.offset_ns
+    pub(crate) fn ahead(&self) -> Ahead {
+        if self.same_clock {
+            Ahead::Never
+        } else {
+            Ahead::About(self.offset_ns)
+        }
     }
 
     /// About the time by one side's clock when the other's shows `at_ns`.
@@ -183,7 +192,7 @@ impl Sides {
     pub(crate) fn matched(&mut self, departure: Side, sent_ns: i64, at_ns: i64) {
         let raw_ns = at_ns.saturating_sub(sent_ns);
         let way = &mut self.ways[departure as usize];
-        way.minima.add(Point {
+        way.kept.add(Point {
             at_ns: sent_ns,
             delay_ns: raw_ns,
         });
@@ -196,13 +205,13 @@ impl Sides {
             let [there, back] = &mut self.ways;
             let there_ns = mem::replace(&mut there.lately_ns, i64::MAX);
             let back_ns = mem::replace(&mut back.lately_ns, i64::MAX);
-            if there_ns < i64::MAX && back_ns < i64::MAX {
+            if !self.same_clock && there_ns < i64::MAX && back_ns < i64::MAX {
                 self.offset_ns = (there_ns / 2).saturating_sub(back_ns / 2);
             }
         }
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        Clock::of(&self.ways[0].minima, &self.ways[1].minima)
+        Clock::of(&self.ways[0].kept, &self.ways[1].kept, self.same_clock)
     }
 }

@@ -18,14 +18,16 @@ pub fn differences(world: &World) -> Vec<String> {
     connections.sort_unstable();
     connections.dedup();
     if world.plan.uses > 1 || connections.len() != told.connections.len() {
-        let opened = connections.iter().all(|&connection| {
-            world.traces.iter().all(|trace| {
-                let mut of = trace
-                    .iter()
-                    .filter(|record| record.connection == connection);
-                of.next().is_some_and(|first| first.packet.flags.syn)
-            })
-        });
+        let missing = world.plan.taps.missing != [0.0; 2];
+        let opened = !missing
+            && connections.iter().all(|&connection| {
+                world.traces.iter().all(|trace| {
+                    let mut of = trace
+                        .iter()
+                        .filter(|record| record.connection == connection);
+                    of.next().is_some_and(|first| first.packet.flags.syn)
+                })
+            });
         if !opened {
             // Without SYN nothing tells two uses of the same ports apart.
             return found;
@@ -80,7 +82,8 @@ impl Held<'_> {
             self.packets();
             self.acks();
         }
-        if self.world.plan.ids && !taps.joined[0] && !taps.joined[1] {
+        let begun = taps.begin_ns == [0; 2];
+        if begun && self.world.plan.ids && !taps.joined[0] && !taps.joined[1] {
             self.fates(way);
         }
     }
@@ -141,7 +144,8 @@ impl Held<'_> {
         }
         let expected = byte.arrived.map(|_| byte.readable);
         let readable = range.delivery.map(|delivery| delivery.readable);
-        let as_well = byte.perhaps_ns.is_some_and(|ns| {
+        let told = matches!(expected, Some(Readable::At(_)));
+        let as_well = byte.perhaps_ns.filter(|_| !told).is_some_and(|ns| {
             let possible = [Readable::Never, Readable::Unknown, Readable::At(ns)];
             readable.is_some_and(|readable| possible.contains(&readable))
         });
@@ -221,7 +225,7 @@ impl Held<'_> {
     fn fates(&mut self, way: usize) {
         let taps = &self.world.plan.taps;
         let whole = taps.missing[1 - way] == 0.0;
-        let uncut = taps.begin_ns == [0; 2] && taps.end_ns == [i64::MAX; 2];
+        let uncut = taps.end_ns == [i64::MAX; 2];
         let mut delivered = self.one.fates.iter().filter_map(|fate| {
             matches!(fate.arrival, Arrival::Delivered { .. }).then_some(fate.packet)
         });

@@ -98,7 +98,7 @@ impl Host {
 
     fn fly(&mut self, now_ns: i64) {
         if self.timer_ns.is_none() {
-            self.timer_ns = Some(now_ns + (200 * MS << self.backoff.min(5)));
+            self.timer_ns = Some(now_ns + ((200 * MS) << self.backoff.min(5)));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The analysis of two traces held against a reference of another shape: slow, simple, all packets
 //! in memory, from the definitions; over conversations of which the truth is known.
 //!
-//! In `make test` for some seconds; `PILLION_TRUTH_MINUTES=60` for longer, `PILLION_TRUTH_SEED=7`
-//! from that seed on.
+//! `make truth MINUTES=60 SEED=1` goes on from a seed; with `MINUTES=0` it shows one in full. What it
+//! found is kept among the seeds that are always looked at.
 
 mod hold;
 mod host;
@@ -18,7 +18,12 @@ use world::{Plan, World};
 const MINUTES: &str = "PILLION_TRUTH_MINUTES";
 const SEED: &str = "PILLION_TRUTH_SEED";
 /// Some seconds of a debug build.
-const FEW: u64 = 300;
+const FEW: u64 = 40;
+/// Those that showed something wrong once: bytes that arrived unseen (1, 10, 44), what the path
+/// doubled (16, 53), ACKs after a FIN (295), a SACK block over one (17), round-trip times of what was
+/// retransmitted (18, 24), packets that only SACK shows (239), late arrivals of what had arrived
+/// (45, 184).
+const FOUND: [u64; 12] = [1, 10, 16, 17, 18, 24, 44, 45, 53, 184, 239, 295];
 
 #[test]
 fn the_analysis_agrees_with_the_reference() {
@@ -27,35 +32,31 @@ fn the_analysis_agrees_with_the_reference() {
             .ok()
             .and_then(|text| text.parse::<u64>().ok())
     };
-    let first = number(SEED).unwrap_or(1);
-    let (begin, minutes) = (Instant::now(), number(MINUTES));
+    let (first, minutes) = (number(SEED).unwrap_or(1), number(MINUTES));
+    if minutes == Some(0) {
+        let world = World::of(Plan::of(first));
+        println!("{:#?}\n{}", world.plan, world.text());
+        assert_eq!(hold::differences(&world), [""; 0]);
+        return;
+    }
+    let begin = Instant::now();
     let all = Duration::from_secs(60 * minutes.unwrap_or_default());
-    let mut wrong = 0;
-    let mut seed = first;
-    while minutes.map_or(seed < first + FEW, |minutes| {
-        minutes == 0 || begin.elapsed() < all
-    }) {
-        let world = World::of(Plan::of(seed));
-        let found = hold::differences(&world);
+    let goes_on = |seed: &u64| match minutes {
+        None => *seed < first + FEW,
+        Some(_) => begin.elapsed() < all,
+    };
+    let (mut pairs, mut wrong) = (0, 0);
+    for seed in FOUND.into_iter().chain((first..).take_while(goes_on)) {
+        pairs += 1;
+        let found = hold::differences(&World::of(Plan::of(seed)));
         if let Some(one) = found.first() {
             wrong += 1;
-            if wrong <= 20 {
-                println!("{SEED}={seed}: {one} ({} in all)", found.len());
-            }
+            println!("{SEED}={seed}: {one} ({} in all)", found.len());
         }
-        if minutes == Some(0) {
-            println!("{:#?}", world.plan);
-            found.iter().for_each(|one| println!("{one}"));
-            println!("{}", world.text());
-            break;
-        }
-        seed += 1;
     }
-    println!("{} pairs of traces from seed {first} on", seed - first);
+    println!("{pairs} pairs of traces, with seeds from {first} on");
     assert_eq!(
-        wrong,
-        0,
-        "of {} pairs of traces; see above for seeds",
-        seed - first
+        wrong, 0,
+        "of {pairs} pairs of traces; their seeds are above"
     );
 }

@@ -115,9 +115,7 @@ impl Stream {
                 });
                 let new_bytes = new.count() as i64;
                 let advances = end > next;
-                if new_bytes > 0 && new_bytes == end - begin {
-                    ends.insert(end, packet.at_ns);
-                } else if advances && end > begin {
+                if end > begin && (advances || new_bytes == end - begin) {
                     ends.insert(end, packet.at_ns);
                 }
                 for at in begin..end {
@@ -246,6 +244,7 @@ impl Stream {
                 }
                 (None, Some(bound)) => {
                     unseen = unseen.max(Some(bound));
+                    doubtful |= byte.acked_ns.is_some();
                     byte.readable = Readable::Unknown;
                 }
                 (None, None) => {

@@ -260,7 +260,8 @@ impl World {
         text
     }
 
-    /// Whether any packet of one way of a connection is in both traces.
+    /// Whether both traces have enough packets of one way of a connection to tell which end is
+    /// which: any, if they show how it was opened.
     pub fn shows_at_both_ends(&self, connection: usize, way: usize) -> bool {
         let of = |side: usize| {
             let records = self.traces[side].iter();
@@ -268,7 +269,12 @@ impl World {
             records.flat_map(|it| &it.sent).collect::<Vec<_>>()
         };
         let there = of(1);
-        of(0).iter().any(|sent| there.contains(sent))
+        let both = of(0).iter().filter(|sent| there.contains(sent)).count();
+        both >= if self.plan.taps.begin_ns == [0; 2] {
+            1
+        } else {
+            10
+        }
     }
 
     pub fn packets(&self, side: usize) -> Vec<Packet> {

@@ -14,6 +14,7 @@ impl Script {
         let server: std::net::SocketAddr = ([198, 51, 100, 1], 80).into();
         let number = self.0.len() as u64 + 1;
         self.0.push(Packet {
+            interface: 0,
             number,
             at_ns: ms * 1_000_000,
             from: client.into(),

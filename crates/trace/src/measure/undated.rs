@@ -1,0 +1,245 @@
+use super::distribution::{Distribution, Moments};
+use crate::pair::{Hull, Line, Point};
+
+/// Delays by two clocks, of which the relation is not known yet: as long as they are few, all of
+/// them.
+///
+/// Of more, a random sample is kept to tell quantiles by, and what tells number, smallest, largest,
+/// mean and standard deviation exactly above any line: sums, and the hulls below and above. A
+/// sample that took every so many of them would see the same phase of a traffic that repeats.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Undated {
+    kept: Vec<Point>,
+    all: Option<Box<Folded>>,
+}
+
+/// So many are few.
+pub(super) const MOST: usize = 16_384;
+
+/// What tells of all points above a line.
+#[derive(Debug, Clone)]
+struct Folded {
+    first: Point,
+    count: u64,
+    /// Sums of times and of delays since the first, and of their products.
+    time: f64,
+    delay: f64,
+    time_time: f64,
+    time_delay: f64,
+    delay_delay: f64,
+    lowest: Hull,
+    /// Of delays with the other sign.
+    highest: Hull,
+    /// The number of the point that is kept next, in the place of another, so that each has the
+    /// same chance (K.-H. Li, 1994, algorithm L); and the largest of as many random numbers as are
+    /// kept.
+    next: u64,
+    largest: f64,
+    drawn: u64,
+}
+
+impl Undated {
+    #[inline]
+    pub(super) fn push(&mut self, at_ns: i64, delay_ns: i64) {
+        let point = Point { at_ns, delay_ns };
+        if self.kept.len() < MOST {
+            self.kept.push(point);
+        } else {
+            self.fold(point);
+        }
+    }
+
+    fn fold(&mut self, point: Point) {
+        let all = match &mut self.all {
+            Some(all) => all,
+            none => none.insert(Box::new(Folded::of(&self.kept))),
+        };
+        all.add(point);
+        if all.count == all.next {
+            let place = all.skip();
+            if let Some(kept) = self.kept.get_mut(place) {
+                *kept = point;
+            }
+        }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        let all = self.all.as_ref().map(|all| all.count);
+        all.unwrap_or(self.kept.len() as u64)
+    }
+
+    /// The heights of all above a line, in nanoseconds.
+    pub(super) fn above(&self, line: Line) -> Distribution {
+        let height = |point: &Point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64;
+        let heights = self.kept.iter().map(height);
+        match &self.all {
+            None => heights.collect(),
+            Some(all) => Distribution::sampled(all.moments(line), heights),
+        }
+    }
+
+    /// The same, with 0 for those below it; of more than a sample, by the sample.
+    pub(super) fn above_or_on(&self, line: Line) -> Distribution {
+        let height = |point: &Point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64;
+        let heights = self.kept.iter().map(|point| height(point).max(0));
+        match &self.all {
+            None => heights.collect(),
+            Some(all) => {
+                let sample: Distribution = heights.clone().collect();
+                let moments = sample.moments().map(|moments| Moments {
+                    count: all.count,
+                    largest: all.moments(line).largest,
+                    ..moments.times(all.count)
+                });
+                moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
+            }
+        }
+    }
+}
+
+impl Folded {
+    fn of(points: &[Point]) -> Self {
+        let mut folded = Self {
+            first: points.first().copied().unwrap_or(Point {
+                at_ns: 0,
+                delay_ns: 0,
+            }),
+            count: 0,
+            time: 0.0,
+            delay: 0.0,
+            time_time: 0.0,
+            time_delay: 0.0,
+            delay_delay: 0.0,
+            lowest: Hull::default(),
+            highest: Hull::default(),
+            next: points.len() as u64,
+            largest: 1.0,
+            drawn: 0,
+        };
+        folded.skip();
+        points.iter().for_each(|point| folded.add(*point));
+        folded
+    }
+
+    fn add(&mut self, point: Point) {
+        self.count += 1;
+        let time = point.at_ns.saturating_sub(self.first.at_ns) as f64;
+        let delay = point.delay_ns.saturating_sub(self.first.delay_ns) as f64;
+        self.time += time;
+        self.delay += delay;
+        self.time_time += time * time;
+        self.time_delay += time * delay;
+        self.delay_delay += delay * delay;
+        self.lowest.add(point);
+        self.highest.add(Point {
+            delay_ns: point.delay_ns.saturating_neg(),
+            ..point
+        });
+    }
+
+    /// Draws which point is kept next, and gives a place for the one that is kept now.
+    #[cold]
+    fn skip(&mut self) -> usize {
+        let size = MOST as f64;
+        self.largest *= (self.random().ln() / size).exp();
+        let skipped = (self.random().ln() / (1.0 - self.largest).ln()).floor();
+        self.next = self.next.saturating_add(skipped as u64).saturating_add(1);
+        (self.random() * size) as usize
+    }
+
+    /// Above 0 and below 1, and the same in each run.
+    fn random(&mut self) -> f64 {
+        self.drawn += 1;
+        ((scattered(self.drawn) >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+    }
+
+    fn moments(&self, line: Line) -> Moments {
+        let slope = line.slope;
+        let height = |point: Point| point.delay_ns as f64 - line.at(point.at_ns);
+        let lowest = self.lowest.lowest(slope).map_or(0.0, height);
+        let highest = self.highest.lowest(-slope).map(|point| Point {
+            delay_ns: point.delay_ns.saturating_neg(),
+            ..point
+        });
+        let exact = height(self.first);
+        let first = exact.round().max(0.0);
+        // Sums are of differences from the first height.
+        let (rest, count) = (exact - first, self.count as f64);
+        let sum = self.delay - slope * self.time;
+        let squares =
+            self.delay_delay - 2.0 * slope * self.time_delay + slope * slope * self.time_time;
+        Moments {
+            count: self.count,
+            smallest: lowest.round().max(0.0) as u64,
+            largest: highest.map_or(0.0, height).round().max(0.0) as u64,
+            first: first as u64,
+            sum: sum + rest * count,
+            sum_of_squares: squares + 2.0 * rest * sum + rest * rest * count,
+        }
+    }
+}
+
+/// A number that looks like chance and is the same each time (SplitMix64).
+fn scattered(number: u64) -> u64 {
+    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: Line = Line {
+        at_ns: 5,
+        delay_ns: 1000.0,
+        slope: 2e-4,
+    };
+
+    /// Each fourth waits, as of segments that are sent four at a time.
+    fn in_fours(count: i64) -> (Undated, Vec<i64>) {
+        let mut undated = Undated::default();
+        let mut heights = Vec::new();
+        for number in 0..count {
+            let at_ns = number * 1_000_000;
+            let height_ns = [0, 100_000, 300_000, 700_000][(number % 4) as usize] + number % 997;
+            undated.push(at_ns, LINE.at(at_ns).ceil() as i64 + height_ns);
+            heights.push(height_ns);
+        }
+        (undated, heights)
+    }
+
+    #[test]
+    fn of_many_number_extremes_and_mean_are_exact() {
+        let (undated, heights) = in_fours(1_000_000);
+        let all = undated.above(LINE);
+        let count = heights.len() as f64;
+        let mean = heights.iter().sum::<i64>() as f64 / count;
+        assert_eq!(all.len(), heights.len() as u64);
+        let extreme =
+            |found: Option<u64>, of: Option<&i64>| found.unwrap().abs_diff(*of.unwrap() as u64);
+        assert!(extreme(all.min(), heights.iter().min()) <= 1);
+        assert!(extreme(all.max(), heights.iter().max()) <= 1);
+        assert!((all.mean().unwrap() - mean).abs() < 2.0);
+        let squares = heights.iter().map(|height| (*height as f64 - mean).powi(2));
+        let sd = (squares.sum::<f64>() / (count - 1.0)).sqrt();
+        assert!((all.sd().unwrap() / sd - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn a_traffic_that_repeats_is_not_seen_in_one_phase() {
+        let (undated, _) = in_fours(1_000_000);
+        let all = undated.above(LINE);
+        for (share, height) in [(0.2, 0), (0.4, 100_000), (0.7, 300_000), (0.999, 700_000)] {
+            let found = all.quantile(share).unwrap();
+            assert!(
+                (height..height + 3000).contains(&found),
+                "{found} at {share}"
+            );
+        }
+        assert_eq!(all.sample(), Some(MOST as u64));
+        let counted: u64 = all.steps().iter().map(|(_, times)| times).sum();
+        assert_eq!(counted, 1_000_000);
+    }
+}

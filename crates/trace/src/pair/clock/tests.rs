@@ -1,0 +1,163 @@
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A packet each 10 ms for 300 s, 75 ms on the way and a queue of mostly some milliseconds,
+/// the receiver's clock 5 s ahead and faster by so many parts per million; there with sign 1,
+/// back with sign -1.
+fn noisy(ppm: f64, seed: u64, sign: f64) -> Raw {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut minima = Raw::default();
+    for packet in 0..30_000 {
+        let at_ns = packet * SECOND / 100;
+        let queue_ms = -3.0 * f64::ln(random.random_range(f64::MIN_POSITIVE..1.0));
+        let ahead_ns = 5e9 + at_ns as f64 * ppm / 1e6;
+        let sent_ns = if sign > 0.0 { 0.0 } else { ahead_ns };
+        minima.add(Point {
+            at_ns: at_ns + sent_ns as i64,
+            delay_ns: (75e6 + queue_ms * 1e6 + sign * ahead_ns) as i64,
+        });
+    }
+    minima
+}
+
+#[test]
+fn drift_is_found_below_queueing_noise() {
+    for (seed, ppm) in [(1, 100.0), (2, -100.0), (3, 0.0), (4, 17.0)] {
+        let (there, back) = (noisy(ppm, seed, 1.0), noisy(ppm, seed + 50, -1.0));
+        let clock = Clock::of(&there, &back, false);
+        let found = clock.drift_ppm().unwrap();
+        assert!((found - ppm).abs() < 0.5, "{found} ppm instead of {ppm}");
+        let offset = clock.offset_ns(0).unwrap();
+        assert!((offset - 5e9).abs() < 0.1e6, "ahead by {offset} ns");
+        let round_trip = clock.round_trip_ns(100 * SECOND).unwrap();
+        assert!((round_trip - 150e6).abs() < 0.2e6, "{round_trip} ns");
+        let raw_delay_ns = (80e6 + 5e9 + 100e9 * ppm / 1e6) as i64;
+        let one_way = clock.one_way_ns(Way::There, 100 * SECOND, raw_delay_ns);
+        assert!((one_way.unwrap() - 80e6).abs() < 0.2e6, "{one_way:?}");
+        let regression = clock.there.regression.unwrap().slope * 1e6;
+        assert!((regression - ppm).abs() < 3.0, "{regression} ppm");
+    }
+}
+
+#[test]
+fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
+    let mut minima = Raw::default();
+    for packet in 0..30_000_i64 {
+        let at_ns = packet * SECOND / 100;
+        let queue_ns = if packet < 1_000 {
+            40_000_000
+        } else {
+            packet % 7 * 1_000_000
+        };
+        minima.add(Point {
+            at_ns,
+            delay_ns: 75_000_000 + queue_ns + at_ns / 20_000,
+        });
+    }
+    let hull = Clock::of(&minima, &Raw::default(), false)
+        .there
+        .hull
+        .unwrap();
+    assert!((hull.slope * 1e6 - 50.0).abs() < 0.5, "{hull:?}");
+    let variation = Clock::of(&minima, &Raw::default(), false)
+        .there
+        .variation_ns(0, 115_000_000)
+        .unwrap();
+    assert!((variation - 40e6).abs() < 0.1e6, "{variation}");
+}
+#[test]
+fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
+    let mut minima = Raw::default();
+    minima.add(Point {
+        at_ns: 0,
+        delay_ns: 1_075_000_000,
+    });
+    for packet in 100..30_000_i64 {
+        let at_ns = packet * SECOND / 10;
+        minima.add(Point {
+            at_ns,
+            delay_ns: 75_000_000 + packet % 7 * 1_000_000 + at_ns / 20_000,
+        });
+    }
+    let regression = Clock::of(&minima, &Raw::default(), false)
+        .there
+        .regression
+        .unwrap();
+    assert!(
+        (regression.slope * 1e6 - 50.0).abs() < 0.5,
+        "{regression:?}"
+    );
+    assert!((regression.at(0) - 75e6).abs() < 0.1e6, "{regression:?}");
+}
+
+#[test]
+fn one_clock_has_neither_offset_nor_drift() {
+    let (there, back) = (noisy(0.0, 1, 1.0), noisy(0.0, 2, -1.0));
+    let clock = Clock::of(&there, &back, true);
+    assert_eq!(
+        (clock.drift_ppm(), clock.offset_ns(SECOND)),
+        (Some(0.0), Some(0.0))
+    );
+    let hull = clock.there.hull.unwrap();
+    assert_eq!(
+        (hull.slope, clock.one_way_ns(Way::There, 7, 99)),
+        (0.0, Some(99.0))
+    );
+    assert!(
+        hull.delay_ns >= 5_075e6 && hull.delay_ns < 5_075.1e6,
+        "{hull:?}"
+    );
+}
+
+/// So many packets in so many milliseconds, with queues; there with sign 1, back with sign -1.
+fn short(packets: i64, span_ms: i64, seed: u64) -> Raw {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut raw = Raw::default();
+    for packet in 0..packets {
+        raw.add(Point {
+            at_ns: packet * span_ms * 1_000_000 / packets,
+            delay_ns: 75_000_000 + random.random_range(0..60_000_000),
+        });
+    }
+    raw
+}
+
+#[test]
+fn what_cannot_be_told_of_drift_is_taken_for_none() {
+    for seed in 0..50 {
+        let (there, back) = (short(30, 2000, seed), short(30, 2000, seed + 50));
+        let clock = Clock::of(&there, &back, false);
+        assert_eq!(
+            (clock.drift_ppm(), clock.drift_uncertainty),
+            (Some(0.0), None)
+        );
+        let round_trip_ms = clock.round_trip_ns(0).unwrap() / 1e6;
+        assert!(
+            (150.0..170.0).contains(&round_trip_ms),
+            "{round_trip_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_tells_no_delays() {
+    let (mut there, mut back) = (Raw::default(), Raw::default());
+    for packet in 0..1000 {
+        let set_ns = if packet < 500 { 0 } else { -400_000_000 };
+        let at_ns = packet * SECOND;
+        there.add(Point {
+            at_ns,
+            delay_ns: 75_000_000 + set_ns,
+        });
+        back.add(Point {
+            at_ns,
+            delay_ns: 75_000_000 - set_ns,
+        });
+    }
+    let clock = Clock::of(&there, &back, false);
+    assert_eq!(clock.one_way_ns(Way::There, 0, 80_000_000), None);
+}
