@@ -5,7 +5,7 @@ use super::fate::{Arrival, Fate, Passage};
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
 /// waits for the trace at the sender to show it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) passage: Passage,
     sent: VecDeque<Departed>,
@@ -17,7 +17,7 @@ pub(crate) struct Link {
     /// So many of the last departures have not been compared with the first arrival.
     unsearched: Unsearched,
     /// Of the packets that matched last, to know duplicates by.
-    matched: [u64; REMEMBERED],
+    matched: Vec<u64>,
     matches: usize,
     /// What the last ACK said that left the receiver.
     pub(crate) acked: Option<u32>,
@@ -79,23 +79,6 @@ pub(crate) enum Identity {
     Duplicate,
     /// None that was sent, not even when the other trace had been read well beyond it.
     Unknown,
-}
-
-impl Default for Link {
-    fn default() -> Self {
-        Self {
-            passage: Passage::default(),
-            sent: VecDeque::new(),
-            prints: VecDeque::new(),
-            expected: 0,
-            shown: VecDeque::new(),
-            unsearched: Unsearched::default(),
-            matched: [0; REMEMBERED],
-            matches: 0,
-            acked: None,
-            regrouped: false,
-        }
-    }
 }
 
 impl Link {
@@ -197,8 +180,12 @@ impl Link {
             self.expected = self.expected.max(index + 1);
         }
         if let Some(print) = self.prints.get_mut(index) {
-            self.matched[self.matches % self.matched.len()] = *print;
-            self.matches = self.matches.wrapping_add(1);
+            if self.matched.len() < REMEMBERED {
+                self.matched.push(*print);
+            } else {
+                self.matched[self.matches % REMEMBERED] = *print;
+                self.matches = self.matches.wrapping_add(1);
+            }
             *print = 0;
         }
     }
