@@ -45,7 +45,8 @@ pub fn notes(summary: &Summary) -> Vec<String> {
     let missing = both(|counts| counts.missing_bytes);
     if missing > 0 {
         notes.push(format!(
-            "{} were acknowledged that the trace does not show as sent: the capture missed packets",
+            "{} were acknowledged that the trace does not show as sent: the capture missed \
+             packets, or began while they were on their way",
             number::bytes(missing as f64)
         ));
     }

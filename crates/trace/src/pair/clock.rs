@@ -33,7 +33,7 @@ pub enum Way {
 pub struct Fit {
     /// The line below all delays that is closest to them on the whole (S. B. Moon, P. Skelly,
     /// D. Towsley, INFOCOM 1999), with one drift for both ways. No delay variation is negative by
-    /// it.
+    /// it, but for what the drift makes in an 8192th of the trace.
     pub hull: Option<Line>,
     /// Through the smallest delays of 64 equal parts of the trace: the median of the slopes
     /// between any two (Theil and Sen), so that a few parts in which the queue never emptied, or
@@ -70,24 +70,40 @@ impl Line {
     }
 }
 
-/// The raw delays of one way, as far as they are kept.
-#[derive(Debug, Default)]
-pub(crate) struct Raw {
-    pub(crate) hull: Hull,
-    pub(crate) minima: Minima,
+/// The raw delays of one way, as far as they are kept: the smallest of each 8192th of the trace
+/// tell of all others, to what a drift makes in that time.
+#[derive(Debug)]
+struct Raw {
+    points: Vec<Point>,
+    hull: Hull,
+    count: f64,
+    /// The mean of all packets' times.
+    centre_ns: i64,
 }
 
 impl Raw {
-    #[inline]
-    pub(crate) fn add(&mut self, point: Point) {
-        self.hull.add(point);
-        self.minima.add(point);
+    fn of(minima: &Minima) -> Self {
+        let points = minima.points();
+        let mut hull = Hull::default();
+        points.iter().for_each(|point| hull.add(*point));
+        Self {
+            points,
+            hull,
+            count: minima.count() as f64,
+            centre_ns: minima.centre_ns().unwrap_or_default(),
+        }
+    }
+
+    fn span_ns(&self) -> i64 {
+        let ends = self.points.first().zip(self.points.last());
+        ends.map_or(0, |(first, last)| last.at_ns.saturating_sub(first.at_ns))
     }
 }
 
 impl Clock {
-    pub(crate) fn of(there: &Raw, back: &Raw, same: bool) -> Self {
-        let centre_ns = there.hull.centre_ns().unwrap_or_default();
+    pub(crate) fn of(there: &Minima, back: &Minima, same: bool) -> Self {
+        let (there, back) = (&Raw::of(there), &Raw::of(back));
+        let centre_ns = there.centre_ns;
         if same {
             let least = |raw: &Raw| {
                 let line = Line::below(&raw.hull, 0.0);
@@ -107,7 +123,7 @@ impl Clock {
         let drift = Drift::of(there, back);
         let fit = |raw: &Raw, slope| Fit {
             hull: Line::below(&raw.hull, slope),
-            regression: regression(&raw.minima.points()),
+            regression: regression(&raw.points),
         };
         Self {
             same,
@@ -212,14 +228,12 @@ impl Drift {
     /// together. It is none where none explains the delays as well: where the lines miss the
     /// smallest delays of most parts of the trace by more than it turns them.
     fn of(there: &Raw, back: &Raw) -> Self {
-        let (centre_there, centre_back) = (there.hull.centre_ns(), back.hull.centre_ns());
         let closeness = |slope: f64| {
-            let height = |raw: &Raw, centre_ns: Option<i64>, slope: f64| {
-                let line = Line::below(&raw.hull, slope).zip(centre_ns);
-                let height = line.map(|(line, centre_ns)| line.at(centre_ns));
-                height.unwrap_or_default() * raw.hull.count() as f64
+            let height = |raw: &Raw, slope: f64| {
+                let line = Line::below(&raw.hull, slope);
+                line.map_or(0.0, |line| line.at(raw.centre_ns) * raw.count)
             };
-            height(there, centre_there, slope) + height(back, centre_back, -slope)
+            height(there, slope) + height(back, -slope)
         };
         let there_slopes = there.hull.slopes();
         let slopes = there_slopes.chain(back.hull.slopes().map(|slope| -slope));
@@ -232,13 +246,13 @@ impl Drift {
         let slope = best.0;
         let missed = |raw: &Raw, slope: f64| {
             let line = Line::below(&raw.hull, slope);
-            let parts = smallest_of_parts(&raw.minima.points());
+            let parts = smallest_of_parts(&raw.points);
             parts
                 .into_iter()
                 .filter_map(move |point| Some(point.delay_ns as f64 - line?.at(point.at_ns)))
         };
         let missed: Vec<f64> = missed(there, slope).chain(missed(back, -slope)).collect();
-        let span_ns = there.minima.span_ns().max(back.minima.span_ns());
+        let span_ns = there.span_ns().max(back.span_ns());
         let told = missed.len() >= FEWEST_PARTS && slope.abs() < MOST_SLOPE && span_ns > 0;
         let uncertainty = median(missed)
             .filter(|_| told)

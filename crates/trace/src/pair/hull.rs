@@ -7,10 +7,6 @@ use super::minima::Point;
 pub(crate) struct Hull {
     /// In order of time.
     points: Vec<Point>,
-    /// How many there were, and the sum of their times since the first.
-    count: u64,
-    origin_ns: i64,
-    sum_ns: f64,
 }
 
 /// Two clocks do not drift apart faster, in nanoseconds for each: both adjusted by NTP at its
@@ -24,10 +20,7 @@ impl Hull {
     #[inline]
     pub(crate) fn add(&mut self, point: Point) {
         match self.points.last() {
-            None => {
-                self.origin_ns = point.at_ns;
-                self.points.push(point);
-            }
+            None => self.points.push(point),
             Some(last) if point.at_ns >= last.at_ns => {
                 if !rises(last, &point) {
                     self.append(point);
@@ -35,8 +28,6 @@ impl Hull {
             }
             Some(_) => self.insert(point),
         }
-        self.count += 1;
-        self.sum_ns += point.at_ns.saturating_sub(self.origin_ns) as f64;
     }
 
     /// Adds one that is later than all others.
@@ -94,17 +85,6 @@ impl Hull {
             number += 1;
             number % 2 == 1
         });
-    }
-
-    /// How many points there were.
-    pub(crate) fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// The mean of all points' times.
-    pub(crate) fn centre_ns(&self) -> Option<i64> {
-        let mean_ns = self.sum_ns / self.count as f64;
-        (self.count > 0).then(|| self.origin_ns.saturating_add(mean_ns as i64))
     }
 
     /// The lowest point seen along a slope.

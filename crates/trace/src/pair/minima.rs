@@ -10,6 +10,8 @@ pub(crate) struct Minima {
     /// The interval of the last point, from the origin, and its place in `smallest`.
     interval: Range<u64>,
     place: usize,
+    count: u64,
+    sum_of_offsets_ns: f64,
 }
 
 /// A raw delay, and when it began, both in nanoseconds.
@@ -29,6 +31,8 @@ impl Minima {
     pub(crate) fn add(&mut self, point: Point) {
         let origin_ns = *self.origin_ns.get_or_insert(point.at_ns);
         let offset_ns = u64::try_from(point.at_ns.saturating_sub(origin_ns)).unwrap_or(0);
+        self.count += 1;
+        self.sum_of_offsets_ns += offset_ns as f64;
         if !self.interval.contains(&offset_ns) {
             self.go_to(offset_ns);
         }
@@ -66,11 +70,15 @@ impl Minima {
         points
     }
 
-    /// From the first to the last of them.
-    pub(crate) fn span_ns(&self) -> i64 {
-        let points = self.points();
-        let ends = points.first().zip(points.last());
-        ends.map_or(0, |(first, last)| last.at_ns.saturating_sub(first.at_ns))
+    /// How many there were in all.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean of all points' times.
+    pub(crate) fn centre_ns(&self) -> Option<i64> {
+        let mean_ns = self.sum_of_offsets_ns / self.count as f64;
+        Some(self.origin_ns?.saturating_add(mean_ns as i64))
     }
 }
 

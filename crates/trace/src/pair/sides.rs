@@ -1,7 +1,7 @@
 use std::mem;
 
-use super::clock::{Clock, Raw};
-use super::minima::Point;
+use super::clock::Clock;
+use super::minima::{Minima, Point};
 use crate::connection::Side;
 use crate::event::Ahead;
 use crate::packet::Packet;
@@ -31,7 +31,7 @@ pub(crate) struct Sides {
 /// The raw delays of the packets that leave at one side.
 #[derive(Debug)]
 struct Delays {
-    kept: Raw,
+    minima: Minima,
     raw: Span,
     /// When the last packet left that arrived; `MIN` if none did.
     last_ns: i64,
@@ -42,7 +42,7 @@ struct Delays {
 impl Default for Delays {
     fn default() -> Self {
         Self {
-            kept: Raw::default(),
+            minima: Minima::default(),
             raw: Span::default(),
             last_ns: i64::MIN,
             lately_ns: i64::MAX,
@@ -192,7 +192,7 @@ impl Sides {
     pub(crate) fn matched(&mut self, departure: Side, sent_ns: i64, at_ns: i64) {
         let raw_ns = at_ns.saturating_sub(sent_ns);
         let way = &mut self.ways[departure as usize];
-        way.kept.add(Point {
+        way.minima.add(Point {
             at_ns: sent_ns,
             delay_ns: raw_ns,
         });
@@ -212,6 +212,6 @@ impl Sides {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        Clock::of(&self.ways[0].kept, &self.ways[1].kept, self.same_clock)
+        Clock::of(&self.ways[0].minima, &self.ways[1].minima, self.same_clock)
     }
 }

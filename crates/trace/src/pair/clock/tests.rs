@@ -8,9 +8,9 @@ const SECOND: i64 = 1_000_000_000;
 /// A packet each 10 ms for 300 s, 75 ms on the way and a queue of mostly some milliseconds,
 /// the receiver's clock 5 s ahead and faster by so many parts per million; there with sign 1,
 /// back with sign -1.
-fn noisy(ppm: f64, seed: u64, sign: f64) -> Raw {
+fn noisy(ppm: f64, seed: u64, sign: f64) -> Minima {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut minima = Raw::default();
+    let mut minima = Minima::default();
     for packet in 0..30_000 {
         let at_ns = packet * SECOND / 100;
         let queue_ms = -3.0 * f64::ln(random.random_range(f64::MIN_POSITIVE..1.0));
@@ -45,7 +45,7 @@ fn drift_is_found_below_queueing_noise() {
 
 #[test]
 fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
-    let mut minima = Raw::default();
+    let mut minima = Minima::default();
     for packet in 0..30_000_i64 {
         let at_ns = packet * SECOND / 100;
         let queue_ns = if packet < 1_000 {
@@ -58,12 +58,12 @@ fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
             delay_ns: 75_000_000 + queue_ns + at_ns / 20_000,
         });
     }
-    let hull = Clock::of(&minima, &Raw::default(), false)
+    let hull = Clock::of(&minima, &Minima::default(), false)
         .there
         .hull
         .unwrap();
     assert!((hull.slope * 1e6 - 50.0).abs() < 0.5, "{hull:?}");
-    let variation = Clock::of(&minima, &Raw::default(), false)
+    let variation = Clock::of(&minima, &Minima::default(), false)
         .there
         .variation_ns(0, 115_000_000)
         .unwrap();
@@ -71,7 +71,7 @@ fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
 }
 #[test]
 fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
-    let mut minima = Raw::default();
+    let mut minima = Minima::default();
     minima.add(Point {
         at_ns: 0,
         delay_ns: 1_075_000_000,
@@ -83,7 +83,7 @@ fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
             delay_ns: 75_000_000 + packet % 7 * 1_000_000 + at_ns / 20_000,
         });
     }
-    let regression = Clock::of(&minima, &Raw::default(), false)
+    let regression = Clock::of(&minima, &Minima::default(), false)
         .there
         .regression
         .unwrap();
@@ -114,9 +114,9 @@ fn one_clock_has_neither_offset_nor_drift() {
 }
 
 /// So many packets in so many milliseconds, with queues; there with sign 1, back with sign -1.
-fn short(packets: i64, span_ms: i64, seed: u64) -> Raw {
+fn short(packets: i64, span_ms: i64, seed: u64) -> Minima {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
-    let mut raw = Raw::default();
+    let mut raw = Minima::default();
     for packet in 0..packets {
         raw.add(Point {
             at_ns: packet * span_ms * 1_000_000 / packets,
@@ -145,7 +145,7 @@ fn what_cannot_be_told_of_drift_is_taken_for_none() {
 
 #[test]
 fn a_clock_that_was_set_tells_no_delays() {
-    let (mut there, mut back) = (Raw::default(), Raw::default());
+    let (mut there, mut back) = (Minima::default(), Minima::default());
     for packet in 0..1000 {
         let set_ns = if packet < 500 { 0 } else { -400_000_000 };
         let at_ns = packet * SECOND;
