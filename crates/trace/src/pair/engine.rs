@@ -9,7 +9,6 @@ use super::source::Printed;
 use crate::connection::{Connection, Direction, Half, LARGEST_FRAME, Side, Table};
 use crate::event::{Ahead, Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
-use crate::ranges::Tracker;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]
@@ -455,24 +454,31 @@ impl<O: Observer> View<'_, O> {
         while self.connection.has_finished_range(direction) {
             self.range(direction);
         }
-        self.acked_unseen(direction);
+        let first = self.connection.first_range(direction);
+        if let Some(acked_ns) = first.and_then(|first| first.acked_ns) {
+            self.acked_unseen(direction, acked_ns);
+        }
     }
 
-    /// Where the receiver's trace shows neither the arrival of bytes nor an ACK of theirs, the ACK
-    /// that reached the sender says that they arrived.
-    #[inline]
-    fn acked_unseen(&mut self, direction: Direction) {
-        let half = self.connection.half(direction);
-        if let Some(first) = half.tracker.as_ref().and_then(Tracker::first)
-            && let Some(acked_ns) = first.acked_ns
-            && half.link.as_ref().is_some_and(|link| !link.waits())
+    /// Where the receiver's trace shows neither the arrival of the first range nor an ACK of it,
+    /// the ACK that reached the sender says that it arrived.
+    #[cold]
+    #[inline(never)]
+    fn acked_unseen(&mut self, direction: Direction, acked_ns: i64) {
+        let side = self.departure_side(direction);
+        if acked_ns >= self.sides.known_ns(side) || self.connection.link_mut(direction).waits() {
+            return;
+        }
+        if let Some(end) = self
+            .connection
+            .first_range(direction)
+            .map(|first| first.end)
         {
-            let (end, side) = (first.end, self.departure_side(direction));
-            if acked_ns < self.sides.known_ns(side) {
-                let until_ns = self.sides.by_clock_of_other(side, acked_ns);
-                self.received_before(direction, end, until_ns);
-                self.ranges(direction);
-            }
+            let until_ns = self.sides.by_clock_of_other(side, acked_ns);
+            self.received_before(direction, end, until_ns);
+        }
+        while self.connection.has_finished_range(direction) {
+            self.range(direction);
         }
     }
 
