@@ -137,7 +137,7 @@ fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
 fn attach() -> Attachment {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         ..Options::default()
     };
     let policy = Policy {

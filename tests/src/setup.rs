@@ -194,7 +194,7 @@ impl Bundler {
 pub fn unlimited() -> Options {
     Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         max_bytes: 0,
         ..Options::default()
     }

@@ -138,7 +138,7 @@ fn whole_segments_ride_along_the_oldest_first_as_the_limits_allow() {
     ];
     run_all(cases, |(max_packets, max_bytes, sent, again)| {
         let options = Options {
-            max_packets,
+            max_packets: Some(max_packets),
             max_bytes,
             ..options()
         };
@@ -221,7 +221,7 @@ fn a_packet_that_passes_two_devices_takes_them_along_once() {
         checksums: Checksums::Bridge,
         on_bridge: true,
         ..setup(Options {
-            max_packets,
+            max_packets: Some(max_packets),
             ..options()
         })
     };
@@ -352,7 +352,7 @@ fn whatever_is_outstanding_the_wire_is_as_the_rules_say() {
     run_all(0..16, |seed| {
         let mut random = Pcg64::seed_from_u64(seed);
         let options = Options {
-            max_packets: [0, 0, 1, 2][random.random_range(0..4)],
+            max_packets: Some([0, 0, 1, 2][random.random_range(0..4)]),
             max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
             ..options()
         };

@@ -16,7 +16,7 @@ const REDUCED: u32 = 5;
 fn setup() -> Setup {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         ..Options::default()
     };

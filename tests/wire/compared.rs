@@ -31,7 +31,7 @@ const RECOVERY: u8 = 3;
 fn setup(sign: Sign, initial_window: u32) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         ..Options::default()
     };

@@ -112,7 +112,7 @@ fn urgent_data_is_untouched_and_ends_what_can_ride_along() {
     for max_packets in [0, 1, 2] {
         Setup::bundling(Options {
             thin: ThinTest::Always,
-            max_packets,
+            max_packets: Some(max_packets),
             ..Options::default()
         })
         .run(|wire| {

@@ -8,7 +8,7 @@ use pillion_tests::{Setup, Wire, netstat, sysctl};
 fn setup() -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         ..Options::default()
     })

@@ -9,7 +9,7 @@ use pillion_tests::{Setup, Wire, netstat, sysctl};
 fn setup(loss_rule: LossRule) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule,
         ..Options::default()
     })
@@ -292,7 +292,7 @@ fn a_report_behind_a_large_write_is_known_as_a_bundles() {
 fn losses_are_found_among_a_hundred_outstanding_segments() {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 1,
+        max_packets: Some(1),
         loss_rule: LossRule::Dsack,
         ..Options::default()
     };
@@ -383,7 +383,7 @@ fn a_first_report_corrects_what_silence_seemed_to_mean() {
 fn a_receiver_that_has_reported_once_is_known_for_good() {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 1,
+        max_packets: Some(1),
         reaction: Reaction::None,
         ..Options::default()
     };

@@ -70,7 +70,7 @@ fn bundles_as_long_as_the_history_are_whole() {
 fn more_than_the_history_may_be_outstanding() {
     let setup = Setup::bundling(Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         max_bytes: 900,
         ..Options::default()
     });

@@ -9,10 +9,10 @@ use pillion_tests::{Setup, Wire, sysctl};
 fn adaptive(max_packets: u32) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
-        level: Level::Adaptive { target_ppm: 1000 },
+        level: Level::Adaptive,
         loss_rule: LossRule::Dsack,
         reaction: Reaction::None,
-        max_packets,
+        max_packets: Some(max_packets),
         ..Options::default()
     })
 }

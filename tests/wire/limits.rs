@@ -6,7 +6,7 @@ use pillion_tests::Setup;
 fn limits(max_packets: u32, max_bytes: u32) -> Setup {
     Setup::bundling(Options {
         thin: ThinTest::Always,
-        max_packets,
+        max_packets: Some(max_packets),
         max_bytes,
         ..Options::default()
     })

@@ -50,7 +50,7 @@ fn single() -> Setup {
         rto_min: Duration::from_secs(1),
         ..Setup::bundling(Options {
             thin: ThinTest::Always,
-            max_packets: 1,
+            max_packets: Some(1),
             ..Options::default()
         })
     }

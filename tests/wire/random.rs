@@ -29,7 +29,7 @@ impl Record {
 
 /// How many segments may ride along, and how much payload a segment may have in all.
 pub fn limits(options: &Options, mss: u32) -> (usize, u32) {
-    let packets = match options.max_packets {
+    let packets = match options.max_packets.unwrap_or(1) {
         0 => 126,
         packets => packets as usize,
     };
@@ -43,7 +43,7 @@ pub fn limits(options: &Options, mss: u32) -> (usize, u32) {
 fn setup(random: &mut impl Rng) -> (Setup, Options) {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: [0, 0, 1, 2, 5][random.random_range(0..5)],
+        max_packets: Some([0, 0, 1, 2, 5][random.random_range(0..5)]),
         max_bytes: [0, 0, 450, 1000][random.random_range(0..4)],
         ..Options::default()
     };

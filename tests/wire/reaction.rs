@@ -8,7 +8,7 @@ const CWR: u8 = 2; // TCP_CA_CWR
 fn setup(loss_rule: LossRule) -> Setup {
     bundling(Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule,
         ..Options::default()
     })

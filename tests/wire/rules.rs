@@ -127,7 +127,7 @@ fn a_cgroup_covers_the_sockets_of_its_processes_and_of_those_below_it() {
 #[test]
 fn the_first_rule_that_matches_decides() {
     let limited = Rule::all(Options {
-        max_packets: 1,
+        max_packets: Some(1),
         ..unlimited()
     });
     let elsewhere = Rule {
@@ -205,7 +205,7 @@ fn other_rules_change_the_options_of_a_connection_that_keeps_its_history() {
     setup(Opening::Active, &[rule()]).run(|wire| {
         wire.sends("1:101 1:201 1:301");
         wire.replace_rules(&Bundler::with(Options {
-            max_packets: 1,
+            max_packets: Some(1),
             ..unlimited()
         }));
         wire.sends("201:401 301:501");

@@ -12,7 +12,7 @@ const RTT: Duration = Duration::from_millis(50);
 fn setup(loss_rule: LossRule) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         loss_rule,
         ..Options::default()
     };

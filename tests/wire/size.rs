@@ -81,7 +81,7 @@ fn max_bytes_is_reached_but_not_exceeded() {
     for (max_bytes, ranges) in [(200, "1:101 1:201"), (199, "1:101 101:201")] {
         Setup::bundling(Options {
             thin: ThinTest::Always,
-            max_packets: 0,
+            max_packets: Some(0),
             max_bytes,
             ..Options::default()
         })

@@ -281,7 +281,7 @@ fn a_rule_that_allows_knows_who_opened_the_connection() {
 #[test]
 fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
     let granted = Options {
-        max_packets: 2,
+        max_packets: Some(2),
         max_bytes: 400,
         reaction: Reaction::TfrcSp,
         ..unlimited()
@@ -313,7 +313,7 @@ fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
 fn what_the_rules_have_cautious_no_application_can_change() {
     let granted = Options {
         wait_for_loss: true,
-        level: Level::Adaptive { target_ppm: 1000 },
+        level: Level::Adaptive,
         ..unlimited()
     };
     let all = pillion::WAIT_FOR_LOSS | pillion::REACT_CWR | pillion::ADAPTIVE;

@@ -14,7 +14,7 @@ fn setup(rtt: Duration) -> Setup {
 fn reacting(reaction: Reaction, rtt: Duration) -> Setup {
     let options = Options {
         thin: ThinTest::Always,
-        max_packets: 0,
+        max_packets: Some(0),
         reaction,
         loss_rule: LossRule::Dsack,
         ..Options::default()

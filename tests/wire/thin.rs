@@ -13,7 +13,7 @@ const RTT: Duration = Duration::from_millis(600);
 fn thin(thin: ThinTest) -> Setup {
     Setup::bundling(Options {
         thin,
-        max_packets: 1,
+        max_packets: Some(1),
         max_bytes: 0,
         ..Options::default()
     })
@@ -139,12 +139,12 @@ fn bundling_can_wait_for_the_first_loss() {
 /// The handshake's RTT is short and the data's long: the minimum stays, the other grows.
 #[test]
 fn dpifl_can_take_the_smoothed_rtt() {
-    for (thin_rtt, third) in [(ThinRtt::Min, "401:501"), (ThinRtt::Smoothed, "301:501")] {
+    for (rtt, third) in [(ThinRtt::Min, "401:501"), (ThinRtt::Smoothed, "301:501")] {
         let options = Options {
             thin: ThinTest::Dpifl {
                 itt_min: Duration::from_millis(60),
             },
-            thin_rtt,
+            rtt,
             ..Options::default()
         };
         Setup::bundling(options).run(|wire| {

@@ -16,7 +16,7 @@ fn first(first: Bundler) -> Setup {
 fn options(thin: ThinTest, max_packets: u32) -> Bundler {
     Bundler::with(Options {
         thin,
-        max_packets,
+        max_packets: Some(max_packets),
         max_bytes: 0,
         ..Options::default()
     })

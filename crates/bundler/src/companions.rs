@@ -1,7 +1,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use clap::Args;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::congestion::CongestionControl;
 use crate::contract::types::companion as position;
@@ -10,33 +12,41 @@ use crate::contract::{flow_types, types};
 /// Mechanisms of TCP's own that help thin streams beside bundling: socket options, set when
 /// a connection is first covered. What is unset stays as the application, or else the
 /// kernel, has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+///
+/// Options of the command line, and keys of files under the same names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
+#[command(next_help_heading = "Companions: mechanisms of TCP's own, which stay when pillion ends")]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Companions {
     /// Time-outs of a stream with fewer than four packets in flight do not double, six in a
-    /// row (LCN 2008, section III; Linux 2.6.34, commit 36e31b0af587).
-    #[serde(skip_serializing_if = "is_off")]
+    /// row (LCN 2008, section III; Linux 2.6.34)
+    #[arg(long)]
     pub linear_timeouts: bool,
-    /// Nagle's algorithm is off: small segments leave at once (`TCP_NODELAY`).
-    #[serde(skip_serializing_if = "is_off")]
+
+    /// Small segments leave at once: Nagle's algorithm is off
+    #[arg(long)]
     pub nodelay: bool,
-    /// The shortest retransmission time-out, from [`Companions::shortest`] to
-    /// [`Companions::LONGEST`], in whole microseconds. A route's own, where it has one, goes before
-    /// (Linux 5.10, commit ca584ba07086).
-    #[serde(rename = "rto_min_us", with = "micros")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+
+    /// The shortest retransmission time-out, in milliseconds, up to 200; a route's own goes before
+    /// it
+    #[arg(long, value_name = "MS", value_parser = short::parse)]
+    #[serde(with = "short")]
     pub rto_min: Option<Duration>,
-    /// The longest that this end delays an ACK, in the range of [`Companions::rto_min`] and in
-    /// whole microseconds (Linux 5.10, commit 2b8ee4f05d4f).
-    #[serde(rename = "delack_max_us", with = "micros")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+
+    /// The longest that this end delays an ACK, in milliseconds, up to 200
+    #[arg(long, value_name = "MS", value_parser = short::parse)]
+    #[serde(with = "short")]
     pub delack_max: Option<Duration>,
-    /// How long data may stay unacknowledged before the connection ends with `ETIMEDOUT` (RFC
-    /// 5482), from 1 to 2147483647 ms, in whole milliseconds.
-    #[serde(rename = "user_timeout_us", with = "micros")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+
+    /// End a connection (ETIMEDOUT) whose data is unacknowledged for so many milliseconds (RFC
+    /// 5482)
+    #[arg(long, value_name = "MS", value_parser = whole::parse)]
+    #[serde(with = "whole")]
     pub user_timeout: Option<Duration>,
-    /// The congestion control (`TCP_CONGESTION`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+
+    /// The congestion control, by the kernel's name for it
+    #[arg(long, value_name = "NAME", value_parser = CongestionControl::find)]
+    #[serde(deserialize_with = "offered")]
     pub congestion: Option<CongestionControl>,
 }
 
@@ -172,27 +182,149 @@ impl From<Companions> for types::companions {
     }
 }
 
-fn is_off(flag: &bool) -> bool {
-    !flag
+fn offered<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CongestionControl>, D::Error> {
+    let name = String::deserialize(from)?;
+    CongestionControl::find(&name)
+        .map(Some)
+        .map_err(D::Error::custom)
 }
 
-mod micros {
+/// Milliseconds within what the kernel takes for its shortest and longest times.
+mod short {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::Companions;
+
+    pub(super) fn parse(text: &str) -> Result<Duration, String> {
+        text.parse().map_or_else(|_| Err(expected()), of)
+    }
+
+    fn of(ms: f64) -> Result<Duration, String> {
+        let time = Duration::try_from_secs_f64(ms / 1e3).ok();
+        let fits = |time: &Duration| (Companions::shortest()..=Companions::LONGEST).contains(time);
+        time.filter(fits).ok_or_else(expected)
+    }
+
+    fn expected() -> String {
+        format!(
+            "expected milliseconds from {} (two ticks of this kernel's clock) to {}",
+            Companions::shortest().as_secs_f64() * 1e3,
+            Companions::LONGEST.as_millis()
+        )
+    }
+
+    pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let time = of(f64::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(Some(time))
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let ms = time.map(|time| time.as_nanos() as f64 / 1e6);
+        ms.serialize(to)
+    }
+}
+
+/// Whole milliseconds, as many as fit into an `int`.
+mod whole {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    const EXPECTED: &str = "expected whole milliseconds from 1 to 2147483647";
+
+    pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
+        text.parse().map_or(Err(EXPECTED), of)
+    }
+
+    fn of(ms: f64) -> Result<Duration, &'static str> {
+        match ms.fract() == 0.0 && (1.0..=f64::from(i32::MAX)).contains(&ms) {
+            true => Ok(Duration::from_millis(ms as u64)),
+            false => Err(EXPECTED),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let time = of(f64::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(Some(time))
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.as_millis() as u64).serialize(to)
+    }
+}
+
+/// The companions that a connection has, as JSON tells of them: times in microseconds.
+pub(crate) mod of_a_flow {
     use std::time::Duration;
 
     use serde::{Serialize, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(
-        time: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let micros = time.map(|time| time.as_micros() as u64);
-        micros.serialize(serializer)
+    use super::{Companions, CongestionControl};
+
+    #[derive(Serialize)]
+    struct Told {
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        linear_timeouts: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        nodelay: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rto_min_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delack_max_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_timeout_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        congestion: Option<CongestionControl>,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(has: &Companions, to: S) -> Result<S::Ok, S::Error> {
+        let micros = |time: Option<Duration>| time.map(|time| time.as_micros() as u64);
+        let told = Told {
+            linear_timeouts: has.linear_timeouts,
+            nodelay: has.nodelay,
+            rto_min_us: micros(has.rto_min),
+            delack_max_us: micros(has.delack_max),
+            user_timeout_us: micros(has.user_timeout),
+            congestion: has.congestion,
+        };
+        told.serialize(to)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_in_milliseconds_within_the_kernels_bounds() {
+        assert_eq!(short::parse("50.5"), Ok(Duration::from_micros(50_500)));
+        assert_eq!(short::parse("200"), Ok(Duration::from_millis(200)));
+        for mistake in [
+            "", "0", "0.5", "200.1", "-40", "NaN", "inf", "1e300", "40ms",
+        ] {
+            let said = short::parse(mistake).unwrap_err();
+            assert!(said.ends_with(" to 200"), "{mistake}: {said}");
+        }
+        let longest = Duration::from_millis(i32::MAX as u64);
+        assert_eq!(whole::parse("2147483647"), Ok(longest));
+        for mistake in ["", "0", "-1", "1.5", "2147483648", "soon"] {
+            assert!(whole::parse(mistake).is_err(), "{mistake}");
+        }
+    }
 
     #[test]
     fn every_companion_of_the_programs_has_a_name_here() {

@@ -8,6 +8,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_host::libbpf::Messages;
 use serde::Serialize;
 
+use crate::companions;
 use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
 use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome};
@@ -45,6 +46,7 @@ pub struct Flow {
     pub path_size: Option<u32>,
     /// The companions that the kernel took.
     #[serde(skip_serializing_if = "Companions::is_empty")]
+    #[serde(serialize_with = "companions::of_a_flow::serialize")]
     pub companions: Companions,
     /// The companions that the kernel refused when they were last tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]

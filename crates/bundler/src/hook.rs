@@ -1,11 +1,13 @@
 use std::fmt;
 
+use clap::ValueEnum;
+
 /// Where in a device's path the programs stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Hook {
-    /// tcx, Linux 6.6: links, which end with the process.
+    /// Linux 6.6: links, which end with the process
     Tcx,
-    /// The older way: filters of the clsact queueing discipline.
+    /// The older way: filters of the clsact queueing discipline
     Clsact,
 }
 

@@ -1,13 +1,16 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use clap::ValueEnum;
 use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
 use crate::{Companions, Options};
 
 /// Who opened a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// This host opened the connection, by connect(2).
     Connect,

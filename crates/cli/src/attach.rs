@@ -1,29 +1,28 @@
 use std::fs::{self, File};
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
-use ipnet::IpNet;
+use clap::Id;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection,
-    cgroup2_mount, remove_filters,
+    Attachment, Device, NamespaceName, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
+    remove_filters,
 };
 
-use crate::bundling::{BundlingArgs, reasons, summary};
+use crate::account::{reasons, summary};
+use crate::bundling::BundlingArgs;
 use crate::companions;
-use crate::config;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
-use crate::exit::BadInput;
 use crate::follow::until_readable;
 use crate::janitor;
 use crate::print::{print_line, say};
+use pillion_settings::policy::{self, Otherwise, Peer, Ports};
+use pillion_settings::{BadInput, Bundling, arguments};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -34,25 +33,26 @@ use crate::print::{print_line, say};
 /// pillion ends, however it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Connections with this local or remote port; repeat for more
-    #[arg(long = "port", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
-    ports: Vec<u16>,
+    /// Connections with this local or remote port, or one of a range, as in 8000-8100; repeat for
+    /// more
+    #[arg(long = "port", value_name = "PORTS")]
+    ports: Vec<Ports>,
 
     /// Connections with a peer in this network, as in 192.0.2.0/24; repeat for more
-    #[arg(long = "peer", value_name = "CIDR", value_parser = parse_peer)]
-    peers: Vec<IpNet>,
+    #[arg(long = "peer", value_name = "CIDR")]
+    peers: Vec<Peer>,
 
     /// All connections
     #[arg(long, conflicts_with_all = ["ports", "peers"])]
     all: bool,
 
     /// What becomes of connections that are not chosen
-    #[arg(long, value_name = "MODE", default_value = "allow")]
-    otherwise: OtherwiseArg,
+    #[arg(long, value_name = "MODE", value_enum, default_value_t)]
+    otherwise: Otherwise,
 
     /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
     /// again
-    #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
     config: Option<PathBuf>,
 
     /// Connections of this network namespace and no longer of pillion's own: a name under
@@ -73,38 +73,14 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OtherwiseArg {
-    /// bundled once their application asks
-    Allow,
-    /// never bundled
-    LeaveAlone,
-}
-
 /// What the file says, if there is one.
-pub const IN_THE_FILE: [&str; 21] = [
-    "ports",
-    "peers",
-    "all",
-    "otherwise",
-    "thin",
-    "rtt",
-    "wait_for_loss",
-    "level",
-    "target",
-    "max_packets",
-    "max_bytes",
-    "reaction",
-    "loss_rule",
-    "without_sack",
-    "retransmissions",
-    "linear_timeouts",
-    "nodelay",
-    "rto_min",
-    "delack_max",
-    "user_timeout",
-    "congestion",
-];
+fn in_the_file() -> impl Iterator<Item = Id> {
+    let choice = ["ports", "peers", "all", "otherwise"];
+    choice
+        .map(Id::from)
+        .into_iter()
+        .chain(arguments::<Bundling>())
+}
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
@@ -134,7 +110,7 @@ impl Args {
             if self.config.is_none() {
                 let options = self.bundling.options()?;
                 print_line!("with {}", serde_json::to_string(&options)?)?;
-                let companions = companions::words(&self.bundling.companions.companions());
+                let companions = companions::words(&self.bundling.how.companions);
                 if !companions.is_empty() {
                     print_line!("with the companions {companions}")?;
                 }
@@ -214,16 +190,19 @@ impl Args {
     fn policy(&self) -> Result<Policy> {
         let options = self.bundling.options()?;
         let chosen = self.all || !self.ports.is_empty() || !self.peers.is_empty();
-        let leave_alone = self.otherwise == OtherwiseArg::LeaveAlone;
-        if leave_alone && !chosen {
+        if self.otherwise == Otherwise::LeaveAlone && !chosen {
             let why = "--otherwise leave-alone leaves all alone: choose connections with \
                        --port or --peer";
             return Err(BadInput(why.to_owned()).into());
         }
         let rule = Rule {
-            ports: self.ports.iter().map(|port| *port..=*port).collect(),
-            peers: self.peers.clone(),
-            companions: self.bundling.companions.companions(),
+            ports: self
+                .ports
+                .iter()
+                .map(|Ports(range)| range.clone())
+                .collect(),
+            peers: self.peers.iter().map(|Peer(net)| *net).collect(),
+            companions: self.bundling.how.companions,
             ..Rule::all(options)
         };
         if !chosen && !rule.companions.is_empty() {
@@ -233,18 +212,14 @@ impl Args {
         }
         Ok(Policy {
             rules: if chosen { vec![rule] } else { Vec::new() },
-            otherwise: if leave_alone {
-                Mode::LeaveAlone
-            } else {
-                Mode::Allow(options)
-            },
+            otherwise: self.otherwise.mode(options),
             scope: Scope::ThisNamespace,
             ..Policy::default()
         })
     }
 
     fn read(&self, file: &Path) -> Result<Policy, BadInput> {
-        config::load(file, self.bundling.allow_unsafe)
+        policy::load(file, self.bundling.allow_unsafe)
     }
 
     /// Reads the file again and puts its rules into force; says what came of it.
@@ -319,12 +294,4 @@ fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-/// A network, or an address as one of a single host.
-pub fn parse_peer(text: &str) -> Result<IpNet, String> {
-    let address = || text.parse::<IpAddr>().map(IpNet::from);
-    text.parse::<IpNet>().or_else(|_| address()).map_err(|_| {
-        "expected an address or a network, as in 192.0.2.0/24 or 2001:db8::/32".to_owned()
-    })
 }

@@ -2,25 +2,14 @@
 //! result therefore incomplete; `run` adds the shells' own.
 
 use std::error::Error;
-use std::fmt;
 use std::process::ExitCode;
+
+use pillion_settings::BadInput;
 
 use crate::print::say;
 
 /// The work was done, on what could be read of its input.
 pub const INCOMPLETE: u8 = 3;
-
-/// A mistake in what the user asked for, rather than a failure to do it.
-#[derive(Debug)]
-pub struct BadInput(pub String);
-
-impl fmt::Display for BadInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl Error for BadInput {}
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {

@@ -3,7 +3,7 @@
 
 use nix::unistd::Uid;
 
-use crate::exit::BadInput;
+use pillion_settings::BadInput;
 
 /// Is the privilege not the caller's own?
 pub fn is_lent() -> bool {

@@ -1,5 +1,6 @@
 //! `pillion`: low latency for TCP thin streams on lossy paths.
 
+mod account;
 mod analyse;
 mod attach;
 mod beside;
@@ -7,7 +8,6 @@ mod bundling;
 mod check;
 mod command;
 mod companions;
-mod config;
 mod descriptors;
 mod disposition;
 mod exit;
@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use pillion_lab::engine;
+use pillion_settings::BadInput;
 
 /// pillion's version, and the commit that it is built from.
 const VERSION: &str = env!("PILLION_VERSION");
@@ -63,7 +64,7 @@ enum Command {
 }
 
 impl Command {
-    fn refuse(&self) -> Result<(), exit::BadInput> {
+    fn refuse(&self) -> Result<(), BadInput> {
         match self {
             Self::Run(_) => Ok(()),
             _ => lent::refuse("all but `pillion run`"),

@@ -69,16 +69,9 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
                 ThinTest::Spifl { limit },
             ],
         ),
-        max_packets: one_of(random, &[0, 1, 1, 1, 2, 5]),
+        max_packets: Some(one_of(random, &[0, 1, 1, 1, 2, 5])),
         max_bytes: one_of(random, &[0, 0, 0, 450, 1000]),
-        level: one_of(
-            random,
-            &[
-                Level::Fixed,
-                Level::Fixed,
-                Level::Adaptive { target_ppm: 1000 },
-            ],
-        ),
+        level: one_of(random, &[Level::Fixed, Level::Fixed, Level::Adaptive]),
         reaction: one_of(
             random,
             &[

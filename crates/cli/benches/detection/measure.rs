@@ -104,7 +104,7 @@ fn path(args: &Args, loss: f64) -> PathConfig {
 /// Bundles the connections of the calling thread's namespace.
 fn attach(args: &Args, loss_rule: LossRule) -> Result<Attachment> {
     let options = Options {
-        max_packets: args.max_packets,
+        max_packets: Some(args.max_packets),
         loss_rule,
         ..Options::default()
     };

@@ -1,15 +1,13 @@
-use ipnet::IpNet;
 use pillion_analysis::Choice;
-
-use crate::attach::parse_peer;
+use pillion_settings::policy::Peer;
 
 /// Which connections are looked at: those that fit each kind of condition given.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which connections")]
 pub struct ChoiceArgs {
     /// Those with an end at this address or in this network; may be repeated
-    #[arg(long, value_name = "ADDRESS[/PREFIX]", value_parser = parse_peer)]
-    address: Vec<IpNet>,
+    #[arg(long, value_name = "ADDRESS[/PREFIX]")]
+    address: Vec<Peer>,
 
     /// Those with an end at this port; may be repeated
     #[arg(long, value_name = "PORT")]
@@ -23,7 +21,7 @@ pub struct ChoiceArgs {
 impl From<ChoiceArgs> for Choice {
     fn from(args: ChoiceArgs) -> Self {
         Self {
-            addresses: args.address,
+            addresses: args.address.into_iter().map(|Peer(net)| net).collect(),
             ports: args.port,
             connections: args.connection,
         }

@@ -5,8 +5,8 @@ use pillion_analysis::{Target, Trace, Traces, Witness};
 
 use super::files::{exit_code, observe};
 use super::tell;
-use crate::exit::BadInput;
 use crate::print::{print, print_json};
+use pillion_settings::BadInput;
 
 /// Tells the story of one byte range.
 pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {

@@ -9,8 +9,9 @@ use pillion_trace::input::Progress;
 use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
-use crate::exit::{self, BadInput};
+use crate::exit;
 use crate::progress;
+use pillion_settings::BadInput;
 
 /// Where the traces are.
 #[derive(clap::Args)]

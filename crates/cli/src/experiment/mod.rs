@@ -8,6 +8,7 @@ mod hosts;
 mod keys;
 mod measure;
 mod mechanisms;
+mod options;
 mod run;
 mod streams;
 
@@ -16,8 +17,8 @@ use std::path::Path;
 use pillion_lab::experiment::Run;
 use toml::de::DeTable;
 
-use crate::exit::BadInput;
 use crate::toml_file::{self, Mistake};
+use pillion_settings::BadInput;
 
 /// What such a file says.
 #[derive(Debug)]

@@ -6,8 +6,7 @@ use pillion_traffic::Distribution;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{keys, mechanisms};
-use crate::config::options;
+use super::{keys, mechanisms, options};
 use crate::times::parse_ms;
 use crate::toml_file::Mistake;
 use crate::toml_file::value::{self, Read, Value, keep, wrong};
@@ -160,8 +159,7 @@ fn bundling(
     value: &Value,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(pillion_bundler::Options, pillion_bundler::Companions)> {
-    // Nobody else's packets are on the testbed, so nobody is harmed.
-    let mut given = options::none(true);
+    let mut given = options::none();
     match value.get_ref() {
         DeValue::Boolean(false) => return None,
         DeValue::Boolean(true) => {}

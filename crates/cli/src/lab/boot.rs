@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pillion_lab::engine::{Image, Job, find_program};
 
-use crate::exit::BadInput;
 use crate::stop;
 use crate::times::parse_s;
+use pillion_settings::BadInput;
 
 use super::machine::MachineArgs;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use pillion_bundler::{Reaction, ThinTest};
 use pillion_lab::{GroupConfig, demo_page, demo_table, run_demo};
 
-use crate::bundling::ReactionArg;
 use crate::print::{print_json, print_line};
 use crate::times::{Itt, parse_itt, parse_ms, parse_s};
 
@@ -63,12 +63,12 @@ pub struct Args {
     max_bytes: u32,
 
     /// When to bundle, as for `pillion run`
-    #[arg(long, value_name = "TEST", default_value = "dpifl:10")]
-    thin: String,
+    #[arg(long, value_name = "TEST", default_value_t)]
+    thin: ThinTest,
 
     /// What follows from losses that bundles hid, as for `pillion run`
-    #[arg(long, value_name = "REACTION", default_value = "cwr")]
-    reaction: ReactionArg,
+    #[arg(long, value_name = "REACTION", value_enum, default_value_t)]
+    reaction: Reaction,
 
     /// Seed of losses and inter-transmission times
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -114,7 +114,7 @@ impl Args {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let reaction = self.reaction.to_possible_value().expect("none is hidden");
         let mut bundling = [
-            ("--thin", self.thin.clone()),
+            ("--thin", self.thin.to_string()),
             ("--max-packets", self.max_packets.to_string()),
             ("--max-bytes", self.max_bytes.to_string()),
             ("--reaction", reaction.get_name().to_owned()),
@@ -122,7 +122,7 @@ impl Args {
         .into_iter()
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect::<Vec<_>>();
-        if self.reaction == ReactionArg::None {
+        if self.reaction == Reaction::None {
             // The paths are the demo's own: nobody else can be harmed.
             bundling.push("--unsafe".to_owned());
         }

@@ -6,9 +6,9 @@ use anyhow::{Context, Result};
 use pillion_lab::run::{How, perform};
 
 use crate::VERSION;
-use crate::exit::BadInput;
 use crate::experiment;
 use crate::stop;
+use pillion_settings::BadInput;
 
 /// Make one run on this host's kernel, and write its folder
 #[derive(clap::Args)]

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_lab::engine::{Image, verify};
 
-use crate::exit::BadInput;
 use crate::experiment;
 use crate::print::print_line;
 use crate::stop;
+use pillion_settings::BadInput;
 
 use super::board::Board;
 use super::machine::MachineArgs;

@@ -7,7 +7,8 @@ use pillion_queue::{FileError, read_events};
 
 use super::Args;
 use super::outputs::Outputs;
-use crate::exit::{BadInput, INCOMPLETE};
+use crate::exit::INCOMPLETE;
+use pillion_settings::BadInput;
 
 impl Args {
     /// Shows the measures of a file of events. What comes before damage is measured all the same.

@@ -15,7 +15,8 @@ use pillion_bundler::{
     Attachment, Cgroup, Change, Mode, Policy, Programs, Rule, Scope, Selection, remove_filters,
 };
 
-use crate::bundling::{BundlingArgs, summary};
+use crate::account::summary;
+use crate::bundling::BundlingArgs;
 use crate::command::{Inherited, Signals, cannot_run};
 use crate::descriptors::Descriptors;
 use crate::exit::one_line;
@@ -69,7 +70,7 @@ impl Args {
         selection.devices()?;
         self.bundling.prepare_stats()?;
         let rule = Rule {
-            companions: self.bundling.companions.companions(),
+            companions: self.bundling.how.companions,
             mode: if self.on_request {
                 Mode::Allow(options)
             } else {

@@ -7,8 +7,8 @@ use std::io;
 use anyhow::{Context, Result};
 use nix::unistd::{self, Gid, Uid, initgroups, setgid, setuid};
 
-use crate::exit::BadInput;
 use crate::lent::{is_lent, refuse};
+use pillion_settings::BadInput;
 
 /// A user other than the one pillion runs as.
 #[derive(Clone)]

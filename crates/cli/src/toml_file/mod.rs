@@ -9,12 +9,12 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use crate::exit::BadInput;
 #[cfg(test)]
 pub use given::options_of;
 pub use given::{Form, Given};
 pub use mistake::Mistake;
 use mistake::locate;
+use pillion_settings::BadInput;
 
 /// What `read` makes of a file; `manual` describes its keys.
 ///

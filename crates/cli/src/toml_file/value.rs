@@ -11,26 +11,6 @@ use super::mistake::Mistake;
 pub type Value<'a> = Spanned<DeValue<'a>>;
 pub type Read<T> = Result<T, Mistake>;
 
-/// One entry, or a list of them; of a list, every mistake is told.
-pub fn list<T>(
-    value: &Value,
-    read: impl Fn(&Value) -> Read<T>,
-    mistakes: &mut Vec<Mistake>,
-) -> Vec<T> {
-    let entries = match value.get_ref() {
-        DeValue::Array(array) => &array[..],
-        _ => std::slice::from_ref(value),
-    };
-    if entries.is_empty() {
-        let text = "an empty list; for any, leave the key out";
-        mistakes.push(Mistake::new(value.span(), text));
-    }
-    let results = entries.iter().map(read);
-    results
-        .filter_map(|result| result.map_err(|mistake| mistakes.push(mistake)).ok())
-        .collect()
-}
-
 /// One of a few words.
 pub fn word<T: Copy>(value: &Value, words: &[(&str, T)]) -> Read<T> {
     let names: Vec<_> = words

@@ -4,8 +4,8 @@ use clap::ValueEnum;
 use pillion_traffic::{ConfigError, Group, RampUp, SocketOptions};
 
 use super::kind::KindArgs;
-use crate::exit::BadInput;
 use crate::times::{Itt, parse_itt};
+use pillion_settings::BadInput;
 
 #[derive(Debug, clap::Args)]
 pub struct GroupArgs {
@@ -68,17 +68,16 @@ impl Wrong {
     }
 }
 
-impl From<Vec<Wrong>> for BadInput {
-    fn from(wrong: Vec<Wrong>) -> Self {
-        let text = |Wrong { option, text }: Wrong| {
-            let names = [option, "kind"].into_iter();
-            names.fold(text, |text, name| {
-                text.replace(&format!("`{name}`"), &format!("--{name}"))
-            })
-        };
-        let texts: Vec<_> = wrong.into_iter().map(text).collect();
-        Self(texts.join("\npillion: "))
-    }
+/// The same on the command line.
+pub fn bad_input(wrong: Vec<Wrong>) -> BadInput {
+    let text = |Wrong { option, text }: Wrong| {
+        let names = [option, "kind"].into_iter();
+        names.fold(text, |text, name| {
+            text.replace(&format!("`{name}`"), &format!("--{name}"))
+        })
+    };
+    let texts: Vec<_> = wrong.into_iter().map(text).collect();
+    BadInput(texts.join("\npillion: "))
 }
 
 impl GroupArgs {

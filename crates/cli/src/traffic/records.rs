@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow};
 use pillion_traffic::records::{CSV_HEADING, RecordsError, read_records};
 
-use crate::exit::BadInput;
+use pillion_settings::BadInput;
 
 /// Show the records that `receive` or `send` wrote, as CSV
 ///

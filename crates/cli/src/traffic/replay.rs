@@ -11,8 +11,8 @@ use pillion_traffic::{
 
 use super::sending::SendingArgs;
 use super::writes::written;
-use crate::exit::BadInput;
 use crate::times::{Itt, parse_itt};
+use pillion_settings::BadInput;
 
 /// Send the writes of an application again, to `pillion traffic receive`
 ///

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use pillion_traffic::Traffic;
 
-use super::group::GroupArgs;
+use super::group::{GroupArgs, bad_input};
 use super::mix::{self, Mix};
 use super::sending;
-use crate::exit::BadInput;
 use crate::print::print_line;
 use crate::times::parse_s;
+use pillion_settings::BadInput;
 
 /// Send streams to `pillion traffic receive`
 ///
@@ -98,7 +98,7 @@ impl Args {
     }
 
     fn mix(&self) -> Result<Mix, BadInput> {
-        let group = self.group.group()?;
+        let group = self.group.group().map_err(bad_input)?;
         let default = group.messages.is_none().then_some(sending::DURATION);
         Ok(Mix {
             duration: self.duration.or(default),

@@ -10,11 +10,11 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::group::option_of;
-use crate::exit::BadInput;
 use crate::toml_file::value::{self, keep};
 use crate::toml_file::{self, Mistake};
 pub use group::length;
 use group::{Given, KEYS};
+use pillion_settings::BadInput;
 
 /// What such a file says.
 #[derive(Debug, PartialEq)]

@@ -11,7 +11,7 @@ use pillion_traffic::Write;
 use pillion_traffic::wire::MAX_SIZE;
 
 use crate::analyse::observe;
-use crate::exit::BadInput;
+use pillion_settings::BadInput;
 
 /// A connection and what its main sender wrote.
 pub struct Written {

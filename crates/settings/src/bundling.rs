@@ -1,0 +1,36 @@
+use clap::Args;
+use pillion_bundler::{Companions, Options, Reaction};
+use serde::{Deserialize, Serialize};
+
+use crate::document::known::flattened;
+
+/// How connections are bundled, and what of TCP's own they get beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
+#[serde(remote = "Self", default)]
+pub struct Bundling {
+    /// How they are bundled.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub options: Options,
+
+    /// What they get beside.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub companions: Companions,
+}
+
+flattened!(Bundling);
+
+/// Refuses what takes a stream out of congestion control, unless that is allowed.
+///
+/// # Errors
+/// What to say to have it.
+pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), &'static str> {
+    match options.reaction {
+        Reaction::None if !allowed => {
+            Err("--reaction none takes streams out of congestion control; \
+             if that is what you want, say --unsafe as well")
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,64 @@
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use super::reader::Reader;
+use super::{Mistake, Value};
+
+/// Reads a value, or tells every mistake in it.
+///
+/// Where serde would stop at the first one, each key is tried alone, and each entry of a list:
+/// keys that are not there have defaults.
+pub(crate) fn read<T: DeserializeOwned>(value: &Value, mistakes: &mut Vec<Mistake>) -> Option<T> {
+    let whole = match T::deserialize(Reader(value)) {
+        Ok(found) => return Some(found),
+        Err(error) => error,
+    };
+    let known = mistakes.len();
+    for (alone, leaf) in leaves(value) {
+        if let Err(error) = T::deserialize(Reader(&alone)) {
+            mistakes.push(error.into_mistake(leaf));
+        }
+    }
+    if mistakes.len() == known {
+        mistakes.push(whole.into_mistake(value));
+    }
+    None
+}
+
+/// The value once for each of its leaves, with this one alone, and the leaf.
+fn leaves<'a, 'i>(value: &'a Value<'i>) -> Vec<(Value<'i>, &'a Value<'i>)> {
+    let within = |inner| Spanned::new(value.span(), inner);
+    match value.get_ref() {
+        DeValue::Table(table) if !table.is_empty() => {
+            let alone = table.iter().flat_map(|(key, value)| {
+                leaves(value).into_iter().map(move |(alone, leaf)| {
+                    let mut table = DeTable::new();
+                    table.insert(key.clone(), alone);
+                    (within(DeValue::Table(table)), leaf)
+                })
+            });
+            alone.collect()
+        }
+        DeValue::Array(values) if !values.is_empty() => {
+            let alone = values.iter().map(|value| {
+                let mut array = DeArray::new();
+                array.push(value.clone());
+                (within(DeValue::Array(array)), value)
+            });
+            alone.collect()
+        }
+        _ => vec![(value.clone(), value)],
+    }
+}
+
+/// Where the value of the last key on this way stands that is there.
+pub(crate) fn place_of(table: &DeTable, path: &[&str]) -> Option<Range<usize>> {
+    let (key, rest) = path.split_first()?;
+    let value = table.get(*key)?;
+    let inner = value.get_ref().as_table();
+    let inner = inner.and_then(|table| place_of(table, rest));
+    Some(inner.unwrap_or(value.span()))
+}

@@ -1,0 +1,121 @@
+//! The file of rules that `attach --config` reads; docs/policy.md describes it.
+
+mod condition;
+mod rule;
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use pillion_bundler::{Error, Mode, Options, Policy, Scope};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::document::known::keys;
+use crate::document::{self, Mistake, Value};
+use crate::{BadInput, Bundling};
+pub use condition::{Cgroup, Peer, Ports};
+pub use rule::{Rule, RuleMode};
+
+/// What becomes of connections that are not chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Otherwise {
+    /// Bundled once their application asks
+    #[default]
+    Allow,
+    /// Never bundled
+    LeaveAlone,
+}
+
+impl Otherwise {
+    /// The same for the bundler; where applications ask, they get at most these options.
+    #[must_use]
+    pub fn mode(self, options: Options) -> Mode {
+        match self {
+            Self::Allow => Mode::Allow(options),
+            Self::LeaveAlone => Mode::LeaveAlone,
+        }
+    }
+}
+
+/// Reads the policy for this network namespace, with the rules in their order.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
+/// that says why the file cannot be read.
+pub fn load(path: &Path, allow_unsafe: bool) -> Result<Policy, BadInput> {
+    document::load(path, "docs/policy.md", |document, mistakes| {
+        read(document, allow_unsafe, mistakes)
+    })
+}
+
+fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
+    let nothing = DeValue::Table(DeTable::new());
+    let mut defaults = Spanned::new(0..0, nothing);
+    let mut otherwise = Otherwise::default();
+    let mut tables: &[Value] = &[];
+    for (key, value) in document {
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("rule", DeValue::Array(array)) => tables = array,
+            ("rule", _) => mistakes.push(Mistake::new(
+                key.span(),
+                "`rule` is no list of tables; begin each rule with [[rule]]",
+            )),
+            ("defaults", DeValue::Table(_)) => defaults = value.clone(),
+            ("otherwise", _) => {
+                otherwise = document::read(value, mistakes).unwrap_or(Otherwise::LeaveAlone);
+            }
+            (unknown, _) => mistakes.push(Mistake::new(
+                key.span(),
+                format!(
+                    "unknown key `{unknown}`; a file has the key `otherwise`, and [defaults] and \
+                     [[rule]] tables"
+                ),
+            )),
+        }
+    }
+    if !document.contains_key("rule") && !document.contains_key("otherwise") {
+        let text = "no rule; begin one with [[rule]], or say otherwise = \"allow\" or \
+                    \"leave-alone\" of all connections";
+        mistakes.push(Mistake::new(0..0, text));
+    }
+    let of_all: Bundling = document::read(&defaults, mistakes).unwrap_or_default();
+    let defaults = known_part(&defaults);
+    if otherwise == Otherwise::Allow {
+        rule::refuse(&of_all.options, &defaults, allow_unsafe, mistakes);
+    }
+    let mut rows = 0;
+    let mut rules = Vec::new();
+    for table in tables {
+        let Some(rule) = rule::read(table, &defaults, allow_unsafe, mistakes) else {
+            continue;
+        };
+        let before = rows;
+        rows += rule.rows();
+        if before <= Policy::MAX_ROWS && rows > Policy::MAX_ROWS {
+            let error = Error::TooManyRules { needed: rows };
+            mistakes.push(Mistake::new(table.span(), error.to_string()));
+        }
+        rules.push(rule);
+    }
+    Policy {
+        rules,
+        otherwise: otherwise.mode(of_all.options),
+        scope: Scope::ThisNamespace,
+        ..Policy::default()
+    }
+}
+
+/// What the defaults say of how to bundle, without keys that are none there but may be in a rule.
+fn known_part<'i>(defaults: &Value<'i>) -> DeTable<'i> {
+    let known = keys::<Bundling>();
+    let table = defaults.get_ref().as_table().into_iter().flatten();
+    let known = table.filter(|(key, _)| known.iter().any(|known| known == key.get_ref()));
+    known
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
