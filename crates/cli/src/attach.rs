@@ -9,9 +9,11 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, NamespaceName, Policy, Programs, Rule, Scope, Selection, cgroup2_mount,
-    remove_filters,
+    Attachment, Device, Error, NamespaceName, Policy, Programs, Rule, Scope, Selection,
+    cgroup2_mount, remove_filters,
 };
+use pillion_settings::policy::{self, Otherwise, Peer, Ports};
+use pillion_settings::{BadInput, Bundling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
@@ -21,8 +23,6 @@ use crate::disposition::is_ignored;
 use crate::follow::until_readable;
 use crate::janitor;
 use crate::print::{print_line, say};
-use pillion_settings::policy::{self, Otherwise, Peer, Ports};
-use pillion_settings::{BadInput, Bundling, arguments};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -205,6 +205,10 @@ impl Args {
             companions: self.bundling.how.companions,
             ..Rule::all(options)
         };
+        let needed = rule.rows();
+        if needed > Policy::MAX_ROWS {
+            return Err(Error::TooManyRules { needed }.into());
+        }
         if !chosen && !rule.companions.is_empty() {
             let why = "companions go to chosen connections alone: choose some with --port or \
                        --peer, or take them all with --all";

@@ -59,10 +59,10 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
         || matches!(
             cause.downcast_ref(),
             Some(
-                Lab::Traffic(_)
+                Lab::Contradictions(_)
+                    | Lab::Traffic(_)
                     | Lab::PathConfig(_)
                     | Lab::Lacks { .. }
-                    | Lab::Unfit(_)
                     | Lab::NotStored { .. }
                     | Lab::Sysctl { .. }
             )

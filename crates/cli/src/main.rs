@@ -11,7 +11,6 @@ mod companions;
 mod descriptors;
 mod disposition;
 mod exit;
-mod experiment;
 mod flows;
 mod follow;
 mod janitor;
@@ -25,8 +24,6 @@ mod queue;
 mod run;
 mod sockets;
 mod stop;
-mod times;
-mod toml_file;
 mod traffic;
 
 use std::process::ExitCode;

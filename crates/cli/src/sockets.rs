@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_host::Ticks;
+use pillion_settings::times::{parse_ms, parse_s};
 use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
 
 use crate::netns::NetnsArgs;
 use crate::stop;
-use crate::times::{parse_ms, parse_s};
 
 /// Sample TCP connections over time: congestion window, packets in flight, RTT, retransmissions
 ///

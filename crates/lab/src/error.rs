@@ -2,6 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pillion_path::PathError;
+use pillion_settings::experiment::Contradiction;
 use pillion_traffic::{ConfigError, ReceiveError, SendError};
 
 /// Why the lab could not do what was asked.
@@ -31,6 +32,9 @@ pub enum Error {
     /// The receiver failed.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
+    /// The parts of a run contradict each other.
+    #[error("{}", one_line(.0))]
+    Contradictions(Vec<Contradiction>),
     /// The traffic of an experiment cannot be.
     #[error(transparent)]
     Traffic(#[from] ConfigError),
@@ -57,9 +61,6 @@ pub enum Error {
         /// The kernel's release.
         kernel: String,
     },
-    /// The run cannot be, on any kernel.
-    #[error("{0}")]
-    Unfit(String),
     /// The streams could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
@@ -102,6 +103,11 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn one_line(all: &[Contradiction]) -> String {
+    let texts: Vec<_> = all.iter().map(|it| it.text.as_str()).collect();
+    texts.join("; ")
 }
 
 impl Error {

@@ -9,7 +9,6 @@ mod capture;
 mod demo;
 pub mod engine;
 mod error;
-pub mod experiment;
 mod group;
 mod host;
 mod host_pair;

@@ -9,9 +9,12 @@ mod arguments;
 mod bad_input;
 mod bundling;
 mod document;
+pub mod experiment;
+mod numbers;
 pub mod policy;
 mod text;
 pub mod times;
+pub mod traffic;
 
 pub use arguments::arguments;
 pub use bad_input::BadInput;

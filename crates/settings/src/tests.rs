@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use crate::Bundling;
 use crate::document::known::keys;
+use crate::traffic::Group;
 
 /// Every option has a help text, and is a key of the same name but `own` ones, which files alone
 /// have.
@@ -26,4 +27,9 @@ fn options_are_keys<A: Args + Default + Serialize>(own: &[&str]) {
 #[test]
 fn what_says_how_to_bundle_on_the_command_line_is_a_key() {
     options_are_keys::<Bundling>(&[]);
+}
+
+#[test]
+fn what_describes_streams_on_the_command_line_is_a_key() {
+    options_are_keys::<Group>(&["name", "start", "duration"]);
 }

@@ -19,9 +19,29 @@ where
 pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
     let text = value.to_string();
     match (text.parse::<i64>(), text.parse::<f64>()) {
-        (Ok(number), _) => to.serialize_i64(number),
-        (_, Ok(number)) => to.serialize_f64(number),
+        (Ok(number), _) if number.to_string() == text => to.serialize_i64(number),
+        (_, Ok(number)) if number.to_string() == text => to.serialize_f64(number),
         _ => to.serialize_str(&text),
+    }
+}
+
+/// The same of a value that may be absent.
+pub(crate) mod option {
+    use super::{Deserializer, Display, FromStr, Serialize, Serializer, Text};
+
+    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        super::deserialize(from).map(Some)
+    }
+
+    pub(crate) fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(Text).serialize(to)
     }
 }
 
@@ -46,7 +66,7 @@ pub(crate) mod list {
 }
 
 /// A value in its own form.
-struct Text<T>(T);
+pub(crate) struct Text<T>(pub(crate) T);
 
 impl<T: Display> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -1,13 +1,24 @@
 //! Times of the command line and of files: milliseconds or seconds, with a fraction where wanted.
+//!
+//! A field `#[serde(with = "times::seconds")]` or `times::milliseconds` is a number in files, and
+//! may be absent if it is an `Option`.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
+
+use pillion_traffic::RampUp;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Milliseconds, as in `30.5`.
 ///
 /// # Errors
 /// What is wrong.
 pub fn parse_ms(text: &str) -> Result<Duration, String> {
-    parse(text, 1e-3).ok_or_else(|| format!("`{text}` is no time in milliseconds"))
+    let ms = text.parse().ok();
+    ms.and_then(of_ms)
+        .ok_or_else(|| format!("`{text}` is no time in milliseconds"))
 }
 
 /// Seconds, as in `0.5`.
@@ -15,9 +26,175 @@ pub fn parse_ms(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// What is wrong.
 pub fn parse_s(text: &str) -> Result<Duration, String> {
-    parse(text, 1.0).ok_or_else(|| format!("`{text}` is no time in seconds"))
+    let seconds = text.parse().ok();
+    seconds
+        .and_then(of_s)
+        .ok_or_else(|| format!("`{text}` is no time in seconds"))
 }
 
-fn parse(text: &str, unit: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(text.parse::<f64>().ok()? * unit).ok()
+pub(crate) fn of_ms(ms: f64) -> Option<Duration> {
+    of_s(ms * 1e-3)
+}
+
+fn of_s(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+pub(crate) fn to_ms(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
+
+fn to_s(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e9
+}
+
+/// The mean inter-transmission time and its standard deviation; `30` or `30:3`, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Itt {
+    /// The mean.
+    pub mean: Duration,
+    /// The standard deviation.
+    pub sd: Duration,
+}
+
+impl Itt {
+    /// The same as the time between the starts of two streams.
+    #[must_use]
+    pub fn ramp_up(self) -> RampUp {
+        match self.sd.is_zero() {
+            true => RampUp::Fixed(self.mean),
+            false => RampUp::Normal {
+                mean: self.mean,
+                sd: self.sd,
+            },
+        }
+    }
+}
+
+impl FromStr for Itt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (mean, sd) = text.split_once(':').unwrap_or((text, "0"));
+        Ok(Self {
+            mean: parse_ms(mean)?,
+            sd: parse_ms(sd)?,
+        })
+    }
+}
+
+impl fmt::Display for Itt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to_ms(self.mean).fmt(f)?;
+        match self.sd.is_zero() {
+            true => Ok(()),
+            false => write!(f, ":{}", to_ms(self.sd)),
+        }
+    }
+}
+
+/// How long something lasts: seconds above 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Length(pub Duration);
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let time: Duration = seconds::deserialize(from)?;
+        match time.is_zero() {
+            true => Err(D::Error::custom("expected seconds above 0, as in 0.5")),
+            false => Ok(Self(time)),
+        }
+    }
+}
+
+impl Serialize for Length {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        seconds::serialize(&self.0, to)
+    }
+}
+
+macro_rules! unit {
+    ($name:ident, $of:ident, $to:ident, $expected:literal) => {
+        pub(crate) mod $name {
+            use std::time::Duration;
+
+            use serde::de::Error;
+            use serde::{Deserialize, Deserializer, Serializer};
+
+            use super::Time;
+            use crate::text;
+
+            pub(crate) fn deserialize<'de, T: Time, D: Deserializer<'de>>(
+                from: D,
+            ) -> Result<T, D::Error> {
+                let number = f64::deserialize(from).ok();
+                let time = number.and_then(super::$of).map(T::of);
+                time.ok_or_else(|| D::Error::custom(concat!("expected ", $expected)))
+            }
+
+            pub(crate) fn serialize<T: Time, S: Serializer>(
+                time: &T,
+                to: S,
+            ) -> Result<S::Ok, S::Error> {
+                let time: Option<Duration> = time.get();
+                match time {
+                    Some(time) => text::serialize(&super::$to(time), to),
+                    None => to.serialize_none(),
+                }
+            }
+        }
+    };
+}
+
+unit!(seconds, of_s, to_s, "seconds, as in 0.5");
+unit!(milliseconds, of_ms, to_ms, "milliseconds, as in 75");
+
+/// A time, or perhaps none.
+pub(crate) trait Time {
+    fn of(time: Duration) -> Self;
+    fn get(&self) -> Option<Duration>;
+}
+
+impl Time for Duration {
+    fn of(time: Duration) -> Self {
+        time
+    }
+
+    fn get(&self) -> Option<Duration> {
+        Some(*self)
+    }
+}
+
+impl Time for Option<Duration> {
+    fn of(time: Duration) -> Self {
+        Some(time)
+    }
+
+    fn get(&self) -> Option<Duration> {
+        *self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_itt_has_a_deviation_only_where_given() {
+        let itt = |mean, sd| Itt {
+            mean: Duration::from_micros(mean),
+            sd: Duration::from_micros(sd),
+        };
+        for (text, times) in [("30:3", itt(30_000, 3_000)), ("100.1", itt(100_100, 0))] {
+            assert_eq!(text.parse(), Ok(times));
+            assert_eq!(times.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for mistake in ["", "x", "-1", "NaN", "inf", "30:", ":3"] {
+            assert!(mistake.parse::<Itt>().is_err(), "{mistake}");
+        }
+    }
 }

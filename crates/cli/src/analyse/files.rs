@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_analysis::{Observed, OpenError, Traces};
 use pillion_lab::store::{State, StoredRun};
+use pillion_settings::BadInput;
 use pillion_trace::input::Progress;
 use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
 use crate::exit;
 use crate::progress;
-use pillion_settings::BadInput;
 
 /// Where the traces are.
 #[derive(clap::Args)]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::experiment::Planned;
+use pillion_settings::experiment::Planned;
 
 /// The progress of runs: on a terminal, a line for each run at work, and one for all of them.
 pub struct Board {
@@ -22,7 +22,7 @@ pub struct Line<'a> {
 impl Board {
     pub fn new(runs: &[Planned]) -> Self {
         let lines = MultiProgress::new();
-        let total = runs.iter().map(|planned| millis(planned.run.duration));
+        let total = runs.iter().map(|planned| millis(planned.plan.duration));
         let bar = ProgressBar::new(total.sum());
         let all = lines.add(bar.with_style(style("{msg} {wide_bar} {eta} left")));
         let board = Self {
@@ -37,7 +37,7 @@ impl Board {
 
     /// Begins a run's line.
     pub fn begin(&self, planned: &Planned) -> Line<'_> {
-        let bar = ProgressBar::new(millis(planned.run.duration));
+        let bar = ProgressBar::new(millis(planned.plan.duration));
         let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
         let bar = self.lines.insert_before(&self.all, bar);
         bar.set_message(planned.name.clone());

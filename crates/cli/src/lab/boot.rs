@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_lab::engine::{Image, Job, find_program};
+use pillion_settings::BadInput;
+use pillion_settings::times::parse_s;
 
 use crate::stop;
-use crate::times::parse_s;
-use pillion_settings::BadInput;
 
 use super::machine::MachineArgs;
 

@@ -8,9 +8,9 @@ use pillion_analysis::runs::{
     values_table,
 };
 use pillion_lab::store::{Found, State, Store, StoredRun};
+use pillion_settings::BadInput;
 
 use crate::print::{print, print_json, print_line};
-use pillion_settings::BadInput;
 
 /// Set runs side by side: what each variant of an experiment gave, and how surely they differ
 ///

@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use pillion_bundler::{Reaction, ThinTest};
 use pillion_lab::{GroupConfig, demo_page, demo_table, run_demo};
+use pillion_settings::times::{Itt, parse_ms, parse_s};
 
 use crate::print::{print_json, print_line};
-use crate::times::{Itt, parse_itt, parse_ms, parse_s};
 
 /// Compare thin streams with and without bundling, on a lossy path made on this host
 ///
@@ -23,7 +23,7 @@ pub struct Args {
     streams: usize,
 
     /// Inter-transmission time in milliseconds, and its standard deviation
-    #[arg(long, value_name = "MS[:SD]", default_value = "30:3", value_parser = parse_itt)]
+    #[arg(long, value_name = "MS[:SD]", default_value = "30:3")]
     itt: Itt,
 
     /// Payload of a message in bytes

@@ -5,7 +5,7 @@ use anyhow::Result;
 use nix::sched::sched_getcpu;
 use pillion_lab::engine::{LabKernel, Machine};
 
-use crate::times::parse_s;
+use pillion_settings::times::parse_s;
 
 /// Options of everything that runs in the lab kernel.
 #[derive(clap::Args)]

@@ -3,9 +3,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_report::{Column, Table, number};
+use pillion_settings::experiment::{self, Planned};
 use serde::Serialize;
 
-use crate::experiment::{self, Planned};
 use crate::print::{print_json, print_line};
 
 /// Say which runs an experiment consists of, or what is wrong with its file
@@ -27,7 +27,7 @@ struct Listed<'a> {
     name: &'a str,
     duration_s: f64,
     streams: usize,
-    file: &'a str,
+    file: String,
 }
 
 impl Args {
@@ -59,11 +59,11 @@ impl Args {
 }
 
 fn listed(planned: &Planned) -> Listed<'_> {
-    let run = &planned.run;
+    let plan = &planned.plan;
     Listed {
         name: &planned.name,
-        duration_s: run.duration.as_secs_f64(),
-        streams: run.streams.iter().map(|group| group.traffic.streams).sum(),
-        file: &planned.text,
+        duration_s: plan.duration.as_secs_f64(),
+        streams: plan.streams.iter().map(|group| group.traffic.streams).sum(),
+        file: planned.run.to_text(),
     }
 }

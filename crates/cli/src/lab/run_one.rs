@@ -1,14 +1,12 @@
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_lab::run::{How, perform};
+use pillion_settings::experiment::load_run;
 
 use crate::VERSION;
-use crate::experiment;
 use crate::stop;
-use pillion_settings::BadInput;
 
 /// Make one run on this host's kernel, and write its folder
 #[derive(clap::Args)]
@@ -32,18 +30,9 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let experiment = experiment::load(&self.file)?;
-        let [planned] = &experiment.runs[..] else {
-            let count = experiment.runs.len();
-            let name = self.file.display();
-            let why = format!("{name}: {count} runs; `pillion lab run` makes more than one");
-            return Err(BadInput(why).into());
-        };
-        let text = fs::read_to_string(&self.file)
-            .with_context(|| format!("read {}", self.file.display()))?;
+        let planned = load_run(&self.file)?;
         let summary = perform(
             &planned.run,
-            &text,
             &self.folder,
             &How {
                 version: match self.engine.as_str() {

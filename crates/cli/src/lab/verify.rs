@@ -1,14 +1,13 @@
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_lab::engine::{Image, verify};
+use pillion_lab::run::RUN_FILE;
+use pillion_settings::experiment::load_run;
 
-use crate::experiment;
 use crate::print::print_line;
 use crate::stop;
-use pillion_settings::BadInput;
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -17,7 +16,7 @@ use super::machine::MachineArgs;
 ///
 /// The run must have been made by the virtual engine. It is made again with the kernel and the
 /// pillion of now. Names the files that differ, and ends with exit status 1 if there are any.
-/// host.json, which tells of the host and of real time, is not compared.
+/// host.json, which tells of the host and of real time, is not compared, nor is run.toml.
 #[derive(clap::Args)]
 pub struct Args {
     /// The run's folder
@@ -30,24 +29,18 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let file = self.run.join("run.toml");
-        let text = fs::read_to_string(&file)
-            .map_err(|error| BadInput(format!("{}: {error}", file.display())))?;
-        let experiment = experiment::load(&file)?;
-        let [planned] = &experiment.runs[..] else {
-            return Err(BadInput(format!("{}: not one run", file.display())).into());
-        };
-        let machine = self.machine.machine(planned.run.seed)?;
+        let planned = load_run(&self.run.join(RUN_FILE))?;
+        let machine = self.machine.machine(planned.plan.seed)?;
         let pillion = std::env::current_exe().context("find the pillion binary")?;
         let image = Image::new(&pillion)?;
         let stop = stop::on_signal()?;
-        let board = Board::new(&experiment.runs);
-        let line = board.begin(planned);
+        let board = Board::new(std::slice::from_ref(&planned));
+        let line = board.begin(&planned);
         let differences = verify(
             &machine,
             &image,
             crate::VERSION,
-            &text,
+            &planned.run,
             &self.run,
             &stop,
             |time| {

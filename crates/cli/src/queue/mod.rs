@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use pillion_queue::measure::Summary;
+use pillion_settings::times::parse_s;
 
 use crate::netns::NetnsArgs;
 use crate::print::{print, print_json};
-use crate::times::parse_s;
 
 /// Watch the queue of a device: what became of each packet, when and why
 ///

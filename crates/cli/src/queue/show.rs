@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use pillion_queue::{FileError, read_events};
+use pillion_settings::BadInput;
 
 use super::Args;
 use super::outputs::Outputs;
 use crate::exit::INCOMPLETE;
-use pillion_settings::BadInput;
 
 impl Args {
     /// Shows the measures of a file of events. What comes before damage is measured all the same.

@@ -6,9 +6,9 @@ use std::io;
 
 use anyhow::{Context, Result};
 use nix::unistd::{self, Gid, Uid, initgroups, setgid, setuid};
+use pillion_settings::BadInput;
 
 use crate::lent::{is_lent, refuse};
-use pillion_settings::BadInput;
 
 /// A user other than the one pillion runs as.
 #[derive(Clone)]

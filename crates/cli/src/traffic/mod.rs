@@ -1,6 +1,3 @@
-mod group;
-mod kind;
-pub mod mix;
 mod profiles;
 mod receive;
 pub mod records;
@@ -25,7 +22,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    Send(send::Args),
+    Send(Box<send::Args>),
     Receive(receive::Args),
     Records(records::Args),
     Profiles(profiles::Args),

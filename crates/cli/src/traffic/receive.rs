@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_report::number;
+use pillion_settings::times::parse_ms;
 use pillion_traffic::records::write_records;
 use pillion_traffic::{Answering, Reading, ReceiveConfig, ReceiveReport, Receiver};
 
@@ -12,7 +13,6 @@ use super::records;
 use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
-use crate::times::parse_ms;
 
 /// Receive streams, verify every byte, and measure each message's delivery latency
 ///

@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::Traces;
+use pillion_settings::BadInput;
+use pillion_settings::times::Itt;
 use pillion_trace::input::{InputError, Unreadable};
 use pillion_traffic::{
     Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
@@ -11,8 +13,6 @@ use pillion_traffic::{
 
 use super::sending::SendingArgs;
 use super::writes::written;
-use crate::times::{Itt, parse_itt};
-use pillion_settings::BadInput;
 
 /// Send the writes of an application again, to `pillion traffic receive`
 ///
@@ -43,7 +43,7 @@ pub struct Args {
 
     /// Milliseconds between the starts of two copies, and their standard deviation
     /// [default: all start at once]
-    #[arg(long, value_name = "MS[:SD]", value_parser = parse_itt)]
+    #[arg(long, value_name = "MS[:SD]")]
     ramp_up: Option<Itt>,
 
     #[command(flatten)]

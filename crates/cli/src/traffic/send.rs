@@ -4,14 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Id;
+use pillion_settings::times::parse_s;
+use pillion_settings::traffic::{self, Group, Mix, Wrong};
+use pillion_settings::{BadInput, arguments};
 use pillion_traffic::Traffic;
 
-use super::group::{GroupArgs, bad_input};
-use super::mix::{self, Mix};
 use super::sending;
 use crate::print::print_line;
-use crate::times::parse_s;
-use pillion_settings::BadInput;
 
 /// Send streams to `pillion traffic receive`
 ///
@@ -28,7 +28,7 @@ pub struct Args {
     to: Option<SocketAddr>,
 
     /// Groups of streams that FILE describes, side by side
-    #[arg(long, value_name = "FILE", conflicts_with_all = IN_THE_FILE)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
     config: Option<PathBuf>,
 
     /// Only say what is wrong with the file, a line for each mistake
@@ -36,7 +36,7 @@ pub struct Args {
     check_config: bool,
 
     #[command(flatten)]
-    group: GroupArgs,
+    group: Group,
 
     /// Seconds of sending [default: 10, or until all messages are sent]
     #[arg(long, value_name = "S", value_parser = parse_s)]
@@ -51,30 +51,16 @@ pub struct Args {
 }
 
 /// What the file says, if there is one.
-pub const IN_THE_FILE: [&str; 16] = [
-    "streams",
-    "kind",
-    "profile",
-    "itt",
-    "size",
-    "think",
-    "answer",
-    "messages",
-    "ramp_up",
-    "nagle",
-    "linear_timeouts",
-    "congestion",
-    "pillion",
-    "max_packets",
-    "duration",
-    "seed",
-];
+fn in_the_file() -> impl Iterator<Item = Id> {
+    let all = ["duration", "seed"].map(Id::from);
+    all.into_iter().chain(arguments::<Group>())
+}
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let mix = match &self.config {
             None => self.mix()?,
-            Some(file) => match mix::load(file) {
+            Some(file) => match traffic::load(file) {
                 Ok(mix) => mix,
                 Err(mistakes) => {
                     eprintln!("{mistakes}");
@@ -98,7 +84,10 @@ impl Args {
     }
 
     fn mix(&self) -> Result<Mix, BadInput> {
-        let group = self.group.group().map_err(bad_input)?;
+        let group = self.group.group().map_err(|wrong| {
+            let told = wrong.into_iter().map(Wrong::on_the_command_line);
+            BadInput(told.collect::<Vec<_>>().join("\npillion: "))
+        })?;
         let default = group.messages.is_none().then_some(sending::DURATION);
         Ok(Mix {
             duration: self.duration.or(default),

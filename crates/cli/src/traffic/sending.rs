@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_report::number;
+use pillion_settings::times::parse_s;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use super::records;
 use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
-use crate::times::parse_s;
 
 /// Where neither a duration nor a number of messages is given.
 pub const DURATION: Duration = Duration::from_secs(10);

@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use pillion_settings::experiment::Run;
+
 use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};
 use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
@@ -28,7 +30,7 @@ pub fn run_virtually(
     machine: &Machine,
     image: &Image,
     pillion: &str,
-    run: &str,
+    run: &Run,
     folder: &Path,
     stop: &AtomicBool,
     mut reached: impl FnMut(Duration),
@@ -39,7 +41,7 @@ pub fn run_virtually(
         .tempdir_in(parent)
         .map_err(EngineError::system("make a folder for the results"))?;
     let mut image = image.clone();
-    image.add_text(INSIDE, run);
+    image.add_text(INSIDE, &run.to_text());
     image.set_job(&job(machine));
     let (begun, clock) = (SystemTime::now(), Instant::now());
     let words = Words::default();
@@ -69,7 +71,7 @@ pub fn run_virtually(
     };
     let left = Left {
         inside: &out.path().join(NAME),
-        run,
+        run: &run.to_text(),
         error: &error.to_string(),
         console: &console.text(),
     };

@@ -2,10 +2,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use pillion_settings::experiment::Run;
+
 use super::{Difference, EngineError, HOST_FILE, Image, Machine, differences, run_virtually};
+use crate::run::RUN_FILE;
 
 /// Makes a run again, as [`run_virtually`] does, and finds the differences to the folder
-/// that is there.
+/// that is there: but in what tells of the host, and in the run's own file, which may say the same
+/// in other words.
 ///
 /// # Errors
 /// As [`run_virtually`]; [`EngineError::System`] where a file cannot be read.
@@ -13,7 +17,7 @@ pub fn verify(
     machine: &Machine,
     image: &Image,
     pillion: &str,
-    run: &str,
+    run: &Run,
     folder: &Path,
     stop: &AtomicBool,
     reached: impl FnMut(Duration),
@@ -22,5 +26,6 @@ pub fn verify(
     let again = beside.path().join("again");
     run_virtually(machine, image, pillion, run, &again, stop, reached)
         .map_err(|failed| failed.error)?;
-    differences(folder, &again, &[HOST_FILE]).map_err(EngineError::system("compare the runs"))
+    differences(folder, &again, &[HOST_FILE, RUN_FILE])
+        .map_err(EngineError::system("compare the runs"))
 }

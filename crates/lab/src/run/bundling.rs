@@ -5,17 +5,17 @@ use pillion_bundler::{
     Attachment, FlowReader, Hook, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection,
     Totals, cgroup2_mount,
 };
+use pillion_settings::experiment::Streams;
 use serde::Serialize;
 
 use crate::Error;
-use crate::experiment::Streams;
 use crate::testbed::{DEVICE, Node};
 
 /// pillion at work on the streams of one group.
 #[derive(Debug)]
 pub(super) struct Bundling {
     group: String,
-    /// The place of the group's host in [`Run::hosts`](crate::experiment::Run::hosts).
+    /// The place of the group's host in [`Plan::hosts`](pillion_settings::experiment::Plan::hosts).
     pub(super) host: usize,
     attachment: Attachment,
 }
@@ -32,7 +32,7 @@ impl Bundling {
     /// Begins to bundle, if the group is to be bundled: on its host's device, the connections to
     /// its port.
     pub(super) fn start(streams: &Streams, host: &Node, port: u16) -> Result<Option<Self>, Error> {
-        let Some((options, companions)) = streams.bundling else {
+        let Some(how) = streams.bundling else {
             return Ok(None);
         };
         let namespace = host.namespace.path();
@@ -41,8 +41,8 @@ impl Bundling {
         let programs = Programs::load(&Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],
-                companions,
-                ..Rule::all(options)
+                companions: how.companions,
+                ..Rule::all(how.options)
             }],
             otherwise: Mode::LeaveAlone,
             scope: Scope::Namespaces(selection.namespaces()),

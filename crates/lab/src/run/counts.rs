@@ -1,11 +1,11 @@
 //! Counts of one and the same packets at several places, which must agree.
 
+use pillion_settings::experiment::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::QueueSeen;
 use super::listing::Listing;
 use crate::capture::Captured;
-use crate::experiment::Run;
 use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
 
 /// What became of the IP packets of one direction.
@@ -38,7 +38,7 @@ pub struct WayCounts {
 }
 
 /// The emulator's part of the counts, forward and backward.
-fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
+fn emulated(plan: &Plan, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
     if let Some(ledger) = testbed.emulator.ledger() {
         return [ledger.forward, ledger.backward].map(|counts| WayCounts {
             entered: Some(counts.received.packets),
@@ -50,8 +50,8 @@ fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
     }
     let [there, back] = testbed.emulator.dropped_as_listed();
     let ways = [
-        (&run.forward, "router", "receiver", there),
-        (&run.backward, "receiver", "router", back),
+        (&plan.forward, "router", "receiver", there),
+        (&plan.backward, "receiver", "router", back),
     ];
     ways.map(|(emulation, from, device, listed)| {
         // A second one behind the first holds packets back, and loses none.
@@ -71,13 +71,13 @@ fn emulated(run: &Run, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2] {
 
 /// The counts of both directions, with the traces at the senders and at the receiver.
 pub(super) fn count(
-    run: &Run,
+    plan: &Plan,
     testbed: &Testbed,
     listing: &Listing,
     traces: Option<[Captured; 2]>,
     seen: Option<QueueSeen>,
 ) -> [WayCounts; 2] {
-    let [mut forward, mut backward] = emulated(run, testbed, listing);
+    let [mut forward, mut backward] = emulated(plan, testbed, listing);
     let queue = listing.passed("router", OUT, |_, handle| handle == QUEUE);
     forward.queue_dropped = queue.drops;
     forward.queue_passed = Some(queue.packets);

@@ -22,6 +22,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use pillion_settings::experiment::{Plan, Run};
 use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
@@ -34,7 +35,6 @@ pub use summary::{GroupSummary, Summary};
 
 use crate::Error;
 use crate::capture::Capture;
-use crate::experiment::Run;
 use crate::testbed::{DEVICE, Log, Node, TO_ROUTER, Testbed};
 use bundling::Bundling;
 use folder::Folder;
@@ -78,14 +78,15 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Looks whether packets still wait, at most.
 const LOOKS: usize = 600;
 
-/// Makes a run, of which `text` is the file, into a folder that does not exist yet. Meanwhile, and
-/// if it fails, the folder has another name: [`PART`], [`BROKEN`].
+/// Makes a run, into a folder that does not exist yet. Meanwhile, and if it fails, the folder has
+/// another name: [`PART`], [`BROKEN`].
 ///
 /// # Errors
 /// Any of [`Error`].
-pub fn perform(run: &Run, text: &str, folder: &Path, how: &How) -> Result<Summary, Error> {
+pub fn perform(run: &Run, folder: &Path, how: &How) -> Result<Summary, Error> {
+    let plan = run.plan().map_err(Error::Contradictions)?;
     let folder = Folder::begin(folder)?;
-    let done = perform_in(&folder, run, text, how);
+    let done = perform_in(&folder, run, &plan, how);
     match done.and_then(|summary| folder.keep().map(|()| summary)) {
         Ok(summary) => Ok(summary),
         Err(error) => {
@@ -95,13 +96,13 @@ pub fn perform(run: &Run, text: &str, folder: &Path, how: &How) -> Result<Summar
     }
 }
 
-fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summary, Error> {
+fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summary, Error> {
     (how.progress)(Stage::Building);
     let begin = Begin::now();
-    folder.write(RUN_FILE, text)?;
+    folder.write(RUN_FILE, &run.to_text())?;
     let log_file = folder.file("log.txt");
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
-    let testbed = Testbed::build(run, &log)?;
+    let testbed = Testbed::build(plan, &log)?;
     let parameters: BTreeMap<&str, _> = testbed
         .endpoints()
         .map(|node| Ok((node.name.as_str(), parameters(node)?)))
@@ -109,7 +110,7 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     folder.write_json("sysctls.json", &parameters)?;
     folder.write_json("devices-before.json", &Listing::take(&testbed)?)?;
 
-    let captures = run.measure.traces.map(|snap| {
+    let captures = plan.measure.traces.map(|snap| {
         let trace =
             |node, device, name: &str| Capture::start(node, device, snap, &folder.file(name));
         let sender = trace(&testbed.bridge, TO_ROUTER, SENDER_TRACE)?;
@@ -117,21 +118,21 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
         Ok::<_, Error>([sender, receiver])
     });
     let captures = captures.transpose()?;
-    let queue = run.measure.queue;
+    let queue = plan.measure.queue;
     let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.events")));
     let queue = queue.transpose()?;
-    let streams = Streams::listen(run, &testbed, Arc::clone(&how.stop))?;
+    let streams = Streams::listen(plan, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();
-    for (number, group) in run.streams.iter().enumerate() {
+    for (number, group) in plan.streams.iter().enumerate() {
         let host = &testbed.hosts[group.host];
         bundlings.extend(Bundling::start(group, host, streams::port(number))?);
     }
-    let samplers = sockets::sample(run, &testbed, &bundlings, folder)?;
+    let samplers = sockets::sample(plan, &testbed, &bundlings, folder)?;
     log.say("the streams connect");
     (how.progress)(Stage::Connecting);
-    let ended = streams.send(run, &testbed, || {
+    let ended = streams.send(plan, &testbed, || {
         log.say("the streams send");
-        (how.progress)(Stage::Sending(run.duration));
+        (how.progress)(Stage::Sending(plan.duration));
     })?;
     log.say("the streams have ended");
     (how.progress)(Stage::Ending);
@@ -156,12 +157,12 @@ fn perform_in(folder: &Folder, run: &Run, text: &str, how: &How) -> Result<Summa
     if let Some(ledger) = testbed.emulator.ledger() {
         folder.write_json("path.json", &ledger)?;
     }
-    write_streams(folder, run, &testbed, &ended)?;
-    let counts = counts::count(run, &testbed, &listing, captured, queue);
-    let summary = Summary::new(run, &ended.groups, counts, captured);
+    write_streams(folder, plan, &testbed, &ended)?;
+    let counts = counts::count(plan, &testbed, &listing, captured, queue);
+    let summary = Summary::new(plan, &ended.groups, counts, captured);
     folder.write_json(SUMMARY_FILE, &summary)?;
     let emulator = testbed.emulator.name();
-    let manifest = Manifest::new(how, &begin, emulator, run.seed, ended.barrier_ns);
+    let manifest = Manifest::new(how, &begin, emulator, plan.seed, ended.barrier_ns);
     folder.write_json(MANIFEST_FILE, &manifest)?;
     log.say("all is written");
     Ok(summary)
@@ -186,11 +187,11 @@ fn settle(testbed: &Testbed) -> Result<Listing, Error> {
 
 fn write_streams(
     folder: &Folder,
-    run: &Run,
+    plan: &Plan,
     testbed: &Testbed,
     ended: &Ended,
 ) -> Result<(), Error> {
-    let groups = run.streams.iter().zip(&ended.traffic);
+    let groups = plan.streams.iter().zip(&ended.traffic);
     let groups = groups.zip(&ended.groups);
     let groups: Vec<_> = groups
         .map(|((streams, traffic), ended)| {
@@ -200,7 +201,7 @@ fn write_streams(
         })
         .collect();
     folder.write_json(STREAMS_FILE, &groups)?;
-    if run.measure.records {
+    if plan.measure.records {
         let all = ended.groups.iter();
         let all = all.flat_map(|(sent, received)| [&received.records[..], &sent.records[..]]);
         let all: Vec<_> = all.flatten().copied().collect();

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use pillion_bundler::FlowReader;
 use pillion_host::Ticks;
+use pillion_settings::experiment::Plan;
 use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
 
 use super::bundling::Bundling;
 use super::flows::{flow_line, flows_heading};
 use super::folder::Folder;
 use crate::Error;
-use crate::experiment::Run;
 use crate::testbed::Testbed;
 
 /// Samples one host's connections until it is stopped.
@@ -26,12 +26,12 @@ pub(super) struct Sampler {
 
 /// Begins to sample, on every host that streams come from.
 pub(super) fn sample(
-    run: &Run,
+    plan: &Plan,
     testbed: &Testbed,
     bundlings: &[Bundling],
     folder: &Folder,
 ) -> Result<Vec<Sampler>, Error> {
-    let Some(interval) = run.measure.sockets else {
+    let Some(interval) = plan.measure.sockets else {
         return Ok(Vec::new());
     };
     let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {

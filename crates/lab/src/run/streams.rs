@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use pillion_host::clock::monotonic_ns;
+use pillion_settings::experiment::{Plan, source_port};
 use pillion_traffic::{
     ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
 };
 
 use crate::Error;
-use crate::experiment::Run;
-use crate::testbed::{Node, RECEIVER, Testbed, source_port};
+use crate::testbed::{Node, RECEIVER, Testbed};
 
 /// The receiver's port for the first group; each next group has the next port.
 const PORTS: u16 = 7001;
@@ -61,15 +61,15 @@ pub(super) fn port(group: usize) -> u16 {
 }
 
 /// What each group's sender is to do.
-fn traffic(run: &Run) -> Vec<Traffic> {
+fn traffic(plan: &Plan) -> Vec<Traffic> {
     let mut first = 0;
     let mut traffic = Vec::new();
-    for (number, streams) in run.streams.iter().enumerate() {
+    for (number, streams) in plan.streams.iter().enumerate() {
         let to = SocketAddr::from((RECEIVER, port(number)));
         traffic.push(Traffic {
-            duration: Some(run.duration),
-            seed: run.seed ^ (number as u64).wrapping_mul(GROUP_SEEDS),
-            records: run.measure.records,
+            duration: Some(plan.duration),
+            seed: plan.seed ^ (number as u64).wrapping_mul(GROUP_SEEDS),
+            records: plan.measure.records,
             first_stream: first,
             source_port: Some(source_port(first)),
             connect_timeout: CONNECT_TIMEOUT,
@@ -91,11 +91,11 @@ impl Streams {
     /// # Errors
     /// [`Error::Traffic`], [`Error::Receive`], [`Error::Namespace`].
     pub(super) fn listen(
-        run: &Run,
+        plan: &Plan,
         testbed: &Testbed,
         stop: Arc<AtomicBool>,
     ) -> Result<Self, Error> {
-        let groups = traffic(run);
+        let groups = traffic(plan);
         groups.iter().try_for_each(Traffic::validate)?;
         let count: usize = groups.iter().map(Traffic::streams).sum();
         allow_files(count as u64);
@@ -127,11 +127,11 @@ impl Streams {
     /// [`Error::Send`], [`Error::Receive`], [`Error::Namespace`]; [`Error::Stopped`].
     pub(super) fn send(
         self,
-        run: &Run,
+        plan: &Plan,
         testbed: &Testbed,
         begun: impl FnOnce(),
     ) -> Result<Ended, Error> {
-        let hosts = run
+        let hosts = plan
             .streams
             .iter()
             .filter_map(|it| testbed.hosts.get(it.host));
@@ -155,10 +155,10 @@ impl Streams {
                 thread, barrier, ..
             },
             host,
-        ) in senders.into_iter().zip(&run.streams)
+        ) in senders.into_iter().zip(&plan.streams)
         {
             drop(barrier);
-            match join(thread, &run.hosts[host.host].name) {
+            match join(thread, &plan.hosts[host.host].name) {
                 Ok(done) => sent.push(done),
                 Err(Error::Send(SendError::Stopped { .. })) => {
                     failure = failure.or(Some(Error::Stopped));

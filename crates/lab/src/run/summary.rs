@@ -1,11 +1,11 @@
 use std::net::{IpAddr, SocketAddr};
 
+use pillion_settings::experiment::Plan;
 use pillion_traffic::{Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
 use serde::{Deserialize, Serialize};
 
 use super::counts::WayCounts;
 use crate::capture::Captured;
-use crate::experiment::Run;
 
 /// What came of a run, in short.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -83,12 +83,12 @@ impl<'a> GroupTraffic<'a> {
 
 impl Summary {
     pub(super) fn new(
-        run: &Run,
+        plan: &Plan,
         ended: &[(Sent, Received)],
         [forward, backward]: [WayCounts; 2],
         traces: Option<[Captured; 2]>,
     ) -> Self {
-        let groups = run
+        let groups = plan
             .streams
             .iter()
             .zip(ended)
@@ -97,7 +97,7 @@ impl Summary {
                 GroupSummary {
                     name: streams.traffic.name.clone(),
                     kind: streams.traffic.kind.name().to_owned(),
-                    host: run
+                    host: plan
                         .hosts
                         .get(streams.host)
                         .map_or_else(String::new, |host| host.name.clone()),

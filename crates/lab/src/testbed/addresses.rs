@@ -1,8 +1,5 @@
 use std::net::Ipv4Addr;
 
-/// Hosts that a network of senders has room for.
-pub(super) const MOST_HOSTS: usize = 250;
-
 /// The address of a sending host, by its number.
 pub(super) fn sender(host: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 77, 1, host as u8 + 1)

@@ -1,21 +1,22 @@
+use pillion_settings::experiment::{Discipline, Limit, Plan, Rate, Shaper};
+
 use super::Node;
-use crate::experiment::{Discipline, Limit, Run, Shaper};
 use crate::{Error, kernel_release};
 
 /// The queue's handle, by which it is found among the counters.
 pub const QUEUE: &str = "10:";
 
 /// Puts the rate and the queue on the router's device towards the receiver.
-pub(super) fn build(router: &Node, device: &str, run: &Run) -> Result<(), Error> {
-    let bottleneck = &run.bottleneck;
-    let queue = queue(run);
-    let burst = bottleneck.burst_bytes;
+pub(super) fn build(router: &Node, device: &str, plan: &Plan) -> Result<(), Error> {
+    let bottleneck = &plan.bottleneck;
+    let queue = queue(plan);
+    let burst = bottleneck.burst;
     let on = |rest: &str| {
         let command = format!("tc {rest}");
         router.run(&command).map(drop).map_err(lacking)
     };
-    let alone = bottleneck.queue.discipline == Discipline::Cake;
-    let (Some(rate), false) = (bottleneck.rate_bps, alone) else {
+    let alone = bottleneck.queue == Discipline::Cake;
+    let (Some(rate), false) = (bottleneck.rate.map(Rate::bps), alone) else {
         return on(&format!(
             "qdisc add dev {device} root handle {QUEUE} {queue}"
         ));
@@ -41,19 +42,23 @@ pub(super) fn build(router: &Node, device: &str, run: &Run) -> Result<(), Error>
 }
 
 /// The queue in the words of `tc`.
-fn queue(run: &Run) -> String {
-    let queue = &run.bottleneck.queue;
-    let discipline = queue.discipline;
-    let mut words = vec![discipline.name().to_owned()];
+fn queue(plan: &Plan) -> String {
+    let bottleneck = &plan.bottleneck;
+    let discipline = bottleneck.queue;
+    let mut words = vec![discipline.to_string()];
     let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    if let Some(limit) = queue.limit.and_then(|limit| in_units(limit, run)) {
+    if let Some(limit) = bottleneck.limit.and_then(|limit| in_units(limit, plan)) {
         match discipline {
             Discipline::Cake => add("memlimit", limit.to_string()),
             _ => add("limit", limit.to_string()),
         }
     }
-    let rate = run.bottleneck.rate_bps.map(|rate| format!("{rate}bit"));
-    let given = |word| queue.options.iter().any(|option| option == word);
+    let rate = bottleneck
+        .rate
+        .map(Rate::bps)
+        .map(|rate| format!("{rate}bit"));
+    let options = || bottleneck.options.split_whitespace();
+    let given = |word| options().any(|option| option == word);
     match discipline {
         Discipline::Cake => add("bandwidth", rate.unwrap_or_else(|| "unlimited".to_owned())),
         Discipline::Red => {
@@ -66,19 +71,19 @@ fn queue(run: &Run) -> String {
         }
         _ => {}
     }
-    words.extend(queue.options.iter().cloned());
+    words.extend(options().map(str::to_owned));
     words.join(" ")
 }
 
 /// The queue's limit in packets or bytes, as the discipline counts.
-fn in_units(limit: Limit, run: &Run) -> Option<u64> {
+fn in_units(limit: Limit, plan: &Plan) -> Option<u64> {
     const PACKET: f64 = 1500.0;
     Some(match limit {
         Limit::Packets(count) | Limit::Bytes(count) => count.into(),
         Limit::BandwidthDelayProducts(products) => {
-            let bytes = products * run.bdp_bytes()?;
+            let bytes = products * plan.bdp_bytes()?;
             // Rounded up, as in the thesis, section 4.1.
-            match run.bottleneck.queue.discipline.counts_bytes() {
+            match plan.bottleneck.queue.counts_bytes() {
                 true => bytes.ceil() as u64,
                 false => (bytes / PACKET).ceil() as u64,
             }
@@ -102,34 +107,34 @@ pub(super) fn lacking(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testbed::tests::run;
+    use crate::testbed::tests::plan;
 
     #[test]
     fn a_limit_in_products_is_rounded_up_to_whole_packets() {
         // 5 Mbit/s and 150 ms are 93,750 B, and the papers' queue has 63 packets.
-        let mut run = run();
-        run.bottleneck.queue.limit = Some(Limit::BandwidthDelayProducts(1.0));
-        assert_eq!(queue(&run), "pfifo limit 63");
-        run.bottleneck.queue.discipline = Discipline::Bfifo;
-        assert_eq!(queue(&run), "bfifo limit 93750");
+        let mut plan = plan();
+        plan.bottleneck.limit = Some(Limit::BandwidthDelayProducts(1.0));
+        assert_eq!(queue(&plan), "pfifo limit 63");
+        plan.bottleneck.queue = Discipline::Bfifo;
+        assert_eq!(queue(&plan), "bfifo limit 93750");
     }
 
     #[test]
     fn a_queue_gets_what_tc_insists_on_unless_the_experiment_says_it() {
-        let mut run = run();
-        run.bottleneck.queue.limit = Some(Limit::Bytes(90_000));
-        run.bottleneck.queue.discipline = Discipline::Red;
+        let mut plan = plan();
+        plan.bottleneck.limit = Some(Limit::Bytes(90_000));
+        plan.bottleneck.queue = Discipline::Red;
         assert_eq!(
-            queue(&run),
+            queue(&plan),
             "red limit 90000 avpkt 1000 bandwidth 5000000bit"
         );
-        run.bottleneck.queue.options = ["avpkt", "500"].map(String::from).to_vec();
+        plan.bottleneck.options = "avpkt 500".to_owned();
         assert_eq!(
-            queue(&run),
+            queue(&plan),
             "red limit 90000 bandwidth 5000000bit avpkt 500"
         );
-        run.bottleneck.queue.discipline = Discipline::Cake;
-        run.bottleneck.queue.options.clear();
-        assert_eq!(queue(&run), "cake memlimit 90000 bandwidth 5000000bit");
+        plan.bottleneck.queue = Discipline::Cake;
+        plan.bottleneck.options.clear();
+        assert_eq!(queue(&plan), "cake memlimit 90000 bandwidth 5000000bit");
     }
 }

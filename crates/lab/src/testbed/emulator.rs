@@ -1,11 +1,9 @@
-use std::time::Duration;
-
-use pillion_path::{Direction, Disorder, Ledger, OwnDelay, Path, PathConfig, Tap};
+use pillion_path::{Ledger, Path, Tap};
+use pillion_settings::experiment::{Emulation, Loss, Plan};
 
 use super::devices::{Port, bridge, join};
 use super::listed::ListedLoss;
-use super::{Log, Node, netem, round_trips, source_port};
-use crate::experiment::{Emulation, Loss, Run};
+use super::{Log, Node, netem};
 use crate::{Error, kernel_release};
 
 /// What lies between router and receiver.
@@ -29,15 +27,20 @@ pub(super) const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
     /// Joins router and receiver by the better emulator that this kernel has; makes their devices.
-    pub(super) fn build(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
+    pub(super) fn build(
+        plan: &Plan,
+        router: Port,
+        receiver: Port,
+        log: &Log,
+    ) -> Result<Self, Error> {
         if netem::is_there()? {
-            Self::netem(run, router, receiver, log)
+            Self::netem(plan, router, receiver, log)
         } else {
-            Self::path(run, router, receiver)
+            Self::path(plan, router, receiver)
         }
     }
 
-    fn netem(run: &Run, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
+    fn netem(plan: &Plan, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
         let node = Node::create("emulator", log)?;
         for (end, device) in [(router, TO_ROUTER), (receiver, TO_RECEIVER)] {
             join(
@@ -54,38 +57,25 @@ impl Emulator {
             _ => Ok(None),
         };
         let listed = [
-            list(TO_ROUTER, &run.forward)?,
-            list(TO_RECEIVER, &run.backward)?,
+            list(TO_ROUTER, &plan.forward)?,
+            list(TO_RECEIVER, &plan.backward)?,
         ];
-        netem::build(&node, TO_RECEIVER, &run.forward)?;
-        match &round_trips::delays(run)?[..] {
-            [] => netem::build(&node, TO_ROUTER, &run.backward)?,
-            own => netem::build_by_stream(&node, TO_ROUTER, &run.backward, own)?,
+        netem::build(&node, TO_RECEIVER, &plan.forward)?;
+        match &plan.delays_back().collect::<Vec<_>>()[..] {
+            [] => netem::build(&node, TO_ROUTER, &plan.backward)?,
+            own => netem::build_by_stream(&node, TO_ROUTER, &plan.backward, own)?,
         }
         Ok(Self::Netem { node, listed })
     }
 
-    fn path(run: &Run, router: Port, receiver: Port) -> Result<Self, Error> {
-        if run.hosts.iter().any(|host| !host.delay.is_zero()) {
+    fn path(plan: &Plan, router: Port, receiver: Port) -> Result<Self, Error> {
+        if plan.hosts.iter().any(|host| !host.delay.is_zero()) {
             return Err(Error::Lacks {
                 what: "netem, which delays the hosts' links".to_owned(),
                 kernel: kernel_release(),
             });
         }
-        let own_delays = round_trips::delays(run)?.into_iter();
-        let own_delays = own_delays.map(|(stream, delay)| OwnDelay {
-            port: source_port(stream),
-            delay,
-        });
-        let config = PathConfig {
-            forward: direction(&run.forward),
-            backward: Direction {
-                own_delays: own_delays.collect(),
-                ..direction(&run.backward)
-            },
-            seed: run.seed,
-        };
-        config.validate().map_err(Error::PathConfig)?;
+        let config = plan.path();
         let tap = |port: Port| -> Result<Tap, Error> {
             let device = port.device.to_owned();
             let tap = port.node.enter(move || Tap::open(&device))??;
@@ -125,19 +115,5 @@ impl Emulator {
             Self::Netem { .. } => "netem",
             Self::Path(_) => "path",
         }
-    }
-}
-
-/// What pillion's own path does to one direction.
-fn direction(emulation: &Emulation) -> Direction {
-    Direction {
-        jitter: emulation.jitter.map_or(Duration::ZERO, |jitter| jitter.sd),
-        loss: emulation.loss.clone().unwrap_or(Loss::Uniform(0.0)),
-        disorder: emulation.disturbance.map(|disturbance| Disorder {
-            reorder: disturbance.reorder,
-            duplicate: disturbance.duplicate,
-            late: disturbance.late,
-        }),
-        ..Direction::delayed(emulation.delay)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use pillion_settings::experiment::{Emulation, SendingHost};
+
 use super::bottleneck::lacking;
 use super::netem;
 use super::{Node, devices::Port};
 use crate::Error;
-use crate::experiment::{Emulation, SendingHost};
 
 /// Gives a sending host's link its rate and its delay.
 pub(super) fn build(host: &SendingHost, here: Port, bridge: Port) -> Result<(), Error> {

@@ -16,7 +16,6 @@ mod listed;
 mod log;
 mod netem;
 mod node;
-mod round_trips;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -31,17 +30,9 @@ pub use log::Log;
 pub use node::Node;
 
 use crate::Error;
-use crate::experiment::{Run, Sysctls};
-use addresses::{MOST_HOSTS, ROUTER_IN, ROUTER_OUT};
+use addresses::{ROUTER_IN, ROUTER_OUT};
 use devices::{Port, join};
-
-/// The source port of the first stream of all; each next stream has the next port.
-const SOURCE_PORTS: u16 = 20_000;
-
-/// The source port of a stream, by its number.
-pub(crate) fn source_port(stream: u32) -> u16 {
-    SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
-}
+use pillion_settings::experiment::{Plan, Sysctls};
 
 /// The name of the device of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";
@@ -55,7 +46,7 @@ pub const OUT: &str = "out";
 /// All machines of a run, cabled and set up. A machine vanishes with the last reference to it.
 #[derive(Debug)]
 pub struct Testbed {
-    /// The hosts that streams come from, in the order of [`Run::hosts`].
+    /// The hosts that streams come from, in the order of [`Plan::hosts`].
     pub hosts: Vec<Node>,
     /// The bridge, where the senders' trace is taken.
     pub bridge: Node,
@@ -72,26 +63,12 @@ impl Testbed {
     ///
     /// # Errors
     /// [`Error::Command`], [`Error::Namespace`], [`Error::Sysctl`], [`Error::Path`];
-    /// [`Error::Lacks`] if this kernel cannot do what the run asks for, [`Error::Unfit`] if none
-    /// could.
-    pub fn build(run: &Run, log: &Log) -> Result<Self, Error> {
-        if run.hosts.len() > MOST_HOSTS {
-            let count = run.hosts.len();
-            let why = format!("{count} sending hosts; {MOST_HOSTS} are the most");
-            return Err(Error::Unfit(why));
-        }
-        let unknown = run.streams.iter().find(|it| it.host >= run.hosts.len());
-        if let Some(streams) = unknown {
-            let why = format!(
-                "group {}: its host is not among the hosts",
-                streams.traffic.name
-            );
-            return Err(Error::Unfit(why));
-        }
+    /// [`Error::Lacks`] if this kernel cannot do what the run asks for.
+    pub fn build(plan: &Plan, log: &Log) -> Result<Self, Error> {
         let bridge = Node::create("bridge", log)?;
         let router = Node::create("router", log)?;
         let receiver = Node::create("receiver", log)?;
-        let ports: Vec<String> = (0..run.hosts.len()).map(|n| format!("host{n}")).collect();
+        let ports: Vec<String> = (0..plan.hosts.len()).map(|n| format!("host{n}")).collect();
         let [to_hosts, to_router] = [
             Port {
                 node: &router,
@@ -104,10 +81,10 @@ impl Testbed {
         ];
         join(to_hosts, to_router)?;
         let mut of_router = to_hosts.raise(ROUTER_IN).to_vec();
-        let hosts = run.hosts.iter().map(|host| Node::create(&host.name, log));
+        let hosts = plan.hosts.iter().map(|host| Node::create(&host.name, log));
         let hosts: Vec<Node> = hosts.collect::<Result<_, _>>()?;
         for ((node, host), (number, port)) in
-            hosts.iter().zip(&run.hosts).zip(ports.iter().enumerate())
+            hosts.iter().zip(&plan.hosts).zip(ports.iter().enumerate())
         {
             let here = Port {
                 node,
@@ -135,17 +112,17 @@ impl Testbed {
             node: &receiver,
             device: DEVICE,
         };
-        let emulator = Emulator::build(run, out, last, log)?;
+        let emulator = Emulator::build(plan, out, last, log)?;
         of_router.extend(out.raise(ROUTER_OUT));
         of_router.push(out.meet(RECEIVER));
         router.set_up(of_router)?;
         set_up_end(last, RECEIVER, ROUTER_OUT)?;
         router.set("net.ipv4.ip_forward", "1")?;
-        bottleneck::build(&router, OUT, run)?;
+        bottleneck::build(&router, OUT, plan)?;
 
-        set_all(&receiver, &run.sysctls)?;
-        for (node, host) in hosts.iter().zip(&run.hosts) {
-            set_all(node, &run.sysctls)?;
+        set_all(&receiver, &plan.sysctls)?;
+        for (node, host) in hosts.iter().zip(&plan.hosts) {
+            set_all(node, &plan.sysctls)?;
             set_all(node, &host.sysctls)?;
         }
         let testbed = Self {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use pillion_settings::experiment::{Emulation, Loss, SOURCE_PORTS};
+
+use super::Node;
 use super::bottleneck::lacking;
-use super::{Node, SOURCE_PORTS};
-use crate::experiment::{Emulation, Loss};
 use crate::{Error, Namespace};
 
 /// Packets that netem may hold: more than any path here does.

@@ -2,10 +2,10 @@ use std::fs;
 use std::io;
 use std::iter;
 
+use pillion_settings::experiment::Mechanism;
 use serde::de::DeserializeOwned;
 
 use super::Log;
-use crate::experiment::Mechanism;
 use crate::{Error, Namespace, kernel_release};
 
 /// A machine of a testbed: a network namespace, and what it is called.

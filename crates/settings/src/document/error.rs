@@ -87,6 +87,8 @@ fn words(expected: &dyn Expected) -> String {
         "f64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
         "a sequence" => "a list".to_owned(),
+        // A word of an enum whose table has the keys of several structs.
+        "string or map" => "a string".to_owned(),
         struct_or_map if struct_or_map.starts_with("struct ") || struct_or_map == "a map" => {
             "a table".to_owned()
         }

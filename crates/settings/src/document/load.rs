@@ -34,7 +34,7 @@ pub(crate) fn load<T>(
     if let (Some(found), true) = (found, mistakes.is_empty()) {
         return Ok(found);
     }
-    mistakes.sort_by_key(|mistake| mistake.span.start);
+    mistakes.sort_by(|a, b| (a.span.start, &a.text).cmp(&(b.span.start, &b.text)));
     // One in [defaults] shows in each table that takes it from there.
     mistakes.dedup_by(|a, b| a.span == b.span && a.text == b.text);
     let lines = mistakes.iter().map(|mistake| {

@@ -14,7 +14,7 @@ use toml::de::DeValue;
 pub(crate) use load::load;
 pub(crate) use merge::merge;
 pub(crate) use mistake::Mistake;
-pub(crate) use read::{place_of, read};
+pub(crate) use read::{place_of, read, read_key, read_sound, table, wrong};
 
 /// A value of a file, with its place.
 pub(crate) type Value<'i> = Spanned<DeValue<'i>>;

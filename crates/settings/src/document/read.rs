@@ -1,9 +1,11 @@
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use super::error::Error;
 use super::reader::Reader;
 use super::{Mistake, Value};
 
@@ -26,6 +28,35 @@ pub(crate) fn read<T: DeserializeOwned>(value: &Value, mistakes: &mut Vec<Mistak
         mistakes.push(whole.into_mistake(value));
     }
     None
+}
+
+/// The same of a table, and what its sound keys say even if there are mistakes: with the keys that
+/// are left out.
+pub(crate) fn read_sound<'a, T: DeserializeOwned>(
+    value: &'a Value,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<(T, Vec<&'a str>)> {
+    let known = mistakes.len();
+    let found = read(value, mistakes);
+    if let Some(found) = found {
+        return Some((found, Vec::new()));
+    }
+    let mut left_out = Vec::new();
+    let mut sound = DeTable::new();
+    for (key, inner) in value.get_ref().as_table()? {
+        let span = inner.span();
+        let mut places = mistakes[known..].iter().map(|mistake| &mistake.span);
+        let is_within = |place: &Range<usize>| span.start <= place.start && place.end <= span.end;
+        match places.any(|place| is_within(place) || *place == key.span()) {
+            true => left_out.push(key.get_ref().as_ref()),
+            false => {
+                sound.insert(key.clone(), inner.clone());
+            }
+        }
+    }
+    let sound = Spanned::new(value.span(), DeValue::Table(sound));
+    let found = T::deserialize(Reader(&sound)).ok()?;
+    Some((found, left_out))
 }
 
 /// The value once for each of its leaves, with this one alone, and the leaf.
@@ -52,6 +83,32 @@ fn leaves<'a, 'i>(value: &'a Value<'i>) -> Vec<(Value<'i>, &'a Value<'i>)> {
         }
         _ => vec![(value.clone(), value)],
     }
+}
+
+/// The table that a value must be.
+pub(crate) fn table<'a, 'i>(
+    value: &'a Value<'i>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<&'a DeTable<'i>> {
+    let table = value.get_ref().as_table();
+    if table.is_none() {
+        mistakes.push(wrong(value, "a table"));
+    }
+    table
+}
+
+/// It is not what was expected.
+pub(crate) fn wrong(value: &Value, expected: &str) -> Mistake {
+    Error::expected(expected.to_owned()).into_mistake(value)
+}
+
+/// Reads a key.
+pub(crate) fn read_key<T: DeserializeOwned>(
+    key: &Spanned<Cow<str>>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<T> {
+    let text = DeValue::String(key.get_ref().as_ref().into());
+    read(&Spanned::new(key.span(), text), mistakes)
 }
 
 /// Where the value of the last key on this way stands that is there.

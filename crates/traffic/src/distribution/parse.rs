@@ -1,4 +1,6 @@
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use super::{Distribution, Table, TableError};
 
@@ -69,5 +71,28 @@ impl Distribution {
         };
         distribution.validate()?;
         Ok(distribution)
+    }
+}
+
+impl FromStr for Distribution {
+    type Err = DistributionError;
+
+    fn from_str(text: &str) -> Result<Self, DistributionError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Distribution {
+    /// What [`Distribution::parse`] reads as the same, but for the tables of profiles, which no
+    /// text describes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Constant { mean } => write!(f, "{mean}"),
+            Self::Normal { mean, sd } => write!(f, "{mean}:{sd}"),
+            Self::Exponential { mean } => write!(f, "exponential:{mean}"),
+            Self::Pareto { mean, shape } => write!(f, "pareto:{mean}:{shape}"),
+            Self::LogNormal { mean, sd } => write!(f, "lognormal:{mean}:{sd}"),
+            Self::Table(table) => f.write_str(&table.to_text()),
+        }
     }
 }

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use pillion_lab::engine::{
     EngineError, Failed, Image, Machine, cores, run_virtually, side_by_side,
 };
+use pillion_settings::experiment::Planned;
 
 use super::Campaign;
 use crate::VERSION;
-use crate::experiment::Planned;
 use crate::lab::machine::MachineArgs;
 
 /// Kernels that are to make runs.
@@ -47,23 +47,15 @@ impl Kernels {
         }
         let machine = Machine {
             core: Some(core),
-            seed: planned.run.seed,
+            seed: planned.plan.seed,
             ..self.machine.clone()
         };
         let line = campaign.board.begin(planned);
         let folder = campaign.place(planned);
-        let (text, stop) = (&planned.text, campaign.stop);
-        run_virtually(
-            &machine,
-            &self.image,
-            VERSION,
-            text,
-            &folder,
-            stop,
-            |time| {
-                line.reached(time);
-            },
-        )?;
+        let (run, stop) = (&planned.run, campaign.stop);
+        run_virtually(&machine, &self.image, VERSION, run, &folder, stop, |time| {
+            line.reached(time);
+        })?;
         Ok(folder)
     }
 }

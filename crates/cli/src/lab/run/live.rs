@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pillion_lab::Error;
 use pillion_lab::run::{How, Stage, perform};
+use pillion_settings::experiment::Planned;
 
 use super::Campaign;
 use crate::VERSION;
-use crate::experiment::Planned;
 
 /// Time between two moves of the progress line.
 const TICK: Duration = Duration::from_millis(100);
@@ -49,7 +49,7 @@ fn make(planned: &Planned, campaign: &Campaign) -> Result<PathBuf, Error> {
                 }
             },
         };
-        let made = perform(&planned.run, &planned.text, &folder, &how);
+        let made = perform(&planned.run, &folder, &how);
         over.store(true, Ordering::Relaxed);
         made
     })?;

@@ -14,10 +14,10 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use pillion_settings::experiment::{self, Experiment, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
-use crate::experiment::{self, Experiment, Planned};
 use crate::stop;
 use in_kernel::Kernels;
 use outcome::{Outcome, print};

@@ -1,10 +1,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use pillion_settings::experiment::Planned;
 use serde::Serialize;
 
 use crate::exit::one_line;
-use crate::experiment::Planned;
 use crate::print::{print_json, print_line};
 
 /// What became of a run.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use pillion_analysis::Traces;
 use pillion_report::number;
+use pillion_settings::BadInput;
 use pillion_trace::{Connection, Direction, Endpoint, Observer, Sent};
 use pillion_traffic::Write;
 use pillion_traffic::wire::MAX_SIZE;
 
 use crate::analyse::observe;
-use pillion_settings::BadInput;
 
 /// A connection and what its main sender wrote.
 pub struct Written {

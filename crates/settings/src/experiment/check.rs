@@ -1,0 +1,83 @@
+use super::plan::SOURCE_PORTS;
+use super::{Discipline, Limit, Plan, Shaper};
+
+/// Hosts that the network of senders has room for.
+const MOST_HOSTS: usize = 250;
+
+/// Each stream has a source port of its own.
+const MOST_STREAMS: usize = (u16::MAX - SOURCE_PORTS) as usize + 1;
+
+/// What parts of a run that are right each by itself cannot be together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Contradiction {
+    /// The keys that lead to what should change.
+    pub path: Vec<String>,
+    /// What is wrong, and what to do.
+    pub text: String,
+}
+
+impl Contradiction {
+    pub(super) fn new(path: &[&str], text: impl Into<String>) -> Self {
+        Self {
+            path: path.iter().map(ToString::to_string).collect(),
+            text: text.into(),
+        }
+    }
+}
+
+impl Plan {
+    /// Finds what does not go together.
+    pub(super) fn contradictions(&self) -> Vec<Contradiction> {
+        let streams: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
+        let hosts = self.hosts.len();
+        let mut found = Vec::new();
+        let mut fails = |path: &[&str], text: String| found.push(Contradiction::new(path, text));
+        if hosts > MOST_HOSTS {
+            let text = format!("{hosts} sending hosts; {MOST_HOSTS} are the most");
+            fails(&["group"], text);
+        }
+        if streams > MOST_STREAMS {
+            let text = format!("{streams} streams in all; {MOST_STREAMS} are the most");
+            fails(&["group"], text);
+        }
+        if let Err(error) = self.path().validate() {
+            fails(&["path"], error.to_string());
+        }
+        self.check_bottleneck(&mut fails);
+        found
+    }
+
+    fn check_bottleneck(&self, fails: &mut impl FnMut(&[&str], String)) {
+        let bottleneck = &self.bottleneck;
+        let greedy = |kind: &pillion_traffic::Kind| kind.name() == "greedy";
+        let mut groups = self.streams.iter().map(|streams| &streams.traffic);
+        if let (Some(group), None) = (groups.find(|group| greedy(&group.kind)), bottleneck.rate) {
+            let text = format!(
+                "the greedy streams of `{}` have no rate to share; give the bottleneck a `rate`",
+                group.name
+            );
+            fails(&["bottleneck", "rate"], text);
+        }
+        let queue = bottleneck.queue;
+        if queue == Discipline::Cake && bottleneck.shaper == Shaper::Tbf {
+            let text = "cake keeps to the rate by itself; leave `shaper` out, or choose another \
+                        queue";
+            fails(&["bottleneck", "shaper"], text.to_owned());
+        }
+        let unit = |unit| format!("{queue} counts {unit}; give its limit in {unit}");
+        let text = match bottleneck.limit {
+            Some(Limit::Packets(_)) if queue.counts_bytes() => unit("bytes"),
+            Some(Limit::Bytes(_)) if !queue.counts_bytes() => unit("packets"),
+            Some(Limit::BandwidthDelayProducts(_))
+                if self.bdp_bytes().is_none_or(|bytes| bytes == 0.0) =>
+            {
+                "a limit in bandwidth-delay products needs a rate and a delay; give `rate` and \
+                 `rtt`"
+                    .to_owned()
+            }
+            _ => return,
+        };
+        fails(&["bottleneck", "limit"], text);
+    }
+}

@@ -1,0 +1,221 @@
+//! From one file to many runs: variants, the grid of parameters, and seeds.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Name, embed};
+use crate::document::{self, Mistake, Value, merge, table, wrong};
+
+/// One run, with the values that it has for itself.
+pub(super) struct Expanded<'i> {
+    pub(super) name: String,
+    pub(super) document: DeTable<'i>,
+}
+
+/// More are a mistake.
+const MOST_RUNS: usize = 100_000;
+
+/// The keys that expansion takes out of a file.
+const OWN_KEYS: [&str; 3] = ["variant", "grid", "repetitions"];
+
+/// What a run differs in, and its parts of the name.
+type Choice<'i> = (Option<String>, DeTable<'i>);
+
+/// All runs: variant by variant, then through the grid, the last parameter fastest, then by seed.
+pub(super) fn expand<'i>(
+    document: &DeTable<'i>,
+    seeds: &DeTable<'i>,
+    folder: &Path,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<Expanded<'i>> {
+    let mut base = document.clone();
+    for key in OWN_KEYS {
+        base.remove(key);
+    }
+    let mut dimensions = Vec::new();
+    if let Some(variants) = document.get("variant") {
+        dimensions.push(read_variants(variants, mistakes));
+    }
+    let grid = document.get("grid");
+    if let Some(grid) = grid.and_then(|value| table(value, mistakes)) {
+        dimensions.extend(read_grid(grid, mistakes));
+    }
+    dimensions.extend(read_grid(seeds, mistakes));
+    let count = dimensions.iter().map(Vec::len);
+    let count = count.fold(1, usize::saturating_mul);
+    if count > MOST_RUNS {
+        let text = format!("{count} runs; {MOST_RUNS} are the most, so split the experiment");
+        let place = document.get("grid").map_or(0..1, Spanned::span);
+        mistakes.push(Mistake::new(place, text));
+        return Vec::new();
+    }
+    embed::tables(&mut base, folder, mistakes);
+    for (_, over) in dimensions.iter_mut().flatten() {
+        embed::tables(over, folder, mistakes);
+    }
+    combinations(&dimensions)
+        .map(|choices| {
+            let mut run = base.clone();
+            let mut name = Vec::new();
+            for (part, over) in choices {
+                merge(&mut run, over);
+                name.extend(part.as_deref());
+            }
+            Expanded {
+                name: name.join(","),
+                document: run,
+            }
+        })
+        .collect()
+}
+
+/// One of each dimension, the last one fastest.
+fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
+    let count: usize = dimensions.iter().map(Vec::len).product();
+    (0..count).map(move |mut number| {
+        let mut choice: Vec<&T> = Vec::with_capacity(dimensions.len());
+        for dimension in dimensions.iter().rev() {
+            choice.push(&dimension[number % dimension.len()]);
+            number /= dimension.len();
+        }
+        choice.reverse();
+        choice
+    })
+}
+
+fn read_variants<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Choice<'i>> {
+    let DeValue::Table(variants) = value.get_ref() else {
+        let text = "no table; begin each variant with [variant.NAME]";
+        mistakes.push(Mistake::new(value.span(), text));
+        return Vec::new();
+    };
+    if variants.is_empty() {
+        let text = "no variant; begin each with [variant.NAME], or leave the key out";
+        mistakes.push(Mistake::new(value.span(), text));
+    }
+    let mut variants: Vec<_> = variants.iter().collect();
+    variants.sort_by_key(|(name, _)| name.span().start);
+    let tables = variants.into_iter().filter_map(|(key, value)| {
+        let name: Name = document::read_key(key, mistakes)?;
+        let table = table(value, mistakes)?;
+        Some((Some(name.to_string()), table.clone()))
+    });
+    tables.collect()
+}
+
+/// The grid's lists, in the order of the file.
+fn read_grid<'i>(grid: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
+    let mut lists = Vec::new();
+    collect(grid, &mut Vec::new(), &mut lists, mistakes);
+    lists.sort_by_key(|list| list.values.span().start);
+    let is_alone = |list: &List| {
+        let same = lists.iter().filter(|other| other.last() == list.last());
+        same.count() == 1
+    };
+    let dimensions = lists.iter().map(|list| {
+        let called = match is_alone(list) {
+            true => list.last().to_owned(),
+            false => list.path(),
+        };
+        let DeValue::Array(values) = list.values.get_ref() else {
+            return Vec::new();
+        };
+        let choices = values.iter().enumerate().map(|(place, value)| {
+            let part = format!("{called}={}", word(value, place));
+            (Some(part), list.table_with(value.clone()))
+        });
+        choices.collect()
+    });
+    dimensions.collect()
+}
+
+/// A parameter of the grid: where it stands in the file, and its values.
+struct List<'a, 'i> {
+    keys: Vec<&'a Spanned<Cow<'i, str>>>,
+    values: &'a Value<'i>,
+}
+
+impl<'i> List<'_, 'i> {
+    fn last(&self) -> &str {
+        self.keys.last().map_or("", |key| key.get_ref())
+    }
+
+    fn path(&self) -> String {
+        let keys: Vec<&str> = self.keys.iter().map(|key| &**key.get_ref()).collect();
+        keys.join(".")
+    }
+
+    /// The tables that lead to the parameter, with one of its values.
+    fn table_with(&self, value: Value<'i>) -> DeTable<'i> {
+        let mut inner = value;
+        for key in self.keys.iter().skip(1).rev() {
+            let mut table = DeTable::new();
+            let span = inner.span();
+            table.insert((*key).clone(), inner);
+            inner = Spanned::new(span, DeValue::Table(table));
+        }
+        let mut table = DeTable::new();
+        if let Some(first) = self.keys.first() {
+            table.insert((*first).clone(), inner);
+        }
+        table
+    }
+}
+
+fn collect<'a, 'i>(
+    table: &'a DeTable<'i>,
+    path: &mut Vec<&'a Spanned<Cow<'i, str>>>,
+    lists: &mut Vec<List<'a, 'i>>,
+    mistakes: &mut Vec<Mistake>,
+) {
+    for (key, value) in table {
+        path.push(key);
+        match value.get_ref() {
+            DeValue::Table(table) => collect(table, path, lists, mistakes),
+            DeValue::Array(values) if !values.is_empty() => lists.push(List {
+                keys: path.clone(),
+                values: value,
+            }),
+            _ => mistakes.push(wrong(value, "a list of values, as in [0.5, 2, 5]")),
+        }
+        path.pop();
+    }
+}
+
+/// A value in a run's name; those of several words go by their number.
+fn word(value: &Value, place: usize) -> String {
+    match value.get_ref() {
+        DeValue::String(text) => text
+            .chars()
+            .map(|c| match c {
+                c if c.is_ascii_alphanumeric() || "-_.:+%".contains(c) => c,
+                _ => '_',
+            })
+            .collect(),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(switch) => switch.to_string(),
+        _ => format!("{}", place + 1),
+    }
+}
+
+/// The seeds as one more parameter of a grid: as many as repetitions, counted up from the file's.
+pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
+    let first = file.get("seed");
+    let first: Option<u32> = first.map_or(Some(1), |value| document::read(value, mistakes));
+    let repetitions = file.get("repetitions");
+    let repetitions = repetitions.map(|value| {
+        let number: Option<u32> = document::read(value, &mut Vec::new());
+        let number = number.filter(|number| (1..=10_000).contains(number));
+        if number.is_none() {
+            mistakes.push(wrong(value, "a number from 1 to 10000"));
+        }
+        number.unwrap_or(1)
+    });
+    let (first, repetitions) = (first.unwrap_or(1), repetitions.unwrap_or(1));
+    let seeds = first..=first.saturating_add(repetitions - 1);
+    format!("seed = {:?}", seeds.collect::<Vec<_>>())
+}

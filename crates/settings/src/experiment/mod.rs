@@ -1,0 +1,100 @@
+//! Files of experiments; docs/experiments.md describes every key.
+//!
+//! The testbed is that of the papers (LCN 2015, section IV.B; thesis, chapter 3): sending hosts,
+//! a bridge, a router with a rate and a queue, an emulator with delay and loss, a receiver.
+
+mod bottleneck;
+mod check;
+mod embed;
+mod emulation;
+mod expand;
+mod group;
+mod host;
+mod loss;
+mod measure;
+mod mechanism;
+mod mechanisms;
+mod name;
+mod path;
+mod plan;
+mod read;
+mod resolve;
+mod round_trips;
+mod run;
+mod share;
+mod sysctls;
+
+use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+
+pub use bottleneck::{Bottleneck, Discipline, Limit, Rate, Shaper};
+pub use check::Contradiction;
+pub use emulation::{Disturbance, Emulation, Jitter};
+pub use group::Group;
+pub use host::Host;
+pub use measure::Measure;
+pub use mechanism::{Mechanism, Setting};
+pub use mechanisms::Mechanisms;
+pub use name::Name;
+pub use path::{Back, Path, Reorder};
+/// Which packets of one direction are lost, behind the bottleneck.
+pub use pillion_path::Loss;
+pub use plan::{Plan, SOURCE_PORTS, SendingHost, Streams, source_port};
+pub use round_trips::RoundTrips;
+pub use run::Run;
+pub use share::Share;
+
+use crate::{BadInput, document};
+
+/// Kernel parameters by name, as in `net.ipv4.tcp_retrans_collapse`.
+pub type Sysctls = BTreeMap<String, String>;
+
+/// What an experiment's file says.
+#[derive(Debug)]
+pub struct Experiment {
+    /// In a few words, what it is about.
+    pub title: Option<String>,
+    /// All runs, in the order in which they are to be made.
+    pub runs: Vec<Planned>,
+}
+
+/// One of its runs.
+#[derive(Debug)]
+pub struct Planned {
+    /// What it differs in from the others, as in `plain,loss=2,seed=1`.
+    pub name: String,
+    /// What it is.
+    pub run: Run,
+    /// The same, worked out.
+    pub plan: Plan,
+}
+
+/// Reads an experiment, and expands it to its runs.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake.
+pub fn load(path: &FilePath) -> Result<Experiment, BadInput> {
+    let folder = path.parent().unwrap_or(FilePath::new(""));
+    document::load(path, "docs/experiments.md", |document, mistakes| {
+        read::experiment(document, folder, mistakes)
+    })
+}
+
+/// Reads an experiment of one run, as a run's own file is.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake, or that it has more runs.
+pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
+    let mut runs = load(path)?.runs;
+    match (runs.pop(), runs.len()) {
+        (Some(planned), 0) => Ok(planned),
+        (_, others) => Err(BadInput(format!(
+            "{}: {} runs; `pillion lab run` makes more than one",
+            path.display(),
+            others + 1
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and `.`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Name(String);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || !name.chars().all(allowed) {
+            return Err(D::Error::custom(format!(
+                "`{name}` is no name; use letters, digits, -, _ and ."
+            )));
+        }
+        Ok(Self(name))
+    }
+}
+
+impl Deref for Name {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,121 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Disturbance, Emulation, Jitter, Loss, Share, loss};
+use crate::times::{parse_ms, to_ms};
+use crate::{text, times};
+
+/// The emulator: its own keys are those of the way to the receiver.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Path {
+    /// The round-trip time, half of it each way.
+    #[serde(with = "times::milliseconds")]
+    pub rtt: Duration,
+    /// The standard deviation of the delay; packets keep their order.
+    #[serde(with = "times::milliseconds")]
+    pub jitter: Duration,
+    /// Which packets are lost.
+    #[serde(with = "loss")]
+    pub loss: Option<Loss>,
+    /// Which come out of order.
+    #[serde(with = "text::option")]
+    pub reorder: Option<Reorder>,
+    /// Which come twice.
+    pub duplicate: Share,
+    /// The way back.
+    pub back: Back,
+}
+
+/// The way back: as [`Path`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Back {
+    /// As [`Path::jitter`].
+    #[serde(with = "times::milliseconds")]
+    pub jitter: Duration,
+    /// As [`Path::loss`].
+    #[serde(with = "loss")]
+    pub loss: Option<Loss>,
+    /// As [`Path::reorder`].
+    #[serde(with = "text::option")]
+    pub reorder: Option<Reorder>,
+    /// As [`Path::duplicate`].
+    pub duplicate: Share,
+}
+
+/// Packets that are held back, so that others overtake them: `PERCENT:MS`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reorder {
+    /// How many.
+    pub share: Share,
+    /// By how much longer than the others.
+    pub late: Duration,
+}
+
+impl Path {
+    /// What is done to packets on their way to the receiver.
+    pub(super) fn forward(&self) -> Emulation {
+        let Self {
+            jitter,
+            loss,
+            reorder,
+            duplicate,
+            ..
+        } = self;
+        emulation(self.rtt / 2, *jitter, loss, *reorder, *duplicate)
+    }
+
+    /// What is done to those on their way back.
+    pub(super) fn backward(&self) -> Emulation {
+        let Back {
+            jitter,
+            loss,
+            reorder,
+            duplicate,
+        } = &self.back;
+        emulation(self.rtt / 2, *jitter, loss, *reorder, *duplicate)
+    }
+}
+
+fn emulation(
+    delay: Duration,
+    jitter: Duration,
+    loss: &Option<Loss>,
+    reorder: Option<Reorder>,
+    duplicate: Share,
+) -> Emulation {
+    let disturbance = Disturbance {
+        reorder: reorder.map_or(0.0, |reorder| reorder.share.get()),
+        late: reorder.map_or(Duration::ZERO, |reorder| reorder.late),
+        duplicate: duplicate.get(),
+    };
+    Emulation {
+        delay,
+        jitter: (!jitter.is_zero()).then_some(Jitter { sd: jitter }),
+        loss: loss.clone(),
+        disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
+    }
+}
+
+impl FromStr for Reorder {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let parsed = text.split_once(':').and_then(|(share, late)| {
+            let late = parse_ms(late).ok().filter(|late| !late.is_zero())?;
+            let share = share.parse().ok()?;
+            Some(Self { share, late })
+        });
+        parsed.ok_or("expected per cent and milliseconds, as in \"1:5\"")
+    }
+}
+
+impl fmt::Display for Reorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.share, to_ms(self.late))
+    }
+}

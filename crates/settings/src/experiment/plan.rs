@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use pillion_path::{Direction, OwnDelay, PathConfig};
+
+use super::{Bottleneck, Emulation, Measure, Sysctls};
+use crate::Bundling;
+
+/// What a run is, worked out: hosts with all their parameters, what each group sends from which
+/// host, and both directions of the path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// How long messages fall due, from the barrier on.
+    pub duration: Duration,
+    /// Seed of losses, times, sizes and content.
+    pub seed: u64,
+    /// The router's way to the receiver.
+    pub bottleneck: Bottleneck,
+    /// What the emulator does to packets on their way to the receiver.
+    pub forward: Emulation,
+    /// What it does to those on their way back.
+    pub backward: Emulation,
+    /// Where streams come from, each at least one group's.
+    pub hosts: Vec<SendingHost>,
+    /// What is sent.
+    pub streams: Vec<Streams>,
+    /// Of every host.
+    pub sysctls: Sysctls,
+    /// What is written down.
+    pub measure: Measure,
+}
+
+/// A host that streams come from, and its link to the bridge.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SendingHost {
+    /// Its name.
+    pub name: String,
+    /// Rate of its link in bits per second; `None` sets none.
+    pub rate_bps: Option<u64>,
+    /// Delay of its link, each way.
+    pub delay: Duration,
+    /// Kernel parameters of this host, beside those of all.
+    pub sysctls: Sysctls,
+}
+
+/// Streams that are alike.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Streams {
+    /// What they send, and how their sockets are set; its name is the group's.
+    pub traffic: pillion_traffic::Group,
+    /// The host that they come from: a place in [`Plan::hosts`].
+    pub host: usize,
+    /// Delays on the way back of their own, one for each stream; none where they have the path's.
+    pub delays_back: Vec<Duration>,
+    /// How pillion bundles them; `None` leaves them plain.
+    pub bundling: Option<Bundling>,
+}
+
+impl Plan {
+    /// What both directions are for pillion's own path.
+    #[must_use]
+    pub fn path(&self) -> PathConfig {
+        let delays = self.delays_back();
+        let own_delays = delays.map(|(stream, delay)| OwnDelay {
+            port: source_port(stream),
+            delay,
+        });
+        PathConfig {
+            forward: Direction::from(&self.forward),
+            backward: Direction {
+                own_delays: own_delays.collect(),
+                ..Direction::from(&self.backward)
+            },
+            seed: self.seed,
+        }
+    }
+
+    /// The delay on the way back of each stream that has its own, by the stream's number.
+    pub fn delays_back(&self) -> impl Iterator<Item = (u32, Duration)> {
+        let mut first = 0;
+        self.streams.iter().flat_map(move |streams| {
+            let numbers = first..;
+            first += streams.traffic.streams as u32;
+            numbers.zip(streams.delays_back.iter().copied())
+        })
+    }
+
+    /// The path's own round-trip time, without queues and the links' own delays.
+    #[must_use]
+    pub fn rtt(&self) -> Duration {
+        self.forward.delay + self.backward.delay
+    }
+
+    /// Bytes that the bottleneck sends in one round-trip time, if it has a rate.
+    #[must_use]
+    pub fn bdp_bytes(&self) -> Option<f64> {
+        let rate = self.bottleneck.rate?;
+        Some(rate.bps() as f64 / 8.0 * self.rtt().as_secs_f64())
+    }
+}
+
+/// The source port of the first stream of all; each next one has the next port.
+pub const SOURCE_PORTS: u16 = 20_000;
+
+/// The source port of a stream, by its number.
+#[must_use]
+pub fn source_port(stream: u32) -> u16 {
+    SOURCE_PORTS.saturating_add(stream.min(u16::MAX.into()) as u16)
+}

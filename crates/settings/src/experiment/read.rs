@@ -1,0 +1,115 @@
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Experiment, Group, Plan, Planned, Run, expand};
+use crate::document::known::{keys, unknown};
+use crate::document::{self, Mistake, Value, place_of};
+use crate::traffic;
+
+/// The keys of an experiment that none of its runs has.
+const OWN_KEYS: [&str; 4] = ["repetitions", "defaults", "variant", "grid"];
+
+pub(super) fn experiment(
+    document: &DeTable,
+    folder: &Path,
+    mistakes: &mut Vec<Mistake>,
+) -> Experiment {
+    let document = known_part(document, mistakes);
+    let seeds = expand::seeds(&document, mistakes);
+    let Ok(seeds) = DeTable::parse(&seeds) else {
+        unreachable!("a list of numbers is TOML");
+    };
+    let expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
+    let runs = expanded.into_iter().filter_map(|expanded| {
+        let (run, plan) = run(expanded.document, mistakes)?;
+        let name = expanded.name;
+        Some(Planned { name, run, plan })
+    });
+    let runs: Vec<_> = runs.collect();
+    let title = runs.last().and_then(|planned| planned.run.title.clone());
+    Experiment { title, runs }
+}
+
+/// The document without keys that there are not, which are told.
+fn known_part<'i>(document: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> DeTable<'i> {
+    let mut known = keys::<Run>();
+    known.extend(OWN_KEYS.map(str::to_owned));
+    let mut fitting = DeTable::new();
+    for (key, value) in document {
+        if known.iter().any(|known| known == key.get_ref()) {
+            fitting.insert(key.clone(), value.clone());
+        } else {
+            let text = unknown(key.get_ref(), &known);
+            mistakes.push(Mistake::new(key.span(), text));
+        }
+    }
+    fitting
+}
+
+/// One run, from the document that is its own; none if it cannot be.
+fn run(mut document: DeTable, mistakes: &mut Vec<Mistake>) -> Option<(Run, Plan)> {
+    let known = mistakes.len();
+    let defaults = document.remove("defaults");
+    let defaults = defaults.map(|value| traffic::known_part::<Group>(&value, mistakes));
+    inherit(&mut document, &defaults.unwrap_or_default(), mistakes);
+    let value = Spanned::new(0..0, DeValue::Table(document));
+    let run = document::read::<Run>(&value, mistakes)?;
+    let plan = run.plan().map_err(|contradictions| {
+        mistakes.extend(contradictions.into_iter().map(|it| {
+            let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
+            let place = value.get_ref().as_table();
+            let place = place.and_then(|document| place_of(document, &path));
+            Mistake::new(place.unwrap_or(0..1), it.text)
+        }));
+    });
+    match plan {
+        Ok(plan) if mistakes.len() == known => Some((run, plan)),
+        _ => None,
+    }
+}
+
+/// Gives each group what it takes from the defaults.
+fn inherit<'i>(document: &mut DeTable<'i>, defaults: &DeTable<'i>, mistakes: &mut Vec<Mistake>) {
+    let Some(groups) = document.get_mut("group") else {
+        return;
+    };
+    let place = groups.span();
+    let DeValue::Table(groups) = Spanned::get_mut(groups) else {
+        let text = "no table; begin each group with [group.NAME]";
+        mistakes.push(Mistake::new(place, text));
+        return;
+    };
+    for (name, value) in groups.iter_mut() {
+        let DeValue::Table(group) = Spanned::get_mut(value) else {
+            continue;
+        };
+        if let Some((key, _)) = group.remove_entry("name") {
+            let text = format!(
+                "a group's name is that of its table, here `{}`; remove the key",
+                name.get_ref()
+            );
+            mistakes.push(Mistake::new(key.span(), text));
+        }
+        *group = traffic::whole(group, defaults);
+        check_group(value, mistakes);
+    }
+}
+
+/// Tells what is wrong with a group by itself, even if something else is wrong as well.
+fn check_group(value: &Value, mistakes: &mut Vec<Mistake>) {
+    let Some((group, left_out)) = document::read_sound::<Group>(value, mistakes) else {
+        return;
+    };
+    // What follows from a mistake is none.
+    if left_out.iter().any(|key| ["kind", "profile"].contains(key)) {
+        return;
+    }
+    let wrong = group.traffic.group().err().into_iter().flatten();
+    let table = value.get_ref().as_table();
+    mistakes.extend(wrong.map(|wrong| {
+        let place = table.and_then(|table| place_of(table, &[wrong.option]));
+        Mistake::new(place.unwrap_or(value.span()), wrong.text)
+    }));
+}

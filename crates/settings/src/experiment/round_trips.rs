@@ -1,0 +1,83 @@
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use pillion_traffic::Distribution;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
+use crate::times::{parse_ms, to_ms};
+
+/// Round-trip times of the streams of a group, where they are not the path's: `100`, `100+5`, or a
+/// distribution.
+///
+/// Only the part that the path delays on the way back differs; what a group's streams share with
+/// others, the bottleneck before all, stays shared.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RoundTrips {
+    /// The first stream's, and how much more each next one has (thesis, section 3.2.3).
+    Steps {
+        /// Of the first stream.
+        first: Duration,
+        /// What each next one has more.
+        step: Duration,
+    },
+    /// Drawn for each stream, in milliseconds, from the run's seed.
+    Drawn(Distribution),
+}
+
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl RoundTrips {
+    /// Those of one stream after the other.
+    pub(super) fn times(&self, seed: u64) -> Box<dyn Iterator<Item = Duration> + '_> {
+        match self {
+            Self::Steps { first, step } => {
+                Box::new((0..).map(move |number: u32| *first + *step * number))
+            }
+            Self::Drawn(distribution) => {
+                let mut draws = Pcg64::seed_from_u64(seed);
+                Box::new(std::iter::repeat_with(move || {
+                    let ms = distribution.draw(&mut draws);
+                    Duration::try_from_secs_f64(ms / 1e3).unwrap_or(Duration::MAX)
+                }))
+            }
+        }
+    }
+}
+
+impl FromStr for RoundTrips {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let steps = |first: &str, step: &str| {
+            let (first, step) = (parse_ms(first).ok()?, parse_ms(step).ok()?);
+            Some(Self::Steps { first, step })
+        };
+        let found = match text.split_once('+') {
+            Some((first, step)) => steps(first, step),
+            None => steps(text, "0").or_else(|| {
+                let drawn = text.strip_prefix("normal:").unwrap_or(text);
+                drawn.parse().ok().map(Self::Drawn)
+            }),
+        };
+        let longest = |round_trips: &Self| match round_trips {
+            Self::Steps { first, step } => (*first).max(*step),
+            Self::Drawn(_) => Duration::ZERO,
+        };
+        found.filter(|found| longest(found) <= LONGEST).ok_or(
+            "expected milliseconds, as in 100, or \"100+5\" (5 more for each next stream), or \
+                 a distribution, as in \"normal:200:50\"",
+        )
+    }
+}
+
+impl fmt::Display for RoundTrips {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Steps { first, step } if step.is_zero() => to_ms(*first).fmt(f),
+            Self::Steps { first, step } => write!(f, "{}+{}", to_ms(*first), to_ms(*step)),
+            Self::Drawn(distribution) => distribution.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Bottleneck, Group, Host, Measure, Name, Path, Sysctls, sysctls};
+use crate::times::Length;
+
+/// One run of an experiment, in the words of its file: nothing is left to choose.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Run {
+    /// In a few words, what the experiment is about.
+    pub title: Option<String>,
+    /// How long messages fall due, from the moment when all connections are made.
+    pub duration: Length,
+    /// Seed of losses, times, sizes and content; in the virtual engine of the kernel as well.
+    #[serde(default = "one")]
+    pub seed: u32,
+    /// The router's way to the receiver.
+    pub bottleneck: Bottleneck,
+    /// The emulator.
+    pub path: Path,
+    /// Kernel parameters of every host.
+    #[serde(with = "sysctls")]
+    pub sysctl: Sysctls,
+    /// What is written down.
+    pub measure: Measure,
+    /// Sending hosts that groups share, or that differ from others.
+    pub host: BTreeMap<Name, Host>,
+    /// What is sent.
+    pub group: BTreeMap<Name, Group>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Run {
+    /// The run as a file of its own, which says every default as well: it stays this run when
+    /// pillion's defaults change.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        toml::to_string(self).unwrap_or_default()
+    }
+}

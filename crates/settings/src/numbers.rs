@@ -1,0 +1,42 @@
+//! Whole numbers in ranges of their own.
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// From 1 on.
+pub(crate) fn positive<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: Deserialize<'de> + PartialEq + From<u8>,
+    D: Deserializer<'de>,
+{
+    let number = T::deserialize(from)?;
+    match number == T::from(0) {
+        true => Err(D::Error::custom("expected a whole number from 1 on")),
+        false => Ok(number),
+    }
+}
+
+/// The same where there may be none.
+pub(crate) fn some_positive<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de> + PartialEq + From<u8>,
+    D: Deserializer<'de>,
+{
+    positive(from).map(Some)
+}
+
+/// What C's `int` has room for, from 0 on.
+pub(crate) fn some_int<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from)?;
+    match i32::try_from(number) {
+        Ok(_) => Ok(Some(number)),
+        Err(_) => Err(D::Error::custom("expected a number from 0 to 2147483647")),
+    }
+}
+
+/// Bytes of a bucket of tokens.
+pub(crate) fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(from).ok();
+    let number = number.filter(|number| (64..=1_000_000_000).contains(number));
+    number.ok_or_else(|| D::Error::custom("expected bytes, 64 to 1000000000"))
+}

@@ -1,0 +1,171 @@
+//! Groups of streams: one on the command line of `traffic send`, several in the file that
+//! `send --config` reads; docs/traffic.md describes it.
+
+mod group;
+mod inherit;
+mod kind;
+
+use std::path::Path;
+use std::time::Duration;
+
+use pillion_traffic::ConfigError;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::document::known::keys;
+use crate::document::{self, Mistake, Value, place_of};
+use crate::{BadInput, times};
+pub use group::{Group, Switch};
+pub(crate) use inherit::{known_part, whole};
+pub use kind::KindName;
+
+/// An option of a group that cannot be as it is, beside the others.
+#[derive(Debug)]
+pub struct Wrong {
+    /// Its name.
+    pub option: &'static str,
+    /// What it is, with options in backticks; and after a semicolon, what to do.
+    pub text: String,
+}
+
+impl Wrong {
+    fn new(option: &'static str, text: String) -> Self {
+        Self { option, text }
+    }
+
+    /// The same of the command line.
+    #[must_use]
+    pub fn on_the_command_line(self) -> String {
+        let names = keys::<Group>();
+        names.iter().fold(self.text, |text, name| {
+            text.replace(&format!("`{name}`"), &format!("--{name}"))
+        })
+    }
+}
+
+/// What such a file says.
+#[derive(Debug, PartialEq)]
+pub struct Mix {
+    /// The groups, in their order.
+    pub groups: Vec<pillion_traffic::Group>,
+    /// How long messages fall due.
+    pub duration: Option<Duration>,
+    /// Seed of times, sizes and content.
+    pub seed: u64,
+}
+
+/// Reads the groups in their order.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake.
+pub fn load(path: &Path) -> Result<Mix, BadInput> {
+    document::load(path, "docs/traffic.md", read)
+}
+
+const MOST_STREAMS: usize = 65_535;
+
+fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
+    let mut defaults = DeTable::new();
+    let mut mix = Mix {
+        groups: Vec::new(),
+        duration: None,
+        seed: 1,
+    };
+    let mut tables: &[Value] = &[];
+    for (key, value) in document {
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("group", DeValue::Array(array)) => tables = array,
+            ("group", _) => mistakes.push(Mistake::new(
+                key.span(),
+                "`group` is no list of tables; begin each group with [[group]]",
+            )),
+            ("defaults", _) => defaults = known_part::<Group>(value, mistakes),
+            ("duration", _) => {
+                let length = document::read(value, mistakes);
+                mix.duration = length.map(|times::Length(time)| time);
+            }
+            ("seed", _) => {
+                let seed: Option<u32> = document::read(value, mistakes);
+                mix.seed = seed.map_or(mix.seed, u64::from);
+            }
+            (unknown, _) => mistakes.push(Mistake::new(
+                key.span(),
+                format!(
+                    "unknown key `{unknown}`; a file has the keys `duration` and `seed`, and \
+                     [defaults] and [[group]] tables"
+                ),
+            )),
+        }
+    }
+    if !document.contains_key("group") {
+        let text = "no group; begin one with [[group]]";
+        mistakes.push(Mistake::new(0..0, text));
+    }
+    let lasts = mix.duration.is_some() || !document.contains_key("duration");
+    let mut streams = 0;
+    for table in tables {
+        let DeValue::Table(own) = table.get_ref() else {
+            let text = "no table; begin each group with [[group]]";
+            mistakes.push(Mistake::new(table.span(), text));
+            continue;
+        };
+        let keys = whole(own, &defaults);
+        let place = |option| place_of(&keys, &[option]).unwrap_or(table.span());
+        let value = Spanned::new(table.span(), DeValue::Table(keys.clone()));
+        let Some((group, left_out)) = document::read_sound::<Group>(&value, mistakes) else {
+            continue;
+        };
+        // What follows from a mistake is none.
+        if left_out.iter().any(|key| ["kind", "profile"].contains(key)) {
+            continue;
+        }
+        let group = match group.group() {
+            Ok(group) => group,
+            Err(wrong) => {
+                let wrong = wrong.into_iter();
+                mistakes.extend(wrong.map(|it| Mistake::new(place(it.option), it.text)));
+                continue;
+            }
+        };
+        if !left_out.is_empty() {
+            continue;
+        }
+        if lasts && let Err(error) = group.validate(mix.duration, mix.seed) {
+            mistakes.push(Mistake::new(place(option_of(&error)), error.to_string()));
+        }
+        let before = streams;
+        streams += group.streams;
+        if before <= MOST_STREAMS && streams > MOST_STREAMS {
+            let error = ConfigError::Streams(streams);
+            mistakes.push(Mistake::new(place("streams"), error.to_string()));
+        }
+        mix.groups.push(group);
+    }
+    mix
+}
+
+/// Which option a mistake of a group is about.
+pub(crate) fn option_of(error: &ConfigError) -> &'static str {
+    match error {
+        ConfigError::Streams(_) => "streams",
+        ConfigError::Size(_) => "size",
+        ConfigError::Distribution { what, .. } if what.contains("size") => "size",
+        ConfigError::Distribution { what, .. } if what.contains("think") => "think",
+        ConfigError::Distribution { .. } | ConfigError::Itt(_) | ConfigError::Messages { .. } => {
+            "itt"
+        }
+        ConfigError::NoMessages => "messages",
+        ConfigError::Start { .. } => "start",
+        ConfigError::Duration => "duration",
+        ConfigError::RampUp { .. } | ConfigError::RampUpTime(_) => "ramp-up",
+        ConfigError::Endless
+        | ConfigError::Port(_)
+        | ConfigError::SourcePorts { .. }
+        | ConfigError::Threads(_)
+        | ConfigError::Speed(_)
+        | ConfigError::NoWrites => "",
+    }
+}
+
+#[cfg(test)]
+mod tests;
