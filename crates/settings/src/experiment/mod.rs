@@ -97,4 +97,6 @@ pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
 }
 
 #[cfg(test)]
+mod round_trip_tests;
+#[cfg(test)]
 mod tests;

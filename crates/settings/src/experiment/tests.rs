@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 
-fn load_text(text: &str) -> Result<Experiment, String> {
+pub(super) fn load_text(text: &str) -> Result<Experiment, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
     let name = format!("{}:", file.path().display());
@@ -13,7 +13,7 @@ fn mistake(text: &str) -> String {
     load_text(text).unwrap_err()
 }
 
-const SMALL: &str = "duration = 5\n[group.thin]\n";
+pub(super) const SMALL: &str = "duration = 5\n[group.thin]\n";
 
 #[test]
 fn the_example_in_the_documentation_is_read_whole() {

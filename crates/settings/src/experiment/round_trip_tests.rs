@@ -1,0 +1,85 @@
+//! What a run says is what is read of its own file, whatever it says.
+
+use super::tests::{SMALL, load_text};
+use super::*;
+use crate::document::known::keys;
+
+/// Each key of an experiment's file, with values of each form.
+const VALUES: &[&str] = &[
+    "[bottleneck]\nrate = 0.5\nshaper = \"tbf\"\nburst = 3000\n",
+    "[bottleneck]\nqueue = \"red\"\nlimit = \"46875 B\"\noptions = \"avpkt 500  min 5000\"\n",
+    "[bottleneck]\nrate = 5\nlimit = \"0.5 BDP\"\nqueue = \"fq_codel\"\n[path]\nrtt = 150\n",
+    "[bottleneck]\nlimit = 63\n",
+    "[path]\nrtt = 33.3\njitter = 0.7\nloss = 0.07\nreorder = \"1.1:5.5\"\nduplicate = 0.3\n",
+    "[path]\nloss = \"gilbert-elliott:1:30:50:0.1\"\nback.loss = [11, 10, 11]\n",
+    "[path]\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
+    "[sysctl]\n\"net.ipv4.tcp_sack\" = 0\n\"net.ipv4.tcp_rmem\" = \"4096 8192 16384\"\n",
+    "[sysctl]\n\"net.ipv4.tcp_sack\" = \"01\"\n",
+    "[measure]\ntraces = false\nsockets = false\nqueue = false\nrecords = false\n",
+    "[measure]\ntraces = 1500\nsockets = 12.5\n",
+    "host = \"h\"\n[host.h]\nrate = 2.5\ndelay = 3.5\nmechanisms.early-retransmit = \"delayed\"\n",
+    "streams = 7\nkind = \"isochronous\"\nitt = 0.3\nsize = 77\nmessages = 9\nramp-up = \"25:5\"\n",
+    "kind = \"request-response\"\nthink = \"pareto:300:1.5\"\nsize = \"lognormal:90:30\"\nanswer = 3\n",
+    "itt = \"exponential:500\"\nsize = \"values:1,2,2,7\"\nstart = 1.5\nduration = 0.25\n",
+    "profile = \"anarchy-online\"\nnagle = true\nlinear-timeouts = true\ncongestion = \"cubic\"\n",
+    "pillion = \"off\"\nmax-packets = 3\nbundle = true\n",
+    "rtt = 12.5\n",
+    "rtt = \"100+5\"\n",
+    "rtt = \"normal:200:50\"\n",
+    "mechanisms = { tlp = false, rack = true }\n",
+    "bundle = { thin = \"spifl:4\", rtt = \"smoothed\", wait-for-loss = true, max-bytes = 600 }\n",
+    "bundle = { level = \"adaptive\", target = 0.03, max-packets = 0, reaction = \"none\" }\n",
+    "bundle = { loss-rule = \"ack\", without-sack = true, retransmissions = true }\n",
+    "bundle = { linear-timeouts = true, nodelay = true, rto-min = 62.5, delack-max = 40 }\n",
+    "bundle = { thin = \"dpifl:0.3\", user-timeout = 30000, congestion = \"reno\" }\n",
+];
+
+#[test]
+fn a_run_is_what_its_own_file_says() {
+    for values in VALUES {
+        let planned = load_text(&format!("{SMALL}{values}"))
+            .unwrap()
+            .runs
+            .remove(0);
+        let text = planned.run.to_text();
+        let again = load_text(&text).unwrap().runs.remove(0);
+        assert_eq!(again.run, planned.run, "{text}");
+        assert_eq!(again.plan, planned.plan, "{text}");
+        assert_eq!(again.run.to_text(), text);
+    }
+}
+
+#[test]
+fn every_key_is_documented_and_tried() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
+    let read = |name| std::fs::read_to_string(format!("{folder}{name}")).unwrap();
+    let manual = ["experiments.md", "traffic.md", "policy.md"]
+        .map(read)
+        .concat();
+    let tried = VALUES.concat() + SMALL + "title = seed = ";
+    let tables = [
+        keys::<Run>(),
+        keys::<Bottleneck>(),
+        keys::<Path>(),
+        keys::<Back>(),
+        keys::<Measure>(),
+        keys::<Host>(),
+        keys::<Group>(),
+        keys::<crate::Bundling>(),
+    ];
+    for key in tables.concat() {
+        // A group's name is its table's.
+        if key == "name" {
+            continue;
+        }
+        let is_there = |text: &str, forms: &[&str]| {
+            let mut forms = forms.iter().map(|form| form.replace("KEY", &key));
+            forms.any(|form| text.contains(&form))
+        };
+        assert!(
+            is_there(&manual, &["`KEY`", "`[KEY", "`[path.KEY]`"]),
+            "{key}"
+        );
+        assert!(is_there(&tried, &["KEY = ", "[KEY", "KEY."]), "{key}");
+    }
+}
