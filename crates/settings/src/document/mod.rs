@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 pub(crate) use load::load;
-pub(crate) use merge::merge;
+pub(crate) use merge::{defaults, known_part, merge};
 pub(crate) use mistake::Mistake;
 pub(crate) use read::{place_of, read, read_key, read_sound, table, wrong};
 

@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{Experiment, Group, Plan, Planned, Run, expand};
-use crate::document::known::{keys, unknown};
+use crate::document::known::keys;
 use crate::document::{self, Mistake, Value, place_of};
 use crate::traffic;
 
@@ -16,7 +16,9 @@ pub(super) fn experiment(
     folder: &Path,
     mistakes: &mut Vec<Mistake>,
 ) -> Experiment {
-    let document = known_part(document, mistakes);
+    let mut known = keys::<Run>();
+    known.extend(OWN_KEYS.map(str::to_owned));
+    let document = document::known_part(document, &known, mistakes);
     let seeds = expand::seeds(&document, mistakes);
     let Ok(seeds) = DeTable::parse(&seeds) else {
         unreachable!("a list of numbers is TOML");
@@ -32,27 +34,14 @@ pub(super) fn experiment(
     Experiment { title, runs }
 }
 
-/// The document without keys that there are not, which are told.
-fn known_part<'i>(document: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> DeTable<'i> {
-    let mut known = keys::<Run>();
-    known.extend(OWN_KEYS.map(str::to_owned));
-    let mut fitting = DeTable::new();
-    for (key, value) in document {
-        if known.iter().any(|known| known == key.get_ref()) {
-            fitting.insert(key.clone(), value.clone());
-        } else {
-            let text = unknown(key.get_ref(), &known);
-            mistakes.push(Mistake::new(key.span(), text));
-        }
-    }
-    fitting
-}
-
 /// One run, from the document that is its own; none if it cannot be.
 fn run(mut document: DeTable, mistakes: &mut Vec<Mistake>) -> Option<(Run, Plan)> {
     let known = mistakes.len();
     let defaults = document.remove("defaults");
-    let defaults = defaults.map(|value| traffic::known_part::<Group>(&value, mistakes));
+    let defaults = defaults.map(|value| {
+        let (defaults, _) = document::defaults::<Group>(&value, &traffic::OWN_KEYS, mistakes);
+        defaults
+    });
     inherit(&mut document, &defaults.unwrap_or_default(), mistakes);
     let value = Spanned::new(0..0, DeValue::Table(document));
     let run = document::read::<Run>(&value, mistakes)?;

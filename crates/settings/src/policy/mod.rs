@@ -8,10 +8,8 @@ use std::path::Path;
 use clap::ValueEnum;
 use pillion_bundler::{Error, Mode, Options, Policy, Scope};
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::document::known::keys;
 use crate::document::{self, Mistake, Value};
 use crate::{BadInput, Bundling};
 pub use condition::{Cgroup, Peer, Ports};
@@ -51,8 +49,7 @@ pub fn load(path: &Path, allow_unsafe: bool) -> Result<Policy, BadInput> {
 }
 
 fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
-    let nothing = DeValue::Table(DeTable::new());
-    let mut defaults = Spanned::new(0..0, nothing);
+    let (mut defaults, mut of_all) = (DeTable::new(), Bundling::default());
     let mut otherwise = Otherwise::default();
     let mut tables: &[Value] = &[];
     for (key, value) in document {
@@ -62,7 +59,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
                 key.span(),
                 "`rule` is no list of tables; begin each rule with [[rule]]",
             )),
-            ("defaults", DeValue::Table(_)) => defaults = value.clone(),
+            ("defaults", _) => (defaults, of_all) = document::defaults(value, &[], mistakes),
             ("otherwise", _) => {
                 otherwise = document::read(value, mistakes).unwrap_or(Otherwise::LeaveAlone);
             }
@@ -80,8 +77,6 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
                     \"leave-alone\" of all connections";
         mistakes.push(Mistake::new(0..0, text));
     }
-    let of_all: Bundling = document::read(&defaults, mistakes).unwrap_or_default();
-    let defaults = known_part(&defaults);
     if otherwise == Otherwise::Allow {
         rule::refuse(&of_all.options, &defaults, allow_unsafe, mistakes);
     }
@@ -105,16 +100,6 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         scope: Scope::ThisNamespace,
         ..Policy::default()
     }
-}
-
-/// What the defaults say of how to bundle, without keys that are none there but may be in a rule.
-fn known_part<'i>(defaults: &Value<'i>) -> DeTable<'i> {
-    let known = keys::<Bundling>();
-    let table = defaults.get_ref().as_table().into_iter().flatten();
-    let known = table.filter(|(key, _)| known.iter().any(|known| known == key.get_ref()));
-    known
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
 }
 
 #[cfg(test)]

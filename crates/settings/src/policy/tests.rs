@@ -4,6 +4,7 @@ use std::time::Duration;
 use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, ThinTest};
 
 use super::*;
+use crate::document::known::keys;
 
 /// Reads a file with this text; on mistakes, gives their lines without the file's name.
 fn read_text(text: impl AsRef<[u8]>) -> Result<Vec<Rule>, Vec<String>> {

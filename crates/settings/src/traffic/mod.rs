@@ -16,7 +16,7 @@ use crate::document::known::keys;
 use crate::document::{self, Mistake, Value, place_of};
 use crate::{BadInput, times};
 pub use group::{Group, Switch};
-pub(crate) use inherit::{known_part, whole};
+pub(crate) use inherit::{OWN_KEYS, whole};
 pub use kind::KindName;
 
 /// An option of a group that cannot be as it is, beside the others.
@@ -79,7 +79,9 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
                 key.span(),
                 "`group` is no list of tables; begin each group with [[group]]",
             )),
-            ("defaults", _) => defaults = known_part::<Group>(value, mistakes),
+            ("defaults", _) => {
+                (defaults, _) = document::defaults::<Group>(value, &OWN_KEYS, mistakes);
+            }
             ("duration", _) => {
                 let length = document::read(value, mistakes);
                 mix.duration = length.map(|times::Length(time)| time);
