@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use pillion_bundler::Companions;
 
-/// Those of a connection in a few words, as in `linear-timeouts rto-min=50`.
+/// A connection's companions in a few words, as in `linear-timeouts rto-min=50`.
 pub fn words(companions: &Companions) -> String {
     let flag = |name: &str, on: bool| on.then(|| name.to_owned());
     let time = |name: &str, time: Option<Duration>| {

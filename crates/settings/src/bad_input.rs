@@ -1,6 +1,6 @@
 /// A mistake in what the user asked for, rather than a failure to do it.
 ///
-/// It says what is wrong and what to do; of a file, in a line for each mistake,
+/// The text says what is wrong and what to do; of a file, in a line for each mistake,
 /// `FILE:LINE:COLUMN: what; remedy`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

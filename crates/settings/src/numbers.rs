@@ -3,7 +3,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// From 1 on.
+/// Reads a whole number from 1 on.
 pub(crate) fn positive<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + PartialEq + From<u8>,
@@ -16,7 +16,7 @@ where
     }
 }
 
-/// The same where there may be none.
+/// Reads a whole number from 1 on, where there may be none.
 pub(crate) fn some_positive<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de> + PartialEq + From<u8>,
@@ -25,7 +25,7 @@ where
     positive(from).map(Some)
 }
 
-/// What C's `int` has room for, from 0 on.
+/// Reads a number from 0 to what C's `int` has room for.
 pub(crate) fn some_int<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let number = u32::deserialize(from)?;
     match i32::try_from(number) {
@@ -34,7 +34,7 @@ pub(crate) fn some_int<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>
     }
 }
 
-/// Bytes of a bucket of tokens.
+/// Reads the bytes of a bucket of tokens.
 pub(crate) fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let number = u32::deserialize(from).ok();
     let number = number.filter(|number| (64..=1_000_000_000).contains(number));

@@ -25,7 +25,7 @@ pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S
     }
 }
 
-/// The same of a value that may be absent.
+/// Values with a form of their own that may be absent.
 pub(crate) mod option {
     use super::{Deserializer, Display, FromStr, Serialize, Serializer, Text};
 
@@ -45,7 +45,7 @@ pub(crate) mod option {
     }
 }
 
-/// The same of one value, or a list of them.
+/// One value with a form of its own, or a list of such values.
 pub(crate) mod list {
     use super::{Deserializer, Display, FromStr, Many, PhantomData, Serializer, Text};
 

@@ -58,7 +58,7 @@ pub struct Itt {
 }
 
 impl Itt {
-    /// The same as the time between the starts of two streams.
+    /// The times as those between the starts of two streams.
     #[must_use]
     pub fn ramp_up(self) -> RampUp {
         match self.sd.is_zero() {

@@ -22,7 +22,7 @@ enum What {
 }
 
 impl Error {
-    /// It is no part of this value that is wrong, unless that is known already.
+    /// The error at this value, unless a part of it is known to be wrong.
     pub(super) fn at(self, value: &Value) -> Self {
         if self.span.is_some() {
             return self;
@@ -33,7 +33,7 @@ impl Error {
         }
     }
 
-    /// The same, if the value has no parts with places of their own.
+    /// The error at this value, if it is no table, whose keys have places of their own.
     pub(super) fn at_scalar(self, value: &Value) -> Self {
         match value.get_ref() {
             DeValue::Table(_) => self,
@@ -41,7 +41,7 @@ impl Error {
         }
     }
 
-    /// The same of a key.
+    /// The error at a key, unless its place is known.
     pub(super) fn at_key(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self

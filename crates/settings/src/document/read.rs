@@ -30,7 +30,7 @@ pub(crate) fn read<T: DeserializeOwned>(value: &Value, mistakes: &mut Vec<Mistak
     None
 }
 
-/// The same of a table, and what its sound keys say even if there are mistakes: with the keys that
+/// Reads a table, or tells every mistake in it and reads what its sound keys say; with the keys that
 /// are left out.
 pub(crate) fn read_sound<'a, T: DeserializeOwned>(
     value: &'a Value,
@@ -97,7 +97,7 @@ pub(crate) fn table<'a, 'i>(
     table
 }
 
-/// It is not what was expected.
+/// Says that a value is not what was expected.
 pub(crate) fn wrong(value: &Value, expected: &str) -> Mistake {
     Error::expected(expected.to_owned()).into_mistake(value)
 }

@@ -9,7 +9,7 @@ use crate::{numbers, text};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bottleneck {
-    /// Of IP packets with their Ethernet headers; `None` sets no rate, and then nothing waits.
+    /// The rate of IP packets with their Ethernet headers; `None` sets none, and then nothing waits.
     pub rate: Option<Rate>,
     /// What keeps to the rate.
     pub shaper: Shaper,

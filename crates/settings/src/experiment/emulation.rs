@@ -7,13 +7,13 @@ use super::Loss;
 /// What the emulator does to the packets of one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Emulation {
-    /// By how much each is delayed.
+    /// By how much each packet is delayed.
     pub delay: Duration,
-    /// By how much that varies.
+    /// By how much the delay varies.
     pub jitter: Option<Jitter>,
-    /// Which are lost.
+    /// Which packets are lost.
     pub loss: Option<Loss>,
-    /// Those that come out of order or twice.
+    /// How many packets come out of order or twice.
     pub disturbance: Option<Disturbance>,
 }
 
@@ -36,7 +36,7 @@ pub struct Disturbance {
 }
 
 impl From<&Emulation> for Direction {
-    /// The same by pillion's own path.
+    /// What pillion's own path is to do for it.
     fn from(emulation: &Emulation) -> Self {
         Self {
             jitter: emulation.jitter.map_or(Duration::ZERO, |jitter| jitter.sd),

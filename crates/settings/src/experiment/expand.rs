@@ -72,7 +72,7 @@ pub(super) fn expand<'i>(
         .collect()
 }
 
-/// One of each dimension, the last one fastest.
+/// All combinations of one choice of each dimension, the last dimension fastest.
 fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
     let count: usize = dimensions.iter().map(Vec::len).product();
     (0..count).map(move |mut number| {

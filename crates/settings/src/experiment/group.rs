@@ -25,7 +25,7 @@ pub struct Group {
 
 flattened!(Group);
 
-/// Whether, or how.
+/// `bundle`: whether, or how.
 mod bundle {
     use std::fmt;
 

@@ -125,12 +125,12 @@ const ROWS: [Row; 10] = [
 ];
 
 impl Mechanism {
-    /// All of them.
+    /// All mechanisms.
     pub fn all() -> impl Iterator<Item = Self> {
         ROWS.iter().map(|row| row.mechanism)
     }
 
-    /// Its name in experiment files.
+    /// The mechanism's name in experiment files.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name

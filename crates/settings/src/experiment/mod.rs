@@ -58,14 +58,14 @@ pub struct Experiment {
     pub runs: Vec<Planned>,
 }
 
-/// One of its runs.
+/// One run of an experiment.
 #[derive(Debug)]
 pub struct Planned {
     /// What it differs in from the others, as in `plain,loss=2,seed=1`.
     pub name: String,
-    /// What it is.
+    /// The run, in the words of its file.
     pub run: Run,
-    /// The same, worked out.
+    /// What the run is, worked out.
     pub plan: Plan,
 }
 

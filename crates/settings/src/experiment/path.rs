@@ -21,38 +21,38 @@ pub struct Path {
     /// Which packets are lost.
     #[serde(with = "loss")]
     pub loss: Option<Loss>,
-    /// Which come out of order.
+    /// Which packets come out of order.
     #[serde(with = "text::option")]
     pub reorder: Option<Reorder>,
-    /// Which come twice.
+    /// Share of packets that come twice.
     pub duplicate: Share,
     /// The way back.
     pub back: Back,
 }
 
-/// The way back: as [`Path`].
+/// The emulator's keys for the way back.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Back {
-    /// As [`Path::jitter`].
+    /// The standard deviation of the delay, as [`Path::jitter`].
     #[serde(with = "times::milliseconds")]
     pub jitter: Duration,
-    /// As [`Path::loss`].
+    /// Which packets are lost, as [`Path::loss`].
     #[serde(with = "loss")]
     pub loss: Option<Loss>,
-    /// As [`Path::reorder`].
+    /// Which packets come out of order, as [`Path::reorder`].
     #[serde(with = "text::option")]
     pub reorder: Option<Reorder>,
-    /// As [`Path::duplicate`].
+    /// Share of packets that come twice, as [`Path::duplicate`].
     pub duplicate: Share,
 }
 
 /// Packets that are held back, so that others overtake them: `PERCENT:MS`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reorder {
-    /// How many.
+    /// Share of packets that are held back.
     pub share: Share,
-    /// By how much longer than the others.
+    /// By how much longer than others such a packet is held.
     pub late: Duration,
 }
 

@@ -17,13 +17,13 @@ pub struct Plan {
     pub bottleneck: Bottleneck,
     /// What the emulator does to packets on their way to the receiver.
     pub forward: Emulation,
-    /// What it does to those on their way back.
+    /// What the emulator does to packets on their way back.
     pub backward: Emulation,
     /// Where streams come from, each at least one group's.
     pub hosts: Vec<SendingHost>,
     /// What is sent.
     pub streams: Vec<Streams>,
-    /// Of every host.
+    /// Kernel parameters of every host.
     pub sysctls: Sysctls,
     /// What is written down.
     pub measure: Measure,
@@ -32,7 +32,7 @@ pub struct Plan {
 /// A host that streams come from, and its link to the bridge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SendingHost {
-    /// Its name.
+    /// The host's name.
     pub name: String,
     /// Rate of its link in bits per second; `None` sets none.
     pub rate_bps: Option<u64>,

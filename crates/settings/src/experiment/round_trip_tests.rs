@@ -30,7 +30,7 @@ const VALUES: &[&str] = &[
     "bundle = { thin = \"dpifl:0.3\", rto-min = 62.5, reaction = \"none\" }\n",
 ];
 
-/// The same, and each value of the example of rules that says how to bundle.
+/// [`VALUES`], and each value of the example of rules that says how to bundle.
 fn values() -> Vec<String> {
     let rules = read("pillion.toml");
     let known = keys::<crate::Bundling>();

@@ -17,7 +17,7 @@ use crate::times::{parse_ms, to_ms};
 pub enum RoundTrips {
     /// The first stream's, and how much more each next one has (thesis, section 3.2.3).
     Steps {
-        /// Of the first stream.
+        /// The round-trip time of the first stream.
         first: Duration,
         /// What each next one has more.
         step: Duration,
@@ -29,7 +29,7 @@ pub enum RoundTrips {
 const LONGEST: Duration = Duration::from_secs(60);
 
 impl RoundTrips {
-    /// Those of one stream after the other.
+    /// The round-trip times of one stream after the other.
     pub(super) fn times(&self, seed: u64) -> Box<dyn Iterator<Item = Duration> + '_> {
         match self {
             Self::Steps { first, step } => {

@@ -19,7 +19,7 @@ impl Share {
         self.0
     }
 
-    /// Of a share that was read.
+    /// Takes a share from 0 to 1.
     pub(super) fn of(share: f64) -> Self {
         Self(share)
     }

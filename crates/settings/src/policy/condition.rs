@@ -63,7 +63,7 @@ impl fmt::Display for Peer {
 #[serde(try_from = "String", into = "String")]
 pub struct Cgroup {
     path: String,
-    /// Its [`cgroup_id`].
+    /// The cgroup's [`cgroup_id`].
     pub id: u64,
 }
 

@@ -27,7 +27,7 @@ pub enum Otherwise {
 }
 
 impl Otherwise {
-    /// The same for the bundler; where applications ask, they get at most these options.
+    /// The mode of such connections; where applications ask, they get at most these options.
     #[must_use]
     pub fn mode(self, options: Options) -> Mode {
         match self {

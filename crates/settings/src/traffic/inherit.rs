@@ -6,7 +6,7 @@ use crate::document::{self, merge};
 /// The keys that every group has for itself.
 pub(crate) const OWN_KEYS: [&str; 3] = ["name", "start", "duration"];
 
-/// Those that a profile takes the place of.
+/// The keys that a profile takes the place of.
 const OF_THE_KIND: [&str; 5] = ["kind", "itt", "size", "think", "answer"];
 
 /// A group's own keys, and the defaults that say something of such a group.

@@ -24,7 +24,7 @@ pub enum KindName {
 }
 
 impl KindName {
-    /// Its name on the command line and in files.
+    /// The kind's name on the command line and in files.
     fn name(self) -> String {
         let value = self.to_possible_value();
         value.map_or(String::new(), |value| value.get_name().to_owned())

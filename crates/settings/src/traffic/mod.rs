@@ -22,7 +22,7 @@ pub use kind::KindName;
 /// An option of a group that cannot be as it is, beside the others.
 #[derive(Debug)]
 pub struct Wrong {
-    /// Its name.
+    /// The option's name.
     pub option: &'static str,
     /// What it is, with options in backticks; and after a semicolon, what to do.
     pub text: String,
@@ -33,7 +33,7 @@ impl Wrong {
         Self { option, text }
     }
 
-    /// The same of the command line.
+    /// What is wrong, with the options as the command line has them.
     #[must_use]
     pub fn on_the_command_line(self) -> String {
         let names = keys::<Group>();
