@@ -2,7 +2,7 @@
 //! the file, its help, its default and its check.
 //!
 //! Files are TOML. Whatever is wrong in one is told at once, a line for each mistake with its
-//! place and a remedy ([`BadInput`]); what a table leaves out is taken from `[defaults]`, key by
+//! position and a remedy ([`BadInput`]); what a table leaves out is taken from `[defaults]`, key by
 //! key.
 
 mod arguments;

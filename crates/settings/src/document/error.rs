@@ -33,7 +33,7 @@ impl Error {
         }
     }
 
-    /// The error at this value, if it is no table, whose keys have places of their own.
+    /// The error at this value, if it is no table, whose keys have spans of their own.
     pub(super) fn at_scalar(self, value: &Value) -> Self {
         match value.get_ref() {
             DeValue::Table(_) => self,
@@ -41,7 +41,7 @@ impl Error {
         }
     }
 
-    /// The error at a key, unless its place is known.
+    /// The error at a key, unless its span is known.
     pub(super) fn at_key(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self

@@ -59,7 +59,7 @@ fn parse<T>(
     broken.dedup_by_key(|mistake| line(mistake));
     if let Some(first) = broken.first().map(line) {
         // What is read behind a line that is no TOML is a guess, and so is what is wrong
-        // with it; a value without a place in the file is made up.
+        // with it; a value without a span in the file is made up.
         mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
         mistakes.extend(broken);
     }

@@ -15,7 +15,7 @@ pub(crate) fn merge<'i>(base: &mut DeTable<'i>, over: &DeTable<'i>) {
         match (there, value.get_ref()) {
             (Some(DeValue::Table(there)), DeValue::Table(over)) => merge(there, over),
             _ => {
-                // So that the key's place is the value's.
+                // So that the key is the one beside the value.
                 base.remove(&**key.get_ref());
                 base.insert(key.clone(), value.clone());
             }

@@ -25,11 +25,11 @@ impl Mistake {
     }
 }
 
-/// Line and column, both from 1, of a place given in bytes.
-pub(super) fn locate(text: &str, place: usize) -> (usize, usize) {
+/// Line and column, both from 1, of a position given in bytes.
+pub(super) fn locate(text: &str, position: usize) -> (usize, usize) {
     let before: String = text
         .char_indices()
-        .take_while(|(start, _)| *start < place)
+        .take_while(|(start, _)| *start < position)
         .map(|(_, character)| character)
         .collect();
     let line = before.matches('\n').count() + 1;

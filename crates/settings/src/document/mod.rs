@@ -1,4 +1,4 @@
-//! Files in TOML: all their mistakes are told at once, each with its place and a remedy.
+//! Files in TOML: all their mistakes are told at once, each with line, column and a remedy.
 
 mod error;
 pub(crate) mod known;
@@ -14,7 +14,7 @@ use toml::de::DeValue;
 pub(crate) use load::load;
 pub(crate) use merge::{defaults, known_part, merge};
 pub(crate) use mistake::Mistake;
-pub(crate) use read::{place_of, read, read_key, read_sound, table, wrong};
+pub(crate) use read::{read, read_key, read_sound, span_of, table, wrong};
 
-/// A value of a file, with its place.
+/// A value of a file, with its span there.
 pub(crate) type Value<'i> = Spanned<DeValue<'i>>;

@@ -45,9 +45,9 @@ pub(crate) fn read_sound<'a, T: DeserializeOwned>(
     let mut sound = DeTable::new();
     for (key, inner) in value.get_ref().as_table()? {
         let span = inner.span();
-        let mut places = mistakes[known..].iter().map(|mistake| &mistake.span);
-        let is_within = |place: &Range<usize>| span.start <= place.start && place.end <= span.end;
-        match places.any(|place| is_within(place) || *place == key.span()) {
+        let mut wrong = mistakes[known..].iter().map(|mistake| &mistake.span);
+        let is_within = |part: &Range<usize>| span.start <= part.start && part.end <= span.end;
+        match wrong.any(|part| is_within(part) || *part == key.span()) {
             true => left_out.push(key.get_ref().as_ref()),
             false => {
                 sound.insert(key.clone(), inner.clone());
@@ -112,10 +112,10 @@ pub(crate) fn read_key<T: DeserializeOwned>(
 }
 
 /// Where the value of the last key on this way stands that is there.
-pub(crate) fn place_of(table: &DeTable, path: &[&str]) -> Option<Range<usize>> {
+pub(crate) fn span_of(table: &DeTable, path: &[&str]) -> Option<Range<usize>> {
     let (key, rest) = path.split_first()?;
     let value = table.get(*key)?;
     let inner = value.get_ref().as_table();
-    let inner = inner.and_then(|table| place_of(table, rest));
+    let inner = inner.and_then(|table| span_of(table, rest));
     Some(inner.unwrap_or(value.span()))
 }

@@ -12,7 +12,7 @@ use toml::de::{DeInteger, DeValue};
 use super::Value;
 use super::error::{Error, either};
 
-/// Reads a value of a file; its errors know their places.
+/// Reads a value of a file; its errors know where they are.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a, 'i>(pub(super) &'a Value<'i>);
 

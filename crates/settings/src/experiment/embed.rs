@@ -13,7 +13,7 @@ use crate::document::Mistake;
 /// folder.
 pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
     for (_, value) in document.iter_mut() {
-        let place = value.span();
+        let span = value.span();
         match Spanned::get_mut(value) {
             DeValue::Table(table) => tables(table, folder, mistakes),
             DeValue::String(text) => {
@@ -22,7 +22,7 @@ pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<M
                 };
                 match Table::read_csv(&folder.join(file)) {
                     Ok(table) => *text = table.to_text().into(),
-                    Err(error) => mistakes.push(Mistake::new(place, error.to_string())),
+                    Err(error) => mistakes.push(Mistake::new(span, error.to_string())),
                 }
             }
             _ => {}

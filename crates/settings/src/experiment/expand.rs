@@ -48,8 +48,8 @@ pub(super) fn expand<'i>(
     let count = count.fold(1, usize::saturating_mul);
     if count > MOST_RUNS {
         let text = format!("{count} runs; {MOST_RUNS} are the most, so split the experiment");
-        let place = document.get("grid").map_or(0..1, Spanned::span);
-        mistakes.push(Mistake::new(place, text));
+        let span = document.get("grid").map_or(0..1, Spanned::span);
+        mistakes.push(Mistake::new(span, text));
         return Vec::new();
     }
     embed::tables(&mut base, folder, mistakes);
@@ -123,8 +123,8 @@ fn read_grid<'i>(grid: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Cho
         let DeValue::Array(values) = list.values.get_ref() else {
             return Vec::new();
         };
-        let choices = values.iter().enumerate().map(|(place, value)| {
-            let part = format!("{called}={}", word(value, place));
+        let choices = values.iter().enumerate().map(|(index, value)| {
+            let part = format!("{called}={}", word(value, index));
             (Some(part), list.table_with(value.clone()))
         });
         choices.collect()
@@ -186,7 +186,7 @@ fn collect<'a, 'i>(
 }
 
 /// A value in a run's name; those of several words go by their number.
-fn word(value: &Value, place: usize) -> String {
+fn word(value: &Value, index: usize) -> String {
     match value.get_ref() {
         DeValue::String(text) => text
             .chars()
@@ -198,7 +198,7 @@ fn word(value: &Value, place: usize) -> String {
         DeValue::Integer(number) => number.to_string(),
         DeValue::Float(number) => number.to_string(),
         DeValue::Boolean(switch) => switch.to_string(),
-        _ => format!("{}", place + 1),
+        _ => format!("{}", index + 1),
     }
 }
 

@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn each_mechanism_has_its_own_row() {
-        for (place, row) in ROWS.iter().enumerate() {
-            assert_eq!(row.mechanism as usize, place, "{}", row.name);
+        for (index, row) in ROWS.iter().enumerate() {
+            assert_eq!(row.mechanism as usize, index, "{}", row.name);
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct SendingHost {
 pub struct Streams {
     /// What they send, and how their sockets are set; its name is the group's.
     pub traffic: pillion_traffic::Group,
-    /// The host that they come from: a place in [`Plan::hosts`].
+    /// The host that they come from: an index of [`Plan::hosts`].
     pub host: usize,
     /// Delays on the way back of their own, one for each stream; none where they have the path's.
     pub delays_back: Vec<Duration>,

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{Experiment, Group, Plan, Planned, Run, expand};
 use crate::document::known::keys;
-use crate::document::{self, Mistake, Value, place_of};
+use crate::document::{self, Mistake, Value, span_of};
 use crate::traffic;
 
 /// The keys of an experiment that none of its runs has.
@@ -48,9 +48,9 @@ fn run(mut document: DeTable, mistakes: &mut Vec<Mistake>) -> Option<(Run, Plan)
     let plan = run.plan().map_err(|contradictions| {
         mistakes.extend(contradictions.into_iter().map(|it| {
             let path: Vec<&str> = it.path.iter().map(String::as_str).collect();
-            let place = value.get_ref().as_table();
-            let place = place.and_then(|document| place_of(document, &path));
-            Mistake::new(place.unwrap_or(0..1), it.text)
+            let span = value.get_ref().as_table();
+            let span = span.and_then(|document| span_of(document, &path));
+            Mistake::new(span.unwrap_or(0..1), it.text)
         }));
     });
     match plan {
@@ -64,10 +64,10 @@ fn inherit<'i>(document: &mut DeTable<'i>, defaults: &DeTable<'i>, mistakes: &mu
     let Some(groups) = document.get_mut("group") else {
         return;
     };
-    let place = groups.span();
+    let span = groups.span();
     let DeValue::Table(groups) = Spanned::get_mut(groups) else {
         let text = "no table; begin each group with [group.NAME]";
-        mistakes.push(Mistake::new(place, text));
+        mistakes.push(Mistake::new(span, text));
         return;
     };
     for (name, value) in groups.iter_mut() {
@@ -98,7 +98,7 @@ fn check_group(value: &Value, mistakes: &mut Vec<Mistake>) {
     let wrong = group.traffic.group().err().into_iter().flatten();
     let table = value.get_ref().as_table();
     mistakes.extend(wrong.map(|wrong| {
-        let place = table.and_then(|table| place_of(table, &[wrong.option]));
-        Mistake::new(place.unwrap_or(value.span()), wrong.text)
+        let span = table.and_then(|table| span_of(table, &[wrong.option]));
+        Mistake::new(span.unwrap_or(value.span()), wrong.text)
     }));
 }

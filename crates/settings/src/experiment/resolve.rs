@@ -130,12 +130,12 @@ impl Plan {
         delays.collect()
     }
 
-    /// The place of a group's host, which is made where the group has one to itself.
+    /// The index of a group's host, which is made where the group has one to itself.
     fn host(&mut self, group: &str, of: &Group, found: &mut Found) -> Option<usize> {
         let name = of.host.as_deref().unwrap_or(group);
         let known = self.hosts.iter().position(|host| host.name == name);
-        let place = match (known, &of.host) {
-            (Some(place), _) => place,
+        let index = match (known, &of.host) {
+            (Some(index), _) => index,
             (None, Some(name)) => {
                 let text = format!("no host `{name}`; describe it in [host.{name}]");
                 found.push(Contradiction::new(&["group", group, "host"], text));
@@ -149,12 +149,12 @@ impl Plan {
                 self.hosts.len() - 1
             }
         };
-        self.set(place, group, &of.mechanisms, found);
-        Some(place)
+        self.set(index, group, &of.mechanisms, found);
+        Some(index)
     }
 
-    fn set(&mut self, place: usize, group: &str, mechanisms: &Mechanisms, found: &mut Found) {
-        let host = &mut self.hosts[place];
+    fn set(&mut self, index: usize, group: &str, mechanisms: &Mechanisms, found: &mut Found) {
+        let host = &mut self.hosts[index];
         let set = mechanisms.sysctls();
         let contradicts = |(name, value): &(&String, &String)| {
             host.sysctls.get(*name).is_some_and(|other| other != *value)
@@ -189,13 +189,13 @@ impl Plan {
     }
 }
 
-/// What can be said of a group in more than one place is to be said in one.
+/// What can be said of a group more than once is to be said once.
 fn twice(name: &str, group: &Group, found: &mut Found) {
     let companions = group.bundle.map(|how| how.companions).unwrap_or_default();
     let options = group.bundle.map(|how| how.options).unwrap_or_default();
     let traffic = &group.traffic;
     let mechanism = group.mechanisms.has(Mechanism::LinearTimeouts);
-    let places = [
+    let all = [
         (
             "linear-timeouts",
             vec![
@@ -219,8 +219,8 @@ fn twice(name: &str, group: &Group, found: &mut Found) {
             ],
         ),
     ];
-    for (key, places) in places {
-        let said = places.into_iter().filter(|(_, said)| *said);
+    for (key, tables) in all {
+        let said = tables.into_iter().filter(|(_, said)| *said);
         let mut said = said.map(|(table, _)| table);
         let Some(first) = said.next() else { continue };
         for again in said {

@@ -316,7 +316,7 @@ kind = \"greedy\"
 think = 3
 ";
     let found = mistake(text);
-    let places: Vec<_> = found
+    let found_at: Vec<_> = found
         .lines()
         .map(|line| line.split(": ").next().unwrap())
         .collect();
@@ -324,7 +324,7 @@ think = 3
         "1:12", "3:7", "4:1", "6:8", "7:17", "7:22", "9:19", "9:30", "9:33", "10:22", "10:25",
         "12:9",
     ];
-    assert_eq!(places, expected, "{found}");
+    assert_eq!(found_at, expected, "{found}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::condition::{self, Cgroup, Peer, Ports};
 use crate::document::known::{flattened, keys};
-use crate::document::{self, Mistake, Value, merge, place_of};
+use crate::document::{self, Mistake, Value, merge, span_of};
 use crate::{refuse_unsafe, text};
 
 /// A rule as a file has it: conditions, all of which must hold, and what becomes of the
@@ -105,8 +105,8 @@ pub(super) fn read(
         _ => defaults.clone(),
     };
     merge(&mut whole, own);
-    let place = value.span();
-    let whole = Spanned::new(place.clone(), DeValue::Table(whole));
+    let span = value.span();
+    let whole = Spanned::new(span.clone(), DeValue::Table(whole));
     let rule: Rule = document::read(&whole, mistakes)?;
     if matches!(mode, RuleMode::Bundle | RuleMode::Allow) {
         let keys = whole.get_ref().as_table().unwrap_or(own);
@@ -114,7 +114,7 @@ pub(super) fn read(
     }
     if mode == RuleMode::Companions && rule.companions.is_empty() && mistakes.len() == known {
         let text = format!("no companion; give one of {}", companions().join(", "));
-        mistakes.push(Mistake::new(place, text));
+        mistakes.push(Mistake::new(span, text));
     }
     Some(rule.into())
 }
@@ -127,8 +127,8 @@ pub(super) fn refuse(
     mistakes: &mut Vec<Mistake>,
 ) {
     if let Err(why) = refuse_unsafe(options, allowed) {
-        let place = place_of(keys, &["reaction"]).unwrap_or(0..0);
-        mistakes.push(Mistake::new(place, why));
+        let span = span_of(keys, &["reaction"]).unwrap_or(0..0);
+        mistakes.push(Mistake::new(span, why));
     }
 }
 

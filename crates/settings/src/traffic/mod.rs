@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::document::known::keys;
-use crate::document::{self, Mistake, Value, place_of};
+use crate::document::{self, Mistake, Value, span_of};
 use crate::{BadInput, times};
 pub use group::{Group, Switch};
 pub(crate) use inherit::{OWN_KEYS, whole};
@@ -112,7 +112,7 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
             continue;
         };
         let keys = whole(own, &defaults);
-        let place = |option| place_of(&keys, &[option]).unwrap_or(table.span());
+        let span = |option| span_of(&keys, &[option]).unwrap_or(table.span());
         let value = Spanned::new(table.span(), DeValue::Table(keys.clone()));
         let Some((group, left_out)) = document::read_sound::<Group>(&value, mistakes) else {
             continue;
@@ -125,7 +125,7 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
             Ok(group) => group,
             Err(wrong) => {
                 let wrong = wrong.into_iter();
-                mistakes.extend(wrong.map(|it| Mistake::new(place(it.option), it.text)));
+                mistakes.extend(wrong.map(|it| Mistake::new(span(it.option), it.text)));
                 continue;
             }
         };
@@ -133,13 +133,13 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
             continue;
         }
         if lasts && let Err(error) = group.validate(mix.duration, mix.seed) {
-            mistakes.push(Mistake::new(place(option_of(&error)), error.to_string()));
+            mistakes.push(Mistake::new(span(option_of(&error)), error.to_string()));
         }
         let before = streams;
         streams += group.streams;
         if before <= MOST_STREAMS && streams > MOST_STREAMS {
             let error = ConfigError::Streams(streams);
-            mistakes.push(Mistake::new(place("streams"), error.to_string()));
+            mistakes.push(Mistake::new(span("streams"), error.to_string()));
         }
         mix.groups.push(group);
     }
