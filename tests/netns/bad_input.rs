@@ -88,6 +88,15 @@ fn ports_and_networks_that_do_not_parse_are_named() {
 }
 
 #[test]
+fn more_ports_than_the_kernels_table_has_rows_are_refused_by_a_dry_run() {
+    let ports: Vec<_> = (1..=65).map(|port| format!("--port={port}")).collect();
+    let mut arguments = vec!["attach", "--dry-run"];
+    arguments.extend(ports.iter().map(String::as_str));
+    let said = refused(&arguments);
+    assert!(said.contains("the rules take 65 rows of 64"), "{said}");
+}
+
+#[test]
 fn a_congestion_control_that_the_kernel_lacks_is_named_beside_those_it_offers() {
     for arguments in [
         &["run", "--congestion", "nosuch", "--", "true"][..],
