@@ -36,7 +36,7 @@ pub use measure::Measure;
 pub use mechanism::{Mechanism, Setting};
 pub use mechanisms::Mechanisms;
 pub use name::Name;
-pub use path::{Back, Path, Reorder};
+pub use path::{Path, PathDirection, Reorder};
 /// Which packets of one direction are lost, behind the bottleneck.
 pub use pillion_path::Loss;
 pub use plan::{Plan, SOURCE_PORTS, SendingHost, Streams, source_port};

@@ -5,16 +5,31 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Disturbance, Emulation, Jitter, Loss, Share, loss};
+use crate::document::known::flattened;
 use crate::times::{parse_ms, to_ms};
 use crate::{text, times};
 
-/// The emulator: its own keys are those of the way to the receiver.
+/// The emulator: its own keys are those of the direction to the receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Path {
     /// The round-trip time, half of it each way.
     #[serde(with = "times::milliseconds")]
     pub rtt: Duration,
+    /// The direction to the receiver.
+    #[serde(flatten)]
+    pub forward: PathDirection,
+    /// The direction back.
+    pub back: PathDirection,
+}
+
+flattened!(Path);
+
+/// What is done to packets in one direction, beside the delay that follows from the round-trip
+/// time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PathDirection {
     /// The standard deviation of the delay; packets keep their order.
     #[serde(with = "times::milliseconds")]
     pub jitter: Duration,
@@ -25,25 +40,6 @@ pub struct Path {
     #[serde(with = "text::option")]
     pub reorder: Option<Reorder>,
     /// Share of packets that come twice.
-    pub duplicate: Share,
-    /// The way back.
-    pub back: Back,
-}
-
-/// The emulator's keys for the way back.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Back {
-    /// The standard deviation of the delay, as [`Path::jitter`].
-    #[serde(with = "times::milliseconds")]
-    pub jitter: Duration,
-    /// Which packets are lost, as [`Path::loss`].
-    #[serde(with = "loss")]
-    pub loss: Option<Loss>,
-    /// Which packets come out of order, as [`Path::reorder`].
-    #[serde(with = "text::option")]
-    pub reorder: Option<Reorder>,
-    /// Share of packets that come twice, as [`Path::duplicate`].
     pub duplicate: Share,
 }
 
@@ -59,45 +55,28 @@ pub struct Reorder {
 impl Path {
     /// What is done to packets on their way to the receiver.
     pub(super) fn forward(&self) -> Emulation {
-        let Self {
-            jitter,
-            loss,
-            reorder,
-            duplicate,
-            ..
-        } = self;
-        emulation(self.rtt / 2, *jitter, loss, *reorder, *duplicate)
+        self.forward.delayed(self.rtt / 2)
     }
 
-    /// What is done to those on their way back.
+    /// What is done to packets on their way back.
     pub(super) fn backward(&self) -> Emulation {
-        let Back {
-            jitter,
-            loss,
-            reorder,
-            duplicate,
-        } = &self.back;
-        emulation(self.rtt / 2, *jitter, loss, *reorder, *duplicate)
+        self.back.delayed(self.rtt / 2)
     }
 }
 
-fn emulation(
-    delay: Duration,
-    jitter: Duration,
-    loss: &Option<Loss>,
-    reorder: Option<Reorder>,
-    duplicate: Share,
-) -> Emulation {
-    let disturbance = Disturbance {
-        reorder: reorder.map_or(0.0, |reorder| reorder.share.get()),
-        late: reorder.map_or(Duration::ZERO, |reorder| reorder.late),
-        duplicate: duplicate.get(),
-    };
-    Emulation {
-        delay,
-        jitter: (!jitter.is_zero()).then_some(Jitter { sd: jitter }),
-        loss: loss.clone(),
-        disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
+impl PathDirection {
+    fn delayed(&self, delay: Duration) -> Emulation {
+        let disturbance = Disturbance {
+            reorder: self.reorder.map_or(0.0, |reorder| reorder.share.get()),
+            late: self.reorder.map_or(Duration::ZERO, |reorder| reorder.late),
+            duplicate: self.duplicate.get(),
+        };
+        Emulation {
+            delay,
+            jitter: (!self.jitter.is_zero()).then_some(Jitter { sd: self.jitter }),
+            loss: self.loss.clone(),
+            disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
+        }
     }
 }
 

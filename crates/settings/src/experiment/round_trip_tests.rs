@@ -73,7 +73,7 @@ fn every_key_is_documented_and_tried() {
         keys::<Run>(),
         keys::<Bottleneck>(),
         keys::<Path>(),
-        keys::<Back>(),
+        keys::<PathDirection>(),
         keys::<Measure>(),
         keys::<Host>(),
         keys::<Group>(),
