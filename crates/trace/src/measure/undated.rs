@@ -1,3 +1,7 @@
+use rand::distr::Open01;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
 use super::distribution::{Distribution, Moments};
 use crate::pair::{Hull, Line, Point};
 
@@ -35,7 +39,8 @@ struct Folded {
     /// kept.
     next: u64,
     largest: f64,
-    drawn: u64,
+    /// From one seed, so that a trace has the same results each time.
+    random: Pcg64Mcg,
 }
 
 impl Undated {
@@ -70,18 +75,17 @@ impl Undated {
 
     /// The heights of all above a line, in nanoseconds.
     pub(super) fn above(&self, line: Line) -> Distribution {
-        let height = |point: &Point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64;
-        let heights = self.kept.iter().map(height);
+        let heights = self.heights(line);
         match &self.all {
             None => heights.collect(),
             Some(all) => Distribution::sampled(all.moments(line), heights),
         }
     }
 
-    /// The same, with 0 for those below it; of more than a sample, by the sample.
+    /// The heights of all above a line, with 0 for those below it; of more than a sample, by the
+    /// sample.
     pub(super) fn above_or_on(&self, line: Line) -> Distribution {
-        let height = |point: &Point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64;
-        let heights = self.kept.iter().map(|point| height(point).max(0));
+        let heights = self.heights(line).map(|height| height.max(0));
         match &self.all {
             None => heights.collect(),
             Some(all) => {
@@ -94,6 +98,12 @@ impl Undated {
                 moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
             }
         }
+    }
+
+    /// The heights above a line of those that are kept.
+    fn heights(&self, line: Line) -> impl ExactSizeIterator<Item = i64> + Clone {
+        let points = self.kept.iter();
+        points.map(move |point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64)
     }
 }
 
@@ -114,7 +124,7 @@ impl Folded {
             highest: Hull::default(),
             next: points.len() as u64,
             largest: 1.0,
-            drawn: 0,
+            random: Pcg64Mcg::seed_from_u64(0),
         };
         folded.skip();
         points.iter().for_each(|point| folded.add(*point));
@@ -141,16 +151,11 @@ impl Folded {
     #[cold]
     fn skip(&mut self) -> usize {
         let size = MOST as f64;
-        self.largest *= (self.random().ln() / size).exp();
-        let skipped = (self.random().ln() / (1.0 - self.largest).ln()).floor();
+        let mut drawn = || self.random.sample::<f64, _>(Open01);
+        self.largest *= (drawn().ln() / size).exp();
+        let skipped = (drawn().ln() / (1.0 - self.largest).ln()).floor();
         self.next = self.next.saturating_add(skipped as u64).saturating_add(1);
-        (self.random() * size) as usize
-    }
-
-    /// Above 0 and below 1, and the same in each run.
-    fn random(&mut self) -> f64 {
-        self.drawn += 1;
-        ((scattered(self.drawn) >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
+        (drawn() * size) as usize
     }
 
     fn moments(&self, line: Line) -> Moments {
@@ -177,14 +182,6 @@ impl Folded {
             sum_of_squares: squares + 2.0 * rest * sum + rest * rest * count,
         }
     }
-}
-
-/// A number that looks like chance and is the same each time (SplitMix64).
-fn scattered(number: u64) -> u64 {
-    let mut mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
