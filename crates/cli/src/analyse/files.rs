@@ -65,7 +65,7 @@ impl Files {
                 format!("{folder} is a folder; of a run both traces are read, without --receiver");
             return Err(BadInput(mistake).into());
         }
-        let Some(run) = StoredRun::at(&self.sender)? else {
+        let Some(run) = StoredRun::read(&self.sender)? else {
             let mistake =
                 format!("{folder} is a folder, and not that of a run; name a trace, or a run");
             return Err(BadInput(mistake).into());

@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use crate::Error;
 use crate::run::{BROKEN, MANIFEST_FILE, PART, RUN_FILE, SUMMARY_FILE, Summary};
 
@@ -28,7 +30,10 @@ pub enum State {
 
 impl StoredRun {
     /// The run that is in a folder, if there is one.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unfinished = |state: &str| {
             name.split_once(&format!(".{state}"))
@@ -65,7 +70,12 @@ impl StoredRun {
     /// # Errors
     /// [`Error::File`], if it is not whole as well.
     pub fn summary(&self) -> Result<Summary, Error> {
-        let path = self.path.join(SUMMARY_FILE);
+        self.json(SUMMARY_FILE)
+    }
+
+    /// What a file of the run says.
+    pub(super) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+        let path = self.path.join(name);
         let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
         serde_json::from_str(&text).map_err(|error| Error::file(&path)(error.into()))
     }

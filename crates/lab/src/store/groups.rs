@@ -1,12 +1,11 @@
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 
 use pillion_analysis::runs::{Group, Stream, Totals};
 use pillion_traffic::Quantiles;
 use pillion_traffic::records::{Measured, read_records};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::StoredRun;
 use crate::Error;
@@ -143,12 +142,6 @@ impl StoredRun {
             ..Totals::default()
         })
     }
-
-    pub(super) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
-        let path = self.path.join(name);
-        let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
-        serde_json::from_str(&text).map_err(|error| Error::file(&path)(error.into()))
-    }
 }
 
 impl GroupFile {
@@ -188,10 +181,13 @@ fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use pillion_analysis::runs::MEASURES;
     use pillion_traffic::records::{Record, write_records};
 
     use super::super::State;
+
     use super::*;
     use crate::run::SUMMARY_FILE;
 

@@ -1,5 +1,5 @@
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -26,14 +26,6 @@ struct GroupFile {
 }
 
 impl StoredRun {
-    /// The run in a folder, if there is one.
-    ///
-    /// # Errors
-    /// [`Error::File`].
-    pub fn at(folder: &Path) -> Result<Option<Self>, Error> {
-        Self::read(folder)
-    }
-
     /// Its traces, if it has both.
     ///
     /// # Errors
@@ -62,11 +54,11 @@ mod tests {
     #[test]
     fn a_runs_traces_come_with_the_names_and_ports_of_its_groups() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(StoredRun::at(folder.path()).unwrap().is_none());
+        assert!(StoredRun::read(folder.path()).unwrap().is_none());
         for name in [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let run = StoredRun::at(folder.path()).unwrap().unwrap();
+        let run = StoredRun::read(folder.path()).unwrap().unwrap();
         assert_eq!(run.traced().unwrap(), None);
         for name in [SENDER_TRACE, RECEIVER_TRACE] {
             fs::write(folder.path().join(name), "").unwrap();
