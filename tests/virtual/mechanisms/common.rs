@@ -50,8 +50,13 @@ pub fn acknowledge(wire: &mut Wire) {
 /// newly acknowledged.
 pub fn sack(wire: &mut Wire, first_missing: &str, segment: &str) {
     wire.expect_nothing(RTT);
-    let missing = first_missing.split_once(':').expect("a range").0;
-    wire.ack_sack(missing.parse().expect("a position"), segment);
+    wire.ack_sack(position(first_missing), segment);
+}
+
+/// Where a segment begins.
+pub fn position(segment: &str) -> u32 {
+    let start = segment.split_once(':').expect("a range").0;
+    start.parse().expect("a position")
 }
 
 /// Congestion is announced, and the window reduced for it: from then on the connection is

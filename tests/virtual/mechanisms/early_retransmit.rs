@@ -6,12 +6,13 @@ use pillion_tests::{Setup, Wire, sysctl};
 
 use super::common::{
     MS, RTT, acknowledge, expect_after, expect_at_once, expect_new_data_instead,
-    expect_three_dupacks_awaited, plain, run, sack, send, send_several,
+    expect_three_dupacks_awaited, plain, position, run, sack, send, send_several,
 };
 
 const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
 const AT_ONCE: (&str, u8) = ("tcp_early_retransmit", 1);
 const DELAYED: (&str, u8) = ("tcp_early_retransmit", 2);
+const OF_LINUX: (&str, u8) = ("tcp_early_retransmit", 3);
 /// A retransmission is as what it repeats was.
 const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
 
@@ -172,8 +173,67 @@ fn delayed_is_called_off_by_what_was_missing() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
+fn delayed_is_not_ended_by_a_further_dupack() {
+    run(&plain(), &[CLASSIC, DELAYED], |wire| {
+        settle(wire);
+        let [first, second] = send_several(wire);
+        sack(wire, &first, &second);
+        wire.expect_nothing(RTT / 8);
+        wire.ack_sack(position(&first), &second);
+        expect_after(wire, &first, RTT / 8);
+        wire.expect_nothing(500 * MS);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn of_linux_takes_any_dupack_for_enough() {
+    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
+        settle(wire);
+        let [first, second, _third] = send_several(wire);
+        sack(wire, &first, &second);
+        expect_after(wire, &first, RTT / 4);
+    });
+    run(&plain(), &[CLASSIC, DELAYED], |wire| {
+        settle(wire);
+        let [first, second, _third] = send_several(wire);
+        sack(wire, &first, &second);
+        wire.expect_nothing(RTT);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn of_linux_waits_anew_after_a_further_ack() {
+    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
+        settle(wire);
+        let [first, second] = send_several(wire);
+        sack(wire, &first, &second);
+        wire.expect_nothing(RTT / 8);
+        wire.ack_sack(position(&first), &second);
+        expect_after(wire, &first, RTT / 4);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn of_linux_is_called_off_by_new_data() {
+    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
+        settle(wire);
+        let [first, second] = send_several(wire);
+        sack(wire, &first, &second);
+        wire.expect_nothing(RTT / 8);
+        let third = send(wire);
+        wire.expect_nothing(RTT);
+        wire.ack_sack(position(&first), &format!("{second} {third}"));
+        expect_after(wire, &first, RTT / 4);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
 fn reduces_the_window() {
-    for mode in [AT_ONCE, DELAYED] {
+    for mode in [AT_ONCE, DELAYED, OF_LINUX] {
         run(&plain(), &[CLASSIC, mode], |wire| {
             settle(wire);
             let [first, second] = send_several(wire);

@@ -3,9 +3,12 @@
 
 mod common;
 mod early_retransmit;
+mod fack;
+mod forward_retransmission;
 mod rto_restart;
 mod smart_framing;
 mod thin_dupack;
+mod tlp_draft;
 mod window_growth;
 
 use crate::common::{needs_kernel, test_inside};
