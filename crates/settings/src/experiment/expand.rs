@@ -1,4 +1,4 @@
-//! From one file to many runs: variants, the grid of parameters, and seeds.
+//! From one file to many runs: variants, axes, parameters, the grid, and seeds.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Name, embed};
+use super::{Name, embed, expression::PARAMETERS};
 use crate::document::{self, Mistake, Value, merge, table, wrong};
 
 /// One run, with the values that it has for itself.
@@ -19,12 +19,13 @@ pub(super) struct Expanded<'i> {
 const MOST_RUNS: usize = 100_000;
 
 /// The keys that expansion takes out of a file.
-const OWN_KEYS: [&str; 3] = ["variant", "grid", "repetitions"];
+const OWN_KEYS: [&str; 4] = ["variant", "axis", "grid", "repetitions"];
 
 /// What a run differs in, and its parts of the name.
 type Choice<'i> = (Option<String>, DeTable<'i>);
 
-/// All runs: variant by variant, then through the grid, the last parameter fastest, then by seed.
+/// All runs: variant by variant, then through axes, parameters and the grid, the last of them
+/// fastest, then by seed.
 pub(super) fn expand<'i>(
     document: &DeTable<'i>,
     seeds: &DeTable<'i>,
@@ -37,7 +38,13 @@ pub(super) fn expand<'i>(
     }
     let mut dimensions = Vec::new();
     if let Some(variants) = document.get("variant") {
-        dimensions.push(read_variants(variants, mistakes));
+        dimensions.push(read_variants(variants, "", mistakes));
+    }
+    if let Some(axes) = document.get("axis") {
+        dimensions.extend(read_axes(axes, mistakes));
+    }
+    if let Some(parameters) = document.get(PARAMETERS) {
+        dimensions.extend(read_parameters(parameters, mistakes));
     }
     let grid = document.get("grid");
     if let Some(grid) = grid.and_then(|value| table(value, mistakes)) {
@@ -86,7 +93,12 @@ fn combinations<T>(dimensions: &[Vec<T>]) -> impl Iterator<Item = Vec<&T>> {
     })
 }
 
-fn read_variants<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Choice<'i>> {
+/// Tables of keys that runs set otherwise; each run's name has that of its table, after `prefix`.
+fn read_variants<'i>(
+    value: &Value<'i>,
+    prefix: &str,
+    mistakes: &mut Vec<Mistake>,
+) -> Vec<Choice<'i>> {
     let DeValue::Table(variants) = value.get_ref() else {
         let text = "no table; begin each variant with [variant.NAME]";
         mistakes.push(Mistake::new(value.span(), text));
@@ -96,14 +108,54 @@ fn read_variants<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Choi
         let text = "no variant; begin each with [variant.NAME], or leave the key out";
         mistakes.push(Mistake::new(value.span(), text));
     }
-    let mut variants: Vec<_> = variants.iter().collect();
-    variants.sort_by_key(|(name, _)| name.span().start);
-    let tables = variants.into_iter().filter_map(|(key, value)| {
+    let tables = in_order(variants).into_iter().filter_map(|(key, value)| {
         let name: Name = document::read_key(key, mistakes)?;
         let table = table(value, mistakes)?;
-        Some((Some(name.to_string()), table.clone()))
+        Some((Some(format!("{prefix}{name}")), table.clone()))
     });
     tables.collect()
+}
+
+/// Variants in more than one respect.
+fn read_axes<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
+    let Some(axes) = table(value, mistakes) else {
+        return Vec::new();
+    };
+    let axes = in_order(axes).into_iter().filter_map(|(key, value)| {
+        let name: Name = document::read_key(key, mistakes)?;
+        table(value, mistakes)?;
+        Some(read_variants(value, &format!("{name}="), mistakes))
+    });
+    axes.collect()
+}
+
+/// Parameters that have a list of numbers; those of one number stay with the document.
+fn read_parameters<'i>(value: &Value<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Choice<'i>>> {
+    let Some(parameters) = table(value, mistakes) else {
+        return Vec::new();
+    };
+    let own_key = Spanned::new(value.span(), PARAMETERS.into());
+    let lists = in_order(parameters).into_iter().filter_map(|(key, value)| {
+        let values = value.get_ref().as_array()?;
+        if values.is_empty() {
+            mistakes.push(wrong(value, "a list of numbers, as in [1, 2, 4]"));
+        }
+        let list = List {
+            keys: vec![&own_key, key],
+            values: value,
+        };
+        Some(list.choices(list.last()))
+    });
+    lists.collect()
+}
+
+type Entry<'a, 'i> = (&'a Spanned<Cow<'i, str>>, &'a Value<'i>);
+
+/// A table's entries in the order of the file.
+fn in_order<'a, 'i>(table: &'a DeTable<'i>) -> Vec<Entry<'a, 'i>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
 }
 
 /// The grid's lists, in the order of the file.
@@ -120,19 +172,12 @@ fn read_grid<'i>(grid: &DeTable<'i>, mistakes: &mut Vec<Mistake>) -> Vec<Vec<Cho
             true => list.last().to_owned(),
             false => list.path(),
         };
-        let DeValue::Array(values) = list.values.get_ref() else {
-            return Vec::new();
-        };
-        let choices = values.iter().enumerate().map(|(index, value)| {
-            let part = format!("{called}={}", word(value, index));
-            (Some(part), list.table_with(value.clone()))
-        });
-        choices.collect()
+        list.choices(&called)
     });
     dimensions.collect()
 }
 
-/// A parameter of the grid: where it stands in the file, and its values.
+/// A key that is varied: where it stands in the file, and its values.
 struct List<'a, 'i> {
     keys: Vec<&'a Spanned<Cow<'i, str>>>,
     values: &'a Value<'i>,
@@ -148,7 +193,19 @@ impl<'i> List<'_, 'i> {
         keys.join(".")
     }
 
-    /// The tables that lead to the parameter, with one of its values.
+    /// One choice for each value, by that name.
+    fn choices(&self, called: &str) -> Vec<Choice<'i>> {
+        let DeValue::Array(values) = self.values.get_ref() else {
+            return Vec::new();
+        };
+        let choices = values.iter().enumerate().map(|(index, value)| {
+            let part = format!("{called}={}", word(value, index));
+            (Some(part), self.table_with(value.clone()))
+        });
+        choices.collect()
+    }
+
+    /// The tables that lead to the key, with one of its values.
     fn table_with(&self, value: Value<'i>) -> DeTable<'i> {
         let mut inner = value;
         for key in self.keys.iter().skip(1).rev() {

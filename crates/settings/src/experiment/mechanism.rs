@@ -7,14 +7,24 @@ pub enum Mechanism {
     LinearTimeouts,
     /// Tail loss probe (Linux 3.10).
     Tlp,
+    /// The probe's time and conditions as the first draft and Linux 3.10 had them
+    /// (draft-dukkipati-tcpm-tcp-loss-probe-01, section 2); in the lab kernel.
+    TlpDraft,
     /// Recovery by the time of sending (RFC 8985; Linux 4.4).
     Rack,
     /// Detection of spurious time-outs (RFC 5682).
     Frto,
+    /// The first four times between SYNs alike, rather than doubled (Linux 6.5).
+    LinearSynTimeouts,
     /// Small segments joined when retransmitted.
     RetransmissionCollapsing,
     /// Fast retransmit with fewer duplicate ACKs (RFC 5827); in the lab kernel.
     EarlyRetransmit,
+    /// Forward acknowledgment (Linux up to 4.14); in the lab kernel.
+    Fack,
+    /// In recovery, retransmission of what is not marked lost (RFC 3517, section 4, rule 3 of
+    /// NextSeg; Linux up to 4.10); in the lab kernel.
+    ForwardRetransmission,
     /// Fast retransmit of thin streams at the first duplicate ACK (LCN 2008, section III); in the
     /// lab kernel.
     ModifiedFastRetransmit,
@@ -51,7 +61,7 @@ const fn set(word: &'static str, value: &'static str) -> Setting {
 
 const SWITCH: &[Setting] = &[set("off", "0"), set("on", "1")];
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 14] = [
     Row {
         mechanism: Mechanism::LinearTimeouts,
         name: "linear-timeouts",
@@ -65,6 +75,13 @@ const ROWS: [Row; 10] = [
         sysctl: "net.ipv4.tcp_early_retrans",
         settings: &[set("off", "0"), set("on", "3")],
         stock: true,
+    },
+    Row {
+        mechanism: Mechanism::TlpDraft,
+        name: "tlp-draft",
+        sysctl: "net.ipv4.tcp_tlp_draft",
+        settings: SWITCH,
+        stock: false,
     },
     Row {
         mechanism: Mechanism::Rack,
@@ -81,6 +98,13 @@ const ROWS: [Row; 10] = [
         stock: true,
     },
     Row {
+        mechanism: Mechanism::LinearSynTimeouts,
+        name: "linear-syn-timeouts",
+        sysctl: "net.ipv4.tcp_syn_linear_timeouts",
+        settings: &[set("off", "0"), set("on", "4")],
+        stock: true,
+    },
+    Row {
         mechanism: Mechanism::RetransmissionCollapsing,
         name: "retransmission-collapsing",
         sysctl: "net.ipv4.tcp_retrans_collapse",
@@ -91,7 +115,26 @@ const ROWS: [Row; 10] = [
         mechanism: Mechanism::EarlyRetransmit,
         name: "early-retransmit",
         sysctl: "net.ipv4.tcp_early_retransmit",
-        settings: &[set("off", "0"), set("on", "1"), set("delayed", "2")],
+        settings: &[
+            set("off", "0"),
+            set("on", "1"),
+            set("delayed", "2"),
+            set("linux-3.10", "3"),
+        ],
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::Fack,
+        name: "fack",
+        sysctl: "net.ipv4.tcp_fack",
+        settings: SWITCH,
+        stock: false,
+    },
+    Row {
+        mechanism: Mechanism::ForwardRetransmission,
+        name: "forward-retransmission",
+        sysctl: "net.ipv4.tcp_forward_retransmit",
+        settings: SWITCH,
         stock: false,
     },
     Row {
@@ -152,6 +195,11 @@ impl Mechanism {
     #[must_use]
     pub fn is_stock(self) -> bool {
         self.row().stock
+    }
+
+    /// The setting of that word, if it can be set to it.
+    pub(super) fn setting(self, word: &str) -> Option<&'static Setting> {
+        self.settings().iter().find(|setting| setting.word == word)
     }
 
     fn row(self) -> &'static Row {

@@ -4,10 +4,16 @@ use std::fmt;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Mechanism, Setting, Sysctls};
+use super::{Mechanism, Setting, Sysctls, recovery};
 use crate::document::known::unknown;
 
+/// The key that sets all mechanisms which another kernel had otherwise.
+const AS_IN: &str = "as-in";
+
 /// What TCP's mechanisms on a host are set to; what is not named is as in the kernel.
+///
+/// In files, `as-in = "linux-3.12"` sets what recovery of losses is made of to what that kernel
+/// did; what is named beside it is as named.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mechanisms(BTreeMap<Mechanism, &'static Setting>);
 
@@ -61,15 +67,34 @@ impl<'de> Visitor<'de> for Switches {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Mechanisms, A::Error> {
         let mut all = BTreeMap::new();
-        while let Some(Key(mechanism)) = map.next_key()? {
+        let mut of_then = Vec::new();
+        while let Some(key) = map.next_key()? {
             let word = map.next_value::<OwnedWord>().ok();
-            let mut settings = mechanism.settings().iter();
-            let setting = word.and_then(|OwnedWord(word)| settings.find(|it| it.word == word));
-            let setting = setting.ok_or_else(|| A::Error::custom(expected(mechanism)))?;
-            all.insert(mechanism, setting);
+            let word = word.as_ref().map_or("", |OwnedWord(word)| word);
+            match key {
+                Key::Mechanism(mechanism) => {
+                    let setting = mechanism.setting(word);
+                    let setting = setting.ok_or_else(|| A::Error::custom(expected(mechanism)))?;
+                    all.insert(mechanism, setting);
+                }
+                Key::AsIn => {
+                    let kernel = recovery::of(word);
+                    of_then = kernel.ok_or_else(|| A::Error::custom(expected_kernel()))?;
+                }
+            }
+        }
+        for (mechanism, setting) in of_then {
+            all.entry(mechanism).or_insert(setting);
         }
         Ok(Mechanisms(all))
     }
+}
+
+fn expected_kernel() -> String {
+    let names: Vec<_> = recovery::names()
+        .map(|name| format!("\"{name}\""))
+        .collect();
+    format!("expected {}", names.join(" or "))
 }
 
 fn expected(mechanism: Mechanism) -> String {
@@ -79,15 +104,21 @@ fn expected(mechanism: Mechanism) -> String {
     format!("expected true or false{}", others.collect::<String>())
 }
 
-struct Key(Mechanism);
+enum Key {
+    Mechanism(Mechanism),
+    AsIn,
+}
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
+        if name == AS_IN {
+            return Ok(Self::AsIn);
+        }
         let found = Mechanism::all().find(|one| one.name() == name);
-        found.map(Self).ok_or_else(|| {
-            let known: Vec<_> = Mechanism::all().map(Mechanism::name).collect();
-            D::Error::custom(unknown(&name, &known))
+        found.map(Self::Mechanism).ok_or_else(|| {
+            let known = Mechanism::all().map(Mechanism::name).chain([AS_IN]);
+            D::Error::custom(unknown(&name, &known.collect::<Vec<_>>()))
         })
     }
 }

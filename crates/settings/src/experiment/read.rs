@@ -1,15 +1,24 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::expression::{PARAMETERS, Parameters, replace};
 use super::{Experiment, Group, Plan, Planned, Run, expand};
 use crate::document::known::keys;
 use crate::document::{self, Mistake, Value, span_of};
 use crate::traffic;
 
 /// The keys of an experiment that none of its runs has.
-const OWN_KEYS: [&str; 4] = ["repetitions", "defaults", "variant", "grid"];
+const OWN_KEYS: [&str; 6] = [
+    "repetitions",
+    "defaults",
+    "variant",
+    "axis",
+    PARAMETERS,
+    "grid",
+];
 
 pub(super) fn experiment(
     document: &DeTable,
@@ -24,19 +33,39 @@ pub(super) fn experiment(
         unreachable!("a list of numbers is TOML");
     };
     let expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
+    let mut unused = None;
     let runs = expanded.into_iter().filter_map(|expanded| {
-        let (run, plan) = run(expanded.document, mistakes)?;
+        let (run, plan) = run(expanded.document, &mut unused, mistakes)?;
         let name = expanded.name;
         Some(Planned { name, run, plan })
     });
     let runs: Vec<_> = runs.collect();
+    for name in unused.unwrap_or_default() {
+        let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");
+        let span = span_of(&document, &[PARAMETERS, &name]);
+        mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
+    }
     let title = runs.last().and_then(|planned| planned.run.title.clone());
     Experiment { title, runs }
 }
 
-/// One run, from the document that is its own; none if it cannot be.
-fn run(mut document: DeTable, mistakes: &mut Vec<Mistake>) -> Option<(Run, Plan)> {
+/// One run, from the document that is its own; none if it cannot be. `unused` keeps the parameters
+/// that no run so far has used.
+fn run(
+    mut whole: DeTable,
+    unused: &mut Option<BTreeSet<String>>,
+    mistakes: &mut Vec<Mistake>,
+) -> Option<(Run, Plan)> {
     let known = mistakes.len();
+    let mut parameters = Parameters::take(&mut whole, mistakes);
+    let numbers = parameters.evaluate(&whole, mistakes);
+    let mut document = whole;
+    replace(&mut document, &mut numbers.iter().map(String::as_str));
+    let others: BTreeSet<_> = parameters.unused().map(str::to_owned).collect();
+    *unused = Some(match unused.take() {
+        Some(unused) => unused.intersection(&others).cloned().collect(),
+        None => others,
+    });
     let defaults = document.remove("defaults");
     let defaults = defaults.map(|value| {
         let (defaults, _) = document::defaults::<Group>(&value, &traffic::OWN_KEYS, mistakes);

@@ -110,6 +110,10 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "3:35: `x`; expected true or false or \"delayed\"",
         ),
         (
+            "mechanisms = { as-in = \"linux-2.4\" }\n",
+            "3:24: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
+        ),
+        (
             "[bottleneck]\nrate = 0\n",
             "4:8: `0`; expected Mbit/s above 0",
         ),
@@ -247,6 +251,108 @@ bundle = false
     assert_eq!(how.options.max_packets, Some(3));
     assert!(how.companions.nodelay);
     assert_eq!(b.bundling, None);
+}
+
+#[test]
+fn what_follows_from_a_parameter_is_worked_out_in_each_run() {
+    let text = "\
+duration = 1
+[parameter]
+n = [1, 4]
+itt = 30
+[group.thin]
+itt = \"= itt\"
+streams = \"= n\"
+ramp-up = \"= itt / n\"
+[group.greedy]
+kind = \"greedy\"
+streams = \"= n\"
+[bottleneck]
+rate = 1
+";
+    let experiment = load_text(text).unwrap();
+    let names: Vec<_> = experiment.runs.iter().map(|run| &run.name[..]).collect();
+    assert_eq!(names, ["n=1,seed=1", "n=4,seed=1"]);
+    let streams = experiment.runs[1].plan.streams.iter();
+    let counts: Vec<_> = streams.map(|it| it.traffic.streams).collect();
+    assert_eq!(counts, [4, 4]);
+    let thin = &experiment.runs[1].run.group;
+    let thin = thin.iter().find(|(name, _)| &***name == "thin").unwrap().1;
+    assert_eq!(thin.traffic.ramp_up.unwrap().mean.as_micros(), 7500);
+}
+
+#[test]
+fn axes_are_variants_in_more_than_one_respect() {
+    let text = "\
+duration = 1
+[group.a]
+[variant.plain]
+[variant.bundled]
+group.a.bundle = true
+[axis.loss.none]
+[axis.loss.runs]
+path.loss = \"gilbert-elliott:1:50\"
+[grid]
+group.a.itt = [30, 50]
+";
+    let runs = load_text(text).unwrap().runs;
+    assert_eq!(runs.len(), 8);
+    assert_eq!(runs[7].name, "bundled,loss=runs,itt=50,seed=1");
+    assert_eq!(runs[0].name, "plain,loss=none,itt=30,seed=1");
+}
+
+#[test]
+fn mistakes_in_expressions_are_told_where_they_stand() {
+    for (expression, told) in [
+        (
+            "= m",
+            "5:11: `= m`; no parameter `m`; give it in [parameter]",
+        ),
+        ("= n +", "5:11: `= n +`; expected an expression of numbers"),
+        (
+            "= 1 / (n - 1)",
+            "5:11: `= 1 / (n - 1)`; it comes to no number",
+        ),
+        ("= n / 2", "5:11: `0.5`; expected a number from"),
+    ] {
+        let text = format!(
+            "duration = 1\n[parameter]\nn = [1]\n[group.a]\nstreams = \"{expression}\"\nitt = \"= n\"\n"
+        );
+        let mistakes = load_text(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(told), "{mistakes}");
+    }
+    let text = "duration = 1\n[parameter]\nn = 1\n[group.a]\n";
+    let mistakes = load_text(text).unwrap_err().to_string();
+    assert!(mistakes.contains("3:5: no run uses `n`"), "{mistakes}");
+}
+
+#[test]
+fn recovery_is_as_in_a_kernel_of_then_but_for_what_is_named() {
+    let text = "\
+duration = 1
+[defaults]
+mechanisms = { as-in = \"linux-3.12\" }
+[group.a]
+[group.b]
+mechanisms = { tlp = false, early-retransmit = true }
+[group.c]
+mechanisms.as-in = \"today\"
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let of = |group: usize, name: &str| {
+        let sysctls = &plan.hosts[plan.streams[group].host].sysctls;
+        sysctls.get(&format!("net.ipv4.{name}")).cloned()
+    };
+    for (name, values) in [
+        ("tcp_recovery", [Some("0"), Some("0"), None]),
+        ("tcp_fack", [Some("1"), Some("1"), None]),
+        ("tcp_early_retrans", [Some("3"), Some("0"), None]),
+        ("tcp_early_retransmit", [Some("3"), Some("1"), None]),
+        ("tcp_thin_linear_timeouts", [None, None, None]),
+    ] {
+        let set = [0, 1, 2].map(|group| of(group, name));
+        assert_eq!(set, values.map(|it| it.map(str::to_owned)), "{name}");
+    }
 }
 
 #[test]
