@@ -12,6 +12,7 @@ mod error;
 mod explain;
 mod list;
 pub mod report;
+pub mod reproduction;
 pub mod runs;
 mod summary;
 mod traces;

@@ -35,6 +35,9 @@ pub enum Error {
     /// The parts of a run contradict each other.
     #[error("{}", one_line(.0))]
     Contradictions(Vec<Contradiction>),
+    /// A run's traces cannot be read.
+    #[error(transparent)]
+    Trace(#[from] pillion_analysis::OpenError),
     /// The traffic of an experiment cannot be.
     #[error(transparent)]
     Traffic(#[from] ConfigError),

@@ -13,6 +13,7 @@ mod group;
 mod host;
 mod host_pair;
 mod netns;
+pub mod reproduction;
 pub mod run;
 pub mod store;
 pub mod testbed;

@@ -147,7 +147,8 @@ impl Group {
         loop {
             match fs::remove_dir(&self.0) {
                 Ok(()) => return Ok(()),
-                Err(error) if begun.elapsed() > PATIENCE => {
+                // Connections that do not move any more say so themselves before.
+                Err(error) if begun.elapsed() > 5 * PATIENCE => {
                     let left = self.left();
                     return Err(format!("{}: {error}: {left}", self.0.display()));
                 }

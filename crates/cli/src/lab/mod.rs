@@ -6,6 +6,7 @@ mod list;
 mod machine;
 mod plan;
 mod remove;
+mod reproduce;
 mod run;
 mod run_one;
 mod show;
@@ -33,6 +34,7 @@ enum Command {
     List(list::Args),
     Show(show::Args),
     Compare(compare::Args),
+    Reproduce(reproduce::Args),
     Remove(remove::Args),
     #[command(hide = true)]
     RunOne(run_one::Args),
@@ -49,6 +51,7 @@ impl Args {
             Command::List(args) => args.execute(),
             Command::Show(args) => args.execute(),
             Command::Compare(args) => args.execute(),
+            Command::Reproduce(args) => args.execute(),
             Command::Remove(args) => args.execute(),
             Command::RunOne(args) => args.execute(),
         }

@@ -16,8 +16,21 @@ pub(crate) fn load<T>(
     manual: &str,
     read: impl FnOnce(&DeTable, &mut Vec<Mistake>) -> T,
 ) -> Result<T, BadInput> {
-    let name = path.display();
+    let name = path.display().to_string();
     let bytes = fs::read(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
+    load_bytes(&name, bytes, manual, read)
+}
+
+/// What `read` makes of what a file of this name says.
+///
+/// # Errors
+/// As of [`load`].
+pub(crate) fn load_bytes<T>(
+    name: &str,
+    bytes: Vec<u8>,
+    manual: &str,
+    read: impl FnOnce(&DeTable, &mut Vec<Mistake>) -> T,
+) -> Result<T, BadInput> {
     let mut mistakes = Vec::new();
     let (text, found) = match String::from_utf8(bytes) {
         Ok(text) => {

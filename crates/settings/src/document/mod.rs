@@ -11,7 +11,7 @@ mod reader;
 use toml::Spanned;
 use toml::de::DeValue;
 
-pub(crate) use load::load;
+pub(crate) use load::{load, load_bytes};
 pub(crate) use merge::{defaults, known_part, merge};
 pub(crate) use mistake::Mistake;
 pub(crate) use read::{read, read_key, read_sound, span_of, table, wrong};

@@ -20,9 +20,11 @@ mod path;
 mod plan;
 mod read;
 mod recovery;
+mod reproduction;
 mod resolve;
 mod round_trips;
 mod run;
+mod select;
 mod share;
 mod sysctls;
 
@@ -42,6 +44,10 @@ pub use path::{Path, PathDirection, Reorder};
 /// Which packets of one direction are lost, behind the bottleneck.
 pub use pillion_path::Loss;
 pub use plan::{Plan, SOURCE_PORTS, SendingHost, Streams, source_port};
+pub use reproduction::{
+    Cause, Drawn, Extent, FigureKind, Published, Reproduction, Selection, Selector, Series,
+    Tolerance,
+};
 pub use round_trips::RoundTrips;
 pub use run::Run;
 pub use share::Share;
@@ -58,10 +64,12 @@ pub struct Experiment {
     pub title: Option<String>,
     /// All runs, in the order in which they are to be made.
     pub runs: Vec<Planned>,
+    /// What it reproduces, if it does.
+    pub reproduction: Option<Reproduction>,
 }
 
 /// One run of an experiment.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Planned {
     /// What it differs in from the others, as in `plain,loss=2,seed=1`.
     pub name: String,
@@ -77,8 +85,22 @@ pub struct Planned {
 /// [`BadInput`] with a line for each mistake.
 pub fn load(path: &FilePath) -> Result<Experiment, BadInput> {
     let folder = path.parent().unwrap_or(FilePath::new(""));
-    document::load(path, "docs/experiments.md", |document, mistakes| {
-        read::experiment(document, folder, mistakes)
+    document::load(path, MANUAL, |document, mistakes| {
+        read::experiment(document, folder, Extent::Full, mistakes)
+    })
+}
+
+/// The file that describes every key.
+const MANUAL: &str = "docs/experiments.md";
+
+/// Reads an experiment that comes with pillion, as far as it is to be run; it has no tables in
+/// files of their own.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake.
+pub fn of_text(name: &str, text: &str, extent: Extent) -> Result<Experiment, BadInput> {
+    document::load_bytes(name, text.into(), MANUAL, |document, mistakes| {
+        read::experiment(document, FilePath::new(""), extent, mistakes)
     })
 }
 
@@ -102,3 +124,5 @@ pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
 mod round_trip_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod varied_tests;

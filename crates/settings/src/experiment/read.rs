@@ -5,13 +5,17 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression::{PARAMETERS, Parameters, replace};
-use super::{Experiment, Group, Plan, Planned, Run, expand};
+use super::{Experiment, Extent, Group, Plan, Planned, Reproduction, Run, expand, select};
 use crate::document::known::keys;
 use crate::document::{self, Mistake, Value, span_of};
 use crate::traffic;
 
+/// The table of what is reproduced.
+const REPRODUCTION: &str = "reproduction";
+
 /// The keys of an experiment that none of its runs has.
-const OWN_KEYS: [&str; 6] = [
+const OWN_KEYS: [&str; 7] = [
+    REPRODUCTION,
     "repetitions",
     "defaults",
     "variant",
@@ -23,16 +27,37 @@ const OWN_KEYS: [&str; 6] = [
 pub(super) fn experiment(
     document: &DeTable,
     folder: &Path,
+    extent: Extent,
     mistakes: &mut Vec<Mistake>,
 ) -> Experiment {
     let mut known = keys::<Run>();
     known.extend(OWN_KEYS.map(str::to_owned));
-    let document = document::known_part(document, &known, mistakes);
+    let mut document = document::known_part(document, &known, mistakes);
+    let reproduction = document.remove(REPRODUCTION);
+    let reproduction = reproduction.and_then(|value| document::read(&value, mistakes));
+    let selection = reproduction
+        .as_ref()
+        .and_then(|it: &Reproduction| it.selection.get(&extent));
+    let overlay = selection.map(select::overlay).unwrap_or_default();
+    let Ok(overlay) = DeTable::parse(&overlay) else {
+        unreachable!("keys with numbers are TOML");
+    };
+    document::merge(&mut document, overlay.get_ref());
+    let document = document;
     let seeds = expand::seeds(&document, mistakes);
     let Ok(seeds) = DeTable::parse(&seeds) else {
         unreachable!("a list of numbers is TOML");
     };
-    let expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
+    let mut expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
+    if let Some(reproduction) = &reproduction
+        && !expanded.is_empty()
+    {
+        let names: Vec<_> = expanded.iter().map(|it| it.name.as_str()).collect();
+        select::check(reproduction, &names, mistakes);
+    }
+    if let Some(selection) = selection {
+        expanded.retain(|it| select::takes(selection, &it.name));
+    }
     let mut unused = None;
     let runs = expanded.into_iter().filter_map(|expanded| {
         let (run, plan) = run(expanded.document, &mut unused, mistakes)?;
@@ -46,7 +71,11 @@ pub(super) fn experiment(
         mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
     }
     let title = runs.last().and_then(|planned| planned.run.title.clone());
-    Experiment { title, runs }
+    Experiment {
+        title,
+        runs,
+        reproduction,
+    }
 }
 
 /// One run, from the document that is its own; none if it cannot be. `unused` keeps the parameters

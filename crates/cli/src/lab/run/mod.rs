@@ -1,6 +1,6 @@
 //! `pillion lab run`: every run of an experiment, each into a folder of its own.
 
-mod in_kernel;
+pub(super) mod in_kernel;
 mod live;
 mod outcome;
 
@@ -64,10 +64,10 @@ enum Engine {
 }
 
 /// What every run of an experiment has in common.
-struct Campaign<'a> {
-    folder: &'a Path,
-    board: &'a Board,
-    stop: &'a Arc<AtomicBool>,
+pub(super) struct Campaign<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) board: &'a Board,
+    pub(super) stop: &'a Arc<AtomicBool>,
 }
 
 impl Campaign<'_> {

@@ -1,0 +1,213 @@
+//! Figures of published experiments: distributions with a band over seeds, and values over a
+//! parameter with their intervals.
+
+use pillion_measure::Unit;
+use pillion_report::{Axis, Figure, Line};
+
+use super::digest::{levels, unit};
+use super::{DigestedRun, Estimate, Subject};
+
+/// A figure to be drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sketch {
+    /// What it shows.
+    pub title: String,
+    /// The published figure.
+    pub source: String,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// The measure: of values, with what is asked of a distribution.
+    pub measure: String,
+    /// What the measure is called.
+    pub label: String,
+    /// Its curves.
+    pub curves: Vec<Curve>,
+    /// The horizontal axis ends there.
+    pub max: Option<f64>,
+    /// The horizontal axis is logarithmic.
+    pub log: bool,
+}
+
+/// How a figure is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// The share of values that do not exceed each one.
+    Cdf,
+    /// The share of values that exceed each one, on a logarithmic axis.
+    Ccdf,
+    /// A value for each parameter.
+    Values {
+        /// Which part of a run's name it is, as in `n`.
+        over: String,
+        /// What that is called.
+        label: String,
+    },
+}
+
+/// A curve of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    /// What it is called.
+    pub label: String,
+    /// What it shows.
+    pub subject: Subject,
+}
+
+impl Sketch {
+    /// The figure, of runs that have `more` in their names besides; none where nothing was run.
+    #[must_use]
+    pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
+        let curves = self.curves.iter();
+        let lines: Vec<Line> = curves
+            .flat_map(|curve| {
+                let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
+                let of: Vec<_> = of.collect();
+                match &self.kind {
+                    Kind::Values { over, .. } => self.values(curve, &of, over),
+                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of),
+                }
+            })
+            .collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let scale = |label: &str, unit: &str| match self.log {
+            true => Axis::log(label, unit),
+            false => Axis::linear(label, unit),
+        };
+        let of_measure = unit(&self.measure);
+        let (x, y) = match &self.kind {
+            Kind::Cdf => {
+                let x = scale(&self.label, of_measure.symbol());
+                let y = Axis::linear("share of values that are no larger", "");
+                (
+                    x,
+                    Axis {
+                        min: Some(0.0),
+                        max: Some(1.0),
+                        ..y
+                    },
+                )
+            }
+            Kind::Ccdf => {
+                let x = scale(&self.label, of_measure.symbol());
+                let y = Axis::log("share of values that are larger", "");
+                (
+                    x,
+                    Axis {
+                        min: Some(1e-4),
+                        max: Some(1.0),
+                        ..y
+                    },
+                )
+            }
+            Kind::Values { label, .. } => {
+                let y = match of_measure {
+                    Unit::Share => Axis::linear(&*self.label, "%"),
+                    Unit::BitPerSecond => Axis::linear(&*self.label, "Mbit/s"),
+                    other => Axis::linear(&*self.label, other.symbol()),
+                };
+                (
+                    scale(label, ""),
+                    Axis {
+                        min: Some(0.0),
+                        ..y
+                    },
+                )
+            }
+        };
+        let seeds = match &self.kind {
+            Kind::Values { .. } => "thin lines: intervals of 95 % over seeds",
+            _ => "thin lines: the lowest and the highest of single seeds",
+        };
+        Some(Figure {
+            title: format!("{}, {kernel}", self.title),
+            caption: format!("{}; {seeds}.", self.source),
+            x: Axis { max: self.max, ..x },
+            y,
+            side: None,
+            lines,
+        })
+    }
+
+    fn distribution(&self, curve: &Curve, runs: &[&DigestedRun]) -> Vec<Line> {
+        let quantiles = runs.iter().filter_map(|run| {
+            let group = curve.subject.group(run)?;
+            group.distributions.get(&self.measure)
+        });
+        let quantiles: Vec<&Vec<f64>> = quantiles.collect();
+        if quantiles.is_empty() {
+            return Vec::new();
+        }
+        let share = |level: f64| match self.kind {
+            Kind::Ccdf => 1.0 - level,
+            _ => level,
+        };
+        let drawn = |of: &dyn Fn(&[f64]) -> f64| -> Vec<(f64, f64)> {
+            let points = levels().enumerate().map(|(place, level)| {
+                let at: Vec<f64> = quantiles
+                    .iter()
+                    .filter_map(|it| it.get(place).copied())
+                    .collect();
+                (of(&at), share(level))
+            });
+            points.filter(|(_, share)| *share > 0.0).collect()
+        };
+        let mean = |at: &[f64]| at.iter().sum::<f64>() / at.len() as f64;
+        let mut lines = vec![Line::straight(&*curve.label, drawn(&mean))];
+        if quantiles.len() > 1 {
+            let least = |at: &[f64]| at.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = |at: &[f64]| at.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            lines.push(Line::straight("", drawn(&least)).reference());
+            lines.push(Line::straight("", drawn(&most)).reference());
+        }
+        lines
+    }
+
+    fn values(&self, curve: &Curve, runs: &[&DigestedRun], over: &str) -> Vec<Line> {
+        let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
+        for run in runs {
+            let at = run.name.split(',').find_map(|part| {
+                let (key, value) = part.split_once('=')?;
+                let number = value.split(':').next()?;
+                (key == over).then(|| number.parse::<f64>().ok()).flatten()
+            });
+            let value = curve
+                .subject
+                .group(run)
+                .and_then(|group| group.value(&self.measure));
+            let (Some(at), Some(value)) = (at, value) else {
+                continue;
+            };
+            match points.iter_mut().find(|(x, _)| *x == at) {
+                Some((_, values)) => values.push(value),
+                None => points.push((at, vec![value])),
+            }
+        }
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let factor = match unit(&self.measure) {
+            Unit::Share => 100.0,
+            Unit::BitPerSecond => 1e-6,
+            _ => 1.0,
+        };
+        let estimates = points
+            .iter()
+            .filter_map(|(x, values)| Some((*x, Estimate::of(values)?)));
+        let estimates: Vec<_> = estimates.collect();
+        if estimates.is_empty() {
+            return Vec::new();
+        }
+        let line = |of: fn(&Estimate) -> f64| -> Vec<(f64, f64)> {
+            estimates
+                .iter()
+                .map(|(x, it)| (*x, of(it) * factor))
+                .collect()
+        };
+        let mut lines = vec![Line::straight(&*curve.label, line(|it| it.mean))];
+        if estimates.iter().any(|(_, it)| it.half.is_some()) {
+            lines.push(Line::straight("", line(Estimate::low)).reference());
+            lines.push(Line::straight("", line(Estimate::high)).reference());
+        }
+        lines
+    }
+}

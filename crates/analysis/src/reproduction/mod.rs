@@ -1,0 +1,20 @@
+//! Published experiments, set beside what runs of today give.
+//!
+//! Of each run a [`Digest`] is kept. A [`Claim`] is what was published of a measure; judging it
+//! gives a [`Verdict`], which is computed and never written by hand. A [`Row`] is one experiment
+//! with its claims and figures, and [`page`] the report of all of them.
+
+mod digest;
+mod estimate;
+mod figures;
+mod page;
+mod verdict;
+
+pub use digest::{Digest, GroupDigest, unit};
+pub use estimate::Estimate;
+pub use figures::{Curve, Kind, Sketch};
+pub use page::{Row, page, summary_table};
+pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};
+
+#[cfg(test)]
+mod tests;

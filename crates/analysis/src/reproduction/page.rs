@@ -1,0 +1,187 @@
+use pillion_measure::Unit;
+use pillion_report::{Column, Fact, Page, Part, Table, number};
+use serde_json::json;
+
+use super::digest::unit;
+use super::{Claim, DigestedRun, Estimate, Judged, Sketch, Statement, Verdict};
+
+/// A published experiment, with what was run of it.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    /// What it is called.
+    pub name: String,
+    /// What it is about.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// What was found then.
+    pub finding: String,
+    /// What names of runs on the kernel of today have.
+    pub today: Vec<String>,
+    /// What else may have been otherwise then: what names have instead, and what it is.
+    pub causes: Vec<(Vec<String>, String)>,
+    /// Its numbers.
+    pub claims: Vec<Claim>,
+    /// Its figures.
+    pub sketches: Vec<Sketch>,
+    /// What was run.
+    pub runs: Vec<DigestedRun>,
+}
+
+impl Row {
+    /// Each claim, judged.
+    pub fn judged(&self) -> impl Iterator<Item = (&Claim, Judged)> {
+        let causes: Vec<Vec<String>> = self.causes.iter().map(|(runs, _)| runs.clone()).collect();
+        self.claims.iter().map(move |claim| {
+            let judged = claim.judge(&self.runs, &self.today, &causes);
+            (claim, judged)
+        })
+    }
+
+    /// What a verdict means here, in a sentence.
+    fn why(&self, judged: &Judged) -> String {
+        match (judged.verdict, judged.shown_by) {
+            (Verdict::Near, _) => "holds on the kernel of today".to_owned(),
+            (Verdict::Changed, Some(place)) => {
+                format!("holds if {}", self.causes[place].1)
+            }
+            (Verdict::Changed | Verdict::Miss, _) => "no cause is shown".to_owned(),
+            (Verdict::NotRun, _) => "its runs were not made".to_owned(),
+        }
+    }
+}
+
+/// The first table: every published number, ours, and the verdict.
+#[must_use]
+pub fn summary_table(rows: &[Row]) -> Table {
+    let columns = [
+        Column::left("published"),
+        Column::left("source"),
+        Column::right("then"),
+        Column::right("today"),
+        Column::right("as it was"),
+        Column::left("verdict"),
+        Column::left("because"),
+    ];
+    let mut table = Table::new("Published numbers beside ours", columns);
+    for row in rows {
+        table.section(format!("{}: {}", row.name, row.title));
+        for (claim, judged) in row.judged() {
+            let as_it_was = judged.shown_by.unwrap_or(0);
+            table.row([
+                claim.what.clone(),
+                claim.source.clone(),
+                published(claim),
+                estimates(&judged.today, claim),
+                estimates(
+                    judged.causes.get(as_it_was).map_or(&[], Vec::as_slice),
+                    claim,
+                ),
+                word(judged.verdict).to_owned(),
+                row.why(&judged),
+            ]);
+        }
+    }
+    table
+}
+
+/// The report.
+#[must_use]
+pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
+    let judged: Vec<Judged> = rows
+        .iter()
+        .flat_map(|row| row.judged().map(|(_, it)| it))
+        .collect();
+    let count = |verdict: Verdict| judged.iter().filter(|it| it.verdict == verdict).count();
+    let lead = format!(
+        "Of {} published numbers, {} hold on the kernel of today, {} where recovery is as it was \
+         then, {} do not; the runs of {} were not made.",
+        judged.len(),
+        count(Verdict::Near),
+        count(Verdict::Changed),
+        count(Verdict::Miss),
+        count(Verdict::NotRun),
+    );
+    let mut parts: Vec<Part> = vec![summary_table(rows).into()];
+    for row in rows {
+        for sketch in &row.sketches {
+            let as_it_was = row
+                .causes
+                .iter()
+                .map(|(runs, is)| (runs, format!("if {is}")));
+            let kernels = std::iter::once((&row.today, "today".to_owned())).chain(as_it_was);
+            let figures = kernels.filter_map(|(more, name)| sketch.draw(&row.runs, more, &name));
+            parts.extend(figures.map(Part::from));
+        }
+    }
+    Page {
+        title: "Published experiments on thin streams, reproduced".to_owned(),
+        lead,
+        parts,
+        method,
+        data: data(rows),
+    }
+}
+
+fn data(rows: &[Row]) -> serde_json::Value {
+    let rows = rows.iter().map(|row| {
+        let claims = row.judged().map(|(claim, judged)| {
+            json!({
+                "what": claim.what,
+                "source": claim.source,
+                "measure": claim.measure,
+                "published": published(claim),
+                "judged": judged,
+            })
+        });
+        json!({
+            "row": row.name,
+            "source": row.source,
+            "finding": row.finding,
+            "claims": claims.collect::<Vec<_>>(),
+        })
+    });
+    rows.collect()
+}
+
+/// A verdict in a word.
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Near => "near",
+        Verdict::Changed => "changed",
+        Verdict::Miss => "miss",
+        Verdict::NotRun => "not run",
+    }
+}
+
+fn published(claim: &Claim) -> String {
+    match &claim.statement {
+        Statement::Value(value, within) => {
+            format!("{} ± {}", shown(*value, claim), shown(*within, claim))
+        }
+        Statement::AtMost(most) => format!("at most {}", shown(*most, claim)),
+        Statement::AtLeast(least) => format!("at least {}", shown(*least, claim)),
+        Statement::Ascending(_) => "growing".to_owned(),
+    }
+}
+
+fn estimates(of: &[Estimate], claim: &Claim) -> String {
+    let each = of.iter().map(|estimate| match estimate.half {
+        Some(half) => format!("{} ± {}", shown(estimate.mean, claim), shown(half, claim)),
+        None => shown(estimate.mean, claim),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn shown(value: f64, claim: &Claim) -> String {
+    if claim.over.is_some() {
+        return number::ratio(value);
+    }
+    match unit(&claim.measure) {
+        Unit::Milliseconds => format!("{}\u{a0}ms", number::millis(value)),
+        Unit::Bytes => number::bytes(value),
+        Unit::Number => number::amount(value),
+        Unit::BitPerSecond => number::rate(value),
+        Unit::Share => number::percent(value),
+    }
+}

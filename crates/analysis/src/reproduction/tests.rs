@@ -1,0 +1,172 @@
+use std::collections::BTreeMap;
+
+use super::digest::levels;
+use super::*;
+
+const P97: &str = "ack_latency_ms p97";
+
+/// A run whose group `thin` has ACK latencies from 0 to 1000 ms times this, and lost this share.
+fn run(name: &str, scale: f64) -> DigestedRun {
+    let latencies = levels().map(|level| level * 1000.0 * scale).collect();
+    let thin = GroupDigest {
+        values: BTreeMap::from([("lost_data_packets_share".to_owned(), scale / 100.0)]),
+        distributions: BTreeMap::from([("ack_latency_ms".to_owned(), latencies)]),
+    };
+    let greedy = GroupDigest {
+        values: BTreeMap::from([("lost_data_packets_share".to_owned(), 0.02)]),
+        ..GroupDigest::default()
+    };
+    let groups = [("thin".to_owned(), thin), ("greedy".to_owned(), greedy)];
+    DigestedRun {
+        name: name.to_owned(),
+        digest: Digest {
+            groups: groups.into(),
+        },
+    }
+}
+
+fn runs() -> Vec<DigestedRun> {
+    vec![
+        run("plain,kernel=today,seed=1", 1.0),
+        run("plain,kernel=today,seed=2", 1.2),
+        run("bundled,kernel=today,seed=1", 0.5),
+        run("plain,kernel=then,seed=1", 2.0),
+    ]
+}
+
+fn parts(text: &str) -> Vec<String> {
+    text.split(',').map(str::to_owned).collect()
+}
+
+fn subject(runs: &str, group: &str) -> Subject {
+    Subject {
+        runs: parts(runs),
+        group: group.to_owned(),
+    }
+}
+
+fn claim(statement: Statement) -> Claim {
+    Claim {
+        what: "a number".to_owned(),
+        source: "a paper".to_owned(),
+        measure: P97.to_owned(),
+        subject: subject("plain", "thin"),
+        over: None,
+        statement,
+    }
+}
+
+fn judged(claim: &Claim) -> Judged {
+    claim.judge(&runs(), &parts("kernel=today"), &[parts("kernel=then")])
+}
+
+#[test]
+fn a_value_holds_within_its_tolerance() {
+    let judged = judged(&claim(Statement::Value(1000.0, 100.0)));
+    assert_eq!(judged.verdict, Verdict::Near);
+    let estimate = judged.today[0];
+    assert_eq!((estimate.mean, estimate.runs), (1067.0, 2));
+}
+
+#[test]
+fn what_holds_only_as_it_was_then_has_changed_and_the_cause_is_named() {
+    let judged = judged(&claim(Statement::Value(2000.0, 100.0)));
+    assert_eq!(judged.verdict, Verdict::Changed);
+    assert_eq!(judged.shown_by, Some(0));
+}
+
+#[test]
+fn what_holds_nowhere_is_a_miss() {
+    for statement in [
+        Statement::Value(5000.0, 100.0),
+        Statement::AtMost(10.0),
+        Statement::AtLeast(4000.0),
+        Statement::Ascending(vec![subject("plain", "thin"), subject("bundled", "thin")]),
+    ] {
+        assert_eq!(judged(&claim(statement)).verdict, Verdict::Miss);
+    }
+}
+
+#[test]
+fn without_the_runs_there_is_no_verdict() {
+    let claim = Claim {
+        subject: subject("unheard-of", "thin"),
+        ..claim(Statement::AtMost(1.0))
+    };
+    assert_eq!(judged(&claim).verdict, Verdict::NotRun);
+}
+
+#[test]
+fn an_order_is_of_means() {
+    let order = vec![subject("bundled", "thin"), subject("plain", "thin")];
+    let judged = judged(&claim(Statement::Ascending(order)));
+    assert_eq!(judged.verdict, Verdict::Near);
+    assert_eq!(judged.today.len(), 2);
+}
+
+#[test]
+fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
+    let to_greedy = Claim {
+        measure: "lost_data_packets_share".to_owned(),
+        over: Some(Subject {
+            runs: Vec::new(),
+            group: "greedy".to_owned(),
+        }),
+        ..claim(Statement::Value(0.55, 0.01))
+    };
+    assert_eq!(judged(&to_greedy).verdict, Verdict::Near);
+    let to_bundled = Claim {
+        over: Some(subject("bundled", "thin")),
+        ..claim(Statement::Value(2.0, 0.01))
+    };
+    let judged = judged(&to_bundled);
+    assert_eq!(judged.verdict, Verdict::Near);
+    assert_eq!(judged.today[0].runs, 1, "seed 2 has no bundled run");
+}
+
+#[test]
+fn a_measure_may_ask_for_the_share_above_a_bound() {
+    let group = &run("any", 1.0).digest.groups["thin"];
+    let share = group.value("ack_latency_ms above 900").unwrap();
+    assert!((share - 0.1).abs() < 1.5e-3, "{share}");
+    assert_eq!(group.value("ack_latency_ms above 2000"), Some(0.0));
+    assert_eq!(group.value("ack_latency_ms p50"), Some(500.0));
+    assert_eq!(group.value("unheard_of_ms p50"), None);
+}
+
+#[test]
+fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
+    let row = Row {
+        name: "row".to_owned(),
+        title: "what it is about".to_owned(),
+        today: parts("kernel=today"),
+        causes: vec![(
+            parts("kernel=then"),
+            "the kernel is that of then".to_owned(),
+        )],
+        claims: vec![
+            claim(Statement::Value(1000.0, 100.0)),
+            claim(Statement::Value(2000.0, 100.0)),
+        ],
+        sketches: vec![Sketch {
+            title: "ACK latency".to_owned(),
+            source: "a paper, figure 1".to_owned(),
+            kind: Kind::Cdf,
+            measure: "ack_latency_ms".to_owned(),
+            label: "ACK latency".to_owned(),
+            curves: vec![Curve {
+                label: "plain".to_owned(),
+                subject: subject("plain", "thin"),
+            }],
+            max: None,
+            log: false,
+        }],
+        runs: runs(),
+        ..Row::default()
+    };
+    let page = page(&[row], Vec::new()).to_html();
+    assert!(page.contains("Of 2 published numbers, 1 hold on the kernel of today, 1 where"));
+    assert!(page.contains("ACK latency, today"));
+    assert!(page.contains("ACK latency, if the kernel is that of then"));
+    assert!(page.contains("holds if the kernel is that of then"));
+}

@@ -1,0 +1,220 @@
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
+use pillion_lab::reproduction::{PUBLISHED, PublishedExperiment, digest, row};
+use pillion_lab::store::{EXPERIMENT_FILE, State, StoredRun};
+use pillion_report::Fact;
+use pillion_settings::BadInput;
+use pillion_settings::experiment::{Experiment, Extent, Planned};
+
+use super::board::Board;
+use super::machine::MachineArgs;
+use super::run::Campaign;
+use super::run::in_kernel::Kernels;
+use crate::exit::one_line;
+use crate::print::{print, print_line};
+use crate::stop;
+
+/// Reproduce published experiments, and set every number beside ours
+///
+/// Makes the runs of the published experiments on the virtual engine, as far as asked for, reads
+/// their traces, judges each published number, and writes a report with the figures. Runs that are
+/// there are not made again; an interrupted reproduction goes on where it was.
+///
+/// Verdicts: `near`, it holds on the kernel of today; `changed`, it does not, but where something
+/// is as it was then, which the report names; `miss`, neither.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Which experiments [default: all]
+    #[arg(value_name = "EXPERIMENT")]
+    names: Vec<String>,
+
+    /// How much of each is run
+    #[arg(long, value_enum, default_value_t)]
+    extent: Extent,
+
+    /// Where runs are kept
+    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
+    store: PathBuf,
+
+    /// The report, one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE", default_value = "pillion-reproduction.html")]
+    report: PathBuf,
+
+    /// Make no runs, and judge by those that are there
+    #[arg(long)]
+    no_runs: bool,
+
+    /// List the experiments instead, with the number of runs and how long they send
+    #[arg(long)]
+    list: bool,
+
+    /// Runs at a time [default: one for each processor core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    #[command(flatten)]
+    machine: MachineArgs,
+}
+
+/// An experiment, and where its runs are.
+struct Chosen {
+    published: &'static PublishedExperiment,
+    experiment: Experiment,
+    folder: PathBuf,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let chosen = self.chosen()?;
+        if self.list {
+            for it in &chosen {
+                let runs = &it.experiment.runs;
+                let seconds: f64 = runs.iter().map(|it| it.plan.duration.as_secs_f64()).sum();
+                let title = it.experiment.title.as_deref().unwrap_or_default();
+                let (name, count) = (it.published.name, runs.len());
+                print_line!("{name}: {title}; {count} runs, {seconds:.0} s")?;
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        // What cannot be written is said before hours of work.
+        fs::write(&self.report, "")
+            .with_context(|| format!("write --report {}", self.report.display()))?;
+        let whole = self.no_runs || self.make_runs(&chosen)?;
+        let rows = chosen.iter().map(Chosen::row);
+        let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        print(&summary_table(&rows).to_text(false))?;
+        let report = page(&rows, method(&chosen)).to_html();
+        fs::write(&self.report, report)
+            .with_context(|| format!("write --report {}", self.report.display()))?;
+        let file = self.report.canonicalize().unwrap_or(self.report);
+        print_line!("report: {}", file.display())?;
+        Ok(ExitCode::from(u8::from(!whole)))
+    }
+
+    fn chosen(&self) -> Result<Vec<Chosen>> {
+        for name in &self.names {
+            if PUBLISHED.iter().all(|it| it.name != name) {
+                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
+                let known = known.join(", ");
+                let mistake =
+                    format!("no published experiment is called `{name}`; there are {known}");
+                return Err(BadInput(mistake).into());
+            }
+        }
+        let is_asked = |it: &&PublishedExperiment| {
+            self.names.is_empty() || self.names.iter().any(|name| name == it.name)
+        };
+        let extent = format!("{:?}", self.extent).to_lowercase();
+        let chosen = PUBLISHED.iter().filter(is_asked).map(|published| {
+            Ok(Chosen {
+                published,
+                experiment: published.load(self.extent)?,
+                folder: self.store.join(published.name).join(&extent),
+            })
+        });
+        chosen.collect()
+    }
+
+    /// Makes the runs that are not there; whether all are then.
+    fn make_runs(&self, chosen: &[Chosen]) -> Result<bool> {
+        let kernels = Kernels::new(&self.machine, self.jobs)?;
+        let stop = stop::on_signal()?;
+        let mut whole = true;
+        for it in chosen {
+            fs::create_dir_all(&it.folder)
+                .and_then(|()| fs::write(it.folder.join(EXPERIMENT_FILE), it.published.text))
+                .with_context(|| format!("make {}", it.folder.display()))?;
+            let missing: Vec<Planned> = it.missing()?;
+            let board = Board::new(&missing);
+            let campaign = Campaign {
+                folder: &it.folder,
+                board: &board,
+                stop: &stop,
+            };
+            let made = kernels.make_all(&missing, &campaign);
+            board.finish();
+            for (planned, result) in missing.iter().zip(made) {
+                if let Err(error) = result {
+                    whole = false;
+                    eprintln!(
+                        "pillion: {}: {}: {}",
+                        it.published.name,
+                        planned.name,
+                        one_line(&error)
+                    );
+                }
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl Chosen {
+    /// The run in its folder, if it is there, whole, and the same.
+    fn made(&self, planned: &Planned) -> Result<Option<StoredRun>> {
+        let run = StoredRun::read(&self.folder.join(&planned.name))?;
+        let run = run.filter(|run| run.state == State::Whole);
+        Ok(match run {
+            Some(run) if run.text()? == planned.run.to_text() => Some(run),
+            _ => None,
+        })
+    }
+
+    /// Runs that are to be made; what is in the way of them is removed.
+    fn missing(&self) -> Result<Vec<Planned>> {
+        let mut missing = Vec::new();
+        for planned in &self.experiment.runs {
+            if self.made(planned)?.is_some() {
+                continue;
+            }
+            let folder = self.folder.join(&planned.name);
+            remove(&folder)?;
+            missing.push(planned.clone());
+        }
+        Ok(missing)
+    }
+
+    /// What was run, judged.
+    fn row(&self) -> Result<Row> {
+        let mut digested = Vec::new();
+        for planned in &self.experiment.runs {
+            if let Some(run) = self.made(planned)? {
+                let digest = digest(&run, planned)?;
+                let name = planned.name.clone();
+                digested.push(DigestedRun { name, digest });
+            }
+        }
+        Ok(row(self.published.name, &self.experiment, digested)?)
+    }
+}
+
+/// Removes a run that is another one by now, with what was kept of it.
+fn remove(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let digest = pillion_lab::reproduction::digest_file(folder);
+    fs::remove_dir_all(folder)
+        .and_then(|()| match digest.exists() {
+            true => fs::remove_file(digest),
+            false => Ok(()),
+        })
+        .with_context(|| format!("remove {}", folder.display()))
+}
+
+fn method(chosen: &[Chosen]) -> Vec<Fact> {
+    let text = "Linux of today in virtual time, TCP as it is; where stated, with mechanisms of then \
+                (docs/mechanisms.md). Numbers are means over seeds, intervals of 95 % by Student's t";
+    let mut facts = vec![Fact::new("engine", text)];
+    facts.extend(
+        chosen
+            .iter()
+            .map(|it| Fact::verbatim(it.published.name, it.published.text)),
+    );
+    facts
+}

@@ -1,0 +1,77 @@
+//! The published experiments that come with pillion, and how what was run of them is judged.
+
+mod digest;
+mod row;
+
+use pillion_settings::BadInput;
+use pillion_settings::experiment::{self, Experiment, Extent};
+
+pub use digest::{digest, digest_file};
+pub use row::row;
+
+/// An experiment that was published.
+#[derive(Debug, Clone, Copy)]
+pub struct PublishedExperiment {
+    /// Its name, by which it is asked for.
+    pub name: &'static str,
+    /// Its file.
+    pub text: &'static str,
+}
+
+macro_rules! published {
+    ($($name:literal,)*) => {
+        &[$(PublishedExperiment {
+            name: $name,
+            text: include_str!(concat!("../../../../experiments/published/", $name, ".toml")),
+        }),*]
+    };
+}
+
+/// All of them, in the order of the report.
+pub const PUBLISHED: &[PublishedExperiment] =
+    published!["uniform-loss", "redundancy-level", "tcp-fairness", "n-vs-n",];
+
+impl PublishedExperiment {
+    /// What is to be run of it.
+    ///
+    /// # Errors
+    /// [`BadInput`], which a test rules out.
+    pub fn load(&self, extent: Extent) -> Result<Experiment, BadInput> {
+        experiment::of_text(&format!("{}.toml", self.name), self.text, extent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn each_file_is_known_and_sound_to_any_extent() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/published");
+        let files = fs::read_dir(folder).unwrap();
+        let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.collect();
+        files.sort();
+        let mut known: Vec<String> = PUBLISHED
+            .iter()
+            .map(|it| format!("{}.toml", it.name))
+            .collect();
+        known.sort();
+        assert_eq!(files, known);
+        for published in PUBLISHED {
+            let runs = [Extent::Quick, Extent::Default, Extent::Full].map(|extent| {
+                let experiment = published.load(extent).unwrap();
+                assert!(row(published.name, &experiment, Vec::new()).is_ok());
+                experiment.runs.len()
+            });
+            assert!(
+                runs.is_sorted() && runs[0] > 0,
+                "{}: {runs:?}",
+                published.name
+            );
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! From an experiment's file to what is judged and drawn.
+
+use pillion_analysis::reproduction::{
+    Claim, Curve, DigestedRun, Kind, Row, Sketch, Statement, Subject,
+};
+use pillion_settings::BadInput;
+use pillion_settings::experiment::{
+    Drawn, Experiment, FigureKind, Name, Published, Reproduction, Selector,
+};
+
+/// The experiment of that name with what was run of it.
+///
+/// # Errors
+/// [`BadInput`], if a published number says nothing that can be judged.
+pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Result<Row, BadInput> {
+    let Some(reproduction) = &experiment.reproduction else {
+        return Err(BadInput(format!(
+            "{name}: it reproduces nothing; its file has no [reproduction]"
+        )));
+    };
+    let claims = reproduction.published.iter();
+    let claims = claims.map(|published| claim(published, reproduction));
+    let claims: Result<_, String> = claims.collect();
+    let causes = reproduction.causes.iter();
+    Ok(Row {
+        name: name.to_owned(),
+        title: experiment.title.clone().unwrap_or_default(),
+        source: reproduction.source.clone(),
+        finding: reproduction.finding.clone(),
+        today: reproduction.today.parts().to_vec(),
+        causes: causes
+            .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))
+            .collect(),
+        claims: claims.map_err(|what| BadInput(format!("{name}: {what}")))?,
+        sketches: reproduction.figure.iter().map(sketch).collect(),
+        runs,
+    })
+}
+
+fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
+    let group = group(published.group.as_ref());
+    let statements = [
+        published.value.map(|value| {
+            let within = published.within.map_or(0.0, |within| within.of(value));
+            Statement::Value(value, within)
+        }),
+        published.at_most.map(Statement::AtMost),
+        published.at_least.map(Statement::AtLeast),
+        (!published.ascending.is_empty()).then(|| {
+            let subjects = published.ascending.iter();
+            Statement::Ascending(subjects.map(|runs| subject(runs, &group)).collect())
+        }),
+    ];
+    let mut statements = statements.into_iter().flatten();
+    let (Some(statement), None) = (statements.next(), statements.next()) else {
+        return Err(format!(
+            "`{}` wants one of value, at-most, at-least and ascending",
+            published.what
+        ));
+    };
+    if matches!(statement, Statement::Value(_, within) if within == 0.0) {
+        return Err(format!("`{}` has a value, and no `within`", published.what));
+    }
+    Ok(Claim {
+        what: published.what.clone(),
+        source: published
+            .source
+            .clone()
+            .unwrap_or_else(|| of.source.clone()),
+        measure: published.measure.clone(),
+        subject: subject(&published.runs, &group),
+        over: (published.over.is_some() || published.over_group.is_some()).then(|| {
+            let own = published.over_group.as_ref();
+            let runs = published.over.clone().unwrap_or_default();
+            subject(&runs, own.map_or(&*group, |name| name))
+        }),
+        statement,
+    })
+}
+
+fn sketch(drawn: &Drawn) -> Sketch {
+    let curves = drawn.series.iter().map(|series| Curve {
+        label: series.label.clone(),
+        subject: subject(&series.runs, &group(series.group.as_ref())),
+    });
+    Sketch {
+        title: drawn.title.clone(),
+        source: drawn.source.clone(),
+        kind: match drawn.kind {
+            FigureKind::Cdf => Kind::Cdf,
+            FigureKind::Ccdf => Kind::Ccdf,
+            FigureKind::Values => Kind::Values {
+                over: drawn.over.clone().unwrap_or_default(),
+                label: drawn.over_label.clone().unwrap_or_default(),
+            },
+        },
+        measure: drawn.measure.clone(),
+        label: drawn.label.clone(),
+        curves: curves.collect(),
+        max: drawn.max,
+        log: drawn.log,
+    }
+}
+
+fn subject(runs: &Selector, group: &str) -> Subject {
+    Subject {
+        runs: runs.parts().to_vec(),
+        group: group.to_owned(),
+    }
+}
+
+fn group(name: Option<&Name>) -> String {
+    name.map(ToString::to_string).unwrap_or_default()
+}

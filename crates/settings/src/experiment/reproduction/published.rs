@@ -1,0 +1,39 @@
+use serde::Deserialize;
+
+use super::{Selector, Tolerance};
+use crate::experiment::Name;
+use crate::text;
+
+/// A published number, or an order of numbers.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// What it is, in a few words.
+    pub what: String,
+    /// Where it stands, if not where the whole experiment does.
+    pub source: Option<String>,
+    /// The measure's name, as in `ack_latency_ms p97`.
+    pub measure: String,
+    /// The group of streams.
+    pub group: Option<Name>,
+    /// Of which runs.
+    pub runs: Selector,
+    /// The published value, in the measure's unit.
+    pub value: Option<f64>,
+    /// How far off a reproduction may be.
+    #[serde(deserialize_with = "text::option::deserialize")]
+    pub within: Option<Tolerance>,
+    /// It is at most that.
+    pub at_most: Option<f64>,
+    /// It is at least that.
+    pub at_least: Option<f64>,
+    /// The measure is taken in proportion to that of these runs; of the same ones if only a group
+    /// is named.
+    pub over: Option<Selector>,
+    /// In proportion to that of this group.
+    pub over_group: Option<Name>,
+    /// The measure grows in this order of runs.
+    pub ascending: Vec<Selector>,
+    /// Why that tolerance, or how the number was found.
+    pub why: Option<String>,
+}

@@ -1,0 +1,38 @@
+use std::fmt;
+
+use serde::Deserialize;
+
+/// Runs, by parts of their names, as in `plain,loss=10`: those that have all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct Selector(Vec<String>);
+
+impl From<String> for Selector {
+    fn from(text: String) -> Self {
+        let parts = text.split(',').map(str::trim);
+        let parts = parts.filter(|part| !part.is_empty()).map(str::to_owned);
+        Self(parts.collect())
+    }
+}
+
+impl Selector {
+    /// Whether a run of this name is one of them.
+    #[must_use]
+    pub fn takes(&self, run: &str) -> bool {
+        self.0
+            .iter()
+            .all(|part| run.split(',').any(|its| its == part))
+    }
+
+    /// The parts of names.
+    #[must_use]
+    pub fn parts(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.parts().join(","))
+    }
+}

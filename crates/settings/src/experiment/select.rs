@@ -1,0 +1,54 @@
+//! Which of an experiment's runs are made to reproduce what was published.
+
+use super::{Reproduction, Selection};
+use crate::document::Mistake;
+
+/// The keys that a selection sets otherwise, as TOML.
+pub(super) fn overlay(selection: &Selection) -> String {
+    let duration = selection.duration.map(|s| format!("duration = {s:?}\n"));
+    let repetitions = selection
+        .repetitions
+        .map(|n| format!("repetitions = {n}\n"));
+    duration.unwrap_or_default() + &repetitions.unwrap_or_default()
+}
+
+/// Whether a run of this name is among the selected ones: it has one of the values named of each
+/// key that is named.
+pub(super) fn takes(selection: &Selection, run: &str) -> bool {
+    let key = |part: &str| part.split_once('=').map(|(key, _)| key.to_owned());
+    let is_allowed = |part: &str| {
+        let of_key = selection.only.iter().filter(|only| key(only) == key(part));
+        let mut of_key = of_key.peekable();
+        of_key.peek().is_none() || of_key.any(|only| only == part)
+    };
+    run.split(',').all(is_allowed)
+}
+
+/// Tells of what stands for no run at all.
+pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut Vec<Mistake>) {
+    let mut tell = |what: String| {
+        let text = format!("{what} is no run of this experiment; `pillion lab plan` lists them");
+        mistakes.push(Mistake::new(0..1, text));
+    };
+    let selections = reproduction.selection.values();
+    for only in selections.flat_map(|selection| &selection.only) {
+        if !names
+            .iter()
+            .any(|name| name.split(',').any(|part| part == only))
+        {
+            tell(format!("`{only}`, which a selection names,"));
+        }
+    }
+    let published = reproduction.published.iter().flat_map(|it| {
+        let more = it.over.iter().chain(&it.ascending);
+        [&it.runs].into_iter().chain(more)
+    });
+    let series = reproduction.figure.iter();
+    let series = series.flat_map(|figure| figure.series.iter().map(|it| &it.runs));
+    let causes = reproduction.causes.iter().map(|cause| &cause.runs);
+    for selector in published.chain(series).chain(causes) {
+        if !names.iter().any(|name| selector.takes(name)) {
+            tell(format!("`{selector}`"));
+        }
+    }
+}

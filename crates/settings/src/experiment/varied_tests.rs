@@ -1,0 +1,115 @@
+//! Runs that follow from one file: axes, parameters, and selections of them.
+
+use super::tests::load_text;
+use super::*;
+
+#[test]
+fn what_follows_from_a_parameter_is_worked_out_in_each_run() {
+    let text = "\
+duration = 1
+[parameter]
+n = [1, 4]
+itt = 30
+[group.thin]
+itt = \"= itt\"
+streams = \"= n\"
+ramp-up = \"= itt / n\"
+[group.greedy]
+kind = \"greedy\"
+streams = \"= n\"
+[bottleneck]
+rate = 1
+";
+    let experiment = load_text(text).unwrap();
+    let names: Vec<_> = experiment.runs.iter().map(|run| &run.name[..]).collect();
+    assert_eq!(names, ["n=1,seed=1", "n=4,seed=1"]);
+    let streams = experiment.runs[1].plan.streams.iter();
+    let counts: Vec<_> = streams.map(|it| it.traffic.streams).collect();
+    assert_eq!(counts, [4, 4]);
+    let thin = &experiment.runs[1].run.group;
+    let thin = thin.iter().find(|(name, _)| &***name == "thin").unwrap().1;
+    assert_eq!(thin.traffic.ramp_up.unwrap().mean.as_micros(), 7500);
+}
+
+#[test]
+fn axes_are_variants_in_more_than_one_respect() {
+    let text = "\
+duration = 1
+[group.a]
+[variant.plain]
+[variant.bundled]
+group.a.bundle = true
+[axis.loss.none]
+[axis.loss.runs]
+path.loss = \"gilbert-elliott:1:50\"
+[grid]
+group.a.itt = [30, 50]
+";
+    let runs = load_text(text).unwrap().runs;
+    assert_eq!(runs.len(), 8);
+    assert_eq!(runs[7].name, "bundled,loss=runs,itt=50,seed=1");
+    assert_eq!(runs[0].name, "plain,loss=none,itt=30,seed=1");
+}
+
+#[test]
+fn mistakes_in_expressions_are_told_where_they_stand() {
+    for (expression, told) in [
+        (
+            "= m",
+            "5:11: `= m`; no parameter `m`; give it in [parameter]",
+        ),
+        ("= n +", "5:11: `= n +`; expected an expression of numbers"),
+        (
+            "= 1 / (n - 1)",
+            "5:11: `= 1 / (n - 1)`; it comes to no number",
+        ),
+        ("= n / 2", "5:11: `0.5`; expected a number from"),
+    ] {
+        let text = format!(
+            "duration = 1\n[parameter]\nn = [1]\n[group.a]\nstreams = \"{expression}\"\nitt = \"= n\"\n"
+        );
+        let mistakes = load_text(&text).unwrap_err().to_string();
+        assert!(mistakes.contains(told), "{mistakes}");
+    }
+    let text = "duration = 1\n[parameter]\nn = 1\n[group.a]\n";
+    let mistakes = load_text(text).unwrap_err().to_string();
+    assert!(mistakes.contains("3:5: no run uses `n`"), "{mistakes}");
+}
+
+#[test]
+fn a_selection_runs_a_part_of_a_published_experiment() {
+    let text = "\
+duration = 300
+repetitions = 5
+[reproduction]
+source = \"a paper\"
+[reproduction.selection.quick]
+duration = 60
+repetitions = 1
+only = [\"loss=2\"]
+[[reproduction.published]]
+what = \"a number\"
+measure = \"ack_latency_ms p97\"
+runs = \"loss=2\"
+value = 100
+within = \"10 %\"
+[group.a]
+[grid]
+path.loss = [1, 2]
+";
+    let quick = of_text("a.toml", text, Extent::Quick).unwrap();
+    let names: Vec<_> = quick.runs.iter().map(|run| &run.name[..]).collect();
+    assert_eq!(names, ["loss=2,seed=1"]);
+    assert_eq!(quick.runs[0].plan.duration.as_secs(), 60);
+    let published = &quick.reproduction.unwrap().published[0];
+    assert_eq!(published.within.unwrap().of(100.0), 10.0);
+    for extent in [Extent::Default, Extent::Full] {
+        assert_eq!(of_text("a.toml", text, extent).unwrap().runs.len(), 10);
+    }
+    let wrong = text.replace("runs = \"loss=2\"", "runs = \"loss=3\"");
+    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    assert!(
+        mistakes.contains("`loss=3` is no run of this experiment"),
+        "{mistakes}"
+    );
+}
