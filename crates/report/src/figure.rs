@@ -1,6 +1,7 @@
 //! Figures: lines on axes, every line labelled where it runs.
 
 mod axes;
+mod csv;
 mod geometry;
 mod labels;
 mod layout;

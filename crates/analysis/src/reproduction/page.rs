@@ -1,5 +1,5 @@
 use pillion_measure::Unit;
-use pillion_report::{Column, Fact, Page, Part, Table, number};
+use pillion_report::{Column, Fact, Figure, Page, Part, Table, number};
 use serde_json::json;
 
 use super::digest::unit;
@@ -35,6 +35,16 @@ impl Row {
         self.claims.iter().map(move |claim| {
             let judged = claim.judge(&self.runs, &self.today, &causes);
             (claim, judged)
+        })
+    }
+
+    /// Its figures: each of the kernel of today, then as it was.
+    pub fn figures(&self) -> impl Iterator<Item = Figure> {
+        self.sketches.iter().flat_map(|sketch| {
+            let as_it_was = self.causes.iter();
+            let as_it_was = as_it_was.map(|(runs, is)| (runs, format!("if {is}")));
+            let kernels = std::iter::once((&self.today, "today".to_owned())).chain(as_it_was);
+            kernels.filter_map(|(more, kernel)| sketch.draw(&self.runs, more, &kernel))
         })
     }
 
@@ -103,17 +113,7 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
         count(Verdict::NotRun),
     );
     let mut parts: Vec<Part> = vec![summary_table(rows).into()];
-    for row in rows {
-        for sketch in &row.sketches {
-            let as_it_was = row
-                .causes
-                .iter()
-                .map(|(runs, is)| (runs, format!("if {is}")));
-            let kernels = std::iter::once((&row.today, "today".to_owned())).chain(as_it_was);
-            let figures = kernels.filter_map(|(more, name)| sketch.draw(&row.runs, more, &name));
-            parts.extend(figures.map(Part::from));
-        }
-    }
+    parts.extend(rows.iter().flat_map(Row::figures).map(Part::from));
     Page {
         title: "Published experiments on thin streams, reproduced".to_owned(),
         lead,

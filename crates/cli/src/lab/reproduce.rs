@@ -26,16 +26,20 @@ use crate::stop;
 /// there are not made again; an interrupted reproduction goes on where it was.
 ///
 /// Verdicts: `near`, it holds on the kernel of today; `changed`, it does not, but where something
-/// is as it was then, which the report names; `miss`, neither.
+/// is as it was then, which the report names; `miss`, neither. docs/reproduction.md has the rest.
 #[derive(clap::Args)]
 pub struct Args {
     /// Which experiments [default: all]
     #[arg(value_name = "EXPERIMENT")]
     names: Vec<String>,
 
-    /// How much of each is run
-    #[arg(long, value_enum, default_value_t)]
-    extent: Extent,
+    /// Make a first look, within minutes: fewer seeds, shorter runs
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
+    /// Make all that the papers varied, for as long as they did; hours
+    #[arg(long)]
+    full: bool,
 
     /// Where runs are kept
     #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
@@ -44,6 +48,10 @@ pub struct Args {
     /// The report, one HTML file that needs nothing else
     #[arg(long, value_name = "FILE", default_value = "pillion-reproduction.html")]
     report: PathBuf,
+
+    /// Write each figure as SVG, and its numbers as CSV, into a folder as well
+    #[arg(long, value_name = "FOLDER")]
+    figures: Option<PathBuf>,
 
     /// Make no runs, and judge by those that are there
     #[arg(long)]
@@ -84,6 +92,10 @@ impl Args {
         // What cannot be written is said before hours of work.
         fs::write(&self.report, "")
             .with_context(|| format!("write --report {}", self.report.display()))?;
+        if let Some(folder) = &self.figures {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("write --figures {}", folder.display()))?;
+        }
         let whole = self.no_runs || self.make_runs(&chosen)?;
         let rows = chosen.iter().map(Chosen::row);
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
@@ -91,6 +103,10 @@ impl Args {
         let report = page(&rows, method(&chosen)).to_html();
         fs::write(&self.report, report)
             .with_context(|| format!("write --report {}", self.report.display()))?;
+        if let Some(folder) = &self.figures {
+            let count = write_figures(&rows, folder)?;
+            print_line!("figures: {count} in {}", folder.display())?;
+        }
         let file = self.report.canonicalize().unwrap_or(self.report);
         print_line!("report: {}", file.display())?;
         Ok(ExitCode::from(u8::from(!whole)))
@@ -109,12 +125,16 @@ impl Args {
         let is_asked = |it: &&PublishedExperiment| {
             self.names.is_empty() || self.names.iter().any(|name| name == it.name)
         };
-        let extent = format!("{:?}", self.extent).to_lowercase();
+        let (extent, name) = match (self.quick, self.full) {
+            (true, _) => (Extent::Quick, "quick"),
+            (_, true) => (Extent::Full, "full"),
+            _ => (Extent::Default, "default"),
+        };
         let chosen = PUBLISHED.iter().filter(is_asked).map(|published| {
             Ok(Chosen {
                 published,
-                experiment: published.load(self.extent)?,
-                folder: self.store.join(published.name).join(&extent),
+                experiment: published.load(extent)?,
+                folder: self.store.join(published.name).join(name),
             })
         });
         chosen.collect()
@@ -205,6 +225,21 @@ fn remove(folder: &Path) -> Result<()> {
             false => Ok(()),
         })
         .with_context(|| format!("remove {}", folder.display()))
+}
+
+/// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are.
+fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
+    let mut count = 0;
+    for row in rows {
+        for (number, figure) in (1..).zip(row.figures()) {
+            for (end, text) in [("svg", figure.to_svg()), ("csv", figure.to_csv())] {
+                let file = folder.join(format!("{}-{number}.{end}", row.name));
+                fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 fn method(chosen: &[Chosen]) -> Vec<Fact> {

@@ -28,8 +28,17 @@ macro_rules! published {
 }
 
 /// All of them, in the order of the report.
-pub const PUBLISHED: &[PublishedExperiment] =
-    published!["uniform-loss", "redundancy-level", "tcp-fairness", "n-vs-n",];
+pub const PUBLISHED: &[PublishedExperiment] = published![
+    "uniform-loss",
+    "redundancy-level",
+    "tcp-fairness",
+    "n-vs-n",
+    "duration",
+    "queue-disciplines",
+    "impact",
+    "skype",
+    "ssh",
+];
 
 impl PublishedExperiment {
     /// What is to be run of it.
