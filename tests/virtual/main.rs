@@ -8,6 +8,7 @@ mod mechanisms;
 mod path_size;
 mod queue;
 mod referee;
+mod reproduce;
 mod run;
 mod sanitizers;
 mod scaling_ratio;

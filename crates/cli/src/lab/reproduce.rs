@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
-use pillion_lab::reproduction::{PUBLISHED, PublishedExperiment, digest, row};
+use pillion_lab::reproduction::{PUBLISHED, digest, row};
 use pillion_lab::store::{EXPERIMENT_FILE, State, StoredRun};
 use pillion_report::Fact;
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{Experiment, Extent, Planned};
+use pillion_settings::experiment::{self, Experiment, Extent, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -29,8 +29,8 @@ use crate::stop;
 /// is as it was then, which the report names; `miss`, neither. docs/reproduction.md has the rest.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which experiments [default: all]
-    #[arg(value_name = "EXPERIMENT")]
+    /// Which experiments, or files of your own that reproduce something [default: all published]
+    #[arg(value_name = "EXPERIMENT|FILE")]
     names: Vec<String>,
 
     /// Make a first look, within minutes: fewer seeds, shorter runs
@@ -71,7 +71,9 @@ pub struct Args {
 
 /// An experiment, and where its runs are.
 struct Chosen {
-    published: &'static PublishedExperiment,
+    name: String,
+    /// Its file.
+    text: String,
     experiment: Experiment,
     folder: PathBuf,
 }
@@ -84,7 +86,7 @@ impl Args {
                 let runs = &it.experiment.runs;
                 let seconds: f64 = runs.iter().map(|it| it.plan.duration.as_secs_f64()).sum();
                 let title = it.experiment.title.as_deref().unwrap_or_default();
-                let (name, count) = (it.published.name, runs.len());
+                let (name, count) = (&it.name, runs.len());
                 print_line!("{name}: {title}; {count} runs, {seconds:.0} s")?;
             }
             return Ok(ExitCode::SUCCESS);
@@ -113,31 +115,45 @@ impl Args {
     }
 
     fn chosen(&self) -> Result<Vec<Chosen>> {
-        for name in &self.names {
-            if PUBLISHED.iter().all(|it| it.name != name) {
-                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
-                let known = known.join(", ");
-                let mistake =
-                    format!("no published experiment is called `{name}`; there are {known}");
-                return Err(BadInput(mistake).into());
-            }
-        }
-        let is_asked = |it: &&PublishedExperiment| {
-            self.names.is_empty() || self.names.iter().any(|name| name == it.name)
+        let names = match self.names.is_empty() {
+            true => PUBLISHED.iter().map(|it| it.name.to_owned()).collect(),
+            false => self.names.clone(),
         };
-        let (extent, name) = match (self.quick, self.full) {
+        names.iter().map(|name| self.choose(name)).collect()
+    }
+
+    fn choose(&self, name: &str) -> Result<Chosen> {
+        let (extent, part) = match (self.quick, self.full) {
             (true, _) => (Extent::Quick, "quick"),
             (_, true) => (Extent::Full, "full"),
             _ => (Extent::Default, "default"),
         };
-        let chosen = PUBLISHED.iter().filter(is_asked).map(|published| {
-            Ok(Chosen {
-                published,
-                experiment: published.load(extent)?,
-                folder: self.store.join(published.name).join(name),
-            })
-        });
-        chosen.collect()
+        let path = Path::new(name);
+        let published = PUBLISHED.iter().find(|it| it.name == name);
+        let (name, text, experiment) = match published {
+            Some(it) => (name.into(), it.text.to_owned(), it.load(extent)?),
+            None if path.is_file() => {
+                let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                (stem, text, experiment::load_part(path, extent)?)
+            }
+            None => {
+                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
+                let mistake = format!(
+                    "no published experiment, and no file, is called `{name}`; there are {}",
+                    known.join(", ")
+                );
+                return Err(BadInput(mistake).into());
+            }
+        };
+        // What says nothing to be judged is told before hours of work.
+        row(&name, &experiment, Vec::new())?;
+        Ok(Chosen {
+            folder: self.store.join(&*name).join(part),
+            name: name.into_owned(),
+            text,
+            experiment,
+        })
     }
 
     /// Makes the runs that are not there; whether all are then.
@@ -147,7 +163,7 @@ impl Args {
         let mut whole = true;
         for it in chosen {
             fs::create_dir_all(&it.folder)
-                .and_then(|()| fs::write(it.folder.join(EXPERIMENT_FILE), it.published.text))
+                .and_then(|()| fs::write(it.folder.join(EXPERIMENT_FILE), &it.text))
                 .with_context(|| format!("make {}", it.folder.display()))?;
             let missing: Vec<Planned> = it.missing()?;
             let board = Board::new(&missing);
@@ -163,7 +179,7 @@ impl Args {
                     whole = false;
                     eprintln!(
                         "pillion: {}: {}: {}",
-                        it.published.name,
+                        it.name,
                         planned.name,
                         one_line(&error)
                     );
@@ -209,7 +225,7 @@ impl Chosen {
                 digested.push(DigestedRun { name, digest });
             }
         }
-        Ok(row(self.published.name, &self.experiment, digested)?)
+        Ok(row(&self.name, &self.experiment, digested)?)
     }
 }
 
@@ -246,10 +262,6 @@ fn method(chosen: &[Chosen]) -> Vec<Fact> {
     let text = "Linux of today in virtual time, TCP as it is; where stated, with mechanisms of then \
                 (docs/mechanisms.md). Numbers are means over seeds, intervals of 95 % by Student's t";
     let mut facts = vec![Fact::new("engine", text)];
-    facts.extend(
-        chosen
-            .iter()
-            .map(|it| Fact::verbatim(it.published.name, it.published.text)),
-    );
+    facts.extend(chosen.iter().map(|it| Fact::verbatim(&*it.name, &*it.text)));
     facts
 }

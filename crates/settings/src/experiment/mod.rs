@@ -84,9 +84,17 @@ pub struct Planned {
 /// # Errors
 /// [`BadInput`] with a line for each mistake.
 pub fn load(path: &FilePath) -> Result<Experiment, BadInput> {
+    load_part(path, Extent::Full)
+}
+
+/// Reads an experiment as far as it is to be run, which its `[reproduction]` says.
+///
+/// # Errors
+/// [`BadInput`] with a line for each mistake.
+pub fn load_part(path: &FilePath, extent: Extent) -> Result<Experiment, BadInput> {
     let folder = path.parent().unwrap_or(FilePath::new(""));
     document::load(path, MANUAL, |document, mistakes| {
-        read::experiment(document, folder, Extent::Full, mistakes)
+        read::experiment(document, folder, extent, mistakes)
     })
 }
 

@@ -90,11 +90,31 @@ impl Plan {
         self.forward.delay + self.backward.delay
     }
 
-    /// Bytes that the bottleneck sends in one round-trip time, if it has a rate.
+    /// Bytes that the bottleneck sends in one round-trip time, if it has a rate: in the mean one of
+    /// all streams, where groups have their own.
     #[must_use]
     pub fn bdp_bytes(&self) -> Option<f64> {
         let rate = self.bottleneck.rate?;
-        Some(rate.bps() as f64 / 8.0 * self.rtt().as_secs_f64())
+        Some(rate.bps() as f64 / 8.0 * self.mean_rtt_s())
+    }
+
+    fn mean_rtt_s(&self) -> f64 {
+        let of_path = self.rtt().as_secs_f64();
+        let there = self.forward.delay.as_secs_f64();
+        let (mut sum, mut count) = (0.0, 0);
+        for streams in &self.streams {
+            let own = streams
+                .delays_back
+                .iter()
+                .map(|back| there + back.as_secs_f64());
+            let others = streams.traffic.streams - streams.delays_back.len();
+            sum += own.sum::<f64>() + of_path * others as f64;
+            count += streams.traffic.streams;
+        }
+        match count {
+            0 => of_path,
+            _ => sum / count as f64,
+        }
     }
 }
 

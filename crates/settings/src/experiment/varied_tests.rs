@@ -113,3 +113,15 @@ path.loss = [1, 2]
         "{mistakes}"
     );
 }
+
+#[test]
+fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
+    let bdp = |text: &str| load_text(text).unwrap().runs[0].plan.bdp_bytes().unwrap();
+    let head = "duration = 1\n[bottleneck]\nrate = 8\nlimit = \"1 BDP\"\n";
+    let path = format!("{head}[path]\nrtt = 100\n[group.a]\n");
+    assert_eq!(bdp(&path), 1e5);
+    let own = format!("{head}[group.a]\nrtt = \"100+100\"\nstreams = 3\n");
+    assert!((bdp(&own) - 2e5).abs() < 1.0);
+    let both = format!("{path}[group.b]\nrtt = 300\n");
+    assert!((bdp(&both) - 2e5).abs() < 1.0);
+}

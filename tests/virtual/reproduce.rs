@@ -1,0 +1,135 @@
+//! Published numbers beside those of the virtual engine.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::*;
+
+const EXPERIMENT: &str = r#"
+title = "small"
+duration = 4
+repetitions = 2
+[reproduction]
+source = "a paper"
+today = "kernel=today"
+causes = [{ runs = "kernel=then", is = "the path is another one" }]
+[[reproduction.published]]
+what = "holds today"
+measure = "ack_latency_ms p50"
+runs = "plain"
+value = 40
+within = "10 %"
+[[reproduction.published]]
+what = "held then"
+measure = "ack_latency_ms p50"
+runs = "plain"
+value = 80
+within = "10 %"
+[[reproduction.published]]
+what = "never held"
+measure = "ack_latency_ms p50"
+runs = "plain"
+at-most = 10
+[[reproduction.figure]]
+title = "ACK latency"
+source = "figure 1"
+measure = "ack_latency_ms"
+label = "ACK latency"
+series = [{ label = "plain", runs = "plain" }]
+[path]
+rtt = 40
+[group.thin]
+streams = 2
+itt = 30
+[measure]
+sockets = false
+[variant.plain]
+[axis.kernel.today]
+[axis.kernel.then]
+path.rtt = 80
+"#;
+
+fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(PILLION)
+        .args(["lab", "reproduce"])
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap()
+}
+
+/// The line of the table that has this text.
+fn line(output: &Output, text: &str) -> String {
+    let said = stdout(output);
+    let line = said.lines().find(|line| line.contains(text));
+    line.unwrap_or_else(|| panic!("no {text}: {said}{}", stderr(output)))
+        .to_owned()
+}
+
+#[test]
+fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
+    let arguments = ["small.toml", "--report", "r.html", "--figures", "figures"];
+    let made = reproduce(folder, &arguments);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for (what, verdict, why) in [
+        ("holds today", "near", "holds on the kernel of today"),
+        ("held then", "changed", "holds if the path is another one"),
+        ("never held", "miss", "no cause is shown"),
+    ] {
+        let line = line(&made, what);
+        assert!(line.contains(verdict) && line.contains(why), "{line}");
+    }
+    let report = fs::read_to_string(folder.join("r.html")).unwrap();
+    assert!(report.contains("1 hold on the kernel of today"));
+    let csv = fs::read_to_string(folder.join("figures/small-1.csv")).unwrap();
+    assert!(csv.lines().count() > 1000, "{csv}");
+    assert!(folder.join("figures/small-2.svg").is_file());
+
+    // What is there is not made again, and judged the same.
+    let time = |run: &str| {
+        let path = folder.join("pillion-runs/small/default").join(run);
+        fs::metadata(path.join("host.json"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
+    let kept = time("plain,kernel=today,seed=1");
+    fs::remove_dir_all(folder.join("pillion-runs/small/default/plain,kernel=then,seed=2")).unwrap();
+    let again = reproduce(folder, &["small.toml"]);
+    assert_eq!(line(&again, "held then"), line(&made, "held then"));
+    assert_eq!(time("plain,kernel=today,seed=1"), kept);
+}
+
+#[test]
+fn without_runs_nothing_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = reproduce(folder.path(), &["uniform-loss", "--no-runs", "--quick"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(line(&output, "ACK latency of TCP").contains("not run"));
+}
+
+#[test]
+fn what_cannot_be_reproduced_is_refused_before_any_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |text: &str| fs::write(folder.path().join("own.toml"), text).unwrap();
+    for (text, told) in [
+        ("duration = 1\n[group.a]\n", "own: it reproduces nothing"),
+        (
+            &EXPERIMENT.replace("at-most = 10", ""),
+            "`never held` wants one of value, at-most, at-least and ascending",
+        ),
+    ] {
+        write(text);
+        let output = reproduce(folder.path(), &["own.toml"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    }
+    let output = reproduce(folder.path(), &["unheard-of"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("there are uniform-loss, "));
+}
