@@ -44,7 +44,8 @@ fn write_run(folder: &Path, base_ms: f64, seed: u32) {
     let received: Vec<Value> = (0..STREAMS).map(received).collect();
     write(
         "streams.json",
-        &json!([{"name": "thin", "sent": {"streams": sent}, "received": {"streams": received}}]),
+        &json!([{"name": "thin", "from": "10.77.1.1:20000", "first_stream": 0,
+            "sent": {"streams": sent}, "received": {"streams": received}}]),
     );
     let records = (0..STREAMS * MESSAGES).map(|number| Record {
         measured: Measured::Delivery,
@@ -84,7 +85,7 @@ fn an_experiment_is_shown_by_the_groups_of_its_runs() {
     let row = shown.lines().find(|line| line.contains("plain,seed=2"));
     let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
     let expected = "plain,seed=2 thin 125.0 129.0 129.5 129.8 129.9 130.0 4 5\u{a0}% \
-                    16.0\u{a0}kbit/s 2\u{a0}% – –";
+                    16.0\u{a0}kbit/s 2\u{a0}%";
     assert_eq!(cells.join(" "), expected.replace('\u{a0}', " "));
     let json: Value =
         serde_json::from_slice(&lab(&store, &["show", "loss", "--json"]).stdout).expect("JSON");

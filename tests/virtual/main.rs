@@ -3,6 +3,7 @@
 mod boot;
 mod bundling;
 mod common;
+mod detection;
 mod kernel;
 mod mechanisms;
 mod path_size;

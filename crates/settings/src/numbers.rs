@@ -1,5 +1,6 @@
 //! Whole numbers in ranges of their own.
 
+use pillion_traffic::wire::MAX_SIZE;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -23,6 +24,14 @@ where
     D: Deserializer<'de>,
 {
     positive(from).map(Some)
+}
+
+/// Reads the size of a message in bytes.
+pub(crate) fn some_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from).ok();
+    let number = number.filter(|number| (1..=MAX_SIZE).contains(number));
+    let expected = || D::Error::custom(format_args!("expected bytes, 1 to {MAX_SIZE}"));
+    number.map(Some).ok_or_else(expected)
 }
 
 /// Reads a number from 0 to what C's `int` has room for.

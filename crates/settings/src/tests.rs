@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::Bundling;
 use crate::document::known::keys;
-use crate::traffic::Group;
+use crate::traffic::{Group, Receiving};
 
 /// Every option has a help text, and is a key of the same name but `own` ones, which files alone
 /// have.
@@ -32,4 +32,9 @@ fn what_says_how_to_bundle_on_the_command_line_is_a_key() {
 #[test]
 fn what_describes_streams_on_the_command_line_is_a_key() {
     options_are_keys::<Group>(&["name", "start", "duration"]);
+}
+
+#[test]
+fn what_describes_the_receiver_on_the_command_line_is_a_key() {
+    options_are_keys::<Receiving>(&[]);
 }

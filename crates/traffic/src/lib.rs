@@ -9,6 +9,7 @@
 //!
 //! The format on the wire is described in [`wire`], the file of records in [`records`].
 
+mod bundled;
 mod clock;
 mod distribution;
 mod durations;
@@ -24,14 +25,15 @@ mod send;
 mod tcp_info;
 pub mod wire;
 
+pub use bundled::Bundled;
 pub use distribution::{Distribution, DistributionError, Table, TableError};
 pub use list::ListError;
 pub use plan::{ConfigError, Group, Kind, RampUp, SendConfig, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
 pub use quantiles::Quantiles;
 pub use receive::{
-    Answering, Fault, FaultKind, Reading, ReceiveConfig, ReceiveError, ReceiveReport, Received,
-    Receiver, StreamReceived,
+    Answering, Fault, FaultKind, Manner, Reading, ReceiveConfig, ReceiveError, ReceiveReport,
+    Received, Receiver, StreamReceived,
 };
 pub use records::Record;
 pub use replay::{WRITES_HEADING, Write, read_writes};

@@ -19,7 +19,7 @@ pub const DELIVERY_LATENCY: &str =
     "from one application's write to the other one's read, of each message";
 
 /// All measures, in the order in which they are shown.
-pub const MEASURES: [RunMeasure; 12] = [
+pub const MEASURES: [RunMeasure; 15] = [
     delivery("delivery_p50_ms", Percentile::P50),
     delivery("delivery_p90_ms", Percentile::P90),
     delivery("delivery_p97_ms", Percentile::P97),
@@ -77,6 +77,29 @@ pub const MEASURES: [RunMeasure; 12] = [
                   are bundled",
         of: Of::Totals(|it| bundled(it, it.reactions)),
     },
+    Measure {
+        name: "repaired_losses",
+        label: "repaired",
+        unit: Unit::Number,
+        meaning: "segments that were lost and that bundles brought after all, as the traces of \
+                  both ends show, in each run; of groups that are bundled",
+        of: Of::Totals(|it| traced(it, it.repaired_losses)),
+    },
+    Measure {
+        name: "missed_losses",
+        label: "missed",
+        unit: Unit::Number,
+        meaning: "of these, what is more than the stream's hidden losses: at least so many were \
+                  not found",
+        of: Of::Totals(|it| traced(it, it.missed_losses)),
+    },
+    Measure {
+        name: "false_losses",
+        label: "false",
+        unit: Unit::Number,
+        meaning: "what of a stream's hidden losses is more than these: at least so many were none",
+        of: Of::Totals(|it| traced(it, it.false_losses)),
+    },
 ];
 
 const fn delivery(name: &'static str, percentile: Percentile) -> RunMeasure {
@@ -105,6 +128,11 @@ fn told(totals: &Totals, value: f64) -> Option<f64> {
 fn bundled(totals: &Totals, number: u64) -> Option<f64> {
     let is_bundled = totals.bundled_runs == totals.runs;
     per_run(totals, number).filter(|_| is_bundled)
+}
+
+fn traced(totals: &Totals, number: u64) -> Option<f64> {
+    let is_traced = totals.traced_runs == totals.runs;
+    per_run(totals, number).filter(|_| is_traced)
 }
 
 #[cfg(test)]

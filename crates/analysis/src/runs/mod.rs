@@ -8,6 +8,7 @@ mod compare;
 mod measures;
 mod page;
 mod pool;
+mod repairs;
 mod resample;
 mod table;
 
@@ -17,6 +18,7 @@ pub use compare::{CompareError, Compared, Comparison, Difference, Section, compa
 pub use measures::{DELIVERY_LATENCY, MEASURES, Of, RunMeasure};
 pub use page::comparison_page;
 pub use pool::{Label, Pool, pools};
+pub use repairs::Repairs;
 pub use table::{differences_table, groups_table, shown, values_table};
 
 /// A group of streams in one run.
@@ -67,6 +69,14 @@ pub struct Totals {
     pub hidden_losses: u64,
     /// Reactions to them.
     pub reactions: u64,
+    /// Runs in which traces of both ends show which losses the group's bundles hid.
+    pub traced_runs: u64,
+    /// Losses that bundles hid, as the traces show.
+    pub repaired_losses: u64,
+    /// Of these, not found, at least.
+    pub missed_losses: u64,
+    /// Losses found that were none, at least.
+    pub false_losses: u64,
     /// Packets of all groups on the way to the receiver.
     pub packets: u64,
     /// Of these, dropped by the bottleneck's queue or lost in the emulator.
@@ -102,6 +112,20 @@ impl Group {
     }
 }
 
+impl Totals {
+    /// What is to be said of a bundled stream's hidden losses: pillion found so many, and there
+    /// were so many. One missed and one made up cancel out.
+    #[must_use]
+    pub fn detection(found: u64, repaired: u64) -> Self {
+        Self {
+            repaired_losses: repaired,
+            missed_losses: repaired.saturating_sub(found),
+            false_losses: found.saturating_sub(repaired),
+            ..Self::default()
+        }
+    }
+}
+
 impl AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         self.runs += other.runs;
@@ -115,6 +139,10 @@ impl AddAssign for Totals {
         self.bundled_bytes += other.bundled_bytes;
         self.hidden_losses += other.hidden_losses;
         self.reactions += other.reactions;
+        self.traced_runs += other.traced_runs;
+        self.repaired_losses += other.repaired_losses;
+        self.missed_losses += other.missed_losses;
+        self.false_losses += other.false_losses;
         self.packets += other.packets;
         self.lost_packets += other.lost_packets;
     }

@@ -31,36 +31,53 @@ impl Group {
     }
 }
 
-/// A row for each group of each run; `first` heads the columns that name them.
+/// A row for each group of each run; `first` heads the columns that name them. Measures of which
+/// nothing is known are left out.
 #[must_use]
 pub fn groups_table<'a>(
     first: impl IntoIterator<Item = Column>,
     groups: impl IntoIterator<Item = (Vec<String>, &'a Group)>,
 ) -> Table {
-    let mut table = Table::new(
-        format!("Groups; delivery latency is {DELIVERY_LATENCY}"),
-        first.into_iter().chain(columns()),
-    );
-    for (names, group) in groups {
-        let values = MEASURES.map(|measure| shown(group.value(&measure), measure.unit));
-        table.row(names.into_iter().chain(values));
-    }
-    table
+    let rows = groups.into_iter().map(|(names, group)| {
+        let values = MEASURES.map(|measure| group.value(&measure));
+        (names, values)
+    });
+    let title = format!("Groups; delivery latency is {DELIVERY_LATENCY}");
+    table(title, first, rows.collect())
 }
 
-/// A row for each variant of a section.
+/// A row for each variant of a section. Measures of which nothing is known are left out.
 #[must_use]
 pub fn values_table(section: &Section) -> Table {
+    let rows = section.variants.iter().map(|variant| {
+        let values = MEASURES.map(|measure| variant.values.get(measure.name).copied());
+        let first = vec![variant.variant.clone(), variant.runs.to_string()];
+        (first, values)
+    });
     let first = [Column::left("variant"), Column::right("runs")];
-    let mut table = Table::new(
-        format!("{}: all runs of a variant together", title(section)),
-        first.into_iter().chain(columns()),
-    );
-    for variant in &section.variants {
-        let value =
-            |measure: RunMeasure| shown(variant.values.get(measure.name).copied(), measure.unit);
-        let first = [variant.variant.clone(), variant.runs.to_string()];
-        table.row(first.into_iter().chain(MEASURES.map(value)));
+    let title = format!("{}: all runs of a variant together", title(section));
+    table(title, first, rows.collect())
+}
+
+/// Rows with names and with the value of each measure.
+fn table(
+    title: String,
+    first: impl IntoIterator<Item = Column>,
+    rows: Vec<(Vec<String>, [Option<f64>; MEASURES.len()])>,
+) -> Table {
+    let measures = MEASURES.iter().enumerate();
+    let known = measures.filter(|(place, _)| rows.iter().any(|(_, row)| row[*place].is_some()));
+    let known: Vec<_> = known.collect();
+    let columns = known.iter().map(|(_, measure)| match measure.unit {
+        Unit::Milliseconds => Column::right(measure.label).unit(measure.unit.symbol()),
+        _ => Column::right(measure.label),
+    });
+    let mut table = Table::new(title, first.into_iter().chain(columns));
+    for (names, values) in &rows {
+        let values = known
+            .iter()
+            .map(|(place, measure)| shown(values[*place], measure.unit));
+        table.row(names.iter().cloned().chain(values));
     }
     table
 }
@@ -103,13 +120,6 @@ pub(super) fn title(section: &Section) -> String {
         "" => format!("group {}", section.group),
         point => format!("{point}, group {}", section.group),
     }
-}
-
-fn columns() -> [Column; MEASURES.len()] {
-    MEASURES.map(|measure| match measure.unit {
-        Unit::Milliseconds => Column::right(measure.label).unit(measure.unit.symbol()),
-        _ => Column::right(measure.label),
-    })
 }
 
 /// As in `+12.3 (+9.1 to +14.8)`.

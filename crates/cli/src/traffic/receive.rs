@@ -1,13 +1,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_report::number;
-use pillion_settings::times::parse_ms;
+use pillion_settings::traffic::{Receiving, on_the_command_line};
 use pillion_traffic::records::write_records;
-use pillion_traffic::{Answering, Reading, ReceiveConfig, ReceiveReport, Receiver};
+use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
 use super::records;
 use crate::print::{print_json, print_line};
@@ -29,25 +28,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     streams: Option<usize>,
 
-    /// Read so many milliseconds after something has come [default: at once]
-    #[arg(long, value_name = "MS", value_parser = parse_ms, conflicts_with = "read_rate")]
-    read_delay: Option<Duration>,
-
-    /// Read at most so many bytes a second of each connection
-    #[arg(long, value_name = "BYTES/S")]
-    read_rate: Option<u64>,
-
-    /// Send back every byte
-    #[arg(long, conflicts_with = "answer_every")]
-    echo: bool,
-
-    /// Answer each N-th message; streams that ask for answers themselves get those
-    #[arg(long, value_name = "N")]
-    answer_every: Option<u32>,
-
-    /// Payload of such an answer in bytes [default: that of the message]
-    #[arg(long, value_name = "BYTES", requires = "answer_every")]
-    answer_size: Option<u32>,
+    #[command(flatten)]
+    receiving: Receiving,
 
     /// Write a record of every message to FILE (`pillion traffic records` shows it)
     #[arg(long, value_name = "FILE")]
@@ -60,6 +42,7 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
+        let manner = self.receiving.manner().map_err(on_the_command_line)?;
         let stop = stop::on_signal()?;
         let file = records::create(self.records.as_deref())?;
         let receiver = Receiver::bind(ReceiveConfig {
@@ -67,7 +50,7 @@ impl Args {
             streams: self.streams,
             records: file.is_some(),
         })?
-        .with_manner(self.reading(), self.answering())?;
+        .with_manner(manner)?;
         eprintln!("pillion: listening on {}", receiver.local_addr());
         let progress = Progress::watch("received", None, receiver.progress());
         let received = receiver.run(&stop);
@@ -88,25 +71,6 @@ impl Args {
         } else {
             ExitCode::FAILURE
         })
-    }
-
-    fn reading(&self) -> Reading {
-        match (self.read_delay, self.read_rate) {
-            (Some(delay), _) => Reading::Late(delay),
-            (None, Some(rate)) => Reading::Rate(rate),
-            (None, None) => Reading::AtOnce,
-        }
-    }
-
-    fn answering(&self) -> Answering {
-        match (self.echo, self.answer_every) {
-            (true, _) => Answering::Echo,
-            (false, None) => Answering::AsAsked,
-            (false, Some(messages)) => Answering::Every {
-                messages,
-                size: self.answer_size,
-            },
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Id;
 use pillion_settings::times::parse_s;
-use pillion_settings::traffic::{self, Group, Mix, Wrong};
+use pillion_settings::traffic::{self, Group, Mix, on_the_command_line};
 use pillion_settings::{BadInput, arguments};
 use pillion_traffic::Traffic;
 
@@ -84,10 +84,7 @@ impl Args {
     }
 
     fn mix(&self) -> Result<Mix, BadInput> {
-        let group = self.group.group().map_err(|wrong| {
-            let told = wrong.into_iter().map(Wrong::on_the_command_line);
-            BadInput(told.collect::<Vec<_>>().join("\npillion: "))
-        })?;
+        let group = self.group.group().map_err(on_the_command_line)?;
         let default = group.messages.is_none().then_some(sending::DURATION);
         Ok(Mix {
             duration: self.duration.or(default),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_report::number;
-use pillion_settings::times::parse_s;
+use pillion_settings::traffic::Sending;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use super::records;
@@ -20,17 +20,8 @@ pub const DURATION: Duration = Duration::from_secs(10);
 
 #[derive(Debug, clap::Args)]
 pub struct SendingArgs {
-    /// Threads among which the streams are dealt out
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    threads: usize,
-
-    /// Seconds that all connections together may take to establish
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
-    connect_timeout: Duration,
-
-    /// Seconds that what is still on its way may take after the last message
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
-    drain_timeout: Duration,
+    #[command(flatten)]
+    sending: Sending,
 
     /// Write a record of every answer to FILE (`pillion traffic records` shows it)
     #[arg(long, value_name = "FILE")]
@@ -45,11 +36,8 @@ impl SendingArgs {
     pub fn execute(&self, traffic: Traffic) -> Result<ExitCode> {
         let stop = stop::on_signal()?;
         let sender = Sender::new(Traffic {
-            threads: self.threads,
-            connect_timeout: self.connect_timeout,
-            drain_timeout: self.drain_timeout,
             records: self.records.is_some(),
-            ..traffic
+            ..self.sending.send(traffic)
         })?;
         let file = records::create(self.records.as_deref())?;
         let progress = Progress::watch("sending", sender.planned(), sender.progress());

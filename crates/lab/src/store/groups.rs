@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 
 use pillion_analysis::runs::{Group, Stream, Totals};
 use pillion_traffic::Quantiles;
@@ -19,23 +20,32 @@ struct RunFile {
 
 /// What is needed of a group in the file of streams.
 #[derive(Deserialize)]
-struct GroupFile {
+pub(super) struct GroupFile {
     name: String,
-    sent: SentFile,
+    /// The senders' address, and the first stream's port; each next stream has the next.
+    pub(super) from: SocketAddr,
+    pub(super) first_stream: u32,
+    pub(super) sent: SentFile,
     received: ReceivedFile,
 }
 
 #[derive(Deserialize)]
-struct SentFile {
-    streams: Vec<StreamSent>,
+pub(super) struct SentFile {
+    pub(super) streams: Vec<StreamSent>,
 }
 
 #[derive(Deserialize)]
-struct StreamSent {
-    stream: u32,
+pub(super) struct StreamSent {
+    pub(super) stream: u32,
     retransmissions: Option<u64>,
     bytes_retrans: Option<u64>,
     bytes_sent: Option<u64>,
+    pub(super) bundling: Option<StreamBundled>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct StreamBundled {
+    pub(super) hidden_losses: u64,
 }
 
 #[derive(Deserialize)]
@@ -96,13 +106,15 @@ impl StoredRun {
         Ok(groups.collect())
     }
 
-    /// What the run's groups experienced, with every message, if the run kept records.
+    /// What the run's groups experienced, with every message, if the run kept records, and with
+    /// what its traces, if it has them, show of the losses that bundles hid.
     ///
     /// # Errors
     /// [`Error::File`], if it is not whole as well.
     pub fn groups_with_messages(&self) -> Result<Vec<Group>, Error> {
         let streams: Vec<GroupFile> = self.json(STREAMS_FILE)?;
         let mut groups = self.groups_of(&streams)?;
+        self.add_detection(&streams, &mut groups)?;
         let path = self.path.join(RECORDS_FILE);
         if !path.exists() {
             return Ok(groups);
@@ -194,7 +206,7 @@ mod tests {
     const SUMMARY: &str = r#"{"groups": [], "doubts": [],
         "forward": {"queue_dropped": 3, "queue_passed": 97, "lost": 2, "delivered": 95},
         "backward": {"queue_dropped": 0, "lost": 0, "delivered": 90}}"#;
-    const STREAMS: &str = r#"[{"name": "thin",
+    const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005", "first_stream": 5,
         "sent": {"streams": [
             {"stream": 5, "retransmissions": 1, "bytes_retrans": 100, "bytes_sent": 1000},
             {"stream": 6, "retransmissions": 2, "bytes_retrans": 100, "bytes_sent": 1000}]},

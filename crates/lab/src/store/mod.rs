@@ -3,6 +3,7 @@
 //! What belongs to a store is told by its files alone, so that runs may be moved, copied and
 //! removed by hand as well.
 
+mod detection;
 mod entry;
 mod groups;
 mod traced;

@@ -1,5 +1,6 @@
 use super::plan::SOURCE_PORTS;
 use super::{Discipline, Limit, Plan, Shaper};
+use crate::traffic::Wrong;
 
 /// Hosts that the network of senders has room for.
 const MOST_HOSTS: usize = 250;
@@ -23,6 +24,14 @@ impl Contradiction {
             path: path.iter().map(ToString::to_string).collect(),
             text: text.into(),
         }
+    }
+
+    /// What is wrong with options of the table that these keys lead to.
+    pub(super) fn all_of(table: &[&str], wrong: Vec<Wrong>) -> impl Iterator<Item = Self> {
+        wrong.into_iter().map(|Wrong { option, text }| {
+            let path: Vec<&str> = table.iter().copied().chain([option]).collect();
+            Self::new(&path, text)
+        })
     }
 }
 

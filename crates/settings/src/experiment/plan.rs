@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use pillion_path::{Direction, OwnDelay, PathConfig};
+use pillion_traffic::Manner;
 
 use super::{Bottleneck, Emulation, Measure, Sysctls};
 use crate::Bundling;
@@ -23,6 +24,8 @@ pub struct Plan {
     pub hosts: Vec<SendingHost>,
     /// What is sent.
     pub streams: Vec<Streams>,
+    /// What the receiving application does with what comes.
+    pub receiver: Manner,
     /// Kernel parameters of every host.
     pub sysctls: Sysctls,
     /// What is written down.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pillion_traffic::Manner;
+
 use super::{
     Contradiction, Group, Mechanism, Mechanisms, Plan, RoundTrips, Run, SendingHost, Streams,
 };
@@ -17,6 +19,10 @@ impl Run {
     /// All that cannot be: what parts of it that are right each by itself contradict each other in.
     pub fn plan(&self) -> Result<Plan, Vec<Contradiction>> {
         let mut found = Found::new();
+        let receiver = self.receiver.manner().unwrap_or_else(|wrong| {
+            found.extend(Contradiction::all_of(&["receiver"], wrong));
+            Manner::default()
+        });
         let mut plan = Plan {
             duration: self.duration.0,
             seed: self.seed.into(),
@@ -25,6 +31,7 @@ impl Run {
             backward: self.path.backward(),
             hosts: self.described_hosts(),
             streams: Vec::new(),
+            receiver,
             sysctls: self.sysctl.clone(),
             measure: self.measure,
         };
@@ -71,10 +78,7 @@ impl Plan {
     fn add(&mut self, name: &str, group: &Group, found: &mut Found) {
         twice(name, group, found);
         let traffic = group.traffic.group().map_err(|wrong| {
-            let wrong = wrong.into_iter();
-            found.extend(
-                wrong.map(|wrong| Contradiction::new(&["group", name, wrong.option], wrong.text)),
-            );
+            found.extend(Contradiction::all_of(&["group", name], wrong));
         });
         let host = self.host(name, group, found);
         let (Ok(traffic), Some(host)) = (traffic, host) else {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Bottleneck, Group, Host, Measure, Name, Path, Sysctls, sysctls};
 use crate::times::Length;
+use crate::traffic::Receiving;
 
 /// One run of an experiment, in the words of its file: nothing is left to choose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,6 +24,8 @@ pub struct Run {
     /// Kernel parameters of every host.
     #[serde(with = "sysctls")]
     pub sysctl: Sysctls,
+    /// The receiving application.
+    pub receiver: Receiving,
     /// What is written down.
     pub measure: Measure,
     /// Sending hosts that groups share, or that differ from others.

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use pillion_traffic::Reading;
+
 use super::*;
 
 pub(super) fn load_text(text: &str) -> Result<Experiment, String> {
@@ -34,6 +36,8 @@ fn the_example_in_the_documentation_is_read_whole() {
     assert_eq!(run.bottleneck.limit, Some(Limit::Packets(63)));
     assert_eq!(run.forward.loss, Some(Loss::Uniform(0.05)));
     assert_eq!(run.sysctls["net.ipv4.tcp_retrans_collapse"], "0");
+    let reads = Duration::from_millis(200);
+    assert_eq!(run.receiver.reading, Reading::Late(reads));
     let thin = &run.streams[1];
     assert_eq!(thin.traffic.name, "thin");
     assert_eq!(thin.traffic.streams, 20);
@@ -153,6 +157,26 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         (
             "[measure]\nsockets = 0.5\n",
             "4:11: `0.5`; expected milliseconds between samples",
+        ),
+        (
+            "[receiver]\nread-rate = 0\n",
+            "4:13: `0`; expected a whole number from 1 on",
+        ),
+        (
+            "[receiver]\nread-rate = 1\nread-delay = 1\n",
+            "4:13: `read-rate` says when to read, and so does `read-delay`; keep one",
+        ),
+        (
+            "[receiver]\necho = true\nanswer-every = 1\n",
+            "5:16: `echo` sends back all that comes, and `answer-every` something else",
+        ),
+        (
+            "[receiver]\nanswer-every = 1\nanswer-size = 1048577\n",
+            "5:15: `1048577`; expected bytes, 1 to 1048576",
+        ),
+        (
+            "[receiver]\nanswer-size = 9\n",
+            "4:15: `answer-size` is that of the answers which `answer-every` asks for",
         ),
         (
             "[grid]\npath.loss = 1\n",

@@ -1,9 +1,11 @@
 //! Groups of streams: one on the command line of `traffic send`, several in the file that
-//! `send --config` reads; docs/traffic.md describes it.
+//! `send --config` reads; how they are sent, and received. docs/traffic.md describes it.
 
 mod group;
 mod inherit;
 mod kind;
+mod receiving;
+mod sending;
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +20,10 @@ use crate::{BadInput, times};
 pub use group::{Group, Switch};
 pub(crate) use inherit::{OWN_KEYS, whole};
 pub use kind::KindName;
+pub use receiving::Receiving;
+pub use sending::Sending;
 
-/// An option of a group that cannot be as it is, beside the others.
+/// An option that cannot be as it is, beside the others.
 #[derive(Debug)]
 pub struct Wrong {
     /// The option's name.
@@ -32,15 +36,19 @@ impl Wrong {
     fn new(option: &'static str, text: String) -> Self {
         Self { option, text }
     }
+}
 
-    /// What is wrong, with the options as the command line has them.
-    #[must_use]
-    pub fn on_the_command_line(self) -> String {
-        let names = keys::<Group>();
-        names.iter().fold(self.text, |text, name| {
+/// What is wrong, with the options as the command line has them.
+#[must_use]
+pub fn on_the_command_line(wrong: Vec<Wrong>) -> BadInput {
+    let mut names = keys::<Group>();
+    names.extend(keys::<Receiving>());
+    let told = wrong.into_iter().map(|wrong| {
+        names.iter().fold(wrong.text, |text, name| {
             text.replace(&format!("`{name}`"), &format!("--{name}"))
         })
-    }
+    });
+    BadInput(told.collect::<Vec<_>>().join("\npillion: "))
 }
 
 /// What such a file says.

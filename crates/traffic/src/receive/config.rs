@@ -19,6 +19,15 @@ pub struct ReceiveConfig {
     pub records: bool,
 }
 
+/// What the receiving application does with what comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// When it reads.
+    pub reading: Reading,
+    /// What it sends back.
+    pub answering: Answering,
+}
+
 /// When the receiver reads what has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Reading {

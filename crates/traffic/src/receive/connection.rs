@@ -6,7 +6,7 @@ use nix::sys::epoll::EpollFlags;
 
 use super::answers::Answers;
 use super::report::{Fault, FaultKind, StreamReceived};
-use super::{Answering, Reading};
+use super::{Answering, Manner, Reading};
 use crate::clock::{now_ns, ns, us};
 use crate::records::{Measured, Record};
 use crate::wire::{Decoder, WrongByte};
@@ -16,8 +16,7 @@ pub(super) struct Shared {
     pub(super) buffer: Vec<u8>,
     pub(super) latency_ns: Histogram<u64>,
     pub(super) keep_records: bool,
-    pub(super) reading: Reading,
-    pub(super) answering: Answering,
+    pub(super) manner: Manner,
 }
 
 /// One accepted connection, which stays in the list after its end.
@@ -89,7 +88,7 @@ impl Connection {
         if events.intersects(EpollFlags::EPOLLERR | EpollFlags::EPOLLHUP) {
             self.read_all(shared);
         } else if events.intersects(readable()) && !self.waits {
-            let due_ns = match shared.reading {
+            let due_ns = match shared.manner.reading {
                 Reading::AtOnce => None,
                 Reading::Late(delay) => Some(now_ns().saturating_add(ns(delay))),
                 Reading::Rate(_) => Some(self.next_read_ns),
@@ -106,7 +105,7 @@ impl Connection {
     /// What waited may be read now.
     pub(super) fn due(&mut self, shared: &mut Shared) {
         self.waits = false;
-        match shared.reading {
+        match shared.manner.reading {
             Reading::AtOnce => {
                 self.read(shared.buffer.len(), shared);
             }

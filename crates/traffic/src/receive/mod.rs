@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{Backlog, listen};
 
-pub use config::{Answering, Reading, ReceiveConfig};
+pub use config::{Answering, Manner, Reading, ReceiveConfig};
 pub use error::ReceiveError;
 pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
 
@@ -70,8 +70,7 @@ impl Receiver {
             buffer: vec![0; READ_LEN],
             latency_ns: histogram(),
             keep_records: config.records,
-            reading: Reading::AtOnce,
-            answering: Answering::AsAsked,
+            manner: Manner::default(),
         };
         Ok(Self {
             config,
@@ -90,12 +89,8 @@ impl Receiver {
     ///
     /// # Errors
     /// [`ReceiveError::Manner`] if it can never read or answer.
-    pub fn with_manner(
-        mut self,
-        reading: Reading,
-        answering: Answering,
-    ) -> Result<Self, ReceiveError> {
-        let wrong = match (reading, answering) {
+    pub fn with_manner(mut self, manner: Manner) -> Result<Self, ReceiveError> {
+        let wrong = match (manner.reading, manner.answering) {
             (Reading::Rate(0), _) => "reading 0 bytes a second: give at least 1",
             (_, Answering::Every { messages: 0, .. }) => {
                 "an answer to each 0 messages: give at least 1"
@@ -111,8 +106,7 @@ impl Receiver {
         if !wrong.is_empty() {
             return Err(ReceiveError::Manner(wrong));
         }
-        self.shared.reading = reading;
-        self.shared.answering = answering;
+        self.shared.manner = manner;
         Ok(self)
     }
 
@@ -173,8 +167,10 @@ impl Receiver {
             },
         };
         socket.set_nonblocking(true).map_err(failed)?;
+        // Answers leave at once, as messages do.
+        socket.set_nodelay(true).map_err(failed)?;
         let index = self.connections.len();
-        let connection = Connection::new(socket, peer, self.shared.answering);
+        let connection = Connection::new(socket, peer, self.shared.manner.answering);
         if let Some(socket) = connection.socket() {
             self.poller.add(socket, index, connection.watched)?;
         }
@@ -227,5 +223,30 @@ impl Receiver {
             report: ReceiveReport::new(streams, latency_us),
             records,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn answers_do_not_wait_for_those_before_them_to_be_acknowledged() {
+        let config = ReceiveConfig {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            streams: None,
+            records: false,
+        };
+        let mut receiver = Receiver::bind(config).unwrap();
+        let _sender = TcpStream::connect(receiver.local_addr()).unwrap();
+        while receiver.connections.is_empty() {
+            receiver.accept().unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let socket = receiver.connections[0].socket().unwrap();
+        assert!(socket.nodelay().unwrap());
     }
 }

@@ -1,10 +1,10 @@
 use serde::Serialize;
 
 use super::work::Measurements;
-use crate::Quantiles;
 use crate::clock::us;
 use crate::plan::Traffic;
 use crate::tcp_info::TcpInfo;
+use crate::{Bundled, Quantiles};
 
 /// What was sent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,6 +91,9 @@ pub struct StreamSent {
     /// What TCP counted, read when the connection had ended and before the socket was closed.
     #[serde(flatten)]
     pub tcp: TcpInfo,
+    /// What pillion counted, read with it; `None` where it did not bundle the connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundling: Option<Bundled>,
     /// Why the stream failed; `None` when the receiver closed after all was sent.
     pub error: Option<String>,
 }
@@ -106,6 +109,7 @@ impl StreamSent {
             blocked_writes: 0,
             answers: 0,
             tcp: TcpInfo::default(),
+            bundling: None,
             error: None,
         }
     }

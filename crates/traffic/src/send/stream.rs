@@ -11,6 +11,7 @@ use super::answers::Answers;
 use super::report::StreamSent;
 use super::source::Source;
 use super::work::Work;
+use crate::bundled::Bundled;
 use crate::tcp_info::TcpInfo;
 use crate::wire::{Encoder, Preface};
 
@@ -257,5 +258,6 @@ impl<'a> Stream<'a> {
         self.open = false;
         self.report.answers = self.answers.messages();
         self.report.tcp = TcpInfo::read(&self.socket).unwrap_or_default();
+        self.report.bundling = Bundled::read(&self.socket);
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use pillion_traffic::wire::{Encoder, Preface, Role};
 use pillion_traffic::{
-    Answering, Group, Kind, Reading, ReceiveConfig, Received, Receiver, SendConfig, SendReport,
-    Sender, Traffic,
+    Answering, Group, Kind, Manner, Reading, ReceiveConfig, Received, Receiver, SendConfig,
+    SendReport, Sender, Traffic,
 };
 
 pub const MS: Duration = Duration::from_millis(1);
@@ -42,7 +42,9 @@ pub fn receive_so(
     reading: Reading,
     answering: Answering,
 ) -> (SocketAddr, JoinHandle<Received>) {
-    let receiver = receiver(streams).with_manner(reading, answering).unwrap();
+    let receiver = receiver(streams)
+        .with_manner(Manner { reading, answering })
+        .unwrap();
     let address = receiver.local_addr();
     (address, thread::spawn(|| receiver.run(&NEVER).unwrap()))
 }

@@ -1,0 +1,62 @@
+//! What pillion found of the losses that its bundles hid, against what the traces show.
+
+use std::io;
+use std::net::SocketAddr;
+
+use pillion_analysis::runs::{Group, Repairs, Totals};
+use pillion_analysis::{OpenError, Traces};
+use pillion_trace::Period;
+
+use super::StoredRun;
+use super::groups::GroupFile;
+use crate::Error;
+
+impl StoredRun {
+    /// Adds that to each stream that was bundled, if the run has both traces.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(super) fn add_detection(
+        &self,
+        files: &[GroupFile],
+        groups: &mut [Group],
+    ) -> Result<(), Error> {
+        let is_bundled = |group: &&mut Group| group.whole.bundled_runs > 0;
+        let mut bundled: Vec<_> = files
+            .iter()
+            .zip(groups)
+            .filter(|(_, group)| is_bundled(group))
+            .collect();
+        if bundled.is_empty() {
+            return Ok(());
+        }
+        let Some(traced) = self.traced()? else {
+            return Ok(());
+        };
+        let (sender, receiver) = (&traced.sender, Some(&*traced.receiver));
+        let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true);
+        let traces = traces.map_err(|error| match error {
+            OpenError::Input(error) => Error::file(&self.path)(io::Error::other(error)),
+            OpenError::OneInput => unreachable!("two files"),
+        })?;
+        let repairs = traces.observe(Repairs::default()).observer;
+        for (file, group) in &mut bundled {
+            group.whole.traced_runs = 1;
+            let numbers = file.sent.streams.iter();
+            for (sent, stream) in numbers.zip(&mut group.streams) {
+                let found = sent.bundling.as_ref().map_or(0, |it| it.hidden_losses);
+                stream.totals += Totals::detection(found, repairs.of(file.sender(sent.stream)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl GroupFile {
+    /// Where a stream comes from, by its number.
+    fn sender(&self, stream: u32) -> SocketAddr {
+        let behind = u16::try_from(stream.saturating_sub(self.first_stream));
+        let port = self.from.port().saturating_add(behind.unwrap_or(u16::MAX));
+        SocketAddr::new(self.from.ip(), port)
+    }
+}
