@@ -7,7 +7,7 @@ use crate::common::*;
 #[test]
 fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     needs_root!();
-    let pair = pair("along", 0.3);
+    let pair = lossy_pair(0.3);
     let sender = &pair.sender.namespace;
     // TCP itself neither merges segments to send them again, nor probes for lost ones.
     let quiet = || {

@@ -4,7 +4,7 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::HostPair;
+use pillion_tests::HostPair;
 use serde_json::Value;
 
 use crate::common::*;
@@ -70,7 +70,7 @@ pub fn send_to(pair: &HostPair, ports: &[u16]) {
 #[test]
 fn only_connections_with_the_port_are_bundled() {
     needs_root!();
-    let pair = clean_lane("port");
+    let pair = clean_pair();
     let stats = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001, 7002]));
     assert_eq!(stats["connections"], 2);
     assert!(stats["outcomes"]["bundled"].as_u64().unwrap() > 200);
@@ -79,7 +79,7 @@ fn only_connections_with_the_port_are_bundled() {
 #[test]
 fn only_connections_with_the_peer_are_bundled() {
     needs_root!();
-    let pair = clean_lane("peer");
+    let pair = clean_pair();
     let near = attached(&pair, &["--peer", "10.77.0.0/24"], || {
         send_to(&pair, &[7001]);
     });
@@ -91,7 +91,7 @@ fn only_connections_with_the_peer_are_bundled() {
 #[test]
 fn connections_of_other_network_namespaces_are_left_alone() {
     needs_root!();
-    let (pair, other) = (clean_lane("here"), clean_lane("elsewhere"));
+    let (pair, other) = (clean_pair(), clean_pair());
     let stats = attached(&pair, &["--all"], || send_to(&other, &[7001]));
     assert_eq!(stats["connections"], 0);
 }
@@ -99,7 +99,7 @@ fn connections_of_other_network_namespaces_are_left_alone() {
 #[test]
 fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
     needs_root!();
-    let pair = clean_lane("two");
+    let pair = clean_pair();
     let mut inner = Value::Null;
     let outer = attached(&pair, &["--port", "7001"], || {
         inner = attached(&pair, &["--port", "7001"], || send_to(&pair, &[7001]));
@@ -117,7 +117,7 @@ fn two_pillions_on_one_device_coexist_and_never_bundle_twice() {
 #[test]
 fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
     needs_root!();
-    let pair = clean_lane("hooks");
+    let pair = clean_pair();
     let mut by_tcx = Value::Null;
     let by_clsact = attached(&pair, &["--port", "7001", "--hook", "clsact"], || {
         let options = ["--port", "7001", "--hook", "tcx", "--thin", "spifl:1"];
@@ -132,7 +132,7 @@ fn one_pillion_by_clsact_and_one_by_tcx_never_bundle_twice() {
 #[test]
 fn flows_lists_what_is_being_bundled_and_why_not() {
     needs_root!();
-    let pair = clean_lane("flows");
+    let pair = clean_pair();
     attached(&pair, &["--port", "7001"], || {
         let mut receiver = receive(&pair, 7001);
         let mut sender = send(&pair, 7001);
@@ -157,7 +157,7 @@ fn flows_lists_what_is_being_bundled_and_why_not() {
 #[test]
 fn a_dry_run_says_what_would_be_done_and_ends() {
     needs_root!();
-    let pair = clean_lane("dry");
+    let pair = clean_pair();
     let arguments = [
         "attach",
         "--dry-run",

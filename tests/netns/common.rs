@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
-use pillion_lab::{HostPair, Namespace};
+use pillion_lab::Namespace;
 use pillion_path::{Direction, Loss, PathConfig};
+use pillion_tests::HostPair;
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
@@ -34,12 +35,12 @@ macro_rules! needs_root {
 pub(crate) use needs_root;
 
 /// A path with 20 ms each way that loses nothing.
-pub fn clean_lane(name: &str) -> HostPair {
-    pair(name, 0.0)
+pub fn clean_pair() -> HostPair {
+    lossy_pair(0.0)
 }
 
 /// A path with 20 ms each way that loses a share of the data's packets.
-pub fn pair(name: &str, loss: f64) -> HostPair {
+pub fn lossy_pair(loss: f64) -> HostPair {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
         ..Direction::delayed(Duration::from_millis(20))
@@ -49,7 +50,7 @@ pub fn pair(name: &str, loss: f64) -> HostPair {
         backward: direction(0.0),
         seed: 1,
     };
-    HostPair::create(name, &path).expect("the testbed")
+    HostPair::create(&path)
 }
 
 /// The binary with arguments, inside a namespace.

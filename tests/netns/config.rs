@@ -9,7 +9,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::HostPair;
+use pillion_tests::HostPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -149,7 +149,7 @@ impl Drop for Stream {
 #[test]
 fn the_rules_of_a_file_choose_and_the_first_that_matches_decides() {
     needs_root!();
-    let pair = clean_lane("rules");
+    let pair = clean_pair();
     let attached = Attached::begin(
         &pair,
         "[[rule]]\nmode = \"leave-alone\"\nremote-ports = \"7110-7112\"\n\
@@ -205,7 +205,7 @@ impl Drop for Nested {
 #[test]
 fn a_cgroup_covers_the_connections_of_those_below_it() {
     needs_root!();
-    let pair = clean_lane("cgroup");
+    let pair = clean_pair();
     let nested = Nested::create();
     let path = nested.outer.file_name().unwrap().to_str().unwrap();
     for cgroup in [path.to_owned(), format!("/{path}/inner")] {
@@ -223,7 +223,7 @@ fn a_cgroup_covers_the_connections_of_those_below_it() {
 #[test]
 fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
     needs_root!();
-    let pair = clean_lane("reload");
+    let pair = clean_pair();
     let rules = |limit| format!("[[rule]]\nports = 7121\nthin = \"always\"\nmax-packets = {limit}");
     let mut attached = Attached::begin(&pair, &rules(1));
     let stream = Stream::begin(&pair, 7121);
@@ -242,7 +242,7 @@ fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
 #[test]
 fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
     needs_root!();
-    let pair = clean_lane("adopt");
+    let pair = clean_pair();
     let rules = |port| format!("[[rule]]\nthin = \"always\"\nports = {port}\n");
     let mut attached = Attached::begin(&pair, &rules(7131));
     let (first, second) = (Stream::begin(&pair, 7131), Stream::begin(&pair, 7132));
@@ -259,7 +259,7 @@ fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
 #[test]
 fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
     needs_root!();
-    let pair = clean_lane("companions");
+    let pair = clean_pair();
     let rules = |how: &str| format!("[[rule]]\nports = \"7161-7162\"\n{how}");
     let mut attached = Attached::begin(&pair, &rules("thin = \"always\"\n"));
     let stream = Stream::begin(&pair, 7161);
@@ -288,7 +288,7 @@ fn a_reload_sets_companions_on_a_running_stream_bundled_or_not() {
 #[test]
 fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
     needs_root!();
-    let pair = clean_lane("mistake");
+    let pair = clean_pair();
     let mut attached = Attached::begin(&pair, "[[rule]]\nthin = \"always\"\nports = 7141\n");
     let stream = Stream::begin(&pair, 7141);
     stream.bundles(20);

@@ -91,8 +91,8 @@ fn timestamps(stream: &TcpStream, messages: u32) -> [Vec<u32>; 3] {
 #[test]
 fn transmit_timestamps_are_of_the_same_bytes_in_the_same_order() {
     needs_root!();
-    let outcomes = [Plain, Bundled]
-        .map(|carriage| carry_to_end("timestamps", carriage, |stream| timestamps(stream, 50)));
+    let outcomes =
+        [Plain, Bundled].map(|carriage| carry_to_end(carriage, |stream| timestamps(stream, 50)));
     let last_bytes: Vec<u32> = (1..=50).map(|message| 100 * message - 1).collect();
     for outcome in &outcomes {
         assert_eq!(outcome.sent, [(); 3].map(|()| last_bytes.clone()));
@@ -106,7 +106,7 @@ fn transmit_timestamps_are_of_the_same_bytes_in_the_same_order() {
 fn zero_copy_completes() {
     const ZERO_COPY: u8 = 5; // SO_EE_ORIGIN_ZEROCOPY
     needs_root!();
-    let outcome = carry_to_end("zero copy", Bundled, |stream| {
+    let outcome = carry_to_end(Bundled, |stream| {
         set_option(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), 1);
         // Until it completes, the data must stay as it is.
         let data = content(5000);
@@ -126,7 +126,7 @@ fn zero_copy_completes() {
 #[test]
 fn a_file_is_sent_whole() {
     needs_root!();
-    let outcome = carry_to_end("sendfile", Bundled, |stream| {
+    let outcome = carry_to_end(Bundled, |stream| {
         let mut file: File = tempfile::tempfile().expect("a file");
         file.write_all(&content(5000)).expect("written");
         file.rewind().expect("rewound");
@@ -145,7 +145,7 @@ fn a_file_is_sent_whole() {
 #[test]
 fn records_arrive_whole() {
     needs_root!();
-    let outcome = carry_to_end("records", Bundled, |stream| {
+    let outcome = carry_to_end(Bundled, |stream| {
         send_thinly(stream, &content(5000), 100, libc::MSG_EOR);
     });
     assert_eq!(outcome.received, content(5000));
@@ -155,7 +155,7 @@ fn records_arrive_whole() {
 #[test]
 fn what_is_held_back_is_sent_at_once_and_bundled() {
     needs_root!();
-    let outcome = carry_to_end("cork", Bundled, |stream| {
+    let outcome = carry_to_end(Bundled, |stream| {
         let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);
         for message in content(5000).chunks(100) {
             set_option(stream, cork, 1);
@@ -211,7 +211,7 @@ fn the_urgent_byte_arrives_at_its_mark() {
         send_thinly(stream, b"!", 1, libc::MSG_OOB);
         send_thinly(stream, &content(2500), 100, 0);
     };
-    let outcome = carry("urgent", Bundled, send, read_urgent);
+    let outcome = carry(Bundled, send, read_urgent);
     assert_eq!(outcome.received, (content(2500), b'!', content(2500)));
     let counters = outcome.counters.as_ref().expect("a bundler");
     assert_eq!(counters.of(Outcome::Flags), 1);
@@ -221,7 +221,7 @@ fn the_urgent_byte_arrives_at_its_mark() {
 #[test]
 fn mptcp_is_left_alone() {
     needs_root!();
-    let outcome = carry_to_end("mptcp", BundledMptcp, |stream| {
+    let outcome = carry_to_end(BundledMptcp, |stream| {
         send_thinly(stream, &content(5000), 100, 0);
     });
     assert_eq!(outcome.received, content(5000));
@@ -231,9 +231,9 @@ fn mptcp_is_left_alone() {
 }
 
 /// Fifty megabytes as fast as they go, in records of so many bytes each.
-fn greedy(name: &str, records: &'static [usize], flags: MsgFlags) -> Counters {
+fn greedy(records: &'static [usize], flags: MsgFlags) -> Counters {
     const BYTES: usize = 50_000_000;
-    let outcome = carry_to_end(name, Bundled, move |stream| {
+    let outcome = carry_to_end(Bundled, move |stream| {
         let data = content(BYTES);
         let (mut at, mut lengths) = (0, records.iter().cycle());
         while at < BYTES {
@@ -248,7 +248,7 @@ fn greedy(name: &str, records: &'static [usize], flags: MsgFlags) -> Counters {
 #[test]
 fn a_greedy_transfer_arrives_intact() {
     needs_root!();
-    let counters = greedy("greedy", &[100_000], MsgFlags::empty());
+    let counters = greedy(&[100_000], MsgFlags::empty());
     assert!(counters.of(Outcome::Gso) > 0, "{counters:?}");
 }
 
@@ -258,7 +258,7 @@ fn a_greedy_transfer_of_large_and_small_records_arrives_intact() {
     let records = &[
         100, 1000, 10_000, 1, 1448, 300, 20, 2047, 1400, 7, 600, 5000,
     ];
-    let counters = greedy("records", records, MsgFlags::MSG_EOR);
+    let counters = greedy(records, MsgFlags::MSG_EOR);
     for outcome in [
         Outcome::Bundled,
         Outcome::Gso,

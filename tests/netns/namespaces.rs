@@ -72,7 +72,7 @@ impl Drop for Name {
 #[test]
 fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
     needs_root!();
-    let [one, two, own] = ["one", "two", "own"].map(clean_lane);
+    let [one, two, own] = [(); 3].map(|()| clean_pair());
     let residents = [&one, &two].map(|pair| Resident::of(&pair.sender.namespace));
     let name = Name::give(&residents[0]);
     let options = ["--netns", &name.0, "--netns", &residents[1].pid()];
@@ -94,7 +94,7 @@ fn streams_of_the_namespaces_named_are_bundled_and_of_no_other() {
 #[test]
 fn a_connection_of_a_namespace_that_is_older_than_pillion_is_taken_in_and_listed() {
     needs_root!();
-    let pair = clean_lane("older");
+    let pair = clean_pair();
     let resident = Resident::of(&pair.sender.namespace);
     let receiver = &pair.receiver.namespace;
     let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));

@@ -149,7 +149,7 @@ fn a_user_can_be_named() {
 #[test]
 fn the_connections_of_children_are_bundled_and_no_others() {
     needs_root!();
-    let pair = clean_lane("children");
+    let pair = clean_pair();
     let mut receiver = pillion_in(
         &pair.receiver.namespace,
         &[
@@ -216,7 +216,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
 #[test]
 fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
     needs_root!();
-    let pair = clean_lane("companions of run");
+    let pair = clean_pair();
     let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
     let mut receiver = pillion_in(&pair.receiver.namespace, &receive)
         .args(["--streams", "2"])

@@ -11,7 +11,7 @@ const RTT: Duration = Duration::from_millis(40);
 #[test]
 fn hidden_losses_are_found_reacted_to_and_never_undone() {
     needs_root!();
-    let pair = pair("lossy", 0.08);
+    let pair = lossy_pair(0.08);
     let listen = [
         "traffic",
         "receive",

@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_lab::HostPair;
 use pillion_options as option;
+use pillion_tests::HostPair;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -86,7 +86,7 @@ fn bundled(output: &Output) -> u64 {
 #[test]
 fn an_unprivileged_program_switches_bundling_on_where_it_may() {
     needs_root!();
-    let pair = clean_lane("switch");
+    let pair = clean_pair();
     let (_folder, program) = example();
     let under = |options: &[&'static str]| {
         let run = [PILLION, "run", "--user", "nobody"];
@@ -106,7 +106,7 @@ fn an_unprivileged_program_switches_bundling_on_where_it_may() {
 #[test]
 fn attached_without_a_choice_only_what_asks_is_bundled() {
     needs_root!();
-    let pair = clean_lane("asks");
+    let pair = clean_pair();
     let (folder, program) = example();
     let stats = folder.path().join("stats");
     let arguments = ["attach", "--stats", stats.to_str().unwrap()];
@@ -138,7 +138,7 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
 #[test]
 fn the_traffics_streams_ask_for_bundling_and_decline_it() {
     needs_root!();
-    let pair = clean_lane("streams");
+    let pair = clean_pair();
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats");
     let bundled = |how: &[&str], switch: &[&str]| {

@@ -10,7 +10,7 @@ use crate::common::*;
 #[test]
 fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
     needs_root!();
-    let pair = pair("sockets", 0.05);
+    let pair = lossy_pair(0.05);
     let receive = [
         "traffic",
         "receive",

@@ -12,7 +12,7 @@ use pillion_bundler::{
     Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, cgroup2_mount,
 };
 
-use crate::common::clean_lane;
+use crate::common::clean_pair;
 
 /// How a stream is carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,11 @@ pub struct Outcome<S, R> {
 
 /// Runs both ends of a stream; the sending one's half is closed when it returns.
 pub fn carry<S: Send + 'static, R: Send + 'static>(
-    name: &str,
     carriage: Carriage,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
     receive: impl FnOnce(TcpStream) -> R + Send + 'static,
 ) -> Outcome<S, R> {
-    let pair = clean_lane(name);
+    let pair = clean_pair();
     let address = SocketAddr::V4(SocketAddrV4::new(pair.receiver.address, 7777));
     let listener = pair
         .receiver
@@ -77,11 +76,10 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
 
 /// The same, where the receiving end takes all that comes.
 pub fn carry_to_end<S: Send + 'static>(
-    name: &str,
     carriage: Carriage,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
 ) -> Outcome<S, Vec<u8>> {
-    carry(name, carriage, send, read_to_end)
+    carry(carriage, send, read_to_end)
 }
 
 /// All that is still to come.

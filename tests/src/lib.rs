@@ -11,7 +11,7 @@
 //! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
 //! is the first byte of the stream, `1:101` the first hundred.
 //!
-//! Apart from all that stand [`tfrc`], [`samples`] and [`faults()`].
+//! Apart from all that stand [`HostPair`], [`tfrc`], [`samples`] and [`faults()`].
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
@@ -22,6 +22,7 @@ mod fast_open;
 mod faults;
 mod grow;
 mod held;
+mod host_pair;
 mod link;
 mod memory;
 mod netns;
@@ -46,6 +47,7 @@ pub use cgroup::{Beside, Nested};
 pub use device::Checksums;
 pub use faults::faults;
 pub use grow::Growth;
+pub use host_pair::{Host, HostPair};
 pub use link::Link;
 pub use memory::segment_overhead;
 pub use netns::{isolated, netstat, sysctl};

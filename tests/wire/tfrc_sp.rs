@@ -136,7 +136,10 @@ fn allowed_after(retransmitted: bool) -> u32 {
         let at = hides_a_loss(wire, at);
         sends_well(wire, at, 1);
         let totals = wire.totals();
-        assert_eq!(totals.counters.of(Outcome::OldData), retransmitted.into());
+        assert_eq!(
+            totals.counters.of(Outcome::OldData),
+            u64::from(retransmitted)
+        );
         assert_eq!(totals.counters.hidden_losses, 1);
         allowed = totals.decision.expect("a decision").rate_allowed;
     });

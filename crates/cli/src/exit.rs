@@ -61,7 +61,6 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
             Some(
                 Lab::Contradictions(_)
                     | Lab::Traffic(_)
-                    | Lab::PathConfig(_)
                     | Lab::Lacks { .. }
                     | Lab::NotStored { .. }
                     | Lab::Sysctl { .. }

@@ -41,9 +41,6 @@ pub enum Error {
     /// The traffic of an experiment cannot be.
     #[error(transparent)]
     Traffic(#[from] ConfigError),
-    /// The path of an experiment cannot be.
-    #[error(transparent)]
-    PathConfig(PathError),
     /// A parameter of the kernel cannot have this value.
     #[error("{host}: sysctl {setting}: {source}")]
     Sysctl {

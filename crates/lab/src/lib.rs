@@ -9,24 +9,16 @@ mod capture;
 mod demo;
 pub mod engine;
 mod error;
-mod group;
-mod host;
-mod host_pair;
 mod netns;
 pub mod reproduction;
 pub mod run;
 pub mod store;
 pub mod testbed;
-mod watch;
 
 pub use cache::cache;
-pub use demo::{Demo, demo_page, demo_table, run_demo};
+pub use demo::{Demo, Setting, Side, demo_page, demo_table};
 pub use error::Error;
-pub use group::{Group, GroupConfig, GroupResult, run_together};
-pub use host::Host;
-pub use host_pair::HostPair;
 pub use netns::Namespace;
-pub use watch::{PacketDirection, Seen, Truth, Watch, fates};
 
 /// The release of the running kernel.
 fn kernel_release() -> String {

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use pillion_traffic::RampUp;
+use pillion_traffic::{Distribution, RampUp};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -67,6 +67,16 @@ impl Itt {
                 mean: self.mean,
                 sd: self.sd,
             },
+        }
+    }
+}
+
+impl From<Itt> for Distribution {
+    fn from(itt: Itt) -> Self {
+        let mean = to_ms(itt.mean);
+        match to_ms(itt.sd) {
+            0.0 => Self::constant(mean),
+            sd => Self::Normal { mean, sd },
         }
     }
 }

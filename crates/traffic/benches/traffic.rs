@@ -10,9 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
-use pillion_traffic::{
-    Distribution, Group, Kind, ReceiveConfig, Receiver, SendConfig, Sender, Traffic,
-};
+use pillion_traffic::{Distribution, Group, Kind, ReceiveConfig, Receiver, Sender, Traffic};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -34,18 +32,19 @@ fn cost() {
         records: true,
     })
     .expect("loopback can be listened on");
-    let sender = Sender::new(SendConfig {
-        to: receiver.local_addr(),
+    let kind = Kind::Thin {
+        itt: Distribution::constant(1e-3),
+        size: Distribution::constant(120.0),
+    };
+    let group = Group {
         streams: 20,
-        itt: Duration::from_micros(1),
-        itt_sd: Duration::ZERO,
-        size: 120,
-        duration: Duration::from_millis(20),
-        ramp_up: None,
-        congestion: None,
+        ..Group::new("thin", kind)
+    };
+    let sender = Sender::new(Traffic {
+        duration: Some(Duration::from_millis(20)),
         seed: 1,
-        connect_timeout: Duration::from_secs(10),
         drain_timeout: Duration::from_secs(60),
+        ..Traffic::new(receiver.local_addr(), group)
     })
     .expect("the configuration is valid");
     let planned = sender.planned().unwrap_or(0) as f64;

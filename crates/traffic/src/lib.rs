@@ -12,7 +12,6 @@
 mod bundled;
 mod clock;
 mod distribution;
-mod durations;
 mod list;
 mod plan;
 mod poller;
@@ -28,7 +27,7 @@ pub mod wire;
 pub use bundled::Bundled;
 pub use distribution::{Distribution, DistributionError, Table, TableError};
 pub use list::ListError;
-pub use plan::{ConfigError, Group, Kind, RampUp, SendConfig, SocketOptions, Traffic};
+pub use plan::{ConfigError, Group, Kind, RampUp, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
 pub use quantiles::Quantiles;
 pub use receive::{

@@ -5,8 +5,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{MS, receive, send, thin};
-use pillion_traffic::SendConfig;
+use common::{MS, Thin, receive, send, thin};
 
 struct Counting;
 
@@ -39,7 +38,7 @@ static ALLOCATOR: Counting = Counting;
 fn run(duration_ms: u32) -> (u64, u64) {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let (address, received) = receive(4);
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         itt: MS / 5,
         duration: duration_ms * MS,
         ..thin(address)

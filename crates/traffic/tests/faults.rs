@@ -7,10 +7,10 @@ use std::net::TcpStream;
 
 use std::os::fd::AsFd;
 
-use common::{connection, proxy, receive, receive_bytes, send, thin};
+use common::{Thin, connection, proxy, receive, receive_bytes, send, thin};
 use nix::sys::socket::{setsockopt, sockopt};
 use pillion_traffic::wire::{Encoder, Preface, Role};
-use pillion_traffic::{Fault, FaultKind, SendConfig};
+use pillion_traffic::{Fault, FaultKind};
 
 /// The one fault of a connection that carries `bytes`.
 fn fault(bytes: &[u8]) -> Fault {
@@ -37,7 +37,7 @@ fn a_byte_corrupted_on_the_way_is_located() {
         bytes[WRONG] ^= 0x20;
         to.write_all(&bytes).unwrap();
     });
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         streams: 1,
         ..thin(address)
     });

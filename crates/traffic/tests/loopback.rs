@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{MS, NEVER, any_port, pass, proxy, receive, send, thin};
+use common::{MS, NEVER, Thin, any_port, pass, proxy, receive, send, thin};
 use pillion_traffic::wire::MAX_SIZE;
-use pillion_traffic::{Quantiles, ReceiveConfig, Receiver, SendConfig, Sender};
+use pillion_traffic::{Quantiles, ReceiveConfig, Receiver, Sender};
 
 #[test]
 fn all_messages_of_all_streams_arrive_verified() {
     let (address, received) = receive(20);
-    let config = SendConfig {
+    let config = Thin {
         streams: 20,
         ..thin(address)
     };
@@ -68,7 +68,7 @@ fn a_slow_reader_blocks_writes_and_loses_nothing() {
         pass(from, to);
     });
     // 25 MB, more than the kernel keeps by default, in messages of which many fit one write.
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         streams: 1,
         itt: MS / 10,
         itt_sd: Duration::ZERO,
@@ -88,7 +88,7 @@ fn a_slow_reader_blocks_writes_and_loses_nothing() {
 #[test]
 fn messages_of_the_largest_size_arrive_verified() {
     let (address, received) = receive(2);
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         streams: 2,
         itt: 50 * MS,
         size: MAX_SIZE as usize,
@@ -107,7 +107,7 @@ fn a_stopped_receiver_reports_what_it_has() {
         records: false,
     })
     .unwrap();
-    let config = SendConfig {
+    let config = Thin {
         duration: Duration::from_secs(60),
         ..thin(receiver.local_addr())
     };
@@ -134,7 +134,7 @@ fn a_stopped_sender_ends_each_stream_in_good_order() {
     let (address, received) = receive(4);
     let stop = AtomicBool::new(false);
     let started = Instant::now();
-    let sender = Sender::new(SendConfig {
+    let sender = Sender::new(Thin {
         duration: Duration::from_secs(60),
         ..thin(address)
     })
@@ -170,7 +170,7 @@ fn the_first_write_is_the_first_message_and_no_more() {
         first
     });
     // The second is due so late that it cannot come with the first.
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         streams: 1,
         itt: Duration::from_secs(3600),
         ..thin(address)

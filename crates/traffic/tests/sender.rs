@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use common::{MS, NEVER, any_port, receive, send, thin};
+use common::{MS, NEVER, Thin, any_port, receive, send, thin};
 use nix::sys::socket::{Backlog, listen};
-use pillion_traffic::{SendConfig, SendError, Sender, Traffic};
+use pillion_traffic::{SendError, Sender, Traffic};
 
 /// A listener whose queue holds two connections: the kernel ignores further ones until the first
 /// are accepted.
@@ -20,11 +20,11 @@ fn narrow_listener() -> (SocketAddr, TcpListener) {
     (listener.local_addr().unwrap(), listener)
 }
 
-fn error(config: SendConfig) -> SendError {
+fn error(config: Thin) -> SendError {
     Sender::new(config).unwrap().run(&NEVER).unwrap_err()
 }
 
-fn refusal(config: SendConfig) -> String {
+fn refusal(config: Thin) -> String {
     Sender::new(config).err().unwrap().to_string()
 }
 
@@ -64,7 +64,7 @@ fn no_byte_is_sent_before_all_streams_are_connected() {
 #[test]
 fn a_barrier_that_does_not_open_names_the_address_and_the_streams_connected() {
     let (address, _listener) = narrow_listener();
-    let error = error(SendConfig {
+    let error = error(Thin {
         streams: 10,
         connect_timeout: 300 * MS,
         ..thin(address)
@@ -99,7 +99,7 @@ fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
         connect_timeout: 300 * MS,
         drain_timeout: 100 * MS,
         partly: true,
-        ..Traffic::from(SendConfig {
+        ..Traffic::from(Thin {
             streams: 10,
             ..thin(address)
         })
@@ -162,7 +162,7 @@ fn connected_streams_stay_silent_until_the_barrier_opens() {
 
 #[test]
 fn an_unknown_congestion_control_is_named() {
-    let text = error(SendConfig {
+    let text = error(Thin {
         congestion: Some("nonesuch".to_owned()),
         ..thin("127.0.0.1:9".parse().unwrap())
     })
@@ -173,7 +173,7 @@ fn an_unknown_congestion_control_is_named() {
 #[test]
 fn a_stop_ends_the_wait_at_the_barrier() {
     let (address, _listener) = narrow_listener();
-    let config = SendConfig {
+    let config = Thin {
         streams: 10,
         ..thin(address)
     };
@@ -184,7 +184,7 @@ fn a_stop_ends_the_wait_at_the_barrier() {
 #[test]
 fn a_receiver_that_does_not_close_is_reported() {
     let listener = TcpListener::bind(any_port()).unwrap();
-    let sent = send(SendConfig {
+    let sent = send(Thin {
         drain_timeout: 100 * MS,
         ..thin(listener.local_addr().unwrap())
     });
@@ -201,22 +201,22 @@ fn a_receiver_that_does_not_close_is_reported() {
 fn impossible_configurations_are_refused_with_the_remedy() {
     let good = thin("127.0.0.1:9".parse().unwrap());
     assert!(Sender::new(good.clone()).is_ok());
-    let size = refusal(SendConfig {
+    let size = refusal(Thin {
         size: 0,
         ..good.clone()
     });
     assert!(size.contains("0 B: give 1 to 1048576 B"), "{size}");
-    let ramp_up = refusal(SendConfig {
+    let ramp_up = refusal(Thin {
         ramp_up: Some(100 * MS),
         ..good.clone()
     });
     assert!(ramp_up.contains("would start after the end"), "{ramp_up}");
-    let streams = refusal(SendConfig {
+    let streams = refusal(Thin {
         streams: 0,
         ..good.clone()
     });
     assert!(streams.contains("0 streams: give 1"), "{streams}");
-    let itt = refusal(SendConfig {
+    let itt = refusal(Thin {
         itt: Duration::ZERO,
         ..good.clone()
     });
@@ -227,31 +227,14 @@ fn impossible_configurations_are_refused_with_the_remedy() {
     });
     let ports = ports.err().unwrap().to_string();
     assert!(ports.contains("65533 on, for 4 streams"), "{ports}");
-    let port = refusal(SendConfig {
+    let port = refusal(Thin {
         to: any_port(),
         ..good.clone()
     });
     assert!(port.contains("port 0"), "{port}");
-    let duration = refusal(SendConfig {
+    let duration = refusal(Thin {
         duration: Duration::ZERO,
         ..good
     });
     assert!(duration.contains("duration 0"), "{duration}");
-}
-
-#[test]
-fn a_configuration_file_gives_units_in_its_keys() {
-    let json = r#"{"to": "127.0.0.1:9", "streams": 20, "itt_ms": 30, "itt_sd_ms": 2.5,
-        "size": 120, "duration_s": 300, "ramp_up_ms": 100}"#;
-    let config: SendConfig = serde_json::from_str(json).unwrap();
-    assert_eq!((config.itt, config.itt_sd), (30 * MS, 2500 * MS / 1000));
-    assert_eq!(
-        (config.duration, config.ramp_up),
-        (300_000 * MS, Some(100 * MS))
-    );
-    let again = serde_json::to_string(&config).unwrap();
-    assert_eq!(serde_json::from_str::<SendConfig>(&again).unwrap(), config);
-    let negative = json.replace("2.5", "-1");
-    let error = serde_json::from_str::<SendConfig>(&negative).unwrap_err();
-    assert!(error.to_string().contains("-1 is no duration"), "{error}");
 }

@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_lab::{Seen, Truth};
 use pillion_path::{Counts, Direction, Disorder, Loss, PathConfig};
 
 use super::account::{Account, Sums};
 use super::scene::{Scene, Traffic, play};
+use super::truth::Truth;
 use super::tshark;
+use super::watch::Seen;
 use crate::common::*;
 
 const THIN: Traffic = Traffic {
@@ -49,15 +50,15 @@ fn disturbed() -> PathConfig {
 fn every_packet_s_fate_is_the_one_in_the_path_s_ledger() {
     needs_root!();
     thread::scope(|scope| {
-        scope.spawn(|| compare("plain", path(None), &THIN));
-        scope.spawn(|| compare("bundled", path(None), &BUNDLED));
-        scope.spawn(|| compare("disturbed", disturbed(), &THIN));
-        scope.spawn(|| compare("bundled and disturbed", disturbed(), &BUNDLED));
+        scope.spawn(|| compare(path(None), &THIN));
+        scope.spawn(|| compare(path(None), &BUNDLED));
+        scope.spawn(|| compare(disturbed(), &THIN));
+        scope.spawn(|| compare(disturbed(), &BUNDLED));
     });
 }
 
-fn compare(name: &str, path: PathConfig, traffic: &Traffic) {
-    let scene = play(name, &path, traffic);
+fn compare(path: PathConfig, traffic: &Traffic) {
+    let scene = play(&path, traffic);
     let account = Account::of(&scene);
     let ways = [&scene.ledger.forward, &scene.ledger.backward];
     for (found, carried) in account.ways.iter().zip(ways) {

@@ -6,12 +6,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use pillion_lab::{Host, HostPair, PacketDirection, Seen, Watch};
 use pillion_path::{Counts, Ledger, PathConfig, Volume};
+use pillion_tests::{Host, HostPair};
 use pillion_trace::input;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::watch::{PacketDirection, Seen, Watch};
 use crate::common::*;
 
 /// What is sent.
@@ -47,8 +48,8 @@ pub const KNOCKS: [u16; 2] = [9, 10];
 const PORT: u16 = 7777;
 
 /// Runs it.
-pub fn play(name: &str, path: &PathConfig, traffic: &Traffic) -> Scene {
-    let pair = HostPair::create(name, path).expect("the testbed");
+pub fn play(path: &PathConfig, traffic: &Traffic) -> Scene {
+    let pair = HostPair::create(path);
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str| folder.path().join(name);
     let traces = [file("here"), file("there")];
@@ -60,7 +61,7 @@ pub fn play(name: &str, path: &PathConfig, traffic: &Traffic) -> Scene {
         (0, PacketDirection::Outgoing),
         (1, PacketDirection::Incoming),
     ]
-    .map(|(end, way)| Watch::start(hosts[end], way).expect("a watch"));
+    .map(|(end, way)| Watch::start(hosts[end], way));
     let (records, received, account) = stream(&pair, traffic, folder.path());
     let ledger = difference(&settled(&pair), &before);
     knock(&pair, KNOCKS[1]);
@@ -72,7 +73,7 @@ pub fn play(name: &str, path: &PathConfig, traffic: &Traffic) -> Scene {
         records,
         received,
         account,
-        seen: watches.map(|watch| watch.finish().expect("all was seen")),
+        seen: watches.map(Watch::finish),
         traces,
         _folder: folder,
     }

@@ -12,8 +12,8 @@ use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_bundler::Device;
-use pillion_lab::HostPair;
 use pillion_path::{Direction, PathConfig};
+use pillion_tests::HostPair;
 
 use crate::PILLION;
 
@@ -93,7 +93,7 @@ fn measure(options: &[&str], itt: &str) -> Measured {
         backward: direction(),
         seed: 1,
     };
-    let pair = HostPair::create("cost", &path).expect("the testbed");
+    let pair = HostPair::create(&path);
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
     let mut attach = pair.sender.namespace.command(PILLION);

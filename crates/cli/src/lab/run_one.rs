@@ -43,6 +43,7 @@ impl Args {
                 },
                 engine: &self.engine,
                 lab_kernel: self.lab_kernel,
+                own_path: false,
                 stop: stop::on_signal()?,
                 progress: &|_| {},
             },

@@ -1,50 +1,47 @@
-//! Plain TCP beside pillion: the same streams on two identical paths at the same time.
+//! Plain TCP beside pillion: two runs of one experiment, made side by side.
 
 mod page;
+mod setting;
+mod side;
 mod table;
 
 use std::path::Path;
 
+use pillion_settings::experiment::Run;
 use serde::Serialize;
 
 pub use page::demo_page;
+pub use setting::Setting;
+pub use side::Side;
 pub use table::demo_table;
 
-use crate::{Error, Group, GroupConfig, GroupResult, kernel_release, run_together};
+use crate::{Error, kernel_release};
 
 /// What the demo found.
 #[derive(Debug, Clone, Serialize)]
 pub struct Demo {
-    /// What the demo was asked for.
-    pub config: GroupConfig,
+    /// The bundled run; the plain one is alike, but for the bundling.
+    pub run: Run,
     /// Release of the kernel that the demo ran on.
     pub kernel: String,
-    /// The group with plain TCP.
-    pub plain: GroupResult,
-    /// The group with bundling.
-    pub pillion: GroupResult,
+    /// The run with plain TCP.
+    pub plain: Side,
+    /// The run with bundling.
+    pub pillion: Side,
 }
 
-/// Runs both groups side by side: the one of `config`, and one without bundling that is otherwise
-/// alike. `pillion` is the binary whose `traffic` and `run` subcommands make the streams.
-///
-/// # Errors
-/// Any of [`Error`]; [`Error::Void`] if a byte was lost or wrong.
-pub fn run_demo(config: &GroupConfig, pillion: &Path) -> Result<Demo, Error> {
-    let plain = GroupConfig {
-        bundling: None,
-        ..config.clone()
-    };
-    let mut groups = [
-        Group::start("plain TCP", &plain, pillion)?,
-        Group::start("pillion", config, pillion)?,
-    ];
-    run_together(&mut groups)?;
-    let [plain, bundled] = groups;
-    Ok(Demo {
-        config: config.clone(),
-        kernel: kernel_release(),
-        plain: plain.finish()?,
-        pillion: bundled.finish()?,
-    })
+impl Demo {
+    /// Takes what the plain and the bundled run left in their folders. Both were made on this
+    /// kernel with pillion's own path.
+    ///
+    /// # Errors
+    /// [`Error::Void`] if a byte was lost or wrong; [`Error::File`].
+    pub fn read(run: &Run, plain: &Path, pillion: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            run: run.clone(),
+            kernel: kernel_release(),
+            plain: Side::read("plain TCP", plain)?,
+            pillion: Side::read("pillion", pillion)?,
+        })
+    }
 }

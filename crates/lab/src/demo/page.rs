@@ -1,12 +1,13 @@
 use pillion_report::{Axis, Distribution, Fact, Figure, Line, Page, number};
 use serde_json::json;
 
+use super::setting::Setting;
 use super::{Demo, demo_table};
 
 /// The demo's report: both distributions, the table, and how they came about.
 #[must_use]
 pub fn demo_page(demo: &Demo) -> Page {
-    let config = &demo.config;
+    let setting = Setting::of(&demo.run);
     let series = [
         ("plain TCP", &demo.plain.latency),
         ("pillion", &demo.pillion.latency),
@@ -19,12 +20,12 @@ pub fn demo_page(demo: &Demo) -> Page {
     Page {
         title: format!(
             "{0} plain and {0} bundled TCP thin streams, side by side",
-            config.streams
+            setting.streams
         ),
         lead: format!(
             "With {} loss, one message in a hundred took longer than {} ms with plain TCP, \
              and longer than {} ms with pillion.",
-            number::percent(config.loss),
+            number::percent(setting.loss),
             p99[0],
             p99[1],
         ),
@@ -51,15 +52,15 @@ fn tail(demo: &Demo, series: &[(&str, &Distribution)], latency: Axis) -> Figure 
                       rides along with those that follow it, one inter-transmission time apart, \
                       until one of them arrives."
         .to_owned();
-    let config = &demo.config;
-    let one_way = config.rtt_ms / 2.0;
-    if config.loss > 0.0 {
+    let setting = Setting::of(&demo.run);
+    let one_way = setting.rtt_ms / 2.0;
+    if setting.loss > 0.0 {
         let smallest = 1.0 / demo.plain.messages.max(1) as f64;
         let steps = (0..)
             .map(|k| {
                 (
-                    one_way + f64::from(k) * config.itt_ms,
-                    config.loss.powi(k + 1),
+                    one_way + f64::from(k) * setting.itt_ms,
+                    setting.loss.powi(k + 1),
                 )
             })
             .take_while(|(_, share)| *share >= smallest && *share < 1.0);
@@ -88,14 +89,14 @@ fn body(series: &[(&str, &Distribution)], latency: Axis) -> Figure {
 }
 
 fn method(demo: &Demo) -> Vec<Fact> {
-    let config = &demo.config;
-    let rate = config.rate_bps.map_or_else(
+    let setting = Setting::of(&demo.run);
+    let rate = demo.run.bottleneck.rate.map_or_else(
         || "no rate limit".to_owned(),
-        |bps| {
+        |rate| {
             format!(
                 "{} Mbit/s, FIFO of {} packets",
-                bps as f64 / 1e6,
-                config.queue_packets
+                rate.bps() as f64 / 1e6,
+                setting.queue
             )
         },
     );
@@ -105,21 +106,21 @@ fn method(demo: &Demo) -> Vec<Fact> {
             "streams",
             format!(
                 "{} in each group, {} B each {} ms (standard deviation {} ms), {} s, {}",
-                config.streams,
-                config.size_bytes,
-                config.itt_ms,
-                config.itt_sd_ms,
-                config.duration_s,
-                config.congestion,
+                setting.streams,
+                setting.size,
+                setting.itt_ms,
+                setting.itt_sd_ms,
+                setting.seconds,
+                setting.congestion,
             ),
         ),
         Fact::new(
             "path of each group",
             format!(
                 "{} ms each way, uniform loss {} in the data direction, {rate}, seed {}",
-                config.rtt_ms / 2.0,
-                number::percent(config.loss),
-                config.seed,
+                setting.rtt_ms / 2.0,
+                number::percent(setting.loss),
+                demo.run.seed,
             ),
         ),
         Fact::new(
@@ -129,7 +130,8 @@ fn method(demo: &Demo) -> Vec<Fact> {
         ),
         Fact::new(
             "TCP",
-            "this kernel's own, between network namespaces over TAP devices",
+            "this kernel's own, between network namespaces (docs/lab.md), with pillion's own path \
+             over TAP devices",
         ),
         Fact::new("kernel", format!("Linux {}", demo.kernel)),
         Fact::new(
@@ -137,8 +139,8 @@ fn method(demo: &Demo) -> Vec<Fact> {
             format!("p99 {} us plain, {} us pillion", late[0], late[1]),
         ),
         Fact::verbatim(
-            "senders",
-            format!("{}\n{}", demo.plain.command, demo.pillion.command),
+            "the bundled run, as a file for `pillion lab run --engine live`",
+            demo.run.to_text(),
         ),
     ]
 }

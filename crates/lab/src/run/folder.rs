@@ -22,6 +22,8 @@ pub const SUMMARY_FILE: &str = "summary.json";
 pub const STREAMS_FILE: &str = "streams.json";
 /// The file with what pillion did for each group that it bundled.
 pub const BUNDLING_FILE: &str = "bundling.json";
+/// The file with what pillion's own path did, where it stood in for netem.
+pub const PATH_FILE: &str = "path.json";
 /// The file with every message ([`pillion_traffic::records`]).
 pub const RECORDS_FILE: &str = "records";
 /// The file with the trace at the senders.

@@ -27,7 +27,7 @@ use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
 pub use folder::{
-    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,
+    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,
     SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
 };
 pub use queue::QueueSeen;
@@ -52,6 +52,9 @@ pub struct How<'a> {
     pub engine: &'a str,
     /// What identifies the lab kernel; `None` on other kernels.
     pub lab_kernel: Option<String>,
+    /// Whether pillion's own path stands between router and receiver even where the kernel has
+    /// netem: it loses the same packets for the same seed, whatever the kernel.
+    pub own_path: bool,
     /// Set to end the run early; what it has measured by then is not whole.
     pub stop: Arc<AtomicBool>,
     /// Is told of each stage of the run.
@@ -102,7 +105,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     folder.write(RUN_FILE, &run.to_text())?;
     let log_file = folder.file("log.txt");
     let log = Log::create(&log_file).map_err(Error::file(&log_file))?;
-    let testbed = Testbed::build(plan, &log)?;
+    let testbed = Testbed::build(plan, how.own_path, &log)?;
     let parameters: BTreeMap<&str, _> = testbed
         .endpoints()
         .map(|node| Ok((node.name.as_str(), parameters(node)?)))
@@ -155,7 +158,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     let queue = queue.map(QueueWatch::finish).transpose()?;
     folder.write_json("devices-after.json", &listing)?;
     if let Some(ledger) = testbed.emulator.ledger() {
-        folder.write_json("path.json", &ledger)?;
+        folder.write_json(PATH_FILE, &ledger)?;
     }
     write_streams(folder, plan, &testbed, &ended)?;
     let counts = counts::count(plan, &testbed, &listing, captured, queue);

@@ -1,10 +1,9 @@
 //! What pillion found of the losses that its bundles hid, against what the traces show.
 
-use std::io;
 use std::net::SocketAddr;
 
+use pillion_analysis::Traces;
 use pillion_analysis::runs::{Group, Repairs, Totals};
-use pillion_analysis::{OpenError, Traces};
 use pillion_trace::Period;
 
 use super::StoredRun;
@@ -15,7 +14,7 @@ impl StoredRun {
     /// Adds that to each stream that was bundled, if the run has both traces.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`], [`Error::Trace`].
     pub(super) fn add_detection(
         &self,
         files: &[GroupFile],
@@ -34,11 +33,7 @@ impl StoredRun {
             return Ok(());
         };
         let (sender, receiver) = (&traced.sender, Some(&*traced.receiver));
-        let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true);
-        let traces = traces.map_err(|error| match error {
-            OpenError::Input(error) => Error::file(&self.path)(io::Error::other(error)),
-            OpenError::OneInput => unreachable!("two files"),
-        })?;
+        let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true)?;
         let repairs = traces.observe(Repairs::default()).observer;
         for (file, group) in &mut bundled {
             group.whole.traced_runs = 1;

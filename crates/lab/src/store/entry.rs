@@ -74,7 +74,7 @@ impl StoredRun {
     }
 
     /// What a file of the run says.
-    pub(super) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
+    pub(crate) fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Error> {
         let path = self.path.join(name);
         let text = fs::read_to_string(&path).map_err(Error::file(&path))?;
         serde_json::from_str(&text).map_err(|error| Error::file(&path)(error.into()))

@@ -26,14 +26,16 @@ pub(super) const TO_ROUTER: &str = "router";
 pub(super) const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
-    /// Joins router and receiver by the better emulator that this kernel has; makes their devices.
+    /// Joins router and receiver by the better emulator that this kernel has, unless pillion's own
+    /// is wanted; makes their devices.
     pub(super) fn build(
         plan: &Plan,
+        own_path: bool,
         router: Port,
         receiver: Port,
         log: &Log,
     ) -> Result<Self, Error> {
-        if netem::is_there()? {
+        if !own_path && netem::is_there()? {
             Self::netem(plan, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)

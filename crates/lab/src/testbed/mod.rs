@@ -59,12 +59,13 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Builds the testbed of a run; nothing is sent yet.
+    /// Builds the testbed of a run, with pillion's own path even where the kernel has netem if
+    /// that is wanted; nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::Command`], [`Error::Namespace`], [`Error::Sysctl`], [`Error::Path`];
     /// [`Error::Lacks`] if this kernel cannot do what the run asks for.
-    pub fn build(plan: &Plan, log: &Log) -> Result<Self, Error> {
+    pub fn build(plan: &Plan, own_path: bool, log: &Log) -> Result<Self, Error> {
         let bridge = Node::create("bridge", log)?;
         let router = Node::create("router", log)?;
         let receiver = Node::create("receiver", log)?;
@@ -112,7 +113,7 @@ impl Testbed {
             node: &receiver,
             device: DEVICE,
         };
-        let emulator = Emulator::build(plan, out, last, log)?;
+        let emulator = Emulator::build(plan, own_path, out, last, log)?;
         of_router.extend(out.raise(ROUTER_OUT));
         of_router.push(out.meet(RECEIVER));
         router.set_up(of_router)?;

@@ -30,11 +30,10 @@ impl Node {
             namespace,
             log: log.clone(),
         };
-        node.enter(crate::host::speak_ipv4_alone)?
-            .map_err(|source| {
-                let action = "switch IPv6 off";
-                Error::System { action, source }
-            })?;
+        node.enter(speak_ipv4_alone)?.map_err(|source| {
+            let action = "switch IPv6 off";
+            Error::System { action, source }
+        })?;
         Ok(node)
     }
 
@@ -135,5 +134,14 @@ impl Node {
                 },
             },
         })
+    }
+}
+
+/// Keeps the kernel from asking for routers and naming its groups.
+fn speak_ipv4_alone() -> io::Result<()> {
+    match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
     }
 }

@@ -65,6 +65,14 @@ impl TryFrom<f64> for Rate {
     }
 }
 
+impl FromStr for Rate {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        text.parse().unwrap_or(f64::NAN).try_into()
+    }
+}
+
 impl Serialize for Rate {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         text::serialize(&(self.bps as f64 / 1e6), to)

@@ -5,6 +5,7 @@
 
 mod bottleneck;
 mod check;
+mod demo;
 mod embed;
 mod emulation;
 mod expand;
@@ -33,6 +34,7 @@ use std::path::Path as FilePath;
 
 pub use bottleneck::{Bottleneck, Discipline, Limit, Rate, Shaper};
 pub use check::Contradiction;
+pub use demo::Demo;
 pub use emulation::{Disturbance, Emulation, Jitter};
 pub use group::Group;
 pub use host::Host;

@@ -4,7 +4,6 @@ mod error;
 mod group;
 mod ramp_up;
 mod socket;
-mod thin;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +13,6 @@ pub(crate) use group::MAX_MESSAGES;
 pub use group::{Group, Kind};
 pub use ramp_up::RampUp;
 pub use socket::SocketOptions;
-pub use thin::SendConfig;
 
 /// All that one sender sends.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,7 +50,7 @@ impl Traffic {
         Self::of(to, vec![group])
     }
 
-    /// One thread, these groups, and the time-outs of [`SendConfig`]'s files.
+    /// One thread, these groups, 10 s to connect and 30 s for the last bytes.
     pub fn of(to: SocketAddr, groups: Vec<Group>) -> Self {
         Self {
             to,
@@ -63,9 +61,9 @@ impl Traffic {
             records: false,
             first_stream: 0,
             source_port: None,
-            connect_timeout: thin::connect_timeout(),
+            connect_timeout: Duration::from_secs(10),
             partly: false,
-            drain_timeout: thin::drain_timeout(),
+            drain_timeout: Duration::from_secs(30),
         }
     }
 

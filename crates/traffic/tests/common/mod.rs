@@ -1,6 +1,8 @@
 //! Both ends on loopback, for every test.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+mod thin;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::AtomicBool;
@@ -9,9 +11,11 @@ use std::time::Duration;
 
 use pillion_traffic::wire::{Encoder, Preface, Role};
 use pillion_traffic::{
-    Answering, Group, Kind, Manner, Reading, ReceiveConfig, Received, Receiver, SendConfig,
-    SendReport, Sender, Traffic,
+    Answering, Group, Kind, Manner, Reading, ReceiveConfig, Received, Receiver, SendReport, Sender,
+    Traffic,
 };
+
+pub use thin::Thin;
 
 pub const MS: Duration = Duration::from_millis(1);
 
@@ -65,8 +69,8 @@ pub fn traffic(to: SocketAddr, streams: usize, kind: Kind) -> Traffic {
 }
 
 /// 4 streams, 120 B each 5 ms for 200 ms.
-pub fn thin(to: SocketAddr) -> SendConfig {
-    SendConfig {
+pub fn thin(to: SocketAddr) -> Thin {
+    Thin {
         to,
         streams: 4,
         itt: 5 * MS,

@@ -1,7 +1,7 @@
 //! `pillion lab run`: every run of an experiment, each into a folder of its own.
 
 pub(super) mod in_kernel;
-mod live;
+pub(super) mod live;
 mod outcome;
 
 use std::fs;

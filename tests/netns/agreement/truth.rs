@@ -1,6 +1,7 @@
 use std::ops::AddAssign;
 
-use super::{Seen, fates};
+use super::fate::fates;
+use super::watch::Seen;
 
 /// What became of the segments of a stream, and which losses bundles repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,7 +40,6 @@ impl Segment {
 impl Truth {
     /// Counts the segments of one stream of less than 4 GiB, given what was seen on both sides of a
     /// path that keeps the order.
-    #[must_use]
     pub fn of(sent: &[Seen], arrived: &[Seen]) -> Self {
         let mut truth = Self::default();
         let segments = segments(sent, arrived);
@@ -78,20 +78,16 @@ fn segments(sent: &[Seen], arrived: &[Seen]) -> Vec<Segment> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     /// Segments with start, end and identification; a bundle begins before the one sent last
     /// ends.
     fn segments(list: &[(u32, u32)]) -> Vec<Seen> {
         let segment = |(id, (start, end)): (u16, &(u32, u32))| Seen {
-            at: Instant::now(),
             ports: [1, 2],
             id,
             seq: (u32::MAX - 150).wrapping_add(*start),
             payload: (end - start) as u16,
-            length: 0,
         };
         (0..).zip(list).map(segment).collect()
     }

@@ -1,11 +1,10 @@
 use std::collections::HashMap;
 
-use super::Seen;
+use super::watch::Seen;
 
 /// Whether each packet that was sent arrived, given all that arrived. Packets are known by
 /// their ports, identification, sequence number and length; of equal ones the first sent
 /// are taken to be those that arrived.
-#[must_use]
 pub fn fates(sent: &[Seen], arrived: &[Seen]) -> Vec<bool> {
     let key = |seen: &Seen| (seen.ports, seen.id, seen.seq, seen.payload);
     let mut open: HashMap<_, u32> = HashMap::new();
@@ -24,18 +23,14 @@ pub fn fates(sent: &[Seen], arrived: &[Seen]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     fn packet(id: u16, seq: u32) -> Seen {
         Seen {
-            at: Instant::now(),
             ports: [1, 2],
             id,
             seq,
             payload: 100,
-            length: 152,
         }
     }
 

@@ -9,7 +9,7 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeVal;
 
-use super::PacketDirection;
+use super::watch::PacketDirection;
 
 /// A socket that sees all that passes the devices of a network namespace.
 #[derive(Debug)]

@@ -1,24 +1,17 @@
+//! Segments as they pass a host's device.
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
-use crate::{Error, Host};
+use pillion_tests::Host;
 
-mod fate;
-mod socket;
-mod truth;
-
-pub use fate::fates;
-use socket::PacketSocket;
-pub use truth::Truth;
+use super::packet_socket::PacketSocket;
 
 /// A TCP segment with payload, over IPv4, as it passed a host's device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// When the segment passed, to within the time that the watching thread needs to wake.
-    pub at: Instant,
     /// The sender's and the receiver's port.
     pub ports: [u16; 2],
     /// The packet's IPv4 identification, which counts the packets of a connection.
@@ -27,8 +20,6 @@ pub struct Seen {
     pub seq: u32,
     /// Bytes of payload in the segment.
     pub payload: u16,
-    /// Bytes of the whole packet, from the IP header on.
-    pub length: u16,
 }
 
 /// The direction of the packets that are watched.
@@ -51,32 +42,23 @@ pub struct Watch {
 
 impl Watch {
     /// Begins to watch a host's device; from now on nothing is missed.
-    ///
-    /// # Errors
-    /// [`Error::Namespace`] if the host cannot be entered, or a packet socket not be had.
-    pub fn start(host: &Host, direction: PacketDirection) -> Result<Self, Error> {
-        let failed = |source| Error::Namespace {
-            name: host.name.clone(),
-            source,
-        };
-        let socket = host.namespace.enter(PacketSocket::open);
-        let socket = socket.and_then(|socket| socket).map_err(failed)?;
+    pub fn start(host: &Host, direction: PacketDirection) -> Self {
+        let socket = host.namespace.enter(PacketSocket::open).expect("enter");
+        let socket = socket.expect("a packet socket");
         let stop = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&stop);
         let thread = std::thread::spawn(move || watch(&socket, direction, &ended));
-        Ok(Self { stop, thread })
+        Self { stop, thread }
     }
 
     /// Stops watching, and returns what was seen, in order. Packets of the last moments may be left
     /// out.
-    ///
-    /// # Errors
-    /// [`Error::Void`] if packets were missed.
-    pub fn finish(self) -> Result<Vec<Seen>, Error> {
+    pub fn finish(self) -> Vec<Seen> {
         self.stop.store(true, Ordering::Relaxed);
-        let joined = self.thread.join();
-        let joined = joined.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        joined.map_err(|error| Error::Void(format!("watching packets: {error}")))
+        self.thread
+            .join()
+            .expect("the watch")
+            .expect("all was seen")
     }
 }
 
@@ -116,12 +98,10 @@ fn parse(frame: &[u8]) -> Option<Seen> {
     let payload = usize::from(length).checked_sub(ip_header + tcp_header)?;
     let [a, b] = [half(segment, 4)?, half(segment, 6)?].map(u32::from);
     (payload > 0).then_some(Seen {
-        at: Instant::now(),
         ports: [half(segment, 0)?, half(segment, 2)?],
         id: half(packet, 4)?,
         seq: a << 16 | b,
         payload: payload as u16,
-        length,
     })
 }
 
@@ -153,7 +133,7 @@ mod tests {
         let seen = parse(&frame(120)).expect("a segment");
         assert_eq!(seen.ports, [0x1234, 80]);
         assert_eq!((seen.id, seen.seq), (7, 0x0102_0304));
-        assert_eq!((seen.payload, seen.length), (120, 172));
+        assert_eq!(seen.payload, 120);
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Two hosts with a path of their own between them.
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+
+use pillion_lab::Namespace;
+use pillion_path::{Path, PathConfig, Tap};
+
+/// A sender and a receiver with a path of their own between them.
+#[derive(Debug)]
+pub struct HostPair {
+    /// The host that the data comes from.
+    pub sender: Host,
+    /// The host that the data goes to.
+    pub receiver: Host,
+    /// The path between the two hosts.
+    pub path: Path,
+}
+
+/// A network namespace with one device, `tap0`.
+#[derive(Debug)]
+pub struct Host {
+    /// The host's network namespace.
+    pub namespace: Namespace,
+    /// The host's IPv4 address.
+    pub address: Ipv4Addr,
+}
+
+/// The name of the device of every host.
+const DEVICE: &str = "tap0";
+
+impl HostPair {
+    /// Makes both hosts, and the path.
+    #[must_use]
+    pub fn create(path: &PathConfig) -> Self {
+        let (sender, sender_tap) = Host::create(1);
+        let (receiver, receiver_tap) = Host::create(2);
+        let path = Path::start(sender_tap, receiver_tap, path).expect("the path");
+        Self {
+            sender,
+            receiver,
+            path,
+        }
+    }
+}
+
+impl Host {
+    /// Makes host 1 or 2 of a pair; the path's end is to be given the tap. Hardware addresses are
+    /// set by hand, so that no neighbour has to be asked for and no question can get lost.
+    fn create(number: u8) -> (Self, Tap) {
+        let namespace = Namespace::create().expect("a namespace; it needs root");
+        let tap = namespace.enter(|| {
+            speak_ipv4_alone().expect("IPv6 off");
+            Tap::open(DEVICE).expect("a TAP device")
+        });
+        let host = Self {
+            namespace,
+            address: address(number),
+        };
+        let (own, hardware) = (host.address, hardware_address(number));
+        let peer = 3 - number;
+        let (other, its_hardware) = (address(peer), hardware_address(peer));
+        for command in [
+            "link set lo up".to_owned(),
+            format!("link set {DEVICE} address {hardware}"),
+            format!("link set {DEVICE} up"),
+            format!("address add {own}/24 dev {DEVICE}"),
+            format!("neighbour add {other} lladdr {its_hardware} dev {DEVICE}"),
+        ] {
+            host.ip(&command);
+        }
+        (host, tap.expect("enter"))
+    }
+
+    fn ip(&self, command: &str) {
+        let words: Vec<&str> = command.split(' ').collect();
+        let output = self.namespace.run("ip", &words, "").expect("ip runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {command}: {said}");
+    }
+}
+
+/// Keeps the kernel from asking for routers and naming its groups, so that a path carries what is
+/// studied and nothing else.
+fn speak_ipv4_alone() -> io::Result<()> {
+    match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
+        // A kernel without IPv6.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn address(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, number)
+}
+
+fn hardware_address(number: u8) -> String {
+    format!("02:00:00:00:00:{number:02x}")
+}
