@@ -205,8 +205,9 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.arrives(direction, packet, print);
         }
-        self.arrivals(direction);
         for direction in Direction::BOTH {
+            // After a silence it is clear at once what had arrived before it, and what is lost.
+            self.arrivals(direction);
             self.fates(direction);
             self.ranges(direction);
         }

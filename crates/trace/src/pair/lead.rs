@@ -23,45 +23,64 @@ pub(crate) struct Lead {
 
 type Ends = (Endpoint, Endpoint);
 
-/// One direction of a connection in both traces: its ends at the receiver's, and how much later
-/// the receiver's clock showed its packets, at least and at most.
-#[derive(Debug, Clone, Copy)]
-struct Way {
+/// One direction of a connection in both traces.
+#[derive(Debug)]
+struct Common {
+    /// Its ends at the receiver's trace.
     there: Ends,
-    least_ns: i64,
-    most_ns: i64,
+    /// How much later the receiver's clock showed each of its packets, in order.
+    later_ns: Vec<i64>,
 }
 
 impl Lead {
     pub(crate) fn of(sender: &[Printed], receiver: &[Printed]) -> Self {
         let mut lead = Self::default();
-        let ways = ways(sender, receiver);
+        let directions = common(sender, receiver);
         // What later shows at the receiver than its reverse does, by one clock, goes there; the
         // clocks' offset is the same both ways and falls out.
         let (mut there_ns, mut back_ns) = (None::<i64>, None::<i64>);
-        let mut order: Vec<_> = ways.iter().collect();
+        let mut order: Vec<_> = directions.iter().collect();
         order.sort_by_key(|(here, _)| **here);
-        for (&here, way) in order {
-            lead.ends.push((way.there, here));
-            let Some(reverse) = ways.get(&(here.1, here.0)) else {
+        for (&here, direction) in order {
+            lead.ends.push((direction.there, here));
+            let Some(reverse) = directions.get(&(here.1, here.0)) else {
                 continue;
             };
-            if way.least_ns > reverse.least_ns {
+            let (usual_ns, usual_back_ns) = (direction.usual_ns(), reverse.usual_ns());
+            if usual_ns > usual_back_ns {
                 lead.far.insert(here.1.address);
-                there_ns = Some(there_ns.map_or(way.least_ns, |least| least.min(way.least_ns)));
-                back_ns = Some(back_ns.map_or(reverse.most_ns, |most| most.max(reverse.most_ns)));
+                // No packet is quicker than the clocks allow, but what seems so for it was taken
+                // for an earlier one.
+                let quickest = direction.later_ns.iter().find(|ns| **ns > usual_back_ns);
+                let quickest_back = reverse.later_ns.iter().rfind(|ns| **ns < usual_ns);
+                if let Some((&quickest, &quickest_back)) = quickest.zip(quickest_back) {
+                    there_ns = Some(there_ns.map_or(quickest, |least| least.min(quickest)));
+                    back_ns = Some(back_ns.map_or(quickest_back, |most| most.max(quickest_back)));
+                }
             }
         }
         lead.offset_ns = match (there_ns, back_ns) {
             (Some(there), Some(back)) => Some((there / 2).saturating_add(back / 2)),
-            _ => ways.values().map(|way| way.least_ns).min(),
+            _ => {
+                let later = directions.values().flat_map(|it| it.later_ns.first());
+                later.copied().min()
+            }
         };
         lead
     }
 }
 
+impl Common {
+    /// The median: a trace that begins midway misses packets, and a retransmission may be taken
+    /// for the first sending of what arrived before.
+    fn usual_ns(&self) -> i64 {
+        let middle = self.later_ns.get(self.later_ns.len() / 2);
+        middle.copied().unwrap_or_default()
+    }
+}
+
 /// Each direction that both traces show, by its ends at the sender's.
-fn ways(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Way, RandomState> {
+fn common(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Common, RandomState> {
     let mut known: HashMap<u64, Option<&Packet>, RandomState> = HashMap::default();
     for Printed { packet, print } in sender {
         known
@@ -69,24 +88,25 @@ fn ways(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Way, RandomSt
             .and_modify(|known| *known = None)
             .or_insert(Some(packet));
     }
-    let mut ways: HashMap<Ends, Way, RandomState> = HashMap::default();
+    let mut directions: HashMap<Ends, Common, RandomState> = HashMap::default();
     for Printed { packet, print } in receiver {
         // A fingerprint that was sent twice says nothing, and one that arrives twice no more
         // than once.
         let Some(Some(same)) = known.insert(*print, None) else {
             continue;
         };
-        let later_ns = packet.at_ns.saturating_sub(same.at_ns);
         let there = (packet.from, packet.to);
-        let way = ways.entry((same.from, same.to)).or_insert(Way {
+        let direction = directions.entry((same.from, same.to)).or_insert(Common {
             there,
-            least_ns: later_ns,
-            most_ns: later_ns,
+            later_ns: Vec::new(),
         });
-        if way.there == there {
-            way.least_ns = way.least_ns.min(later_ns);
-            way.most_ns = way.most_ns.max(later_ns);
+        if direction.there == there {
+            let later_ns = packet.at_ns.saturating_sub(same.at_ns);
+            direction.later_ns.push(later_ns);
         }
     }
-    ways
+    for direction in directions.values_mut() {
+        direction.later_ns.sort_unstable();
+    }
+    directions
 }
