@@ -136,12 +136,9 @@ impl Traces {
                 (observer, Some(finding))
             }
             None => {
-                let mut analysis = Analysis::new(observer);
-                let period = self.options.period;
-                while let Some(packet) = self.sender.next() {
-                    if period.takes(self.sender.begin_ns(), packet.at_ns) {
-                        analysis.packet(&packet);
-                    }
+                let mut analysis = Analysis::of(observer, self.options.period);
+                for packet in &mut self.sender {
+                    analysis.packet(&packet);
                 }
                 (analysis.finish(), None)
             }

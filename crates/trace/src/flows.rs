@@ -2,6 +2,8 @@ use crate::connection::{Connection, Direction, LEAD, Side, Table, doubled};
 use crate::event::Observer;
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
+use crate::period::Period;
+use crate::since::Since;
 
 /// The analysis of one trace.
 ///
@@ -11,7 +13,10 @@ use crate::packet::Packet;
 #[derive(Debug)]
 pub struct Analysis<O> {
     table: Table,
-    observer: O,
+    observer: Since<O>,
+    period: Period,
+    /// What was captured then or later is left out.
+    until_ns: i64,
     over: Vec<Connection>,
     /// The first packets, until they show whether the trace has every packet twice.
     lead: Option<Vec<Packet>>,
@@ -21,9 +26,16 @@ pub struct Analysis<O> {
 impl<O: Observer> Analysis<O> {
     /// Begins.
     pub fn new(observer: O) -> Self {
+        Self::of(observer, Period::default())
+    }
+
+    /// Begins, of a part of the trace.
+    pub fn of(observer: O, period: Period) -> Self {
         Self {
             table: Table::new(false),
-            observer,
+            observer: Since::new(observer, i64::MIN),
+            period,
+            until_ns: i64::MAX,
             over: Vec::new(),
             lead: Some(Vec::new()),
             doubled: false,
@@ -48,6 +60,9 @@ impl<O: Observer> Analysis<O> {
     #[cold]
     fn begin(&mut self) {
         if let Some(lead) = self.lead.take() {
+            let begin_ns = lead.first().map_or(0, |first| first.at_ns);
+            self.observer.begin_at(self.period.from_ns(begin_ns));
+            self.until_ns = self.period.until_ns(begin_ns);
             self.doubled = doubled(lead.iter());
             for packet in &lead {
                 self.enter(packet);
@@ -56,6 +71,9 @@ impl<O: Observer> Analysis<O> {
     }
 
     fn enter(&mut self, packet: &Packet) {
+        if packet.at_ns >= self.until_ns {
+            return;
+        }
         let (slot, direction) = self
             .table
             .find(Side::Sender, packet, packet.at_ns, &mut self.over);
@@ -80,7 +98,7 @@ impl<O: Observer> Analysis<O> {
 
     /// What it has been told so far; nothing before the first thousand packets.
     pub fn observer(&self) -> &O {
-        &self.observer
+        &self.observer.observer
     }
 
     /// Ends: shows the observer what is left, and gives it back.
@@ -90,7 +108,7 @@ impl<O: Observer> Analysis<O> {
         for connection in self.table.into_rest() {
             end(connection, &mut observer);
         }
-        observer
+        observer.observer
     }
 }
 
@@ -100,14 +118,14 @@ fn see<O: Observer>(
     direction: Direction,
     packet: &Packet,
     doubled: bool,
-    observer: &mut O,
+    observer: &mut Since<O>,
 ) -> bool {
     let half = connection.half_mut(direction);
     if half.repeats[0].is_repeat(packet, fingerprint(packet), doubled) {
         half.counts.repeated_packets += 1;
         return false;
     }
-    connection.last_ns = connection.last_ns.max(packet.at_ns);
+    connection.sees(packet.at_ns, observer.begin_ns());
     connection.learn(direction, packet);
     connection.open_and_close(direction, packet);
     if let Some(sent) = connection.sent(direction, packet) {
@@ -128,7 +146,7 @@ fn see<O: Observer>(
 }
 
 /// Shows what is left of a connection.
-fn end<O: Observer>(mut connection: Connection, observer: &mut O) {
+fn end<O: Observer>(mut connection: Connection, observer: &mut Since<O>) {
     for direction in Direction::BOTH {
         while let Some(range) = connection.first_range(direction) {
             observer.range(&connection, direction, range);

@@ -24,6 +24,7 @@ mod ranges;
 #[cfg(test)]
 mod script;
 mod sequence;
+mod since;
 
 pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, Start};
 pub use event::{Acked, Ahead, Arrived, Class, Observer, Sent};

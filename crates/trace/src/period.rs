@@ -1,7 +1,8 @@
 /// A part of a trace, by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Period {
-    /// What was captured before is left out.
+    /// What was sent before is left out. It is read all the same, so that nothing is lost of what
+    /// was in flight then: a latency belongs to the part in which it began.
     pub from: Option<When>,
     /// What was captured then or later is left out.
     pub until: Option<When>,
@@ -26,12 +27,17 @@ impl When {
 }
 
 impl Period {
-    /// Whether a time lies in it, by the clock of the trace that began at `begin_ns`.
-    #[inline]
+    /// Its first nanosecond since 1970, by the clock of a trace that began at `begin_ns`;
+    /// `i64::MIN` where it begins with the trace.
     #[must_use]
-    pub fn takes(&self, begin_ns: i64, at_ns: i64) -> bool {
-        self.from.is_none_or(|from| at_ns >= from.ns(begin_ns))
-            && self.until.is_none_or(|until| at_ns < until.ns(begin_ns))
+    pub fn from_ns(&self, begin_ns: i64) -> i64 {
+        self.from.map_or(i64::MIN, |from| from.ns(begin_ns))
+    }
+
+    /// The first nanosecond that it has no more; `i64::MAX` where it ends with the trace.
+    #[must_use]
+    pub fn until_ns(&self, begin_ns: i64) -> i64 {
+        self.until.map_or(i64::MAX, |until| until.ns(begin_ns))
     }
 }
 
@@ -40,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_has_its_beginning_and_not_its_end() {
+    fn times_count_from_1970_or_from_the_first_packet() {
         let period = Period {
             from: Some(When::After(10)),
             until: Some(When::At(120)),
         };
-        let taken = [109, 110, 119, 120].map(|at_ns| period.takes(100, at_ns));
-        assert_eq!(taken, [false, true, true, false]);
-        assert!(Period::default().takes(0, i64::MIN));
+        assert_eq!((period.from_ns(100), period.until_ns(100)), (110, 120));
+        let all = Period::default();
+        assert_eq!((all.from_ns(100), all.until_ns(100)), (i64::MIN, i64::MAX));
     }
 }

@@ -6,11 +6,11 @@ use pillion_trace::{Period, When};
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = "Which part")]
 pub struct Part {
-    /// What was captured then or later: seconds since the trace's first TCP packet, or a date
+    /// What was sent then or later: seconds since the trace's first TCP packet, or a date
     ///
     /// Dates are as in 2026-11-21T22:49:11.5Z, in UTC. Of two traces, both times are by the clock
-    /// of the sender's. Connections that began before are analysed from there on, and those that
-    /// are not in this part are not counted: numbers are those of --list with the same part.
+    /// of the sender's. All before is read as well, so that nothing is lost of what was in flight;
+    /// latencies are of what was first sent from then on. Connections keep their numbers.
     #[arg(long, value_name = "TIME", value_parser = parse_when, allow_hyphen_values = true)]
     from: Option<When>,
 

@@ -1,4 +1,4 @@
-use super::half::Half;
+use super::half::{Counts, Half};
 use super::handshake::{Handshake, Outcome};
 use crate::packet::Endpoint;
 use crate::pair::{Link, Way};
@@ -91,6 +91,23 @@ impl Connection {
     #[inline]
     pub(crate) fn link_mut(&mut self, direction: Direction) -> &mut Link {
         self.half_mut(direction).link.get_or_insert_default()
+    }
+
+    /// Takes notice of the time of a packet, by the clock of the trace at the sender. What it has
+    /// counted before `from_ns` is forgotten.
+    #[inline]
+    pub(crate) fn sees(&mut self, now_ns: i64, from_ns: i64) {
+        if self.last_ns < from_ns && now_ns >= from_ns {
+            self.forget_counts();
+        }
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    #[cold]
+    fn forget_counts(&mut self) {
+        for half in &mut self.halves {
+            half.counts = Counts::default();
+        }
     }
 
     /// The direction in which more bytes went, so far.

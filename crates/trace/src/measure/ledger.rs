@@ -232,14 +232,16 @@ impl Known {
             let optima = &mut options.optimum_of_group.iter();
             optima.find(|(group, _)| group == name).map(|found| found.1)
         };
+        // One that was open before the part that is measured counts from that on.
+        let first_ns = self.first_ns.max(begin_ns);
         let carried_bits = main.carried_wire_bytes as f64 * 8.0;
         Single {
             number: self.number,
             sender,
             receiver,
             opened_by_sender,
-            begin_s: seconds(self.first_ns.saturating_sub(begin_ns)),
-            duration_s: seconds(self.last_ns.saturating_sub(self.first_ns)),
+            begin_s: seconds(first_ns.saturating_sub(begin_ns)),
+            duration_s: seconds(self.last_ns.saturating_sub(first_ns)),
             outcome: self.outcome,
             syns: self.syns,
             handshake_ms: self.handshake_ns.map(|ns| ns as f64 / 1e6),

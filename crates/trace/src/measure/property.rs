@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 use super::catalogue::distributions;
 use super::{Measures, Meter, Options, Results};
 use crate::flows_property::any_packet;
-use crate::{Counts, pair};
+use crate::{Counts, Period, When, pair};
 
 fn of_any_two_traces(seed: u64) -> Results {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
@@ -26,6 +26,11 @@ fn of_any_two_traces(seed: u64) -> Results {
     };
     let pair = pair::Options {
         same_clock: random.random(),
+        period: Period {
+            from: [None, Some(When::After(random.random_range(0..300_000_000)))]
+                [random.random_range(0..2)],
+            until: None,
+        },
         ..pair::Options::default()
     };
     let [here, there] = traces.map(Vec::into_iter);

@@ -9,12 +9,13 @@ use super::source::Printed;
 use crate::connection::{Connection, Direction, Half, LARGEST_FRAME, Side, Table};
 use crate::event::{Ahead, Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
+use crate::since::Since;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]
 pub(crate) struct Engine<O> {
     table: Table,
-    pub(crate) observer: O,
+    observer: Since<O>,
     pub(crate) sides: Sides,
     pub(crate) nat: Nat,
     /// Addresses, as the sender's trace has them, of hosts whose packets the receiver's trace
@@ -29,7 +30,7 @@ pub(crate) struct Engine<O> {
 
 impl<O: Observer> Engine<O> {
     pub(crate) fn new(
-        observer: O,
+        observer: Since<O>,
         sides: Sides,
         nat: Nat,
         far: HashSet<[u8; 16]>,
@@ -138,7 +139,7 @@ impl<O: Observer> Engine<O> {
         for connection in table.into_rest() {
             end(connection, &mut sides, &mut observer);
         }
-        (observer, sides, nat)
+        (observer.observer, sides, nat)
     }
 }
 
@@ -149,7 +150,7 @@ fn is_reversed(connection: &Connection, far: &HashSet<[u8; 16]>) -> bool {
     far(connection.originator) && !far(connection.responder)
 }
 
-fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut O) {
+fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut Since<O>) {
     let mut view = View {
         connection: &mut connection,
         sides,
@@ -172,7 +173,7 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
 struct View<'a, O> {
     connection: &'a mut Connection,
     sides: &'a mut Sides,
-    observer: &'a mut O,
+    observer: &'a mut Since<O>,
     doubled: bool,
     /// No more will come of it.
     ended: bool,
@@ -194,7 +195,7 @@ impl<O: Observer> View<'_, O> {
             half.counts.repeated_packets += 1;
             return;
         }
-        connection.last_ns = connection.last_ns.max(now_ns);
+        connection.sees(now_ns, self.observer.begin_ns());
         connection.learn(direction, packet);
         if side == Side::Sender {
             connection.open_and_close(direction, packet);
@@ -292,11 +293,12 @@ impl<O: Observer> View<'_, O> {
                 Clear::Arrival(waiting, Identity::Sent(index)) => {
                     self.delivered(direction, &waiting, index, side);
                 }
-                Clear::Arrival(_, Identity::Duplicate) => {
-                    self.connection
-                        .link_mut(direction)
-                        .passage
-                        .duplicated_packets += 1;
+                Clear::Arrival(waiting, Identity::Duplicate) => {
+                    let counts =
+                        self.observer
+                            .has_arrived(self.connection, direction, waiting.at_ns);
+                    let passage = &mut self.connection.link_mut(direction).passage;
+                    passage.duplicated_packets += u64::from(counts);
                 }
                 Clear::Arrival(waiting, Identity::Unknown) => {
                     self.delivered_unmatched(direction, &waiting);
@@ -375,7 +377,9 @@ impl<O: Observer> View<'_, O> {
             }
             new = tracker.delivered(old_end, fate.end, at_ns, packet);
         }
-        link.passage.delivered_bytes += (repaired + new).unsigned_abs();
+        if self.observer.has_fate(&fate) {
+            link.passage.delivered_bytes += (repaired + new).unsigned_abs();
+        }
         let arrival = Arrival::Delivered {
             at_ns: waiting.at_ns,
             packet: waiting.packet,
@@ -387,18 +391,21 @@ impl<O: Observer> View<'_, O> {
 
     fn delivered_unmatched(&mut self, direction: Direction, waiting: &Waiting) {
         let limit = self.segment_limit(direction);
+        let counts = (self.observer).has_arrived(self.connection, direction, waiting.at_ns);
         let half = self.connection.half_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
-        link.passage.unmatched_packets += 1;
+        link.passage.unmatched_packets += u64::from(counts);
         link.regrouped |= waiting.payload_len > limit;
         if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_mut()) {
             let begin = numbering.position(tracker.next(), waiting.seq);
             let end = begin + i64::from(waiting.payload_len);
             if tracker.is_near(begin) {
                 let bytes = tracker.delivered(begin, end, waiting.at_ns, None);
-                link.passage.delivered_bytes += bytes.unsigned_abs();
+                if counts {
+                    link.passage.delivered_bytes += bytes.unsigned_abs();
+                }
             }
         }
     }
@@ -429,7 +436,9 @@ impl<O: Observer> View<'_, O> {
             self.give_up(direction, side);
         }
         if let Some(fate) = self.connection.link_mut(direction).take_fate() {
-            self.connection.link_mut(direction).passage.count(&fate);
+            if self.observer.has_fate(&fate) {
+                self.connection.link_mut(direction).passage.count(&fate);
+            }
             self.observer.fate(self.connection, &fate);
         }
     }
@@ -488,7 +497,9 @@ impl<O: Observer> View<'_, O> {
     fn range(&mut self, direction: Direction) {
         if let Some(range) = self.connection.first_range(direction) {
             let acked = range.acked_ns.is_some() || range.arrived_unseen;
-            let unseen = acked && range.delivery.is_none();
+            let unseen = acked
+                && range.delivery.is_none()
+                && (self.observer).has_range(self.connection, direction, range);
             let unseen_bytes = if unseen { range.len() } else { 0 };
             self.observer.range(self.connection, direction, range);
             self.connection.link_mut(direction).passage.unseen_bytes += unseen_bytes;

@@ -11,6 +11,7 @@ use crate::connection::{Side, doubled};
 use crate::event::Observer;
 use crate::packet::{Endpoint, Packet};
 use crate::period::Period;
+use crate::since::Since;
 
 /// How two traces are brought together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +80,8 @@ fn merge<O: Observer>(
         .beginning()
         .first()
         .map_or(0, |first| first.packet.at_ns);
-    let takes = |at_ns| options.period.takes(begin_ns, at_ns);
+    let until_ns = options.period.until_ns(begin_ns);
+    let observer = Since::new(observer, options.period.from_ns(begin_ns));
     let lead = Lead::of(sender.beginning(), receiver.beginning());
     let mut nat = Nat::new(options.addresses.iter().map(bytes).collect());
     for (there, here) in lead.ends {
@@ -98,7 +100,7 @@ fn merge<O: Observer>(
         receiver.fill();
         match (sender.first(), receiver.first()) {
             (Some(here), Some(there)) if engine.sides.is_earlier(&here.packet, &there.packet) => {
-                if takes(here.packet.at_ns) {
+                if here.packet.at_ns < until_ns {
                     engine.packet(Side::Sender, here);
                 }
                 sender.advance();
@@ -107,14 +109,14 @@ fn merge<O: Observer>(
                 if here.is_none() {
                     engine.sides.end(Side::Sender);
                 }
-                if takes(engine.sides.by_clock_of(Side::Sender, there.packet.at_ns)) {
+                if engine.sides.by_clock_of(Side::Sender, there.packet.at_ns) < until_ns {
                     engine.packet(Side::Receiver, there);
                 }
                 receiver.advance();
             }
             (Some(here), None) => {
                 engine.sides.end(Side::Receiver);
-                if takes(here.packet.at_ns) {
+                if here.packet.at_ns < until_ns {
                     engine.packet(Side::Sender, here);
                 }
                 sender.advance();

@@ -1,0 +1,108 @@
+use super::*;
+
+#[test]
+fn delivery_latency_is_told_at_the_transport_and_at_the_application_layer() {
+    let script = one_loss();
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
+    let results = measure_both(&here, &there, Options::default());
+    let delay = &results.connections[0].main.delay;
+    assert_eq!(ms(&delay.transport), [(75, 3), (375, 1)]);
+    assert_eq!(
+        ms(&delay.application),
+        [(285, 1), (315, 1), (345, 1), (375, 1)]
+    );
+    assert_eq!(ms(&delay.one_way), [(75, 4)]);
+    assert_eq!(ms(&delay.variation), [(0, 4)]);
+    let clock = results.clock.unwrap();
+    assert!(
+        (clock.ahead_ms.unwrap() - (AHEAD / MS) as f64).abs() < 1e-3,
+        "{clock:?}"
+    );
+    assert!((clock.round_trip_ms.unwrap() - 150.0).abs() < 1e-3);
+}
+
+#[test]
+fn with_one_clock_an_uneven_path_shows() {
+    let script = one_loss();
+    let (here, there) = carry(&script, ONE_WAY, 25 * MS, &[4]);
+    let own = measure_both(&here, &there, Options::default());
+    let same = measure_by_one_clock(&here, &there);
+    assert_eq!(ms(&own.all.main.delay.one_way), [(75, 4)]);
+    assert_eq!(ms(&same.all.main.delay.one_way), [(100, 4)]);
+    assert_eq!(ms(&same.all.main.delay.transport), [(100, 3), (400, 1)]);
+}
+
+#[test]
+fn one_clock_has_no_offset_whatever_the_delays_are() {
+    let script = one_loss();
+    let (here, there) = carry(&script, ONE_WAY, 25 * MS, &[4]);
+    let clock = measure_by_one_clock(&here, &there).clock.unwrap();
+    assert!(clock.same);
+    assert_eq!((clock.ahead_ms, clock.drift_ppm), (Some(0.0), Some(0.0)));
+    assert!((clock.round_trip_ms.unwrap() - 150.0).abs() < 1e-6);
+}
+
+#[test]
+fn what_arrives_before_it_leaves_is_counted_and_is_no_delay() {
+    let script = one_loss();
+    let (here, there) = carry(&script, ONE_WAY, -100 * MS, &[4]);
+    let results = measure_by_one_clock(&here, &there);
+    let delay = &results.all.main.delay;
+    assert!(delay.one_way.is_empty() && delay.variation.len() == 4);
+    let untold = delay.untold;
+    assert_eq!(untold.negative_delays, 4);
+    // The one that was sent again took longer than the clocks are apart.
+    assert_eq!((untold.negative_latencies, delay.transport.len()), (3, 1));
+}
+
+#[test]
+fn of_very_many_packets_by_one_clock_all_count() {
+    let mut script = established();
+    for message in 0..40_000 {
+        script
+            .at(200 + message * 10)
+            .data(message * 10 + 1, message * 10 + 11);
+    }
+    script.at(401_000).ack(400_001).at(402_000).close(400_001);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+    for packet in &mut there {
+        packet.at_ns += packet.number as i64 % 4 * MS;
+    }
+    let results = measure_by_one_clock(&here, &there);
+    let delay = &results.all.main.delay;
+    assert_eq!(
+        (delay.one_way.len(), delay.one_way.sample()),
+        (40_000, None)
+    );
+    for (share, ms) in [(0.25, 0), (0.5, 1), (0.75, 2), (1.0, 3)] {
+        let found = [&delay.variation, &delay.application].map(|it| it.quantile(share).unwrap());
+        let expected = [ms * MS, ms * MS + ONE_WAY].map(i64::unsigned_abs);
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!(
+                found.abs_diff(expected) <= expected / 1000,
+                "{found}, {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_queued_shows_as_delay_variation() {
+    let mut script = established();
+    for message in 0..100 {
+        script
+            .at(200 + message * 30)
+            .data(message * 10 + 1, message * 10 + 11);
+    }
+    script.at(3500).ack(1001).at(3600).close(1001);
+    let (here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
+    let late = there.iter_mut().filter(|packet| packet.payload_len > 0);
+    for packet in late.skip(50).take(10) {
+        packet.at_ns += 20 * MS;
+    }
+    let results = measure_both(&here, &there, Options::default());
+    let delay = &results.all.main.delay;
+    assert_eq!(ms(&delay.variation), [(0, 90), (20, 10)]);
+    assert_eq!(delay.variation_by_regression.len(), 100);
+    assert_eq!(ms(&delay.one_way), [(75, 90), (95, 10)]);
+}

@@ -1,0 +1,144 @@
+use crate::connection::{Connection, Direction};
+use crate::event::{Acked, Ahead, Arrived, Observer, Sent};
+use crate::pair::{Fate, Way};
+use crate::ranges::Range;
+
+/// Tells an observer what belongs to a part of a trace that begins later than the trace, for all
+/// before it is read as well: what was sent, arrived or was acknowledged then or later, and of what
+/// lasts, such as the latency of a range, what was first sent then.
+#[derive(Debug)]
+pub(crate) struct Since<O> {
+    pub(crate) observer: O,
+    /// By the clock of either trace.
+    from_ns: [i64; 2],
+}
+
+impl<O> Since<O> {
+    /// `from_ns`: by the clock of the trace at the sender; `i64::MIN` of all.
+    pub(crate) fn new(observer: O, from_ns: i64) -> Self {
+        Self {
+            observer,
+            from_ns: [from_ns; 2],
+        }
+    }
+
+    /// Has the part begin then, by the clock of the trace at the sender.
+    pub(crate) fn begin_at(&mut self, from_ns: i64) {
+        self.from_ns = [from_ns; 2];
+    }
+
+    /// When the part begins, by the clock of the trace at the sender.
+    #[inline]
+    pub(crate) fn begin_ns(&self) -> i64 {
+        self.from_ns[0]
+    }
+
+    /// Whether a connection has had a packet in the part, so that it counts.
+    #[inline]
+    fn has_come_to(&self, connection: &Connection) -> bool {
+        connection.last_ns >= self.begin_ns()
+    }
+
+    /// Whether what leaves in a direction at that time belongs to the part; the time is by the
+    /// clock of the trace there.
+    #[inline]
+    fn has_sent(&self, connection: &Connection, direction: Direction, at_ns: i64) -> bool {
+        at_ns >= self.from_ns[connection.way(direction) as usize]
+    }
+
+    /// Whether what arrives in a direction at that time belongs to the part.
+    #[inline]
+    pub(crate) fn has_arrived(
+        &self,
+        connection: &Connection,
+        direction: Direction,
+        at_ns: i64,
+    ) -> bool {
+        self.has_sent(connection, direction.reverse(), at_ns)
+    }
+
+    /// Whether a fate belongs to the part: the packet was sent in it.
+    #[inline]
+    pub(crate) fn has_fate(&self, fate: &Fate) -> bool {
+        fate.sent_ns >= self.from_ns[fate.way as usize]
+    }
+
+    /// Whether a range does: it was first sent in the part, or, where the trace does not show that,
+    /// arrived or was acknowledged in it.
+    #[inline]
+    pub(crate) fn has_range(
+        &self,
+        connection: &Connection,
+        direction: Direction,
+        range: &Range,
+    ) -> bool {
+        if let Some(sent_ns) = range.first_sent_ns() {
+            self.has_sent(connection, direction, sent_ns)
+        } else if let Some(delivery) = range.delivery {
+            self.has_arrived(connection, direction, delivery.at_ns)
+        } else {
+            let acked_ns = range.acked_ns;
+            acked_ns.is_none_or(|acked_ns| self.has_sent(connection, direction, acked_ns))
+        }
+    }
+}
+
+impl<O: Observer> Observer for Since<O> {
+    fn clocks(&mut self, ahead: Ahead) {
+        if let Ahead::About(ahead_ns) = ahead
+            && self.from_ns[0] > i64::MIN
+        {
+            self.from_ns[Way::Back as usize] = self.from_ns[0].saturating_add(ahead_ns);
+        }
+        self.observer.clocks(ahead);
+    }
+
+    #[inline]
+    fn sent(&mut self, connection: &Connection, sent: &Sent) {
+        if self.has_come_to(connection) {
+            self.observer.sent(connection, sent);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
+        if self.has_come_to(connection) {
+            self.observer.arrived(connection, arrived);
+        }
+    }
+
+    #[inline]
+    fn acked(&mut self, connection: &Connection, acked: &Acked) {
+        if self.has_come_to(connection) {
+            let sent_in_it = |rtt_ns: &i64| {
+                let sent_ns = acked.at_ns.saturating_sub(*rtt_ns);
+                self.has_sent(connection, acked.direction, sent_ns)
+            };
+            let acked = Acked {
+                rtt_ns: acked.rtt_ns.filter(sent_in_it),
+                ..*acked
+            };
+            self.observer.acked(connection, &acked);
+        }
+    }
+
+    #[inline]
+    fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
+        if self.has_range(connection, direction, range) {
+            self.observer.range(connection, direction, range);
+        }
+    }
+
+    #[inline]
+    fn fate(&mut self, connection: &Connection, fate: &Fate) {
+        if self.has_fate(fate) {
+            self.observer.fate(connection, fate);
+        }
+    }
+
+    fn finished(&mut self, connection: &Connection) {
+        if self.has_come_to(connection) {
+            self.observer.finished(connection);
+        }
+    }
+}
