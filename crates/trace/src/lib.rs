@@ -31,4 +31,4 @@ pub use event::{Acked, Ahead, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};
 pub use period::{Period, When};
-pub use ranges::{Copy, CopyKind, Delivery, Range, Readable};
+pub use ranges::{Bringer, Copy, CopyKind, Delivery, Range, Readable};

@@ -5,5 +5,5 @@ mod deliver;
 mod range;
 mod tracker;
 
-pub use range::{Copy, CopyKind, Delivery, Range, Readable};
+pub use range::{Bringer, Copy, CopyKind, Delivery, Range, Readable};
 pub(crate) use tracker::Tracker;

@@ -245,7 +245,7 @@ impl Record {
     )]
     pub(crate) fn deliveries(
         &self,
-    ) -> Vec<(i64, Option<(i64, Option<u32>, Option<i64>, Option<i64>)>)> {
+    ) -> Vec<(i64, Option<(i64, Option<usize>, Option<i64>, Option<i64>)>)> {
         let forward = self.ranges.iter().filter(|(way, _)| *way == Forward);
         forward
             .map(|(_, range)| {
@@ -253,7 +253,7 @@ impl Record {
                     let in_order = delivery.in_order_ns().map(|at| at / MS);
                     (
                         delivery.at_ns / MS,
-                        delivery.copy,
+                        delivery.copy(),
                         in_order,
                         delivery.behind,
                     )

@@ -145,8 +145,9 @@ impl Witness {
         let begin_ns = begin_ns.get(usize::from(!from_first)).copied();
         let begin_ns = begin_ns.unwrap_or_default();
         let first_ns = range.first_sent_ns();
+        let first_copy = range.copies.first().map(|copy| copy.at_ns);
         let times = Times {
-            base_ns: first_ns.or(range.acked_ns).unwrap_or(begin_ns),
+            base_ns: first_copy.or(range.acked_ns).unwrap_or(begin_ns),
             clock,
             way: told.way,
         };
@@ -339,8 +340,7 @@ fn arrived(fate: &Fate) -> Arrived {
 /// At the receiver.
 fn arrivals(range: &Range, fates: &[Fate], times: &Times) -> Vec<Event> {
     let delivery = range.delivery;
-    let copy = delivery.and_then(|delivery| delivery.copy);
-    let copy = copy.and_then(|index| range.copies.get(index as usize));
+    let copy = delivery.and_then(|delivery| range.copies.get(delivery.copy()?));
     let first = copy.map(|copy| copy.packet);
     let mut events: Vec<Event> = Vec::new();
     for fate in fates {

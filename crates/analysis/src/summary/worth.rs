@@ -40,6 +40,13 @@ fn clock(results: &Results, untold: &Untold) -> Option<String> {
 }
 
 fn negative(untold: &Untold) -> Option<String> {
+    if untold.negative_delays == 0 && untold.negative_latencies > 0 {
+        return Some(format!(
+            "{} byte ranges arrived before the sender's trace shows them: it misses when they were \
+             first sent. They are in no latency",
+            number::count(untold.negative_latencies)
+        ));
+    }
     (untold.negative_delays > 0).then(|| {
         format!(
             "{} packets arrived before they were sent: the traces were not taken by one clock, or \

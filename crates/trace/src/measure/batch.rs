@@ -1,6 +1,6 @@
 use super::ledger::Finished;
 use crate::pair::{Arrival, Fate};
-use crate::{Acked, Arrived, Class, CopyKind, Delivery, Direction, Range, Sent};
+use crate::{Acked, Arrived, Bringer, Class, CopyKind, Delivery, Direction, Range, Sent};
 
 /// What a [`Meter`](super::Meter) was told, each kind apart: no measure depends on the order
 /// between two kinds. Only what is measured is kept, for all of it goes from one core to another.
@@ -136,10 +136,13 @@ impl Transit {
 impl Extent {
     #[inline]
     pub(super) fn of(range: &Range, direction: Direction, has_receiver: bool) -> Self {
-        let copy = range.delivery.and_then(|delivery| match &range.copies[..] {
-            // It came in a packet that was joined or cut on the way, and nothing else carried it.
-            [only] => Some(only),
-            copies => copies.get(delivery.copy? as usize),
+        let copy = range.delivery.and_then(|delivery| {
+            match (&range.copies[..], delivery.bringer) {
+                // It came in a packet that was joined or cut on the way, and nothing else carried
+                // it.
+                ([only], Bringer::Other) => Some(only),
+                (copies, _) => copies.get(delivery.copy()?),
+            }
         });
         Self {
             direction,

@@ -38,7 +38,8 @@ pub struct Untold {
     /// Packets with payload that arrived earlier than they left, by clocks that were said to be
     /// one.
     pub negative_delays: u64,
-    /// Byte ranges that did.
+    /// Byte ranges that did, or by two clocks of which the trace at the sender misses when they were
+    /// first sent.
     pub negative_latencies: u64,
     /// Packets with payload of which nothing tells how the clocks relate.
     pub packets_without_clock: u64,
@@ -182,8 +183,10 @@ impl Delay {
                     self.variation_by_regression = packets.above_or_on(regression);
                 }
                 self.one_way = packets.above(zero);
-                self.transport = transport.above(zero);
-                self.application = application.above(zero);
+                let below;
+                (self.transport, below) = transport.not_below(zero);
+                (self.application, _) = application.not_below(zero);
+                self.untold.negative_latencies += below;
             }
         }
     }

@@ -82,21 +82,29 @@ impl Undated {
         }
     }
 
+    /// The heights of those that are not below a line, and how many are below it; where any are, of
+    /// more than a sample, by the sample.
+    pub(super) fn not_below(&self, line: Line) -> (Distribution, u64) {
+        let heights: Vec<i64> = self.heights(line).filter(|height| *height >= 0).collect();
+        let (sample, kept) = (heights.len() as u64, self.kept.len() as u64);
+        let below = kept - sample;
+        match &self.all {
+            _ if below == 0 => (self.above(line), 0),
+            None => (heights.into_iter().collect(), below),
+            Some(all) => {
+                let count = all.count * sample / kept;
+                (all.by_sample(line, count, &heights), all.count - count)
+            }
+        }
+    }
+
     /// The heights of all above a line, with 0 for those below it; of more than a sample, by the
     /// sample.
     pub(super) fn above_or_on(&self, line: Line) -> Distribution {
         let heights = self.heights(line).map(|height| height.max(0));
         match &self.all {
             None => heights.collect(),
-            Some(all) => {
-                let sample: Distribution = heights.clone().collect();
-                let moments = sample.moments().map(|moments| Moments {
-                    count: all.count,
-                    largest: all.moments(line).largest,
-                    ..moments.times(all.count)
-                });
-                moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
-            }
+            Some(all) => all.by_sample(line, all.count, &heights.collect::<Vec<_>>()),
         }
     }
 
@@ -156,6 +164,17 @@ impl Folded {
         let skipped = (drawn().ln() / (1.0 - self.largest).ln()).floor();
         self.next = self.next.saturating_add(skipped as u64).saturating_add(1);
         (drawn() * size) as usize
+    }
+
+    /// So many values, of which a sample has these heights above a line.
+    fn by_sample(&self, line: Line, count: u64, heights: &[i64]) -> Distribution {
+        let heights = heights.iter().copied();
+        let sample: Distribution = heights.clone().collect();
+        let moments = sample.moments().map(|moments| Moments {
+            largest: self.moments(line).largest,
+            ..moments.times(count)
+        });
+        moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
     }
 
     fn moments(&self, line: Line) -> Moments {
@@ -222,6 +241,27 @@ mod tests {
         let squares = heights.iter().map(|height| (*height as f64 - mean).powi(2));
         let sd = (squares.sum::<f64>() / (count - 1.0)).sqrt();
         assert!((all.sd().unwrap() / sd - 1.0).abs() < 1e-4);
+    }
+
+    #[test]
+    fn what_is_below_a_line_is_counted_and_left_out() {
+        for count in [1000, 1_000_000] {
+            let (mut undated, _) = in_fours(count);
+            for number in 0..count / 10 {
+                let at_ns = number * 1_000_000;
+                undated.push(at_ns, LINE.at(at_ns) as i64 - 5_000);
+            }
+            let (mut all, below) = undated.not_below(LINE);
+            let (expected, total) = (count as u64 / 10, undated.len());
+            assert!(
+                below.abs_diff(expected) <= expected / 20,
+                "{below} of {total}"
+            );
+            assert_eq!(all.len() + below, total);
+            all.settle();
+            let (low, mean) = (all.quantile(0.2).unwrap(), all.mean().unwrap());
+            assert!(low < 3000 && mean > 200_000.0, "{low}, {mean} of {count}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Delivery, Range, Readable, Tracker};
+use super::{Bringer, Delivery, Range, Readable, Tracker};
 
 impl Tracker {
     /// Enters the arrival of bytes, in the packet with that number in the sender's trace if that
@@ -45,12 +45,9 @@ impl Tracker {
             self.isolate(&mut index, at, end);
             let range = &mut self.ranges[index];
             if range.delivery.is_none() {
-                let is_it = |number| range.copies.iter().position(|copy| copy.packet == number);
                 range.delivery = Some(Delivery {
                     at_ns,
-                    copy: packet
-                        .and_then(is_it)
-                        .and_then(|place| place.try_into().ok()),
+                    bringer: bringer(range, packet),
                     readable: Readable::Never,
                     behind: (range.begin > in_order).then_some(in_order),
                 });
@@ -159,4 +156,14 @@ impl Tracker {
     pub(super) fn skip_missing(&mut self) {
         self.received(self.floor, i64::MAX, |_| {});
     }
+}
+
+fn bringer(range: &Range, packet: Option<u64>) -> Bringer {
+    if range.copies.is_empty() {
+        return Bringer::Missed;
+    }
+    let is_it = |number| range.copies.iter().position(|copy| copy.packet == number);
+    let place = packet.and_then(is_it);
+    let index = place.and_then(|place| place.try_into().ok());
+    index.map_or(Bringer::Other, Bringer::Copy)
 }

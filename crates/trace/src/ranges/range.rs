@@ -51,13 +51,24 @@ pub enum CopyKind {
 pub struct Delivery {
     /// When it reached the transport layer.
     pub at_ns: i64,
-    /// The copy that came first, as an index into [`Range::copies`]; none where the arriving
-    /// packet is none of those sent, as with offloaded segments.
-    pub copy: Option<u32>,
+    /// What brought it.
+    pub bringer: Bringer,
     /// When the application could read it: all bytes before it were there.
     pub readable: Readable,
     /// The missing byte that it had to wait for, if it had to wait: head-of-line blocking.
     pub behind: Option<i64>,
+}
+
+/// The packet that brought a range first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bringer {
+    /// This copy, as an index into [`Range::copies`].
+    Copy(u32),
+    /// One that is none of those sent, as segments are that were joined or cut on the way.
+    Other,
+    /// One that the sender's trace misses or that was sent before it began: the copies that it
+    /// shows came later, if there are any.
+    Missed,
 }
 
 /// When an application could read bytes that had arrived.
@@ -88,6 +99,10 @@ impl Range {
     /// When it was first sent, if the trace shows it.
     #[must_use]
     pub fn first_sent_ns(&self) -> Option<i64> {
+        let missed = |delivery: Delivery| delivery.bringer == Bringer::Missed;
+        if self.delivery.is_some_and(missed) {
+            return None;
+        }
         self.copies.first().map(|copy| copy.at_ns)
     }
 
@@ -145,6 +160,15 @@ impl Range {
 }
 
 impl Delivery {
+    /// The copy that came first, as an index into [`Range::copies`], if it is known.
+    #[must_use]
+    pub fn copy(&self) -> Option<usize> {
+        match self.bringer {
+            Bringer::Copy(index) => Some(index as usize),
+            Bringer::Other | Bringer::Missed => None,
+        }
+    }
+
     /// When the application could read it, if that is known.
     #[must_use]
     pub fn in_order_ns(&self) -> Option<i64> {

@@ -3,7 +3,7 @@
 use pillion_trace::pair::{self, Arrival, Fate, Options};
 use pillion_trace::{Class, Range, Readable};
 
-use crate::reference::Stream;
+use crate::reference::{Copy, Stream};
 use crate::told::{One, Told};
 use crate::world::World;
 
@@ -104,7 +104,7 @@ impl Held<'_> {
         }
         let sent = self.stream.bytes.range(self.first.max(1)..);
         let sent = sent.filter(|(_, byte)| {
-            let before_ack = |(ns, _): &(i64, u64)| byte.acked_ns.is_none_or(|acked| *ns < acked);
+            let before_ack = |copy: &Copy| byte.acked_ns.is_none_or(|acked| copy.at_ns < acked);
             byte.copies.first().is_some_and(before_ack)
         });
         let sent = sent.count();
@@ -127,13 +127,15 @@ impl Held<'_> {
         let Some(byte) = self.stream.bytes.get(&at).cloned() else {
             return self.differ(|| format!("byte {at}: in no packet"));
         };
-        if !byte.copies.is_empty() && range.acked_ns != byte.acked_ns {
+        // Then it was sent before the trace shows it, whether or not the analysis knows.
+        let is_late = byte.arrived_before_sent() && range.first_sent_ns().is_none();
+        if !byte.copies.is_empty() && !is_late && range.acked_ns != byte.acked_ns {
             let told = range.acked_ns;
             self.differ(|| format!("byte {at}: acked {told:?} instead of {:?}", byte.acked_ns));
         }
-        let first_sent = byte.copies.first().map(|copy| copy.0);
+        let first_sent = byte.copies.first().map(|copy| copy.at_ns);
         let before_ack = first_sent.is_none_or(|ns| byte.acked_ns.is_none_or(|acked| ns < acked));
-        if before_ack && range.first_sent_ns() != first_sent {
+        if before_ack && !is_late && range.first_sent_ns() != first_sent {
             let told = range.first_sent_ns();
             self.differ(|| format!("byte {at}: sent {told:?} instead of {first_sent:?}"));
         }

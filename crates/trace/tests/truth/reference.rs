@@ -30,11 +30,13 @@ pub struct Stream {
 /// What became of one byte.
 #[derive(Debug, Clone)]
 pub struct Byte {
-    /// By the clock of the trace at the sender; packets that carried it.
-    pub copies: Vec<(i64, u64)>,
+    /// In the trace at the sender.
+    pub copies: Vec<Copy>,
     pub acked_ns: Option<i64>,
     /// By the clock of the trace at the receiver, and when in the order of that trace.
     pub arrived: Option<(i64, usize)>,
+    /// When it arrived, by true time.
+    pub arrived_true_ns: Option<i64>,
     pub readable: Readable,
     /// When it could be read, if the trace at the sender tells of the bytes before it that they
     /// had arrived: an ACK came, and none left the receiver.
@@ -49,10 +51,30 @@ impl Default for Byte {
             copies: Vec::new(),
             acked_ns: None,
             arrived: None,
+            arrived_true_ns: None,
             readable: Readable::Never,
             acked_there: None,
             perhaps_ns: None,
         }
+    }
+}
+
+/// A packet that carried a byte.
+#[derive(Debug, Clone)]
+pub struct Copy {
+    /// By the clock of the trace.
+    pub at_ns: i64,
+    pub true_ns: i64,
+    pub packet: u64,
+}
+
+impl Byte {
+    /// Whether the trace at the sender misses the packet that brought it, and shows others.
+    pub fn arrived_before_sent(&self) -> bool {
+        let first = self.copies.first().map(|copy| copy.true_ns);
+        self.arrived_true_ns
+            .zip(first)
+            .is_some_and(|(arrived, sent)| arrived < sent)
     }
 }
 
@@ -120,7 +142,11 @@ impl Stream {
                 }
                 for at in begin..end {
                     let byte = stream.bytes.entry(at).or_default();
-                    byte.copies.push((packet.at_ns, packet.number));
+                    byte.copies.push(Copy {
+                        at_ns: packet.at_ns,
+                        true_ns: record.true_ns,
+                        packet: packet.number,
+                    });
                     if !advances && new_bytes < end - begin {
                         retransmitted.insert(at);
                     }
@@ -204,6 +230,7 @@ impl Stream {
                     let byte = self.bytes.entry(at).or_default();
                     if byte.acked_there.is_none() {
                         byte.arrived.get_or_insert((packet.at_ns, *index));
+                        byte.arrived_true_ns.get_or_insert(record.true_ns);
                     }
                 }
             } else if let Some(position) = ack(record) {
@@ -276,10 +303,10 @@ impl Stream {
             }
         }
         for byte in self.bytes.values() {
-            if let [(_, only)] = byte.copies[..]
+            if let [only] = &byte.copies[..]
                 && byte.arrived.is_none()
                 && byte.acked_there.is_some()
-                && let Some(sent) = self.sent.get_mut(&only)
+                && let Some(sent) = self.sent.get_mut(&only.packet)
             {
                 sent.must_have_arrived = true;
             }

@@ -106,3 +106,22 @@ fn what_queued_shows_as_delay_variation() {
     assert_eq!(delay.variation_by_regression.len(), 100);
     assert_eq!(ms(&delay.one_way), [(75, 90), (95, 10)]);
 }
+
+#[test]
+fn what_the_senders_trace_shows_only_as_sent_again_has_no_latency() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(230).data(101, 201);
+    script.at(350).data(1, 101).data(101, 201);
+    script.at(380).ack(201).at(700).close(201);
+    let (mut here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
+    // The first of these packets, and all that was before a trace that begins later.
+    for misses in [4..5, 0..5] {
+        here.retain(|packet| !misses.contains(&packet.number));
+        let delay = &measure_both(&here, &there, Options::default())
+            .all
+            .main
+            .delay;
+        assert_eq!(ms(&delay.transport), [(75, 1)], "{misses:?}");
+        assert_eq!(delay.untold.negative_latencies, 1, "{misses:?}");
+    }
+}
