@@ -424,9 +424,23 @@ impl<O: Observer> View<'_, O> {
         } else {
             self.sides.given_up_ns(side)
         };
-        while self.connection.link_mut(direction).has_fate(given_up_ns) {
+        while self.connection.link_mut(direction).has_fate(given_up_ns)
+            && (self.ended || !self.waits_for_ack(direction))
+        {
             self.fate(direction, side);
         }
+    }
+
+    /// Whether nothing shows that the next packet arrived, and none else has brought what it
+    /// carried: an ACK may still tell that it did, behind bytes that are missing for long.
+    #[inline]
+    fn waits_for_ack(&self, direction: Direction) -> bool {
+        let half = self.connection.half(direction);
+        let (Some(tracker), Some(link)) = (&half.tracker, &half.link) else {
+            return false;
+        };
+        let (begin, end) = link.next_payload();
+        link.gives_up() && tracker.misses(begin, end)
     }
 
     /// Tells the next fate.

@@ -16,8 +16,9 @@ use crate::since::Since;
 /// How two traces are brought together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// A packet that has not arrived after this time is lost, in nanoseconds. Twice that much of
-    /// what is sent is kept in memory.
+    /// A packet that has not arrived after this time is lost, in nanoseconds, unless what it carried
+    /// has not arrived at all: an ACK may still tell that it did. Twice that much of what is sent is
+    /// kept in memory.
     pub max_transit_ns: i64,
     /// Addresses that are changed on the way: as the receiver's trace shows it, as the sender's
     /// trace shows it. Ports stay. Others are found if the packets are otherwise the same.

@@ -141,6 +141,14 @@ impl Tracker {
         self.in_order = Some(at.max(ack));
     }
 
+    /// Whether any byte between these positions has not arrived.
+    pub(crate) fn misses(&self, begin: i64, end: i64) -> bool {
+        let begin = begin.max(self.in_order.unwrap_or(end));
+        let ranges = self.ranges.range(self.index_of(begin)..);
+        let mut ranges = ranges.take_while(|range| range.begin < end);
+        begin < end && ranges.any(|range| range.delivery.is_none())
+    }
+
     /// Tells each range between these positions which SACK blocks covered, as they do what has
     /// arrived, and of which the receiver's trace does not show that it did.
     pub(crate) fn sacked_unseen(&self, begin: i64, end: i64, unseen: impl FnMut(&Range)) {
