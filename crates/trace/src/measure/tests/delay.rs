@@ -125,3 +125,32 @@ fn what_the_senders_trace_shows_only_as_sent_again_has_no_latency() {
         assert_eq!(delay.untold.negative_latencies, 1, "{misses:?}");
     }
 }
+
+#[test]
+fn queues_that_grow_and_shrink_are_no_drift_of_one_clock() {
+    let mut script = established();
+    for message in 0..100 {
+        let begin = message * 10 + 1;
+        script.at(200 + message * 200).data(begin, begin + 10);
+        script.at(350 + message * 200).ack(begin + 10);
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let (mut here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+    let data = there.iter_mut().filter(|packet| packet.payload_len > 0);
+    let acks = here
+        .iter_mut()
+        .filter(|packet| packet.number > 3 && packet.payload_len == 0);
+    for (number, (packet, ack)) in (0..).zip(data.zip(acks)) {
+        packet.at_ns += number * MS / 10;
+        ack.at_ns -= number * MS / 10;
+    }
+    let results = measure_by_one_clock(&here, &there);
+    let clock = results.clock.unwrap();
+    assert_eq!(clock.hull_there.unwrap().slope_ppm, 0.0);
+    assert_eq!(clock.drift_ppm, Some(0.0));
+    let variation = &results.all.main.delay.variation;
+    assert_eq!(
+        (variation.min(), variation.max()),
+        (Some(0), Some(9_900_000))
+    );
+}
