@@ -145,7 +145,7 @@ impl Observer for Sums {
 
     fn finished(&mut self, connection: &Connection) {
         for direction in Direction::BOTH {
-            let half = connection.half(direction);
+            let half = connection.half_connection(direction);
             self.packets += half.counts.packets + half.counts.repeated_packets;
             bytes_add_up(&half.counts);
             if let Some(passage) = half.passage() {

@@ -6,7 +6,7 @@ use pillion_trace::{
     Acked, Ahead, Arrived, Connection, Direction, Endpoint, Observer, Range, Sent,
 };
 
-/// Which connections are looked at: those that fit each kind of condition given. Without any, all.
+/// The connections that are looked at: those that fit each kind of condition given. Without any, all.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
     /// Those with an end at one of these addresses.
@@ -40,7 +40,7 @@ impl Choice {
 /// Tells an observer of chosen connections alone. They keep their numbers.
 #[derive(Debug)]
 pub struct Chosen<O> {
-    /// Which they are.
+    /// The choice that connections have to fit.
     pub choice: Choice,
     /// Who is told.
     pub observer: O,

@@ -19,7 +19,9 @@ mod traces;
 
 pub use choice::{Choice, Chosen};
 pub use error::{ExplainError, OpenError};
-pub use explain::{Arrived, Copied, Event, Place, Seen, Story, Target, Waited, What, Witness};
-pub use list::{List, Listed, Way};
+pub use explain::{
+    Arrived, Copied, Event, Seen, SequenceNumber, Story, Target, Waited, What, Witness,
+};
+pub use list::{List, Listed, ListedDirection};
 pub use summary::{Summary, outcome};
 pub use traces::{Observed, Trace, Traces};

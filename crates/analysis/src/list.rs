@@ -10,7 +10,7 @@ pub struct Listed {
     pub connection: u64,
     /// Who opened it.
     pub opened_by: SocketAddr,
-    /// The other end.
+    /// The end that it was opened to.
     pub to: SocketAddr,
     /// Its first packet, in seconds since the trace's first.
     pub begin_s: f64,
@@ -18,16 +18,16 @@ pub struct Listed {
     pub duration_s: f64,
     /// What became of the attempt to connect.
     pub handshake: Outcome,
-    /// From who opened it.
-    pub there: Way,
-    /// The other way.
-    pub back: Way,
+    /// What was sent by who opened it.
+    pub there: ListedDirection,
+    /// What the other end sent.
+    pub back: ListedDirection,
 }
 
 /// One direction of a connection, in short.
 #[derive(Debug, Clone, Serialize)]
-pub struct Way {
-    /// All that were sent.
+pub struct ListedDirection {
+    /// All packets that were sent.
     pub packets: u64,
     /// Bytes of payload, sent for the first time.
     pub new_bytes: u64,
@@ -35,7 +35,7 @@ pub struct Way {
     pub bundled_packets: u64,
     /// Packets with old bytes alone.
     pub retransmitted_packets: u64,
-    /// Only with a trace at the receiver.
+    /// Packets that were lost on the way; only with a trace at the receiver.
     pub lost_packets: Option<u64>,
 }
 
@@ -68,16 +68,16 @@ impl Observer for List {
             begin_s: 0.0,
             duration_s: seconds(connection.duration_ns()),
             handshake: connection.outcome(),
-            there: Way::of(connection, Direction::Forward),
-            back: Way::of(connection, Direction::Backward),
+            there: ListedDirection::of(connection, Direction::Forward),
+            back: ListedDirection::of(connection, Direction::Backward),
         };
         self.0.push((connection.first_ns, listed));
     }
 }
 
-impl Way {
+impl ListedDirection {
     fn of(connection: &Connection, direction: Direction) -> Self {
-        let half = connection.half(direction);
+        let half = connection.half_connection(direction);
         Self {
             packets: half.counts.packets,
             new_bytes: half.counts.new_bytes,

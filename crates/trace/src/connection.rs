@@ -7,7 +7,7 @@ mod repeats;
 mod state;
 mod table;
 
-pub use half::{Counts, Half};
+pub use half::{Counts, HalfConnection};
 pub use handshake::{Handshake, Outcome};
 pub(crate) use observe::LARGEST_FRAME;
 pub(crate) use repeats::{LEAD, doubled};

@@ -59,7 +59,7 @@ pub enum Ahead {
 /// A packet as its sender's trace shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sent {
-    /// Which way it went.
+    /// The packet's direction.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number).
     pub packet: u64,
@@ -110,7 +110,7 @@ pub enum Class {
 /// A packet as the trace at its receiver shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    /// Which way it went.
+    /// The packet's direction.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number) in that trace.
     pub packet: u64,
@@ -125,7 +125,7 @@ pub struct Arrived {
 /// An ACK as the trace shows it at the sender of what it acknowledges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Acked {
-    /// Which way that went which it acknowledges; the ACK itself went the other way.
+    /// The direction of what the ACK acknowledges; the ACK itself went the other way.
     pub direction: Direction,
     /// [`Packet::number`](crate::Packet::number).
     pub packet: u64,

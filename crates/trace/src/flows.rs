@@ -120,7 +120,7 @@ fn see<O: Observer>(
     doubled: bool,
     observer: &mut Since<O>,
 ) -> bool {
-    let half = connection.half_mut(direction);
+    let half = connection.half_connection_mut(direction);
     if half.repeats[0].is_repeat(packet, fingerprint(packet), doubled) {
         half.counts.repeated_packets += 1;
         return false;

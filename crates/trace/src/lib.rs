@@ -26,7 +26,7 @@ mod script;
 mod sequence;
 mod since;
 
-pub use connection::{Connection, Counts, Direction, Half, Handshake, Outcome, Start};
+pub use connection::{Connection, Counts, Direction, HalfConnection, Handshake, Outcome, Start};
 pub use event::{Acked, Ahead, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};

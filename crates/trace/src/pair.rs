@@ -19,7 +19,7 @@ mod run;
 mod sides;
 mod source;
 
-pub use clock::{Clock, Fit, Line, Way};
+pub use clock::{Clock, Fit, LinearDelay, PathDirection};
 pub use fate::{Arrival, Fate, Passage};
 pub(crate) use hull::Hull;
 pub(crate) use link::Link;

@@ -299,10 +299,15 @@ impl Observer for Record {
             start: connection.start,
             outcome: connection.outcome(),
             handshake: connection.handshake,
-            forward: connection.half(Forward).counts,
-            backward: connection.half(Backward).counts,
-            passages: Direction::BOTH
-                .map(|way| connection.half(way).passage().copied().unwrap_or_default()),
+            forward: connection.half_connection(Forward).counts,
+            backward: connection.half_connection(Backward).counts,
+            passages: Direction::BOTH.map(|way| {
+                connection
+                    .half_connection(way)
+                    .passage()
+                    .copied()
+                    .unwrap_or_default()
+            }),
             has_data: connection.has_data(),
         });
     }

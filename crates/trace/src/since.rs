@@ -1,6 +1,6 @@
 use crate::connection::{Connection, Direction};
 use crate::event::{Acked, Ahead, Arrived, Observer, Sent};
-use crate::pair::{Fate, Way};
+use crate::pair::{Fate, PathDirection};
 use crate::ranges::Range;
 
 /// Tells an observer what belongs to a part of a trace that begins later than the trace, for all
@@ -43,7 +43,7 @@ impl<O> Since<O> {
     /// clock of the trace there.
     #[inline]
     fn has_sent(&self, connection: &Connection, direction: Direction, at_ns: i64) -> bool {
-        at_ns >= self.from_ns[connection.way(direction) as usize]
+        at_ns >= self.from_ns[connection.path_direction(direction) as usize]
     }
 
     /// Whether what arrives in a direction at that time belongs to the part.
@@ -60,7 +60,7 @@ impl<O> Since<O> {
     /// Whether a fate belongs to the part: the packet was sent in it.
     #[inline]
     pub(crate) fn has_fate(&self, fate: &Fate) -> bool {
-        fate.sent_ns >= self.from_ns[fate.way as usize]
+        fate.sent_ns >= self.from_ns[fate.path_direction as usize]
     }
 
     /// Whether a range does: it was first sent in the part, or, where the trace does not show that,
@@ -88,7 +88,8 @@ impl<O: Observer> Observer for Since<O> {
         if let Ahead::About(ahead_ns) = ahead
             && self.from_ns[0] > i64::MIN
         {
-            self.from_ns[Way::Back as usize] = self.from_ns[0].saturating_add(ahead_ns);
+            self.from_ns[PathDirection::ToSender as usize] =
+                self.from_ns[0].saturating_add(ahead_ns);
         }
         self.observer.clocks(ahead);
     }

@@ -72,7 +72,7 @@ impl Observer for Account {
             return;
         }
         for direction in Direction::BOTH {
-            let half = connection.half(direction);
+            let half = connection.half_connection(direction);
             let passage = half.passage().expect("there are two traces");
             self.ways[direction as usize].add(&half.counts, passage);
         }

@@ -11,7 +11,7 @@ pub struct Event {
     pub what: What,
     /// The packet's number in the trace that shows it.
     pub packet: Option<u64>,
-    /// Which trace that is.
+    /// The trace that shows the packet.
     pub seen_at: Seen,
 }
 

@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use pillion_trace::pair::{Arrival, Clock, Fate, Way};
+use pillion_trace::pair::{Arrival, Clock, Fate, PathDirection};
 use pillion_trace::{
     Acked, Class, Connection, CopyKind, Direction, Endpoint, Observer, Range, Sent,
 };
@@ -37,7 +37,7 @@ struct Kept {
 #[derive(Debug)]
 struct Told {
     direction: Direction,
-    way: Way,
+    path_direction: PathDirection,
     sender: Endpoint,
     receiver: Endpoint,
 }
@@ -112,10 +112,10 @@ impl Witness {
         begin: i64,
         end: i64,
     ) -> Option<&mut Kept> {
-        let place = self.target.place;
+        let byte = self.target.byte;
         let kept = self.kept(connection, direction)?;
-        let half = connection.half(direction);
-        let found = kept.position.or_else(|| place.within(begin, end, half))?;
+        let half = connection.half_connection(direction);
+        let found = kept.position.or_else(|| byte.within(begin, end, half))?;
         kept.position = Some(found);
         (begin..end).contains(&found).then_some(kept)
     }
@@ -141,7 +141,7 @@ impl Witness {
                 bytes: kept.next.max(1) - 1,
             });
         };
-        let from_first = clock.is_none() || told.way == Way::There;
+        let from_first = clock.is_none() || told.path_direction == PathDirection::ToReceiver;
         let begin_ns = begin_ns.get(usize::from(!from_first)).copied();
         let begin_ns = begin_ns.unwrap_or_default();
         let first_ns = range.first_sent_ns();
@@ -149,7 +149,7 @@ impl Witness {
         let times = Times {
             base_ns: first_copy.or(range.acked_ns).unwrap_or(begin_ns),
             clock,
-            way: told.way,
+            path_direction: told.path_direction,
         };
         let far_ms = |at_ns: Option<i64>| first_ns.and(at_ns).and_then(|at| times.far_ms(at));
         Ok(Story {
@@ -210,7 +210,9 @@ impl Observer for Witness {
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         if let Some(kept) = self.concerned(connection, direction, range.begin, range.end) {
             kept.range.get_or_insert_with(|| range.clone());
-            kept.raw = connection.half(direction).sequence_number(range.begin);
+            kept.raw = connection
+                .half_connection(direction)
+                .sequence_number(range.begin);
         } else if let Some(kept) = self.kept(connection, direction)
             && let Some(front) = &kept.range
             && let Some(missing_ns) = missing_ns(front, range)
@@ -240,7 +242,7 @@ impl Observer for Witness {
         };
         self.told = Some(Told {
             direction,
-            way: connection.way(direction),
+            path_direction: connection.path_direction(direction),
             sender,
             receiver,
         });
@@ -262,7 +264,7 @@ fn missing_ns(front: &Range, range: &Range) -> Option<i64> {
 struct Times<'a> {
     base_ns: i64,
     clock: Option<&'a Clock>,
-    way: Way,
+    path_direction: PathDirection,
 }
 
 impl Times<'_> {
@@ -273,7 +275,9 @@ impl Times<'_> {
     /// Of a time by the clock at the other end.
     fn far_ms(&self, at_ns: i64) -> Option<f64> {
         let raw_ns = at_ns.saturating_sub(self.base_ns);
-        let ns = self.clock?.one_way_ns(self.way, self.base_ns, raw_ns)?;
+        let ns = self
+            .clock?
+            .one_way_ns(self.path_direction, self.base_ns, raw_ns)?;
         Some(ns / 1e6)
     }
 }

@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use pillion_trace::Half;
+use pillion_trace::HalfConnection;
 
 /// The byte to be explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,25 +9,25 @@ pub struct Target {
     pub connection: u64,
     /// In the direction in which fewer bytes went.
     pub back: bool,
-    /// Which byte of it.
-    pub place: Place,
+    /// The byte's sequence number.
+    pub byte: SequenceNumber,
 }
 
-/// Where in the stream it stands.
+/// A byte of a direction, by its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// Counted from 1.
-    Position(i64),
-    /// By its sequence number on the wire.
+pub enum SequenceNumber {
+    /// Its position: the first byte is 1.
+    Relative(i64),
+    /// As on the wire.
     Raw(u32),
 }
 
-impl Place {
+impl SequenceNumber {
     /// Its position, if it is one of these bytes; of bytes with the same sequence number, this is
     /// the first that is asked about.
-    pub fn within(self, begin: i64, end: i64, half: &Half) -> Option<i64> {
+    pub fn within(self, begin: i64, end: i64, half: &HalfConnection) -> Option<i64> {
         let position = match self {
-            Self::Position(position) => position,
+            Self::Relative(position) => position,
             Self::Raw(raw) => begin + i64::from(raw.wrapping_sub(half.sequence_number(begin)?)),
         };
         (begin..end).contains(&position).then_some(position)
@@ -49,18 +49,18 @@ impl FromStr for Target {
 
 fn parse(text: &str) -> Option<Target> {
     let (connection, rest) = text.split_once(':')?;
-    let (back, place) = match rest.strip_prefix("back:") {
-        Some(place) => (true, place),
+    let (back, byte) = match rest.strip_prefix("back:") {
+        Some(byte) => (true, byte),
         None => (false, rest),
     };
-    let place = match place.strip_prefix("raw=") {
-        Some(raw) => Place::Raw(raw.parse().ok()?),
-        None => Place::Position(place.parse().ok().filter(|position| *position > 0)?),
+    let byte = match byte.strip_prefix("raw=") {
+        Some(raw) => SequenceNumber::Raw(raw.parse().ok()?),
+        None => SequenceNumber::Relative(byte.parse().ok().filter(|position| *position > 0)?),
     };
     Some(Target {
         connection: connection.parse().ok()?,
         back,
-        place,
+        byte,
     })
 }
 
@@ -70,16 +70,19 @@ mod tests {
 
     #[test]
     fn a_byte_is_named_by_its_position_or_its_sequence_number() {
-        let target = |back, place| Target {
+        let target = |back, byte| Target {
             connection: 3,
             back,
-            place,
+            byte,
         };
         for (text, expected) in [
-            ("3:1461", target(false, Place::Position(1461))),
-            ("3:back:1", target(true, Place::Position(1))),
-            ("3:raw=4294967295", target(false, Place::Raw(u32::MAX))),
-            ("3:back:raw=0", target(true, Place::Raw(0))),
+            ("3:1461", target(false, SequenceNumber::Relative(1461))),
+            ("3:back:1", target(true, SequenceNumber::Relative(1))),
+            (
+                "3:raw=4294967295",
+                target(false, SequenceNumber::Raw(u32::MAX)),
+            ),
+            ("3:back:raw=0", target(true, SequenceNumber::Raw(0))),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }

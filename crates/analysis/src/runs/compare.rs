@@ -15,7 +15,7 @@ pub(super) const CONFIDENCE: f64 = 0.95;
 /// Pools side by side.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// Which variant the others are compared with.
+    /// The variant that the others are compared with.
     pub baseline: String,
     /// How often intervals hold the difference.
     pub confidence: f64,

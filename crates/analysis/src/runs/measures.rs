@@ -14,7 +14,7 @@ pub enum Of {
     Totals(fn(&Totals) -> Option<f64>),
 }
 
-/// Which latency is meant, wherever a run's is told.
+/// The latency that is meant, wherever a run's is told.
 pub const DELIVERY_LATENCY: &str =
     "from one application's write to the other one's read, of each message";
 

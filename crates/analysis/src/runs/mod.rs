@@ -79,7 +79,7 @@ pub struct Totals {
     pub false_losses: u64,
     /// Packets of all groups on the way to the receiver.
     pub packets: u64,
-    /// Of these, dropped by the bottleneck's queue or lost in the emulator.
+    /// Packets that were dropped by the bottleneck's queue or lost in the emulator.
     pub lost_packets: u64,
 }
 

@@ -4,7 +4,7 @@ use pillion_measure::nearest_rank;
 
 use super::{Group, Of, RunMeasure, Stream, Totals};
 
-/// Which runs a run belongs with: its name without the seed.
+/// The runs that a run belongs with, by its name without the seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// The variant's name; empty in an experiment without.

@@ -16,7 +16,7 @@ pub(crate) use times::value;
 pub struct Summary<'a> {
     /// What was measured.
     pub results: &'a Results,
-    /// Which percentiles are shown, from 0 to 100.
+    /// The percentiles that are shown, from 0 to 100.
     pub percentiles: &'a [f64],
     /// What was read; sender first.
     pub traces: &'a [Trace],
@@ -36,7 +36,7 @@ impl Summary<'_> {
         text + "\n"
     }
 
-    /// Which traces, of how much, in a line.
+    /// The traces' names and what they hold, in a line.
     #[must_use]
     pub fn heading(&self) -> String {
         let names: Vec<&str> = self.traces.iter().map(Trace::file_name).collect();

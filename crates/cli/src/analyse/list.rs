@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::{Choice, Chosen, List, Listed, Trace, Traces, Way, outcome};
+use pillion_analysis::{Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome};
 use pillion_report::{Column, Table, number};
 
 use super::files::{exit_code, observe};
@@ -45,7 +45,7 @@ fn table(connections: &[Listed]) -> Table {
     }
     let mut table = Table::new("", columns);
     for listed in connections {
-        let both = |of: fn(&Way) -> u64| {
+        let both = |of: fn(&ListedDirection) -> u64| {
             let [there, back] = [&listed.there, &listed.back].map(|way| number::count(of(way)));
             format!("{there} / {back}")
         };

@@ -9,28 +9,28 @@ use crate::sequence::Numbering;
 
 /// One direction of a connection.
 #[derive(Debug)]
-pub struct Half {
+pub struct HalfConnection {
     /// What has been counted so far; complete when the connection is finished.
     pub counts: Counts,
     /// The largest segment that this direction's sender announced that it takes, in bytes of
     /// payload, options not subtracted.
     pub mss: Option<u16>,
-    /// Its window scale.
+    /// The window scale that this direction's sender announced.
     pub window_scale: Option<u8>,
-    /// When its first payload was seen.
+    /// When the first payload of this direction was seen.
     pub first_data_ns: Option<i64>,
-    /// When its last payload was seen.
+    /// When the last payload of this direction was seen.
     pub last_data_ns: Option<i64>,
     pub(crate) numbering: Option<Numbering>,
     pub(crate) tracker: Option<Tracker>,
-    /// For each trace.
+    /// The last packets in each trace.
     pub(crate) repeats: [Repeats; 2],
     /// The window that this direction's sender advertised last, not scaled, as its peer knows.
     pub(crate) window: Option<u16>,
-    /// Where its FIN stands.
+    /// The position of this direction's FIN.
     pub(crate) fin: Option<i64>,
     pub(crate) fin_acked: bool,
-    /// Only with a receiver's trace.
+    /// How its packets travel between the traces; only with a receiver's trace.
     pub(crate) link: Option<Box<Link>>,
 }
 
@@ -40,14 +40,14 @@ pub struct Half {
 pub struct Counts {
     /// All packets, packets that the trace shows twice left out.
     pub packets: u64,
-    /// Their size on the wire with link headers, in bytes.
+    /// The size of all packets on the wire with link headers, in bytes.
     pub wire_bytes: u64,
-    /// Their IP and TCP headers, in bytes.
+    /// The IP and TCP headers of all packets, in bytes.
     pub header_bytes: u64,
     /// Packets with payload, keep-alives and window probes left out; all of them are new,
     /// bundled or retransmitted.
     pub data_packets: u64,
-    /// Their payload; the sum of new, bundled and retransmitted bytes.
+    /// The payload of data packets; the sum of new, bundled and retransmitted bytes.
     pub payload_bytes: u64,
     /// Packets with nothing but new bytes.
     pub new_packets: u64,
@@ -72,7 +72,7 @@ pub struct Counts {
     pub window_probes: u64,
     /// Packets without payload, SYN, FIN or RST.
     pub pure_acks: u64,
-    /// Of these, duplicate ACKs (RFC 5681, section 2), for what the other direction sent.
+    /// Packets that are duplicate ACKs (RFC 5681, section 2), for what the other direction sent.
     pub duplicate_acks: u64,
     /// Packets that report bytes received twice (RFC 2883), of the other direction.
     pub dsacks: u64,
@@ -96,7 +96,7 @@ pub struct Counts {
     pub most_in_flight: u32,
 }
 
-impl Half {
+impl HalfConnection {
     pub(crate) fn new(has_receiver: bool) -> Self {
         Self {
             counts: Counts::default(),

@@ -1,6 +1,6 @@
 //! What a packet does to its connection.
 
-use super::half::Half;
+use super::half::HalfConnection;
 use super::{Connection, Direction, Start};
 use crate::event::{Acked, Class, Sent};
 use crate::packet::Packet;
@@ -15,7 +15,7 @@ impl Connection {
     /// Learns from a packet where sequence numbers begin.
     #[inline]
     pub(crate) fn learn(&mut self, direction: Direction, packet: &Packet) {
-        let half = self.half_mut(direction);
+        let half = self.half_connection_mut(direction);
         if packet.flags.syn {
             half.mss = packet.mss.or(half.mss);
             half.window_scale = packet.window_scale.or(half.window_scale);
@@ -28,7 +28,7 @@ impl Connection {
         } else if half.numbering.is_none() {
             half.number(Numbering::new(packet.seq.wrapping_sub(1)));
         }
-        let other = self.half_mut(direction.reverse());
+        let other = self.half_connection_mut(direction.reverse());
         if let Some(ack) = packet.ack
             && other.numbering.is_none()
         {
@@ -74,7 +74,7 @@ impl Connection {
             && (direction == Direction::Forward || self.handshake.simultaneous);
         if expected
             && let Some(ack) = packet.ack
-            && let Some(numbering) = self.half(direction.reverse()).numbering
+            && let Some(numbering) = self.half_connection(direction.reverse()).numbering
             && (1..LARGEST_WINDOW).contains(&numbering.position(1, ack))
         {
             self.handshake.completed_ns = Some(packet.at_ns);
@@ -196,7 +196,7 @@ impl Connection {
 
     /// The half that sends in a direction, and its peer.
     #[inline]
-    fn both(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
+    fn both(&mut self, direction: Direction) -> (&mut HalfConnection, &mut HalfConnection) {
         let [forward, backward] = &mut self.halves;
         match direction {
             Direction::Forward => (forward, backward),
@@ -208,7 +208,7 @@ impl Connection {
 /// No link in use carries more in one packet.
 pub(crate) const LARGEST_FRAME: u32 = 9216;
 
-impl Half {
+impl HalfConnection {
     #[inline]
     fn count_headers(&mut self, packet: &Packet) {
         let counts = &mut self.counts;

@@ -1,7 +1,7 @@
-use super::half::{Counts, Half};
+use super::half::{Counts, HalfConnection};
 use super::handshake::{Handshake, Outcome};
 use crate::packet::Endpoint;
-use crate::pair::{Link, Way};
+use crate::pair::{Link, PathDirection};
 use crate::ranges::{Range, Tracker};
 
 /// A TCP connection.
@@ -11,7 +11,7 @@ pub struct Connection {
     pub number: u64,
     /// Who opened it; where the trace does not show that, who sent the first packet.
     pub originator: Endpoint,
-    /// The other end.
+    /// The end that it was opened to.
     pub responder: Endpoint,
     /// What the trace shows of its beginning.
     pub start: Start,
@@ -26,7 +26,7 @@ pub struct Connection {
     pub(super) closed: bool,
     /// Whether the originator is the one at the receiver's trace, once that is decided.
     pub(crate) reversed: Option<bool>,
-    pub(super) halves: [Half; 2],
+    pub(super) halves: [HalfConnection; 2],
 }
 
 /// One of the two directions of a connection.
@@ -50,10 +50,10 @@ pub enum Start {
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions, forward first.
     pub const BOTH: [Self; 2] = [Self::Forward, Self::Backward];
 
-    /// The other one.
+    /// The opposite direction.
     #[must_use]
     #[inline]
     pub fn reverse(self) -> Self {
@@ -68,29 +68,31 @@ impl Connection {
     /// What is known of one direction.
     #[must_use]
     #[inline]
-    pub fn half(&self, direction: Direction) -> &Half {
+    pub fn half_connection(&self, direction: Direction) -> &HalfConnection {
         &self.halves[direction as usize]
     }
 
     #[inline]
-    pub(crate) fn half_mut(&mut self, direction: Direction) -> &mut Half {
+    pub(crate) fn half_connection_mut(&mut self, direction: Direction) -> &mut HalfConnection {
         &mut self.halves[direction as usize]
     }
 
-    /// Which way a direction leads between the trace at the sender and the one at the receiver.
+    /// The direction between the two traces in which packets of this direction travel.
     #[must_use]
     #[inline]
-    pub fn way(&self, direction: Direction) -> Way {
+    pub fn path_direction(&self, direction: Direction) -> PathDirection {
         if (direction == Direction::Backward) == self.reversed.unwrap_or_default() {
-            Way::There
+            PathDirection::ToReceiver
         } else {
-            Way::Back
+            PathDirection::ToSender
         }
     }
 
     #[inline]
     pub(crate) fn link_mut(&mut self, direction: Direction) -> &mut Link {
-        self.half_mut(direction).link.get_or_insert_default()
+        self.half_connection_mut(direction)
+            .link
+            .get_or_insert_default()
     }
 
     /// Takes notice of the time of a packet, by the clock of the trace at the sender. What it has
@@ -113,7 +115,7 @@ impl Connection {
     /// The direction in which more bytes went, so far.
     #[must_use]
     pub fn main_direction(&self) -> Direction {
-        let sent = |direction| self.half(direction).counts.new_bytes;
+        let sent = |direction| self.half_connection(direction).counts.new_bytes;
         if sent(Direction::Backward) > sent(Direction::Forward) {
             Direction::Backward
         } else {
@@ -158,7 +160,7 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn is_closed(&self) -> bool {
-        self.reset || self.refused || self.halves.iter().all(Half::is_over)
+        self.reset || self.refused || self.halves.iter().all(HalfConnection::is_over)
     }
 
     /// Whether it is closed and was not when last asked.
@@ -171,18 +173,18 @@ impl Connection {
 
     #[inline]
     pub(crate) fn has_finished_range(&self, direction: Direction) -> bool {
-        let tracker = self.half(direction).tracker.as_ref();
+        let tracker = self.half_connection(direction).tracker.as_ref();
         tracker.is_some_and(Tracker::has_finished)
     }
 
     #[inline]
     pub(crate) fn first_range(&self, direction: Direction) -> Option<&Range> {
-        self.half(direction).tracker.as_ref()?.first()
+        self.half_connection(direction).tracker.as_ref()?.first()
     }
 
     #[inline]
     pub(crate) fn drop_first_range(&mut self, direction: Direction) {
-        if let Some(tracker) = &mut self.half_mut(direction).tracker {
+        if let Some(tracker) = &mut self.half_connection_mut(direction).tracker {
             tracker.drop_first();
         }
     }

@@ -3,13 +3,13 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
-use super::half::Half;
+use super::half::HalfConnection;
 use super::{Connection, Direction, Handshake, Start};
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Tracker;
 use crate::sequence::LARGEST_WINDOW;
 
-/// Which trace shows a packet.
+/// The trace that shows a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// The one at the sender, or the only one.
@@ -233,7 +233,7 @@ impl Table {
     }
 }
 
-/// The same for both directions of a connection.
+/// A number that is the same for both directions of a connection.
 #[inline]
 fn like(packet: &Packet) -> usize {
     let hosts = packet.from.address[15] ^ packet.to.address[15];
@@ -269,11 +269,14 @@ impl Connection {
             reset: false,
             closed: false,
             reversed: None,
-            halves: [Half::new(has_receiver), Half::new(has_receiver)],
+            halves: [
+                HalfConnection::new(has_receiver),
+                HalfConnection::new(has_receiver),
+            ],
         }
     }
 
-    /// Which way a packet went, if it has this connection's addresses and ports.
+    /// The direction of a packet, if it has this connection's addresses and ports.
     #[inline]
     fn direction_of(&self, packet: &Packet) -> Option<Direction> {
         if packet.from == self.originator && packet.to == self.responder {
@@ -288,7 +291,7 @@ impl Connection {
     /// Whether a packet with this connection's addresses and ports can be its own.
     #[inline]
     fn takes(&self, direction: Direction, packet: &Packet) -> bool {
-        let half = self.half(direction);
+        let half = self.half_connection(direction);
         let Some(numbering) = half.numbering else {
             return true;
         };

@@ -5,7 +5,7 @@ use super::batch::{End, Extent, Transit};
 use super::distribution::Distribution;
 use super::undated::Undated;
 use crate::Readable;
-use crate::pair::{Clock, Way};
+use crate::pair::{Clock, PathDirection};
 
 /// Times between two traces, whose clocks need not agree.
 ///
@@ -17,9 +17,10 @@ pub struct Delay {
     /// the smallest one by the lower hull of all delays, which takes offset and drift away. It is
     /// the queueing delay where the path does not change (thesis, section 3.4.3).
     pub variation: Distribution,
-    /// The same by the regression through the smallest delays; what lies below it counts as 0.
+    /// Delay variation of each packet with payload that arrived, above the regression through the
+    /// smallest delays; what lies below it counts as 0.
     pub variation_by_regression: Distribution,
-    /// One-way delay of the same packets.
+    /// One-way delay of each packet with payload that arrived.
     pub one_way: Distribution,
     /// Delivery latency at the transport layer: from the first time that a byte range was sent
     /// to its first arrival.
@@ -38,7 +39,7 @@ pub struct Untold {
     /// Packets with payload that arrived earlier than they left, by clocks that were said to be
     /// one.
     pub negative_delays: u64,
-    /// Byte ranges that did, or by two clocks of which the trace at the sender misses when they were
+    /// Byte ranges that arrived earlier than they were sent, or by two clocks of which the trace at the sender misses when they were
     /// first sent.
     pub negative_latencies: u64,
     /// Packets with payload of which nothing tells how the clocks relate.
@@ -160,7 +161,7 @@ impl Delay {
     }
 
     /// Takes the clocks out of what waited.
-    pub(super) fn compare(&mut self, way: Way, clock: &Clock) {
+    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock) {
         let fit = clock.fit(way);
         match std::mem::take(&mut self.waiting) {
             Waiting::One(variation) => {

@@ -169,7 +169,7 @@ mod tests {
     use crate::script::{Script, endpoint};
     use crate::{Analysis, Observer};
 
-    /// Which of these connections, from one end to another, a group takes.
+    /// Whether each of these connections, from one end to another, a group takes.
     fn taken(group: &str, ends: &[(&str, &str)]) -> Vec<bool> {
         struct Takes(Group, Vec<bool>);
         impl Observer for Takes {

@@ -5,7 +5,7 @@ use super::fairness::Fairness;
 use super::measures::Measures;
 use super::meter::Options;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
-use crate::pair::{Clock, Passage, Way};
+use crate::pair::{Clock, Passage, PathDirection};
 use crate::{Connection, Counts, Direction, Endpoint, Outcome};
 
 /// What has been measured of each connection so far.
@@ -36,7 +36,7 @@ struct Known {
     number: u64,
     ends: [Endpoint; 2],
     main: Direction,
-    ways: [Way; 2],
+    ways: [PathDirection; 2],
     groups: Vec<usize>,
     first_ns: i64,
     last_ns: i64,
@@ -189,7 +189,7 @@ impl Finished {
             number: connection.number,
             ends: [connection.originator, connection.responder],
             main: connection.main_direction(),
-            ways: Direction::BOTH.map(|direction| connection.way(direction)),
+            ways: Direction::BOTH.map(|direction| connection.path_direction(direction)),
             groups,
             first_ns: connection.first_ns,
             last_ns: connection.last_ns,
@@ -198,8 +198,8 @@ impl Finished {
             handshake_ns: completed_ns.map(|(first, completed)| completed.saturating_sub(first)),
         };
         let totals = Direction::BOTH.map(|direction| {
-            let half = connection.half(direction);
-            let peer = connection.half(direction.reverse());
+            let half = connection.half_connection(direction);
+            let peer = connection.half_connection(direction.reverse());
             Total {
                 counts: half.counts,
                 duplicate_acks_received: peer.counts.duplicate_acks,

@@ -14,11 +14,11 @@ pub struct Loss {
     pub passage: Passage,
     /// Packets with payload that are new, bundled or retransmitted and whose fate is known.
     pub data_packets: u64,
-    /// Lost ones as a share of these.
+    /// Lost data packets as a share of those whose fate is known.
     pub lost_data_packets_share: Option<f64>,
-    /// Their payload.
+    /// The payload of data packets whose fate is known.
     pub data_bytes: u64,
-    /// Lost bytes as a share of it, each time that they were lost.
+    /// Lost bytes as a share of all data bytes, each time that they were lost.
     pub lost_bytes_share: Option<f64>,
     /// Bytes that were lost the first time they were sent.
     pub lost_new_bytes: u64,
@@ -30,7 +30,8 @@ pub struct Loss {
     pub lost_bundled_packets: u64,
     /// Retransmissions that were lost.
     pub lost_retransmitted_packets: u64,
-    /// Of these, first, second, ... retransmissions; the last counts all later ones.
+    /// Lost retransmissions by what they were: the first of their bytes, the second and so on; the
+    /// last counts all later ones.
     pub lost_nth_retransmissions: [u64; NTH],
     /// Packets with payload of which it is not known whether they arrived: in none of the counts
     /// above.

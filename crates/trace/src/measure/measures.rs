@@ -7,7 +7,7 @@ use super::loss::Loss;
 use super::slices::Slices;
 use super::spacing::Spacing;
 use super::volume::{Volume, nth_place};
-use crate::pair::{Clock, Way};
+use crate::pair::{Clock, PathDirection};
 use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
@@ -119,7 +119,7 @@ impl Measures {
         }
     }
 
-    pub(super) fn compare(&mut self, way: Way, clock: &Clock) {
+    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock) {
         self.delay.compare(way, clock);
     }
 

@@ -3,7 +3,7 @@ use super::bookkeeper::Bookkeeper;
 use super::group::Group;
 use super::ledger::Finished;
 use super::results::Results;
-use crate::pair::{Clock, Fate, Way};
+use crate::pair::{Clock, Fate, PathDirection};
 use crate::{Acked, Ahead, Arrived, Connection, Direction, Observer, Range, Sent};
 
 /// What is to be measured.
@@ -15,7 +15,8 @@ pub struct Options {
     pub groups: Vec<Group>,
     /// The throughput that each connection is due, all headers included, in bit/s: for fairness.
     pub optimum_bit_per_s: Option<f64>,
-    /// The same for the connections of single groups, by name; the first group counts.
+    /// The throughput that each connection of a group is due, by the group's name, in bit/s; of
+    /// several groups of a connection the first counts.
     pub optimum_of_group: Vec<(String, f64)>,
 }
 
@@ -81,10 +82,10 @@ impl Meter {
 
     /// A time at one end of a way, since the first packet and by the clock of the sender's trace.
     #[inline]
-    fn since_ns(&mut self, way: Way, at_ns: i64) -> i64 {
+    fn since_ns(&mut self, way: PathDirection, at_ns: i64) -> i64 {
         let at_ns = match way {
-            Way::There => at_ns,
-            Way::Back => match self.ahead {
+            PathDirection::ToReceiver => at_ns,
+            PathDirection::ToSender => match self.ahead {
                 Ahead::Never => at_ns,
                 Ahead::About(ahead_ns) => at_ns.saturating_sub(ahead_ns),
             },
@@ -120,7 +121,7 @@ impl Observer for Meter {
 
     #[inline]
     fn sent(&mut self, connection: &Connection, sent: &Sent) {
-        let since_ns = self.since_ns(connection.way(sent.direction), sent.at_ns);
+        let since_ns = self.since_ns(connection.path_direction(sent.direction), sent.at_ns);
         self.batch.sent.push(Noted {
             number: connection.number,
             since_ns,
@@ -131,7 +132,7 @@ impl Observer for Meter {
 
     #[inline]
     fn acked(&mut self, connection: &Connection, acked: &Acked) {
-        let since_ns = self.since_ns(connection.way(acked.direction), acked.at_ns);
+        let since_ns = self.since_ns(connection.path_direction(acked.direction), acked.at_ns);
         self.batch.acked.push(Noted {
             number: connection.number,
             since_ns,
@@ -142,7 +143,7 @@ impl Observer for Meter {
 
     #[inline]
     fn arrived(&mut self, connection: &Connection, arrived: &Arrived) {
-        let far_end = connection.way(arrived.direction.reverse());
+        let far_end = connection.path_direction(arrived.direction.reverse());
         let since_ns = self.since_ns(far_end, arrived.at_ns);
         self.batch.arrived.push(Noted {
             number: connection.number,
@@ -154,7 +155,7 @@ impl Observer for Meter {
 
     #[inline]
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        let far_end = connection.way(direction.reverse());
+        let far_end = connection.path_direction(direction.reverse());
         let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns());
         let since_ns = readable_ns.map(|at_ns| self.since_ns(far_end, at_ns));
         self.batch.ranges.push(Noted {
@@ -163,7 +164,7 @@ impl Observer for Meter {
             what: Extent::of(
                 range,
                 direction,
-                connection.half(direction).passage().is_some(),
+                connection.half_connection(direction).passage().is_some(),
             ),
         });
         self.noted();
@@ -171,7 +172,7 @@ impl Observer for Meter {
 
     #[inline]
     fn fate(&mut self, connection: &Connection, fate: &Fate) {
-        let since_ns = self.since_ns(fate.way, fate.sent_ns);
+        let since_ns = self.since_ns(fate.path_direction, fate.sent_ns);
         if !fate.class.carries_data() {
             return;
         }

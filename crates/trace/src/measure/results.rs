@@ -2,7 +2,7 @@ use serde::{Serialize, Serializer};
 
 use super::fairness::Fairness;
 use super::measures::Measures;
-use crate::pair::{Clock, Line};
+use crate::pair::{Clock, LinearDelay};
 use crate::{Endpoint, Outcome};
 
 /// All that was measured. Serialised, names give units.
@@ -33,9 +33,9 @@ pub struct Together {
     pub handshakes: Handshakes,
     /// How evenly they shared, by their throughput over the whole trace.
     pub fairness: Fairness,
-    /// Their main directions: of each connection the one in which more new bytes went.
+    /// The connections' main directions: of each connection the one in which more new bytes went.
     pub main: Measures,
-    /// Their other directions.
+    /// The connections' other directions.
     pub back: Measures,
 }
 
@@ -47,7 +47,7 @@ pub struct Single {
     /// Who sent more new bytes.
     #[serde(serialize_with = "as_text")]
     pub sender: Endpoint,
-    /// The other end.
+    /// The end that sent fewer new bytes.
     #[serde(serialize_with = "as_text")]
     pub receiver: Endpoint,
     /// Whether the sender opened the connection; where the trace does not show that, whether it
@@ -72,7 +72,7 @@ pub struct Single {
     pub optimum_bit_per_s: Option<f64>,
     /// The direction in which more new bytes went.
     pub main: Measures,
-    /// The other one.
+    /// The direction in which fewer new bytes went.
     pub back: Measures,
 }
 
@@ -122,11 +122,11 @@ pub struct Clocks {
     pub round_trip_ms: Option<f64>,
     /// The smallest raw delays there by the lower hull.
     pub hull_there: Option<Fitted>,
-    /// And back.
+    /// The smallest raw delays back by the lower hull.
     pub hull_back: Option<Fitted>,
     /// The smallest raw delays there by regression.
     pub regression_there: Option<Fitted>,
-    /// And back.
+    /// The smallest raw delays back by regression.
     pub regression_back: Option<Fitted>,
 }
 
@@ -141,7 +141,7 @@ pub struct Fitted {
 
 impl Clocks {
     pub(super) fn of(clock: &Clock, begin_ns: i64) -> Self {
-        let fitted = |line: Option<Line>| {
+        let fitted = |line: Option<LinearDelay>| {
             line.map(|line| Fitted {
                 raw_delay_ms: line.at(begin_ns) / 1e6,
                 slope_ppm: line.slope * 1e6,

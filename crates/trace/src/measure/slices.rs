@@ -27,13 +27,13 @@ pub struct Slice {
     pub readable_bytes: u64,
     /// Packets with payload that were sent.
     pub data_packets: u32,
-    /// Of these, without a new byte.
+    /// Packets with payload that were sent and had no new byte.
     pub retransmitted_packets: u32,
-    /// Of these, lost.
+    /// Packets with payload that were sent and lost on the way.
     pub lost_data_packets: u32,
-    /// Most packets that one of these found in flight.
+    /// Most packets that a packet with payload found in flight.
     pub most_in_flight: u32,
-    /// Packets that these found in flight, summed up.
+    /// Packets that packets with payload found in flight, summed up.
     pub in_flight_sum: u64,
 }
 
@@ -52,13 +52,13 @@ pub struct Rates {
     pub received_goodput_bit_per_s: f64,
     /// Packets with payload that were sent.
     pub data_packets: u32,
-    /// Of these, without a new byte.
+    /// Packets with payload that were sent and had no new byte.
     pub retransmitted_packets: u32,
-    /// Of these, lost on the way; 0 without a trace at the receiver.
+    /// Packets with payload that were sent and lost on the way; 0 without a trace at the receiver.
     pub lost_data_packets: u32,
     /// Packets in flight as packets with payload found them when they were sent: the mean.
     pub in_flight_packets_mean: Option<f64>,
-    /// And the most.
+    /// The most packets in flight that a packet with payload found when it was sent.
     pub in_flight_packets_max: u32,
 }
 
@@ -129,7 +129,7 @@ impl Slices {
         self.slices.iter().map(|(index, slice)| (*index, slice))
     }
 
-    /// The same as rates, with those between the first and the last in which nothing happened,
+    /// All slices as rates, with those between the first and the last in which nothing happened,
     /// unless there are more than 86,400 from the first to the last. The last slice may reach
     /// beyond the end of the trace.
     pub fn rates(&self) -> impl Iterator<Item = Rates> {

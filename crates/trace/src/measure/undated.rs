@@ -3,7 +3,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::distribution::{Distribution, Moments};
-use crate::pair::{Hull, Line, Point};
+use crate::pair::{Hull, LinearDelay, Point};
 
 /// Delays by two clocks, of which the relation is not known yet: as long as they are few, all of
 /// them.
@@ -74,7 +74,7 @@ impl Undated {
     }
 
     /// The heights of all above a line, in nanoseconds.
-    pub(super) fn above(&self, line: Line) -> Distribution {
+    pub(super) fn above(&self, line: LinearDelay) -> Distribution {
         let heights = self.heights(line);
         match &self.all {
             None => heights.collect(),
@@ -84,7 +84,7 @@ impl Undated {
 
     /// The heights of those that are not below a line, and how many are below it; where any are, of
     /// more than a sample, by the sample.
-    pub(super) fn not_below(&self, line: Line) -> (Distribution, u64) {
+    pub(super) fn not_below(&self, line: LinearDelay) -> (Distribution, u64) {
         let heights: Vec<i64> = self.heights(line).filter(|height| *height >= 0).collect();
         let (sample, kept) = (heights.len() as u64, self.kept.len() as u64);
         let below = kept - sample;
@@ -100,7 +100,7 @@ impl Undated {
 
     /// The heights of all above a line, with 0 for those below it; of more than a sample, by the
     /// sample.
-    pub(super) fn above_or_on(&self, line: Line) -> Distribution {
+    pub(super) fn above_or_on(&self, line: LinearDelay) -> Distribution {
         let heights = self.heights(line).map(|height| height.max(0));
         match &self.all {
             None => heights.collect(),
@@ -109,7 +109,7 @@ impl Undated {
     }
 
     /// The heights above a line of those that are kept.
-    fn heights(&self, line: Line) -> impl ExactSizeIterator<Item = i64> + Clone {
+    fn heights(&self, line: LinearDelay) -> impl ExactSizeIterator<Item = i64> + Clone {
         let points = self.kept.iter();
         points.map(move |point| (point.delay_ns as f64 - line.at(point.at_ns)).round() as i64)
     }
@@ -167,7 +167,7 @@ impl Folded {
     }
 
     /// So many values, of which a sample has these heights above a line.
-    fn by_sample(&self, line: Line, count: u64, heights: &[i64]) -> Distribution {
+    fn by_sample(&self, line: LinearDelay, count: u64, heights: &[i64]) -> Distribution {
         let heights = heights.iter().copied();
         let sample: Distribution = heights.clone().collect();
         let moments = sample.moments().map(|moments| Moments {
@@ -177,7 +177,7 @@ impl Folded {
         moments.map_or(sample, |moments| Distribution::sampled(moments, heights))
     }
 
-    fn moments(&self, line: Line) -> Moments {
+    fn moments(&self, line: LinearDelay) -> Moments {
         let slope = line.slope;
         let height = |point: Point| point.delay_ns as f64 - line.at(point.at_ns);
         let lowest = self.lowest.lowest(slope).map_or(0.0, height);
@@ -207,7 +207,7 @@ impl Folded {
 mod tests {
     use super::*;
 
-    const LINE: Line = Line {
+    const LINE: LinearDelay = LinearDelay {
         at_ns: 5,
         delay_ns: 1000.0,
         slope: 2e-4,

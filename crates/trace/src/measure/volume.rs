@@ -17,7 +17,7 @@ pub struct Volume {
     /// Bytes sent again, bundled or retransmitted, as a share of all payload, from 0 to 1: the
     /// redundancy of the LCN 2015 paper, table 3.
     pub redundant_share: Option<f64>,
-    /// Of these, bundled bytes, as a share of all payload.
+    /// Bundled bytes as a share of all payload, from 0 to 1.
     pub bundled_share: Option<f64>,
     /// Loss as the sender alone lets one estimate it: retransmitted packets as a share of all
     /// packets with payload. Too high where the sender repeats what was not lost, too low where

@@ -11,7 +11,7 @@ pub struct Clock {
     pub same: bool,
     /// From the trace at the sender to the one at the receiver.
     pub there: Fit,
-    /// Back.
+    /// From the trace at the receiver to the one at the sender.
     pub back: Fit,
     /// How well the drift is known, in nanoseconds for each nanosecond: it is right to about as
     /// much. `None` where nothing tells it, and it is taken for none.
@@ -19,13 +19,13 @@ pub struct Clock {
     centre_ns: i64,
 }
 
-/// Which way a packet went.
+/// A direction of the path between the two traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum PathDirection {
     /// From the host at the sender's trace to the one at the receiver's.
-    There,
-    /// Back.
-    Back,
+    ToReceiver,
+    /// From the host at the receiver's trace to the one at the sender's.
+    ToSender,
 }
 
 /// The smallest raw delay of one way as it changes over time, found in two ways.
@@ -34,17 +34,17 @@ pub struct Fit {
     /// The line below all delays that is closest to them on the whole (S. B. Moon, P. Skelly,
     /// D. Towsley, INFOCOM 1999), with one drift for both ways. No delay variation is negative by
     /// it, but for what the drift makes in an 8192th of the trace.
-    pub hull: Option<Line>,
+    pub hull: Option<LinearDelay>,
     /// Through the smallest delays of 64 equal parts of the trace: the median of the slopes
     /// between any two (Theil and Sen), so that a few parts in which the queue never emptied, or
     /// in which copies were mistaken for each other, do not turn it. Of one clock the smallest
     /// delay.
-    pub regression: Option<Line>,
+    pub regression: Option<LinearDelay>,
 }
 
 /// A raw delay that changes linearly over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Line {
+pub struct LinearDelay {
     /// A time by the clock of the trace at the packets' sender, in nanoseconds.
     pub at_ns: i64,
     /// The raw delay at that time, in nanoseconds.
@@ -53,7 +53,7 @@ pub struct Line {
     pub slope: f64,
 }
 
-impl Line {
+impl LinearDelay {
     /// Its value at a time, in nanoseconds.
     #[must_use]
     pub fn at(&self, ns: i64) -> f64 {
@@ -106,7 +106,7 @@ impl Clock {
         let centre_ns = there.centre_ns;
         if same {
             let least = |raw: &Raw| {
-                let line = Line::below(&raw.hull, 0.0);
+                let line = LinearDelay::below(&raw.hull, 0.0);
                 Fit {
                     hull: line,
                     regression: line,
@@ -122,7 +122,7 @@ impl Clock {
         }
         let drift = Drift::of(there, back);
         let fit = |raw: &Raw, slope| Fit {
-            hull: Line::below(&raw.hull, slope),
+            hull: LinearDelay::below(&raw.hull, slope),
             regression: regression(&raw.points),
         };
         Self {
@@ -136,10 +136,10 @@ impl Clock {
 
     /// The fit for one way.
     #[must_use]
-    pub fn fit(&self, way: Way) -> &Fit {
+    pub fn fit(&self, way: PathDirection) -> &Fit {
         match way {
-            Way::There => &self.there,
-            Way::Back => &self.back,
+            PathDirection::ToReceiver => &self.there,
+            PathDirection::ToSender => &self.back,
         }
     }
 
@@ -148,17 +148,17 @@ impl Clock {
     /// `None` where only one way is known, or where the clocks contradict each other: the smallest
     /// round trip would be negative, since one of them was set.
     #[must_use]
-    pub fn zero(&self, way: Way) -> Option<Line> {
+    pub fn zero(&self, way: PathDirection) -> Option<LinearDelay> {
         let line = self.fit(way).hull?;
         if self.same {
-            return Some(Line {
+            return Some(LinearDelay {
                 delay_ns: 0.0,
                 slope: 0.0,
                 ..line
             });
         }
         let round_trip_ns = self.round_trip_ns(self.centre_ns)?;
-        (round_trip_ns >= 0.0).then(|| Line {
+        (round_trip_ns >= 0.0).then(|| LinearDelay {
             delay_ns: line.delay_ns - round_trip_ns / 2.0,
             ..line
         })
@@ -167,7 +167,7 @@ impl Clock {
     /// The time that a packet took which was sent at that time, in nanoseconds, by its raw delay
     /// above [`zero`](Self::zero).
     #[must_use]
-    pub fn one_way_ns(&self, way: Way, sent_ns: i64, raw_delay_ns: i64) -> Option<f64> {
+    pub fn one_way_ns(&self, way: PathDirection, sent_ns: i64, raw_delay_ns: i64) -> Option<f64> {
         Some(raw_delay_ns as f64 - self.zero(way)?.at(sent_ns))
     }
 
@@ -230,7 +230,7 @@ impl Drift {
     fn of(there: &Raw, back: &Raw) -> Self {
         let closeness = |slope: f64| {
             let height = |raw: &Raw, slope: f64| {
-                let line = Line::below(&raw.hull, slope);
+                let line = LinearDelay::below(&raw.hull, slope);
                 line.map_or(0.0, |line| line.at(raw.centre_ns) * raw.count)
             };
             height(there, slope) + height(back, -slope)
@@ -245,7 +245,7 @@ impl Drift {
         });
         let slope = best.0;
         let missed = |raw: &Raw, slope: f64| {
-            let line = Line::below(&raw.hull, slope);
+            let line = LinearDelay::below(&raw.hull, slope);
             let parts = smallest_of_parts(&raw.points);
             parts
                 .into_iter()
@@ -285,7 +285,7 @@ fn smallest_of_parts(points: &[Point]) -> Vec<Point> {
     parts.into_iter().flatten().collect()
 }
 
-fn regression(points: &[Point]) -> Option<Line> {
+fn regression(points: &[Point]) -> Option<LinearDelay> {
     let first = points.first()?;
     let smallest = smallest_of_parts(points).into_iter().map(|point| {
         (
@@ -303,7 +303,7 @@ fn regression(points: &[Point]) -> Option<Line> {
     let slope = median(slopes).unwrap_or_default();
     let slope = slope.clamp(-MOST_SLOPE, MOST_SLOPE);
     let levels = smallest.iter().map(|(x, y)| y - slope * x).collect();
-    Some(Line {
+    Some(LinearDelay {
         at_ns: first.at_ns,
         delay_ns: first.delay_ns as f64 + median(levels)?,
         slope,

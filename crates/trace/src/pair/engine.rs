@@ -1,12 +1,12 @@
 use std::collections::HashSet;
 
-use super::clock::Way;
+use super::clock::PathDirection;
 use super::fate::{Arrival, Fate};
 use super::link::{Clear, Identity, Waiting};
 use super::nat::Nat;
 use super::sides::Sides;
 use super::source::Printed;
-use crate::connection::{Connection, Direction, Half, LARGEST_FRAME, Side, Table};
+use crate::connection::{Connection, Direction, HalfConnection, LARGEST_FRAME, Side, Table};
 use crate::event::{Ahead, Arrived, Class, Observer};
 use crate::packet::{Endpoint, Packet};
 use crate::since::Since;
@@ -190,7 +190,7 @@ impl<O: Observer> View<'_, O> {
         now_ns: i64,
     ) {
         let connection = &mut *self.connection;
-        let half = connection.half_mut(direction);
+        let half = connection.half_connection_mut(direction);
         if half.repeats[side as usize].is_repeat(packet, print, self.doubled) {
             half.counts.repeated_packets += 1;
             return;
@@ -217,9 +217,9 @@ impl<O: Observer> View<'_, O> {
     /// At which trace the packets of a direction are seen first.
     #[inline]
     fn departure_side(&self, direction: Direction) -> Side {
-        match self.connection.way(direction) {
-            Way::There => Side::Sender,
-            Way::Back => Side::Receiver,
+        match self.connection.path_direction(direction) {
+            PathDirection::ToReceiver => Side::Sender,
+            PathDirection::ToSender => Side::Receiver,
         }
     }
 
@@ -231,7 +231,7 @@ impl<O: Observer> View<'_, O> {
         self.observer.sent(self.connection, &sent);
         let fate = Fate {
             direction,
-            way: self.connection.way(direction),
+            path_direction: self.connection.path_direction(direction),
             packet: packet.number,
             sent_ns: packet.at_ns,
             class: sent.class,
@@ -330,7 +330,7 @@ impl<O: Observer> View<'_, O> {
     /// shows it.
     #[inline]
     fn received(&mut self, direction: Direction, ack: u32) {
-        let half = self.connection.half_mut(direction);
+        let half = self.connection.half_connection_mut(direction);
         if let (Some(numbering), Some(tracker)) = (half.numbering, half.tracker.as_ref()) {
             let position = numbering.position(tracker.next(), ack);
             if tracker.is_near(position) {
@@ -341,8 +341,8 @@ impl<O: Observer> View<'_, O> {
     }
 
     fn received_before(&mut self, direction: Direction, position: i64, until_ns: i64) {
-        let half = self.connection.half_mut(direction);
-        let Half { tracker, link, .. } = half;
+        let half = self.connection.half_connection_mut(direction);
+        let HalfConnection { tracker, link, .. } = half;
         if let (Some(tracker), Some(link)) = (tracker, link) {
             tracker.received(position, until_ns, |range| {
                 link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
@@ -352,7 +352,7 @@ impl<O: Observer> View<'_, O> {
 
     #[inline]
     fn delivered(&mut self, direction: Direction, waiting: &Waiting, index: usize, side: Side) {
-        let half = self.connection.half_mut(direction);
+        let half = self.connection.half_connection_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
@@ -392,7 +392,7 @@ impl<O: Observer> View<'_, O> {
     fn delivered_unmatched(&mut self, direction: Direction, waiting: &Waiting) {
         let limit = self.segment_limit(direction);
         let counts = (self.observer).has_arrived(self.connection, direction, waiting.at_ns);
-        let half = self.connection.half_mut(direction);
+        let half = self.connection.half_connection_mut(direction);
         let Some(link) = half.link.as_deref_mut() else {
             return;
         };
@@ -412,7 +412,7 @@ impl<O: Observer> View<'_, O> {
 
     /// Larger segments do not travel.
     fn segment_limit(&self, direction: Direction) -> u32 {
-        let mss = self.connection.half(direction.reverse()).mss;
+        let mss = self.connection.half_connection(direction.reverse()).mss;
         mss.map_or(LARGEST_FRAME, u32::from)
     }
 
@@ -435,7 +435,7 @@ impl<O: Observer> View<'_, O> {
     /// carried: an ACK may still tell that it did, behind bytes that are missing for long.
     #[inline]
     fn waits_for_ack(&self, direction: Direction) -> bool {
-        let half = self.connection.half(direction);
+        let half = self.connection.half_connection(direction);
         let (Some(tracker), Some(link)) = (&half.tracker, &half.link) else {
             return false;
         };
@@ -462,7 +462,7 @@ impl<O: Observer> View<'_, O> {
     fn give_up(&mut self, direction: Direction, side: Side) {
         let covered_ns = self.sides.covered_ns(side);
         let limit = self.segment_limit(direction);
-        let Half { tracker, link, .. } = self.connection.half_mut(direction);
+        let HalfConnection { tracker, link, .. } = self.connection.half_connection_mut(direction);
         if let (Some(tracker), Some(link)) = (tracker, link) {
             let (begin, end) = link.next_payload();
             tracker.sacked_unseen(begin, end, |range| {

@@ -2,17 +2,17 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use super::clock::Way;
+use super::clock::PathDirection;
 use crate::connection::Direction;
 use crate::event::Class;
 
 /// What became of a packet on its way from one trace to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fate {
-    /// Which way it went, as its connection tells directions.
+    /// The packet's direction in its connection.
     pub direction: Direction,
-    /// Which way it went, as the two traces lie.
-    pub way: Way,
+    /// The packet's direction between the two traces.
+    pub path_direction: PathDirection,
     /// [`Packet::number`](crate::Packet::number) in the trace at its sender.
     pub packet: u64,
     /// When it was captured there, by that trace's clock.
@@ -75,9 +75,9 @@ pub struct Passage {
     pub unseen_packets: u64,
     /// Packets that did not arrive.
     pub lost_packets: u64,
-    /// Of the lost ones, those with payload that are new, bundled or retransmitted.
+    /// Lost packets with payload that are new, bundled or retransmitted.
     pub lost_data_packets: u64,
-    /// Their payload.
+    /// The payload of lost data packets.
     pub lost_bytes: u64,
     /// Packets of which it cannot be told.
     pub unknown_packets: u64,

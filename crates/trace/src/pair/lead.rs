@@ -16,18 +16,18 @@ pub(crate) struct Lead {
     /// By how much the receiver's clock is ahead, if packets were found in both traces.
     pub(crate) offset_ns: Option<i64>,
     /// Both ends at the receiver's trace, both ends at the sender's.
-    pub(crate) ends: Vec<(Ends, Ends)>,
+    pub(crate) ends: Vec<(Endpoints, Endpoints)>,
     /// Addresses, as the sender's trace has them, of hosts near the receiver's.
     pub(crate) far: HashSet<[u8; 16]>,
 }
 
-type Ends = (Endpoint, Endpoint);
+type Endpoints = (Endpoint, Endpoint);
 
 /// One direction of a connection in both traces.
 #[derive(Debug)]
 struct Common {
     /// Its ends at the receiver's trace.
-    there: Ends,
+    there: Endpoints,
     /// How much later the receiver's clock showed each of its packets, in order.
     later_ns: Vec<i64>,
 }
@@ -80,7 +80,7 @@ impl Common {
 }
 
 /// Each direction that both traces show, by its ends at the sender's.
-fn common(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Common, RandomState> {
+fn common(sender: &[Printed], receiver: &[Printed]) -> HashMap<Endpoints, Common, RandomState> {
     let mut known: HashMap<u64, Option<&Packet>, RandomState> = HashMap::default();
     for Printed { packet, print } in sender {
         known
@@ -88,7 +88,7 @@ fn common(sender: &[Printed], receiver: &[Printed]) -> HashMap<Ends, Common, Ran
             .and_modify(|known| *known = None)
             .or_insert(Some(packet));
     }
-    let mut directions: HashMap<Ends, Common, RandomState> = HashMap::default();
+    let mut directions: HashMap<Endpoints, Common, RandomState> = HashMap::default();
     for Printed { packet, print } in receiver {
         // A fingerprint that was sent twice says nothing, and one that arrives twice no more
         // than once.

@@ -11,13 +11,13 @@ pub(crate) struct Nat {
     /// As given: address at the receiver, address at the sender.
     addresses: Vec<([u8; 16], [u8; 16])>,
     /// As found: both ends at the receiver, both ends at the sender.
-    found: HashMap<Ends, Ends, RandomState>,
+    found: HashMap<Endpoints, Endpoints, RandomState>,
     /// The last packets at the sender of connections that were new there.
-    announced: HashMap<u64, Ends, RandomState>,
+    announced: HashMap<u64, Endpoints, RandomState>,
     order: VecDeque<u64>,
 }
 
-type Ends = (Endpoint, Endpoint);
+type Endpoints = (Endpoint, Endpoint);
 
 /// New connections that may wait at one time for the trace at the receiver to show them.
 const MOST_ANNOUNCED: usize = 16_384;
@@ -89,7 +89,7 @@ impl Nat {
     }
 
     /// Says that these ends at the receiver are those at the sender.
-    pub(crate) fn link(&mut self, there: Ends, here: Ends) {
+    pub(crate) fn link(&mut self, there: Endpoints, here: Endpoints) {
         self.found.insert(there, here);
         self.found.insert((there.1, there.0), (here.1, here.0));
     }

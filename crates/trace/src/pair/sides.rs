@@ -18,7 +18,7 @@ pub(crate) struct Sides {
     given_up_ns: [i64; 2],
     /// The first and the last time that each has shown, by its own clock.
     seen: [Span; 2],
-    /// Which have been read to their end.
+    /// The traces that have been read to their end.
     ended: [bool; 2],
     /// By how much the receiver's clock is ahead, about.
     offset_ns: i64,

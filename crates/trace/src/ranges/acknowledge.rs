@@ -7,7 +7,7 @@ use super::Tracker;
 pub(crate) struct Advance {
     /// Bytes that it acknowledged first.
     pub(crate) bytes: i64,
-    /// Of these, bytes that the trace does not show as sent.
+    /// Bytes that it acknowledged first and that the trace does not show as sent.
     pub(crate) unseen: i64,
     /// When the last packet that it acknowledged was sent, if no other packet can have made the
     /// peer send it (P. Karn, C. Partridge, 1987): it ends where the ACK does, was sent once, and

@@ -42,7 +42,7 @@ impl Told {
         let way = usize::from(sender.port < 1024);
         let both = self.connections.entry(connection.number).or_default();
         let one = &mut both.ways[way];
-        one.first = connection.half(direction).sequence_number(1);
+        one.first = connection.half_connection(direction).sequence_number(1);
         one
     }
 }
@@ -66,7 +66,7 @@ impl Observer for Told {
 
     fn finished(&mut self, connection: &Connection) {
         for direction in Direction::BOTH {
-            let half = connection.half(direction);
+            let half = connection.half_connection(direction);
             let one = self.one(connection, direction);
             one.counts = half.counts;
             if let Some(passage) = half.passage() {

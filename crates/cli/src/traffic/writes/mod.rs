@@ -94,7 +94,7 @@ impl Observer for Watch {
             Direction::Forward => (connection.originator, connection.responder),
             Direction::Backward => (connection.responder, connection.originator),
         };
-        let counts = &connection.half(direction).counts;
+        let counts = &connection.half_connection(direction).counts;
         self.seen.push(Seen {
             number: connection.number,
             sender,
@@ -102,7 +102,7 @@ impl Observer for Watch {
             direction,
             bytes: counts.new_bytes,
             missing_bytes: counts.missing_bytes,
-            mss: connection.half(direction.reverse()).mss,
+            mss: connection.half_connection(direction.reverse()).mss,
         });
     }
 }

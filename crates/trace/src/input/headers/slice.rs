@@ -42,7 +42,7 @@ impl<'a> Slice<'a> {
         }
     }
 
-    /// The same, `len` bytes long by a header of its own: what is beyond is padding, or the
+    /// This slice, `len` bytes long by a header of its own: what is beyond is padding, or the
     /// frame's check sequence.
     #[inline]
     pub fn limit(self, len: u32) -> Self {

@@ -36,7 +36,7 @@ fn drift_is_found_below_queueing_noise() {
         let round_trip = clock.round_trip_ns(100 * SECOND).unwrap();
         assert!((round_trip - 150e6).abs() < 0.2e6, "{round_trip} ns");
         let raw_delay_ns = (80e6 + 5e9 + 100e9 * ppm / 1e6) as i64;
-        let one_way = clock.one_way_ns(Way::There, 100 * SECOND, raw_delay_ns);
+        let one_way = clock.one_way_ns(PathDirection::ToReceiver, 100 * SECOND, raw_delay_ns);
         assert!((one_way.unwrap() - 80e6).abs() < 0.2e6, "{one_way:?}");
         let regression = clock.there.regression.unwrap().slope * 1e6;
         assert!((regression - ppm).abs() < 3.0, "{regression} ppm");
@@ -104,7 +104,10 @@ fn one_clock_has_neither_offset_nor_drift() {
     );
     let hull = clock.there.hull.unwrap();
     assert_eq!(
-        (hull.slope, clock.one_way_ns(Way::There, 7, 99)),
+        (
+            hull.slope,
+            clock.one_way_ns(PathDirection::ToReceiver, 7, 99)
+        ),
         (0.0, Some(99.0))
     );
     assert!(
@@ -159,5 +162,8 @@ fn a_clock_that_was_set_tells_no_delays() {
         });
     }
     let clock = Clock::of(&there, &back, false);
-    assert_eq!(clock.one_way_ns(Way::There, 0, 80_000_000), None);
+    assert_eq!(
+        clock.one_way_ns(PathDirection::ToReceiver, 0, 80_000_000),
+        None
+    );
 }
