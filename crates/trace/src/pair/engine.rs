@@ -465,7 +465,7 @@ impl<O: Observer> View<'_, O> {
         let HalfConnection { tracker, link, .. } = self.connection.half_connection_mut(direction);
         if let (Some(tracker), Some(link)) = (tracker, link) {
             let (begin, end) = link.next_payload();
-            tracker.sacked_unseen(begin, end, |range| {
+            tracker.unseen(begin, end, |range| {
                 link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
             });
         }

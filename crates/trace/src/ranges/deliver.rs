@@ -149,13 +149,14 @@ impl Tracker {
         begin < end && ranges.any(|range| range.delivery.is_none())
     }
 
-    /// Tells each range between these positions which SACK blocks covered, as they do what has
-    /// arrived, and of which the receiver's trace does not show that it did.
-    pub(crate) fn sacked_unseen(&self, begin: i64, end: i64, unseen: impl FnMut(&Range)) {
+    /// Tells each range between these positions which an ACK or a SACK block covered, as they do
+    /// what has arrived, and of which the receiver's trace does not show that it did.
+    pub(crate) fn unseen(&self, begin: i64, end: i64, unseen: impl FnMut(&Range)) {
         let ranges = self.ranges.range(self.index_of(begin)..);
         let ranges = ranges.take_while(|range| range.begin < end);
         ranges
-            .filter(|range| range.delivery.is_none() && range.sacked_ns.is_some())
+            .filter(|range| range.delivery.is_none())
+            .filter(|range| range.arrived_unseen || range.sacked_ns.is_some())
             .for_each(unseen);
     }
 

@@ -121,6 +121,7 @@ impl Tracker {
     #[inline]
     fn append(&mut self, begin: i64, end: i64, at_ns: i64, packet: u64) {
         self.in_flight += 1;
+        let arrived_unseen = self.has_received(end);
         self.ranges.push_back(Range {
             begin,
             end,
@@ -133,7 +134,7 @@ impl Tracker {
             sacked_ns: None,
             delivery: None,
             ends_packet: true,
-            arrived_unseen: false,
+            arrived_unseen,
         });
     }
 
@@ -196,6 +197,7 @@ impl Tracker {
     fn fill(&mut self, index: usize, begin: i64, end: i64, copy: Copy) {
         let ends_packet = end > self.next;
         self.in_flight += u32::from(ends_packet);
+        let arrived_unseen = self.has_received(end);
         self.ranges.insert(
             index,
             Range {
@@ -206,9 +208,16 @@ impl Tracker {
                 sacked_ns: None,
                 delivery: None,
                 ends_packet,
-                arrived_unseen: false,
+                arrived_unseen,
             },
         );
+    }
+
+    /// Whether all before a position was received before it was sent, as it seems where the clocks
+    /// are not known well yet.
+    #[inline]
+    fn has_received(&self, end: i64) -> bool {
+        self.in_order.is_some_and(|in_order| end <= in_order)
     }
 
     /// The first range that does not end before a position.
