@@ -1,8 +1,12 @@
-use pillion_measure::{Percentile, Step, nearest_rank, thinned};
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
+mod moments;
+mod rounded;
+#[cfg(test)]
+mod tests;
 
-use super::rounded::Rounded;
+pub use moments::Moments;
+use rounded::Rounded;
+
+use crate::{Step, nearest_rank, quantile, thinned};
 
 /// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
 /// packets.
@@ -25,19 +29,6 @@ struct Filled {
     moments: Moments,
 }
 
-/// What is exact whatever is kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Moments {
-    pub(super) count: u64,
-    pub(super) smallest: u64,
-    pub(super) largest: u64,
-    /// Sums are of differences from the first value, so that little is lost of large values that
-    /// differ little.
-    pub(super) first: u64,
-    pub(super) sum: f64,
-    pub(super) sum_of_squares: f64,
-}
-
 #[derive(Debug, Clone)]
 enum Values {
     /// In order once they are settled.
@@ -50,13 +41,13 @@ const MOST_EXACT: usize = 4096;
 impl Distribution {
     /// Adds a value; a negative one counts as 0.
     #[inline]
-    pub(crate) fn record(&mut self, value: i64) {
+    pub fn record(&mut self, value: i64) {
         self.record_many(value, 1);
     }
 
     /// Adds a value several times.
     #[inline]
-    pub(crate) fn record_many(&mut self, value: i64, times: u64) {
+    pub fn record_many(&mut self, value: i64, times: u64) {
         let value = value.max(0).unsigned_abs();
         if times > 0 {
             match &mut self.0 {
@@ -72,21 +63,14 @@ impl Distribution {
         let mut filled = Box::new(Filled {
             values: Values::All(Vec::new()),
             unsampled: 0,
-            moments: Moments {
-                count: 0,
-                smallest: first,
-                largest: first,
-                first,
-                sum: 0.0,
-                sum_of_squares: 0.0,
-            },
+            moments: Moments::beginning_with(first),
         });
         filled.record_many(first, times);
         self.0 = Some(filled);
     }
 
     /// Of so many values that only a sample is known of; each stands for as many.
-    pub(super) fn sampled(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
+    pub fn sampled(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
         let size = sample.len() as u64;
         // The least and the most are known, and are not left to chance.
         let others = moments.count.saturating_sub(2);
@@ -107,12 +91,12 @@ impl Distribution {
     }
 
     /// What is exact, if there are values.
-    pub(super) fn moments(&self) -> Option<Moments> {
+    pub fn moments(&self) -> Option<Moments> {
         Some(self.0.as_ref()?.moments)
     }
 
     /// Adds so much to each value; what were negative then counts as 0.
-    pub(super) fn shift(&mut self, by: i64) {
+    pub fn shift(&mut self, by: i64) {
         if by != 0
             && let Some(filled) = &mut self.0
         {
@@ -128,7 +112,7 @@ impl Distribution {
     }
 
     /// Adds all values of another.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (_, None) => {}
             (Some(own), Some(other)) => own.add(other),
@@ -137,7 +121,7 @@ impl Distribution {
     }
 
     /// Puts the values in order, which reading them needs.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         if let Some(Filled {
             values: Values::All(all),
             ..
@@ -205,10 +189,10 @@ impl Distribution {
             largest,
             ..
         } = filled.moments;
-        let rank = nearest_rank(q, count)?;
         match &filled.values {
-            Values::All(all) => all.get(rank as usize - 1).copied(),
+            Values::All(all) => quantile(all, q),
             Values::Rounded(rounded) => {
+                let rank = nearest_rank(q, count)?;
                 let value = rounded.of_rank(rank).unwrap_or(largest);
                 Some(value.clamp(smallest, largest))
             }
@@ -263,20 +247,8 @@ impl Distribution {
 impl Filled {
     #[inline]
     fn record_many(&mut self, value: u64, times: u64) {
-        self.sum_up(value, times);
+        self.moments.record(value, times);
         self.keep(value, times);
-    }
-
-    #[inline]
-    fn sum_up(&mut self, value: u64, times: u64) {
-        let moments = &mut self.moments;
-        moments.count += times;
-        moments.smallest = moments.smallest.min(value);
-        moments.largest = moments.largest.max(value);
-        let difference = value.wrapping_sub(moments.first).cast_signed() as f64;
-        let sum = difference * times.cast_signed() as f64;
-        moments.sum += sum;
-        moments.sum_of_squares += difference * sum;
     }
 
     fn shift(&mut self, by: i64) {
@@ -341,30 +313,6 @@ impl Filled {
     }
 }
 
-impl Moments {
-    fn add(&mut self, other: &Self) {
-        let shift = other.first as f64 - self.first as f64;
-        let count = other.count as f64;
-        self.sum_of_squares +=
-            other.sum_of_squares + 2.0 * shift * other.sum + count * shift * shift;
-        self.sum += other.sum + count * shift;
-        self.count += other.count;
-        self.smallest = self.smallest.min(other.smallest);
-        self.largest = self.largest.max(other.largest);
-    }
-
-    /// As if there were so many values in the place of those that there are.
-    pub(super) fn times(self, count: u64) -> Self {
-        let factor = count as f64 / self.count as f64;
-        Self {
-            count,
-            sum: self.sum * factor,
-            sum_of_squares: self.sum_of_squares * factor,
-            ..self
-        }
-    }
-}
-
 impl FromIterator<i64> for Distribution {
     fn from_iter<I: IntoIterator<Item = i64>>(values: I) -> Self {
         let mut distribution = Self::default();
@@ -372,140 +320,5 @@ impl FromIterator<i64> for Distribution {
             .into_iter()
             .for_each(|value| distribution.record(value));
         distribution
-    }
-}
-
-/// For `serialize_with`: a summary of times, in milliseconds.
-pub(super) fn milliseconds<S: Serializer>(
-    distribution: &Distribution,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    Summary(distribution, 1e6).serialize(serializer)
-}
-
-/// A distribution in short, with how much of its values' unit one of the output's is.
-pub(super) struct Summary<'a>(pub(super) &'a Distribution, pub(super) f64);
-
-impl Serialize for Summary<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(distribution, unit) = *self;
-        let whole = |value: Option<u64>| value.map(|value| value as f64 / unit);
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("count", &distribution.len())?;
-        map.serialize_entry("exact", &distribution.is_exact())?;
-        map.serialize_entry("sample", &distribution.sample())?;
-        map.serialize_entry("min", &whole(distribution.min()))?;
-        map.serialize_entry("mean", &distribution.mean().map(|mean| mean / unit))?;
-        map.serialize_entry("sd", &distribution.sd().map(|sd| sd / unit))?;
-        for percentile in Percentile::ALL {
-            let value = distribution.quantile(percentile.share);
-            map.serialize_entry(percentile.name, &whole(value))?;
-        }
-        map.serialize_entry("max", &whole(distribution.max()))?;
-        map.end()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(values: impl IntoIterator<Item = i64>) -> Distribution {
-        let mut distribution = Distribution::default();
-        for value in values {
-            distribution.record(value);
-        }
-        distribution.settle();
-        distribution
-    }
-
-    #[test]
-    fn quantiles_of_few_values_are_nearest_rank() {
-        let all = of((1..=100).rev());
-        for rank in 1..=100 {
-            assert_eq!(all.quantile(rank as f64 / 100.0), Some(rank));
-        }
-        assert_eq!(
-            (all.quantile(-1.0), all.quantile(9.0)),
-            (Some(1), Some(100))
-        );
-        assert_eq!(
-            (all.mean(), all.min(), all.max()),
-            (Some(50.5), Some(1), Some(100))
-        );
-        assert!((all.sd().unwrap() - 29.011).abs() < 0.001);
-        assert!(all.is_exact());
-    }
-
-    #[test]
-    fn quantiles_of_many_values_are_right_to_three_digits() {
-        let all = of((1..=100_000).map(|value| value * 10_007));
-        assert!(!all.is_exact());
-        for percent in [1.0, 10.0, 50.0, 97.0, 99.0] {
-            let exact = percent * 1000.0 * 10_007.0;
-            let found = all.quantile(percent / 100.0).unwrap() as f64;
-            assert!(
-                (0.0..0.001).contains(&(found / exact - 1.0)),
-                "{found} for {exact}"
-            );
-        }
-        assert_eq!(all.max(), Some(100_000 * 10_007));
-        assert_eq!(
-            all.steps().iter().map(|(_, times)| times).sum::<u64>(),
-            100_000
-        );
-        assert!((all.mean().unwrap() / (50_000.5 * 10_007.0) - 1.0).abs() < 1e-12);
-    }
-
-    #[test]
-    fn a_curve_of_few_values_has_each() {
-        let few = of([10, 30, 10, 20]);
-        assert_eq!(few.curve(), [(10, 0.5), (20, 0.75), (30, 1.0)]);
-        assert_eq!(few.complement(), [(10, 0.5), (20, 0.25), (30, 0.0)]);
-    }
-
-    #[test]
-    fn the_tail_of_many_values_is_told_to_the_last() {
-        const COUNT: i64 = 1_000_000;
-        let all = of((1..=COUNT).map(|place| 10 * COUNT / place));
-        let tail = all.complement();
-        assert!(tail.len() <= 1000 && tail.is_sorted_by(|one, next| one.1 > next.1));
-        let rarest = tail.len() - 10..tail.len();
-        let shares = tail[rarest].iter().map(|(_, share)| (share * 1e6).round());
-        assert!(shares.eq((0..10).rev().map(f64::from)));
-        // On the way there, no share is left out that a log axis would show.
-        for pair in tail.windows(2).filter(|pair| pair[1].1 > 1e-5) {
-            assert!(pair[1].1 / pair[0].1 > 0.9, "{pair:?}");
-        }
-    }
-
-    #[test]
-    fn distributions_add_up_as_if_they_had_been_one() {
-        for many in [30, 3000, 9000] {
-            let (mut low, high) = (of(0..many), of(many..2 * many));
-            low.add(&high);
-            low.settle();
-            let all = of(0..2 * many);
-            assert_eq!(low.steps(), all.steps());
-            assert!((low.mean().unwrap() - all.mean().unwrap()).abs() < 1e-6);
-            assert!((low.sd().unwrap() - all.sd().unwrap()).abs() < 1e-6);
-        }
-    }
-
-    #[test]
-    fn no_values_have_no_mean_and_no_quantile() {
-        let none = of([]);
-        assert_eq!(
-            (none.quantile(0.5), none.mean(), none.sd()),
-            (None, None, None)
-        );
-        assert!(none.steps().is_empty());
-    }
-
-    #[test]
-    fn a_small_spread_of_large_values_is_not_lost() {
-        let day_ns = 86_400_000_000_000;
-        let all = of([day_ns, day_ns + 1000, day_ns + 2000]);
-        assert!((all.sd().unwrap() - 1000.0).abs() < 1e-6);
     }
 }

@@ -2,18 +2,21 @@
 //!
 //! * [`Measure`]: a name, a label, a unit and a meaning, with where to find it.
 //! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
-//! * [`nearest_rank`]: what a quantile is.
+//! * [`nearest_rank`]: what a quantile is; [`quantile`] of values in order.
+//! * [`Distribution`]: times and sizes, of which as much is kept as quantiles need.
 //! * [`thinned`]: a cumulative distribution in few points.
 
 mod curve;
+mod distribution;
 mod percentile;
 mod rank;
 
 use serde::{Serialize, Serializer};
 
 pub use curve::{Step, thinned};
+pub use distribution::{Distribution, Moments};
 pub use percentile::Percentile;
-pub use rank::nearest_rank;
+pub use rank::{nearest_rank, quantile};
 
 /// A measure: all that is said of it anywhere follows from here.
 #[derive(Debug, Clone, Copy)]

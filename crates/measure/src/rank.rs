@@ -11,6 +11,13 @@ pub fn nearest_rank(q: f64, count: u64) -> Option<u64> {
     Some((rank.ceil() as u64).clamp(1, count))
 }
 
+/// The `q` quantile of values in ascending order, by [`nearest_rank`]: always one of them.
+#[must_use]
+pub fn quantile<V: Copy>(ascending: &[V], q: f64) -> Option<V> {
+    let rank = nearest_rank(q, ascending.len() as u64)?;
+    ascending.get(rank as usize - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +34,12 @@ mod tests {
             (nearest_rank(f64::NAN, 9), nearest_rank(0.5, 0)),
             (None, None)
         );
+    }
+
+    #[test]
+    fn a_quantile_is_the_value_of_that_rank() {
+        let quantiles = [0.0, 0.5, 0.51, 1.0].map(|q| quantile(&[1, 3, 5, 9], q));
+        assert_eq!(quantiles, [1, 3, 5, 9].map(Some));
+        assert_eq!(quantile::<u64>(&[], 0.5), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Samples to quantiles, CDF and complementary CDF.
 
-use pillion_measure::{Step, nearest_rank, thinned};
+use pillion_measure::{Step, quantile, thinned};
 
 /// The distribution of a set of samples, in whatever unit they have.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,8 +45,7 @@ impl Distribution {
     /// limited to 0 (the smallest sample) to 1 (the largest); `None` without samples or if `q`
     /// is NaN.
     pub fn quantile(&self, q: f64) -> Option<f64> {
-        let rank = nearest_rank(q, self.len() as u64)?;
-        self.sorted.get(rank as usize - 1).copied()
+        quantile(&self.sorted, q)
     }
 
     /// The share of the samples that are greater than `x`, NaN without samples.

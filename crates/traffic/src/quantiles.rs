@@ -1,5 +1,5 @@
 use hdrhistogram::Histogram;
-use pillion_measure::nearest_rank;
+use pillion_measure::{Percentile, quantile};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::us;
@@ -34,8 +34,7 @@ impl Quantiles {
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
         Self::of(count as u64, mean, |share| {
-            let rank = nearest_rank(share, count as u64).map_or(0, |rank| rank - 1);
-            values[rank as usize]
+            quantile(&values, share).unwrap_or_default()
         })
     }
 
@@ -51,12 +50,12 @@ impl Quantiles {
             count,
             min: at(0.0),
             mean,
-            p50: at(0.5),
-            p90: at(0.9),
-            p97: at(0.97),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: at(1.0),
+            p50: at(Percentile::P50.share),
+            p90: at(Percentile::P90.share),
+            p97: at(Percentile::P97.share),
+            p99: at(Percentile::P99.share),
+            p99_9: at(Percentile::P99_9.share),
+            max: at(Percentile::MAX.share),
         })
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use pillion_measure::{Percentile, nearest_rank};
+use pillion_measure::{Percentile, quantile};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -198,11 +198,7 @@ fn interval(
     if differences.first() == differences.last() {
         return None;
     }
-    let count = differences.len() as u64;
-    let at = |share| {
-        let rank = nearest_rank(share, count)?;
-        differences.get(rank as usize - 1).copied()
-    };
+    let at = |share| quantile(&differences, share);
     let outside = (1.0 - CONFIDENCE) / 2.0;
     Some((at(outside)?, at(1.0 - outside)?))
 }

@@ -1,6 +1,6 @@
 use std::cmp::Ordering;
 
-use pillion_measure::nearest_rank;
+use pillion_measure::quantile;
 
 use super::{Group, Of, RunMeasure, Stream, Totals};
 
@@ -148,8 +148,7 @@ impl Pool {
     pub fn value(&self, measure: &RunMeasure) -> Option<f64> {
         match measure.of {
             Of::Delivery(percentile) => {
-                let rank = nearest_rank(percentile.share, self.messages.len() as u64)?;
-                self.messages.get(rank as usize - 1).map(|it| it.0)
+                quantile(&self.messages, percentile.share).map(|message| message.0)
             }
             Of::Totals(of) => of(&self.totals()),
         }

@@ -1,4 +1,4 @@
-use super::distribution::Distribution;
+use pillion_measure::Distribution;
 
 /// Values, of which the least is known at the end: how much higher the others are is kept, so that
 /// rounding is of that alone.

@@ -1,12 +1,12 @@
 //! Each distribution of [`Measures`], once: JSON, tables, summaries, reports and the documentation
 //! take name, unit and meaning from here.
 
-use pillion_measure::{Measure, Unit};
+use pillion_measure::{Distribution, Measure, Unit};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use super::distribution::{Distribution, Summary};
 use super::measures::Measures;
+use super::summary::Summary;
 
 /// A distribution among [`Measures`]; times are in nanoseconds there.
 pub type Distributed = Measure<fn(&Measures) -> &Distribution>;

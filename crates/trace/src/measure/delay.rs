@@ -1,8 +1,8 @@
+use pillion_measure::Distribution;
 use serde::Serialize;
 
 use super::above::Above;
 use super::batch::{End, Extent, Transit};
-use super::distribution::Distribution;
 use super::undated::Undated;
 use crate::Readable;
 use crate::pair::{Clock, PathDirection};

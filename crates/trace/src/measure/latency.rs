@@ -1,5 +1,6 @@
+use pillion_measure::Distribution;
+
 use super::batch::{Acknowledgement, Extent};
-use super::distribution::Distribution;
 
 /// Times that the trace at the sender shows alone.
 #[derive(Debug, Clone, Default)]

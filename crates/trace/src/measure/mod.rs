@@ -16,7 +16,6 @@ mod blocking;
 mod bookkeeper;
 pub mod catalogue;
 mod delay;
-mod distribution;
 mod fairness;
 mod group;
 mod latency;
@@ -27,10 +26,10 @@ mod meter;
 #[cfg(test)]
 mod property;
 mod results;
-mod rounded;
 mod rows;
 mod slices;
 mod spacing;
+mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -39,13 +38,13 @@ mod volume;
 
 pub use blocking::{Blocker, Blocking};
 pub use delay::{Delay, Untold};
-pub use distribution::Distribution;
 pub use fairness::{Fairness, jain_index};
 pub use group::{Group, GroupError};
 pub use latency::Latency;
 pub use loss::Loss;
 pub use measures::Measures;
 pub use meter::{Meter, Options};
+pub use pillion_measure::Distribution;
 pub use results::{Clocks, Fitted, Handshakes, Results, Single, Together};
 pub use slices::{Rates, Slice, Slices};
 pub use spacing::Spacing;

@@ -1,5 +1,6 @@
+use pillion_measure::Distribution;
+
 use super::batch::Departure;
-use super::distribution::Distribution;
 use crate::Arrived;
 
 /// How packets with payload follow each other, retransmissions included, and how large they are;

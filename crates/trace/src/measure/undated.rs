@@ -1,8 +1,8 @@
+use pillion_measure::{Distribution, Moments};
 use rand::distr::Open01;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::distribution::{Distribution, Moments};
 use crate::pair::{Hull, LinearDelay, Point};
 
 /// Delays by two clocks, of which the relation is not known yet: as long as they are few, all of
