@@ -18,6 +18,7 @@ mod nat;
 mod run;
 mod sides;
 mod source;
+mod view;
 
 pub use clock::{Clock, Fit, LinearDelay, PathDirection};
 pub use fate::{Arrival, Fate, Passage};
