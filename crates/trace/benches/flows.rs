@@ -1,5 +1,6 @@
 //! Packets per second of CPU time, and memory for each connection, of the analysis alone, on
-//! packets made in memory: `cargo bench -p pillion-trace --bench flows`.
+//! packets made in memory: `cargo bench -p pillion-trace --bench flows`; of some streams alone with
+//! a part of their name behind it, as in `-- "400 thin"`.
 
 #[path = "flows/conversation.rs"]
 mod conversation;
@@ -37,6 +38,10 @@ fn cpu_time() -> Duration {
 static HEAP: heap::Counting = heap::Counting;
 
 fn main() {
+    let wanted = std::env::args()
+        .skip(1)
+        .find(|argument| argument != "--bench");
+    let wanted = wanted.unwrap_or_default();
     println!(
         "| traces | streams | measures | packets | million packets per CPU second | KiB a stream |"
     );
@@ -50,6 +55,9 @@ fn main() {
         (10_000, "10,000 thin", Kind::Thin),
         (10_000, "10,000 thin, bundling", Kind::Bundled),
     ] {
+        if !name.contains(&wanted) {
+            continue;
+        }
         let packets = conversation::packets(kind, streams, 1_100_000);
         let row = |traces, measures, count, analyse: &dyn Fn()| {
             row([traces, name, measures], streams, count, analyse);

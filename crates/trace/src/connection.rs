@@ -10,6 +10,6 @@ mod table;
 pub use half::{Counts, HalfConnection};
 pub use handshake::{Handshake, Outcome};
 pub(crate) use observe::LARGEST_FRAME;
-pub(crate) use repeats::{LEAD, doubled};
+pub(crate) use repeats::{LEAD, Repeats, doubled};
 pub use state::{Connection, Direction, Start};
 pub(crate) use table::{Side, Table};

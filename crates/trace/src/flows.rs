@@ -1,4 +1,4 @@
-use crate::connection::{Connection, Direction, LEAD, Side, Table, doubled};
+use crate::connection::{Connection, Direction, LEAD, Repeats, Side, Table, doubled};
 use crate::event::Observer;
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
@@ -20,7 +20,7 @@ pub struct Analysis<O> {
     over: Vec<Connection>,
     /// The first packets, until they show whether the trace has every packet twice.
     lead: Option<Vec<Packet>>,
-    doubled: bool,
+    repeats: Repeats,
 }
 
 impl<O: Observer> Analysis<O> {
@@ -38,7 +38,7 @@ impl<O: Observer> Analysis<O> {
             until_ns: i64::MAX,
             over: Vec::new(),
             lead: Some(Vec::new()),
-            doubled: false,
+            repeats: Repeats::new(false),
         }
     }
 
@@ -63,7 +63,7 @@ impl<O: Observer> Analysis<O> {
             let begin_ns = lead.first().map_or(0, |first| first.at_ns);
             self.observer.begin_at(self.period.from_ns(begin_ns));
             self.until_ns = self.period.until_ns(begin_ns);
-            self.doubled = doubled(lead.iter());
+            self.repeats = Repeats::new(doubled(lead.iter()));
             for packet in &lead {
                 self.enter(packet);
             }
@@ -85,7 +85,7 @@ impl<O: Observer> Analysis<O> {
                 connection,
                 direction,
                 packet,
-                self.doubled,
+                &mut self.repeats,
                 &mut self.observer,
             )
         {
@@ -117,12 +117,13 @@ fn see<O: Observer>(
     connection: &mut Connection,
     direction: Direction,
     packet: &Packet,
-    doubled: bool,
+    repeats: &mut Repeats,
     observer: &mut Since<O>,
 ) -> bool {
-    let half = connection.half_connection_mut(direction);
-    if half.repeats[0].is_repeat(packet, fingerprint(packet), doubled) {
-        half.counts.repeated_packets += 1;
+    let whose = (connection.number, direction);
+    if repeats.is_repeat(whose, packet, fingerprint(packet)) {
+        let counts = &mut connection.half_connection_mut(direction).counts;
+        counts.repeated_packets += 1;
         return false;
     }
     connection.sees(packet.at_ns, observer.begin_ns());

@@ -7,6 +7,7 @@
 
 mod connection;
 mod event;
+mod fetch;
 mod fingerprint;
 mod flows;
 #[cfg(test)]

@@ -2,7 +2,6 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use super::repeats::Repeats;
 use crate::pair::{Link, Passage};
 use crate::ranges::Tracker;
 use crate::sequence::Numbering;
@@ -23,8 +22,6 @@ pub struct HalfConnection {
     pub last_data_ns: Option<i64>,
     pub(crate) numbering: Option<Numbering>,
     pub(crate) tracker: Option<Tracker>,
-    /// The last packets in each trace.
-    pub(crate) repeats: [Repeats; 2],
     /// The window that this direction's sender advertised last, not scaled, as its peer knows.
     pub(crate) window: Option<u16>,
     /// The position of this direction's FIN.
@@ -106,7 +103,6 @@ impl HalfConnection {
             last_data_ns: None,
             numbering: None,
             tracker: None,
-            repeats: Default::default(),
             window: None,
             fin: None,
             fin_acked: false,

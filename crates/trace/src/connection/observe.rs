@@ -216,9 +216,11 @@ impl HalfConnection {
         counts.packets += 1;
         counts.wire_bytes += u64::from(packet.frame_len);
         counts.header_bytes += u64::from(packet.header_len);
-        counts.syns += u64::from(flags.syn);
-        counts.fins += u64::from(flags.fin);
-        counts.resets += u64::from(flags.rst);
+        if flags.syn || flags.fin || flags.rst {
+            counts.syns += u64::from(flags.syn);
+            counts.fins += u64::from(flags.fin);
+            counts.resets += u64::from(flags.rst);
+        }
     }
 
     /// Whether a packet only asks for an answer. Counts it if it does, and if it is a mere ACK.

@@ -1,15 +1,28 @@
 use std::iter;
 
+use super::Direction;
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
 
-/// The last packets of one direction, to tell when a trace shows one of them twice: captures on
-/// all devices see a packet on each device that it passes.
+/// The last packets of a trace, to tell when it shows one of them twice: captures on all devices
+/// see a packet on each device that it passes.
 ///
 /// What comes twice on one interface is two packets, unless the whole trace shows everything
 /// twice: a path that duplicates packets does so to some.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Repeats {
+    /// The last few of those that are alike. All together they are more than any link carries in
+    /// the time that matters, and few enough for a cache.
+    alike: Vec<Last>,
+    /// Whether the trace has every packet twice, by [`doubled`].
+    doubled: bool,
+}
+
+const ALIKE: usize = 512;
+
+/// Some last packets.
+#[derive(Debug, Clone, Default)]
+struct Last {
     prints: [u64; 8],
     seen: [(i64, u32); 8],
     next: usize,
@@ -26,10 +39,33 @@ const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
 pub(crate) const LEAD: usize = 1000;
 
 impl Repeats {
-    /// Whether the trace shows this packet, which has that fingerprint, a second time. `doubled`:
-    /// it does so with all packets, by [`doubled`].
+    /// `doubled`: the trace has every packet twice, by [`doubled`].
+    pub(crate) fn new(doubled: bool) -> Self {
+        Self {
+            alike: vec![Last::default(); ALIKE],
+            doubled,
+        }
+    }
+
+    /// Whether the trace shows this packet, which has that fingerprint, a second time. `number`:
+    /// its connection's.
     #[inline]
-    pub(crate) fn is_repeat(&mut self, packet: &Packet, print: u64, doubled: bool) -> bool {
+    pub(crate) fn is_repeat(
+        &mut self,
+        (number, direction): (u64, Direction),
+        packet: &Packet,
+        print: u64,
+    ) -> bool {
+        let whose = 2 * number + direction as u64;
+        let print = print ^ whose.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = (print >> 32) as usize % ALIKE;
+        self.alike[place].is_repeat(packet, print, self.doubled)
+    }
+}
+
+impl Last {
+    #[inline]
+    fn is_repeat(&mut self, packet: &Packet, print: u64, doubled: bool) -> bool {
         let identified = packet.ip_id.is_some_and(|id| id != 0);
         if !identified && packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin {
             // Equal acknowledgements without identification are usual: duplicate ACKs.
@@ -59,10 +95,10 @@ impl Repeats {
 
 /// Whether a trace that begins with these packets shows every packet twice.
 pub(crate) fn doubled<'a>(lead: impl Iterator<Item = &'a Packet>) -> bool {
-    let (mut repeats, mut packets, mut again) = (Repeats::default(), 0, 0);
+    let (mut last, mut packets, mut again) = (Last::default(), 0, 0);
     for packet in lead.take(LEAD) {
         packets += 1;
-        again += u32::from(repeats.is_repeat(packet, fingerprint(packet), true));
+        again += u32::from(last.is_repeat(packet, fingerprint(packet), true));
     }
     // Half of them come again, but for those that the trace misses.
     packets >= 10 && again * 20 >= packets * 9

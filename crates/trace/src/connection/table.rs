@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::half::HalfConnection;
 use super::{Connection, Direction, Handshake, Start};
+use crate::fetch::fetch;
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Tracker;
 use crate::sequence::LARGEST_WINDOW;
@@ -34,8 +35,9 @@ pub(crate) struct Table {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     /// For each trace, connections that packets with ports and addresses like these belonged to
-    /// last: most packets are of few connections.
-    recent: [[Recent; RECENT]; 2],
+    /// last, so that most packets need no search: twice as many as there are connections, a power
+    /// of two.
+    recent: [Vec<Recent>; 2],
     closed: VecDeque<Closed>,
     opened: u64,
     has_receiver: bool,
@@ -49,14 +51,23 @@ struct Uses {
     current: [Option<usize>; 2],
 }
 
-/// A connection, by its place and its number.
+/// A connection, by its place and the last digits of its number.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
-    slot: usize,
-    number: u64,
+    slot: u32,
+    number: u32,
 }
 
-const RECENT: usize = 256;
+impl Recent {
+    fn of(slot: usize, number: u64) -> Self {
+        Self {
+            slot: slot as u32,
+            number: number as u32,
+        }
+    }
+}
+
+const FEWEST_RECENT: usize = 256;
 
 #[derive(Debug)]
 struct Closed {
@@ -75,7 +86,7 @@ impl Table {
             by_tuple: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
-            recent: [[Recent::default(); RECENT]; 2],
+            recent: std::array::from_fn(|_| vec![Recent::default(); FEWEST_RECENT]),
             closed: VecDeque::new(),
             opened: 0,
             has_receiver,
@@ -86,9 +97,10 @@ impl Table {
     /// last packet of the trace with its addresses and ports belonged to it as well.
     #[inline]
     pub(crate) fn current(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
-        let Recent { slot, number } = self.recent[side as usize][like(packet)];
+        let Recent { slot, number } = *self.recent(side, packet);
+        let slot = slot as usize;
         if let Some(Some(connection)) = self.slots.get(slot)
-            && connection.number == number
+            && connection.number as u32 == number
             && let Some(direction) = connection.direction_of(packet)
         {
             let takes = connection.takes(direction, packet);
@@ -97,14 +109,42 @@ impl Table {
         self.look_up(side, packet)
     }
 
+    /// Has the processor fetch the connection that a packet probably belongs to.
+    #[inline]
+    pub(crate) fn fetch(&self, side: Side, packet: &Packet) {
+        let recent = &self.recent[side as usize];
+        let slot = recent[like(packet) & (recent.len() - 1)].slot;
+        if let Some(Some(connection)) = self.slots.get(slot as usize) {
+            fetch(&**connection);
+        }
+    }
+
+    #[inline]
+    fn recent(&mut self, side: Side, packet: &Packet) -> &mut Recent {
+        let recent = &mut self.recent[side as usize];
+        let place = like(packet) & (recent.len() - 1);
+        &mut recent[place]
+    }
+
+    /// Keeps as much room for recent connections as there are.
+    fn make_room(&mut self) {
+        for recent in &mut self.recent {
+            if recent.len() < 2 * self.slots.len() {
+                let more = 2 * recent.len();
+                recent.clear();
+                recent.resize(more, Recent::default());
+            }
+        }
+    }
+
     fn look_up(&mut self, side: Side, packet: &Packet) -> Option<(usize, Direction)> {
         let uses = self.by_tuple.get(&tuple(packet.from, packet.to))?;
         let slot = *uses.slots.get(uses.current[side as usize]?)?;
         let connection = self.slots.get(slot)?.as_ref()?;
         let number = connection.number;
-        self.recent[side as usize][like(packet)] = Recent { slot, number };
         let direction = connection.direction_of(packet)?;
         let takes = connection.takes(direction, packet);
+        *self.recent(side, packet) = Recent::of(slot, number);
         takes.then_some((slot, direction))
     }
 
@@ -135,7 +175,6 @@ impl Table {
         });
         let index = next.unwrap_or(uses.slots.len());
         uses.current[side as usize] = Some(index);
-        self.recent[side as usize][like(packet)] = Recent::default();
         let slot = match uses.slots.get(index) {
             Some(&slot) => slot,
             None => {
@@ -164,6 +203,8 @@ impl Table {
         }
         let connection = self.slots.get(slot).and_then(Option::as_ref);
         let direction = connection.and_then(|connection| connection.direction_of(packet));
+        *self.recent(side, packet) = Recent::default();
+        self.make_room();
         (slot, direction.unwrap_or(Direction::Forward))
     }
 
@@ -236,8 +277,14 @@ impl Table {
 /// A number that is the same for both directions of a connection.
 #[inline]
 fn like(packet: &Packet) -> usize {
-    let hosts = packet.from.address[15] ^ packet.to.address[15];
-    usize::from(packet.from.port ^ packet.to.port ^ u16::from(hosts)) % RECENT
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let number = |end: &Endpoint| {
+        let address = u128::from_ne_bytes(end.address);
+        let halves = (address >> 64) as u64 ^ (address as u64).rotate_left(32);
+        (halves ^ u64::from(end.port)).wrapping_mul(MIX)
+    };
+    let both = number(&packet.from).wrapping_add(number(&packet.to));
+    (both.wrapping_mul(MIX) >> 32) as usize
 }
 
 #[inline]

@@ -5,8 +5,12 @@ use super::fairness::Fairness;
 use super::measures::Measures;
 use super::meter::Options;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
+use crate::fetch::fetch;
 use crate::pair::{Clock, Passage, PathDirection};
 use crate::{Connection, Counts, Direction, Endpoint, Outcome};
+
+/// So many notes before its turn, what a note changes is fetched.
+const SOON: usize = 8;
 
 /// What has been measured of each connection so far.
 #[derive(Debug)]
@@ -65,35 +69,41 @@ impl Ledger {
     /// Takes all out of a batch.
     pub(super) fn enter(&mut self, batch: &mut Batch) {
         self.one_clock = batch.one_clock;
-        for noted in batch.sent.drain(..) {
-            self.note(&noted, noted.what.direction, Measures::sent);
-        }
-        for noted in batch.acked.drain(..) {
-            self.note(&noted, noted.what.direction, Measures::acked);
-        }
-        for noted in batch.arrived.drain(..) {
-            self.note(&noted, noted.what.direction, Measures::arrived);
-        }
-        for noted in batch.ranges.drain(..) {
-            self.note(&noted, noted.what.direction, Measures::range);
-        }
-        for noted in batch.fates.drain(..) {
-            self.note(&noted, noted.what.direction, Measures::fate);
-        }
+        self.enter_all(&mut batch.sent, |sent| sent.direction, Measures::sent);
+        self.enter_all(&mut batch.acked, |acked| acked.direction, Measures::acked);
+        self.enter_all(&mut batch.arrived, |it| it.direction, Measures::arrived);
+        self.enter_all(&mut batch.ranges, |range| range.direction, Measures::range);
+        self.enter_all(&mut batch.fates, |fate| fate.direction, Measures::fate);
         for finished in batch.finished.drain(..) {
             self.finish(finished);
         }
     }
 
     #[inline]
-    fn note<T>(
+    fn enter_all<T>(
         &mut self,
-        noted: &Noted<T>,
-        direction: Direction,
-        enter: impl FnOnce(&mut Measures, &T, i64),
+        all: &mut Vec<Noted<T>>,
+        direction: impl Fn(&T) -> Direction,
+        enter: impl Fn(&mut Measures, &T, i64),
     ) {
-        if let Some(measures) = self.measures(noted.number, direction) {
-            enter(measures, &noted.what, noted.since_ns);
+        for (place, noted) in all.iter().enumerate() {
+            if let Some(soon) = all.get(place + SOON) {
+                self.fetch(soon.number, direction(&soon.what));
+            }
+            if let Some(measures) = self.measures(noted.number, direction(&noted.what)) {
+                enter(measures, &noted.what, noted.since_ns);
+            }
+        }
+        all.clear();
+    }
+
+    /// Has the processor fetch measures that are to be changed soon.
+    #[inline]
+    fn fetch(&self, number: u64, direction: Direction) {
+        let state = self.connections.get(number.wrapping_sub(1) as usize);
+        if let Some(measures) = state.and_then(|state| state.measures[direction as usize].as_ref())
+        {
+            fetch(&**measures);
         }
     }
 

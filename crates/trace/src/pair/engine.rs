@@ -4,7 +4,7 @@ use super::nat::Nat;
 use super::sides::Sides;
 use super::source::Printed;
 use super::view::View;
-use crate::connection::{Connection, Direction, Side, Table};
+use crate::connection::{Connection, Direction, Repeats, Side, Table};
 use crate::event::{Ahead, Observer};
 use crate::packet::{Endpoint, Packet};
 use crate::since::Since;
@@ -20,8 +20,8 @@ pub(crate) struct Engine<O> {
     /// shows first.
     far: HashSet<[u8; 16]>,
     over: Vec<Connection>,
-    /// Whether each trace shows every packet twice.
-    doubled: [bool; 2],
+    /// Of each trace.
+    repeats: [Repeats; 2],
     /// What the observer was told of the clocks.
     told_ahead: Option<Ahead>,
 }
@@ -41,9 +41,15 @@ impl<O: Observer> Engine<O> {
             nat,
             far,
             over: Vec::new(),
-            doubled,
+            repeats: doubled.map(Repeats::new),
             told_ahead: None,
         }
+    }
+
+    /// Prepares for a packet that comes soon.
+    #[inline]
+    pub(crate) fn prepare(&self, side: Side, packet: &Packet) {
+        self.table.fetch(side, packet);
     }
 
     pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
@@ -110,11 +116,16 @@ impl<O: Observer> Engine<O> {
         if connection.reversed.is_none() {
             connection.reversed = Some(is_reversed(connection, &self.far));
         }
+        let whose = (connection.number, direction);
+        if self.repeats[side as usize].is_repeat(whose, packet, print) {
+            let counts = &mut connection.half_connection_mut(direction).counts;
+            counts.repeated_packets += 1;
+            return;
+        }
         let mut view = View {
             connection,
             sides: &mut self.sides,
             observer: &mut self.observer,
-            doubled: self.doubled[side as usize],
             ended: false,
         };
         view.packet(direction, side, packet, print, now_ns);
@@ -153,7 +164,6 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
         connection: &mut connection,
         sides,
         observer,
-        doubled: false,
         ended: true,
     };
     for direction in Direction::BOTH {

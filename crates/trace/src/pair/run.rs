@@ -99,31 +99,30 @@ fn merge<O: Observer>(
     loop {
         sender.fill();
         receiver.fill();
-        match (sender.first(), receiver.first()) {
+        let side = match (sender.first(), receiver.first()) {
             (Some(here), Some(there)) if engine.sides.is_earlier(&here.packet, &there.packet) => {
-                if here.packet.at_ns < until_ns {
-                    engine.packet(Side::Sender, here);
-                }
-                sender.advance();
+                Side::Sender
             }
-            (here, Some(there)) => {
-                if here.is_none() {
-                    engine.sides.end(Side::Sender);
-                }
-                if engine.sides.by_clock_of(Side::Sender, there.packet.at_ns) < until_ns {
-                    engine.packet(Side::Receiver, there);
-                }
-                receiver.advance();
-            }
-            (Some(here), None) => {
-                engine.sides.end(Side::Receiver);
-                if here.packet.at_ns < until_ns {
-                    engine.packet(Side::Sender, here);
-                }
-                sender.advance();
-            }
+            (_, Some(_)) => Side::Receiver,
+            (Some(_), None) => Side::Sender,
             (None, None) => break,
+        };
+        let (source, other) = match side {
+            Side::Sender => (&mut sender, &receiver),
+            Side::Receiver => (&mut receiver, &sender),
+        };
+        if other.first().is_none() {
+            engine.sides.end(side.other());
         }
+        if let Some(soon) = source.soon() {
+            engine.prepare(side, soon);
+        }
+        if let Some(first) = source.first()
+            && engine.sides.by_senders_clock(side, first.packet.at_ns) < until_ns
+        {
+            engine.packet(side, first);
+        }
+        source.advance();
     }
     let (observer, sides, nat) = engine.finish();
     let finding = Finding {

@@ -144,6 +144,15 @@ impl Sides {
         }
     }
 
+    /// About the time by the clock of the sender's trace when that of one side's shows `at_ns`.
+    #[inline]
+    pub(crate) fn by_senders_clock(&self, side: Side, at_ns: i64) -> i64 {
+        match side {
+            Side::Sender => at_ns,
+            Side::Receiver => self.by_clock_of(Side::Sender, at_ns),
+        }
+    }
+
     /// Until when, by the clock of the side of arrival, all that left the other side is known.
     #[inline]
     pub(crate) fn certain_ns(&self, departure: Side) -> i64 {

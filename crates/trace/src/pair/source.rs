@@ -1,6 +1,7 @@
 use std::mem;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
+use crate::fetch::fetch;
 use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
 
@@ -37,8 +38,12 @@ const BATCH: usize = 2048;
 /// Batches that may wait to be taken from a reader.
 const BATCHES: usize = 4;
 
-/// So many packets before its turn, a packet is fetched from the core that read it.
-const AHEAD: usize = 4;
+/// So many packets before its turn, a packet is fetched from the core that read it; without it the
+/// merging thread waits for another core's cache with each packet.
+const AHEAD: usize = 8;
+
+/// So many packets before a packet's turn, its connection is fetched.
+const SOON: usize = 4;
 
 impl Source {
     /// One that is empty yet, and the end for its reader.
@@ -92,6 +97,13 @@ impl Source {
         self.batch.get(self.place)
     }
 
+    /// One that will be the first soon.
+    #[inline]
+    pub(crate) fn soon(&self) -> Option<&Packet> {
+        let soon = self.batch.get(self.place + SOON);
+        soon.map(|printed| &printed.packet)
+    }
+
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.place += 1;
@@ -100,23 +112,6 @@ impl Source {
         }
     }
 }
-
-/// Has the processor fetch a packet while it is busy with those before; without it the merging
-/// thread waits for another core's cache with each packet, a tenth of its time.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-fn fetch(packet: &Printed) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    let begin = std::ptr::from_ref(packet).cast::<i8>();
-    for line in 0..size_of::<Printed>().div_ceil(64) {
-        // SAFETY: a prefetch changes nothing but caches, and ignores addresses that are not mapped.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(begin.wrapping_add(line * 64)) };
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-fn fetch(_: &Printed) {}
 
 /// Hands all packets over, until nobody takes them.
 pub(crate) fn read(mut packets: impl Iterator<Item = Packet>, handover: &Handover) {

@@ -12,7 +12,6 @@ pub(super) struct View<'a, O> {
     pub(super) connection: &'a mut Connection,
     pub(super) sides: &'a mut Sides,
     pub(super) observer: &'a mut Since<O>,
-    pub(super) doubled: bool,
     /// No more will come of it.
     pub(super) ended: bool,
 }
@@ -28,11 +27,6 @@ impl<O: Observer> View<'_, O> {
         now_ns: i64,
     ) {
         let connection = &mut *self.connection;
-        let half = connection.half_connection_mut(direction);
-        if half.repeats[side as usize].is_repeat(packet, print, self.doubled) {
-            half.counts.repeated_packets += 1;
-            return;
-        }
         connection.sees(now_ns, self.observer.begin_ns());
         connection.learn(direction, packet);
         if side == Side::Sender {
