@@ -13,6 +13,11 @@ const MESSAGES: u32 = 50;
 
 /// A run whose messages take `base_ms` and up to 10 ms more, as the seed will have it.
 fn write_run(folder: &Path, base_ms: f64, seed: u32) {
+    write_run_without(0, folder, base_ms, seed);
+}
+
+/// The same, but the first `failed` streams brought nothing.
+fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     fs::create_dir_all(folder).unwrap();
     let write = |name: &str, value: &Value| {
         fs::write(folder.join(name), value.to_string()).unwrap();
@@ -28,26 +33,28 @@ fn write_run(folder: &Path, base_ms: f64, seed: u32) {
         "p50": us(5.0), "p90": us(9.0), "p97": us(9.5), "p99": us(9.8), "p99_9": us(9.9),
         "max": us(10.0)});
     let group = json!({"name": "thin", "kind": "thin", "host": "thin", "streams": STREAMS,
-        "connected": STREAMS, "failed": 0, "sent": STREAMS * MESSAGES,
-        "received": STREAMS * MESSAGES, "retransmissions": STREAMS, "delivery_us": delivery});
+        "connected": STREAMS, "failed": failed, "sent": STREAMS * MESSAGES,
+        "received": (STREAMS - failed) * MESSAGES, "retransmissions": STREAMS,
+        "delivery_us": delivery});
     let forward = json!({"queue_dropped": 5, "queue_passed": 195, "lost": 5, "delivered": 190});
     let backward = json!({"queue_dropped": 0, "lost": 0, "delivered": 100});
     let summary = json!({"groups": [group], "forward": forward, "backward": backward,
         "doubts": []});
     write("summary.json", &summary);
     let sent = |stream| {
-        json!({"stream": stream, "retransmissions": 1, "bytes_retrans": 100,
-        "bytes_sent": 5100})
+        json!({"stream": stream, "messages": MESSAGES, "retransmissions": 1, "bytes_retrans": 100,
+            "bytes_sent": 5100, "error": (stream < failed).then_some("timed out")})
     };
-    let received = |stream| json!({"stream": stream, "bytes": 5000});
+    let received = |stream| json!({"stream": stream, "messages": MESSAGES, "bytes": 5000});
     let sent: Vec<Value> = (0..STREAMS).map(sent).collect();
-    let received: Vec<Value> = (0..STREAMS).map(received).collect();
+    let received: Vec<Value> = (failed..STREAMS).map(received).collect();
     write(
         "streams.json",
         &json!([{"name": "thin", "from": "10.77.1.1:20000", "first_stream": 0,
             "sent": {"streams": sent}, "received": {"streams": received}}]),
     );
-    let records = (0..STREAMS * MESSAGES).map(|number| Record {
+    let arrived = (0..STREAMS * MESSAGES).filter(|number| number % STREAMS >= failed);
+    let records = arrived.map(|number| Record {
         measured: Measured::Delivery,
         stream: number % STREAMS,
         sequence: number / STREAMS,
@@ -84,14 +91,42 @@ fn an_experiment_is_shown_by_the_groups_of_its_runs() {
     assert!(shown.contains("from one application's write"), "{shown}");
     let row = shown.lines().find(|line| line.contains("plain,seed=2"));
     let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
-    let expected = "plain,seed=2 thin 125.0 129.0 129.5 129.8 129.9 130.0 4 5\u{a0}% \
-                    16.0\u{a0}kbit/s 2\u{a0}%";
+    let expected = "plain,seed=2 thin 125.0 129.0 129.5 129.8 129.9 130.0 0\u{a0}% 0 4 \
+                    5\u{a0}% 16.0\u{a0}kbit/s 2\u{a0}%";
     assert_eq!(cells.join(" "), expected.replace('\u{a0}', " "));
     let json: Value =
         serde_json::from_slice(&lab(&store, &["show", "loss", "--json"]).stdout).expect("JSON");
     let run = &json["plain,seed=2"];
     assert_eq!(run["measures"]["thin"]["delivery_p99_9_ms"], 129.9);
     assert_eq!(run["groups"][0]["retransmissions"], 4);
+    assert!(!shown.contains("received"), "all arrived: {shown}");
+}
+
+#[test]
+fn what_never_came_is_told_beside_latencies() {
+    let store = tempfile::tempdir().unwrap();
+    let made = store.path().join("loss/2026-01-01T00-00-00Z");
+    write_run_without(3, &made.join("plain,seed=1"), 120.0, 1);
+    fs::write(made.join("experiment.toml"), "").unwrap();
+    let told = "thin: 50 of 200 messages received, 3 of 4 streams failed; delivery latency is \
+                that of the messages received";
+    let report = store.path().join("report.html");
+    let report = report.to_str().unwrap();
+    for arguments in [
+        &["show", "loss"][..],
+        &["show", "loss/2026-01-01T00-00-00Z/plain,seed=1"],
+        &["compare", "loss", "--report", report],
+    ] {
+        let shown = stdout(&lab(&store, arguments));
+        assert!(shown.contains(told), "{arguments:?}: {shown}");
+    }
+    assert!(fs::read_to_string(report).unwrap().contains("50 of 200"));
+    for arguments in [["show", "loss", "--json"], ["compare", "loss", "--json"]] {
+        let json = stdout(&lab(&store, &arguments));
+        for measure in ["\"missing_share\": 0.75", "\"failed_streams\": 3"] {
+            assert!(json.contains(measure), "{arguments:?}: {json}");
+        }
+    }
 }
 
 #[test]

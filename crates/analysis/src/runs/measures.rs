@@ -19,13 +19,29 @@ pub const DELIVERY_LATENCY: &str =
     "from one application's write to the other one's read, of each message";
 
 /// All measures, in the order in which they are shown.
-pub const MEASURES: [RunMeasure; 15] = [
+pub const MEASURES: [RunMeasure; 17] = [
     delivery("delivery_p50_ms", Percentile::P50),
     delivery("delivery_p90_ms", Percentile::P90),
     delivery("delivery_p97_ms", Percentile::P97),
     delivery("delivery_p99_ms", Percentile::P99),
     delivery("delivery_p99_9_ms", Percentile::P99_9),
     delivery("delivery_max_ms", Percentile::MAX),
+    Measure {
+        name: "missing_share",
+        label: "missing",
+        unit: Unit::Share,
+        meaning: "messages that TCP took and the receiver's application never read, of all that \
+                  TCP took; delivery latency is that of the others",
+        of: Of::Totals(|it| share(it.missing_messages(), it.sent_messages)),
+    },
+    Measure {
+        name: "failed_streams",
+        label: "failed streams",
+        unit: Unit::Number,
+        meaning: "streams that never connected, or did not end with the receiver's close after \
+                  all was sent, in each run",
+        of: Of::Totals(|it| per_run(it, it.failed_streams)),
+    },
     Measure {
         name: "retransmissions",
         label: "retransmissions",

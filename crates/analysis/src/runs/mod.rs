@@ -10,6 +10,7 @@ mod page;
 mod pool;
 mod repairs;
 mod resample;
+mod survivors;
 mod table;
 
 use std::ops::AddAssign;
@@ -53,6 +54,14 @@ pub struct Totals {
     pub bundled_runs: u64,
     /// For how long streams were to send, in seconds, summed up over runs.
     pub seconds: f64,
+    /// Streams.
+    pub streams: u64,
+    /// Streams that did not end with the receiver's close after all was sent.
+    pub failed_streams: u64,
+    /// Messages that TCP took from the sender's application.
+    pub sent_messages: u64,
+    /// Messages that the receiver's application read.
+    pub received_messages: u64,
     /// Payload that the receiver's application read.
     pub received_bytes: u64,
     /// Streams of which TCP did not tell what it sent.
@@ -131,6 +140,10 @@ impl AddAssign for Totals {
         self.runs += other.runs;
         self.bundled_runs += other.bundled_runs;
         self.seconds += other.seconds;
+        self.streams += other.streams;
+        self.failed_streams += other.failed_streams;
+        self.sent_messages += other.sent_messages;
+        self.received_messages += other.received_messages;
         self.received_bytes += other.received_bytes;
         self.untold += other.untold;
         self.retransmissions += other.retransmissions;

@@ -20,7 +20,7 @@ pub fn comparison_page(name: &str, comparison: &Comparison, pools: &[Pool]) -> P
         title: format!("{name}: runs side by side"),
         lead: String::new(),
         parts,
-        method: method(comparison),
+        method: method(comparison, pools),
         data: json!(comparison),
     }
 }
@@ -71,7 +71,7 @@ fn figures(section: &Section, pools: &[Pool]) -> Vec<Part> {
     vec![body.into(), tail.into()]
 }
 
-fn method(comparison: &Comparison) -> Vec<Fact> {
+fn method(comparison: &Comparison, pools: &[Pool]) -> Vec<Fact> {
     let delivery = format!(
         "{DELIVERY_LATENCY}; `pillion analyse` tells of another one, from the first time that TCP \
          sent a byte range until it could be read"
@@ -86,6 +86,10 @@ fn method(comparison: &Comparison) -> Vec<Fact> {
         Fact::new("intervals of confidence", intervals),
         Fact::new("compared with", &*comparison.baseline),
     ];
+    facts.extend(pools.iter().filter_map(|pool| {
+        let survivors = pool.totals().survivors()?;
+        Some(Fact::new(pool.name(), survivors))
+    }));
     let others = MEASURES.iter();
     let others = others.filter(|measure| matches!(measure.of, Of::Totals(_)));
     facts.extend(others.map(|measure| Fact::new(measure.label, measure.meaning)));

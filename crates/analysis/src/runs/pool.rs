@@ -132,6 +132,15 @@ impl Pool {
         });
     }
 
+    /// Variant, point of the grid and group in a line.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names = [&self.label.variant, &self.label.point, &self.group];
+        let names = names.map(String::as_str).into_iter();
+        let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+        names.join(" ")
+    }
+
     /// The number of its runs, repeats left out.
     #[must_use]
     pub fn runs(&self) -> usize {
@@ -154,7 +163,9 @@ impl Pool {
         }
     }
 
-    fn totals(&self) -> Totals {
+    /// All its runs and their streams together.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         let wholes = self.runs.iter().map(|run| run.whole);
         wholes

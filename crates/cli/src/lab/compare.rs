@@ -133,16 +133,17 @@ fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
             print(&format!("\n{}", differences.to_text(false)))?;
         }
     }
-    let name = |pool: &Pool| {
-        let names = [&pool.label.variant, &pool.label.point, &pool.group];
-        names.map(String::as_str).join(" ")
-    };
+    for pool in pools {
+        if let Some(survivors) = pool.totals().survivors() {
+            print_line!("{}: {survivors}", pool.name())?;
+        }
+    }
     let silent = pools.iter().filter(|it| it.delivery_ms().next().is_none());
     for pool in silent {
-        print_line!("{}: no records, so no delivery latency", name(pool))?;
+        print_line!("{}: no records, so no delivery latency", pool.name())?;
     }
     let repeated = pools.iter().filter(|pool| pool.repeats > 0);
-    let repeated = repeated.map(|pool| format!("{} ({})", name(pool), pool.repeats));
+    let repeated = repeated.map(|pool| format!("{} ({})", pool.name(), pool.repeats));
     let repeated: Vec<String> = repeated.collect();
     if !repeated.is_empty() {
         let repeated = repeated.join(", ");

@@ -15,9 +15,10 @@ use crate::print::{print, print_json, print_line};
 /// Show what came of an experiment, or of one of its runs
 ///
 /// Of an experiment: a line for each group of each run, with delivery latency (from one
-/// application's write to the other one's read), retransmissions, loss, goodput, redundant share,
-/// hidden losses and reactions. Of a run also its file, and whether packets counted at several
-/// places agree. docs/lab.md explains each measure; `pillion lab compare` sets runs side by side.
+/// application's write to the other one's read), what never came, retransmissions, loss, goodput,
+/// redundant share, hidden losses and reactions. Of a run also its file, and whether packets
+/// counted at several places agree. docs/lab.md explains each measure; `pillion lab compare` sets
+/// runs side by side.
 #[derive(clap::Args)]
 pub struct Args {
     /// What `pillion lab list` names, a run below it, or the folder; an experiment's name alone
@@ -86,6 +87,9 @@ fn show_made(made: &Made) -> Result<()> {
         let columns = [Column::left("run"), Column::left("group")];
         print_table(columns, &groups)?;
     }
+    for (names, group) in &groups {
+        print_survivors(&names.join(" "), group)?;
+    }
     for line in doubtful {
         print_line!("{line}")?;
     }
@@ -104,8 +108,16 @@ fn print_table<const N: usize>(
     groups: &[(Vec<String>, Group)],
 ) -> Result<()> {
     print_line!("\ndelivery latency (p50 to max): {DELIVERY_LATENCY}")?;
-    let groups = groups.iter().map(|(names, group)| (names.clone(), group));
-    print_line!("{}", groups_table(columns, groups).to_text(false))
+    let rows = groups.iter().map(|(names, group)| (names.clone(), group));
+    print_line!("{}", groups_table(columns, rows).to_text(false))?;
+    Ok(())
+}
+
+fn print_survivors(name: &str, group: &Group) -> Result<()> {
+    match group.totals().survivors() {
+        Some(survivors) => print_line!("{name}: {survivors}"),
+        None => Ok(()),
+    }
 }
 
 fn show_run(run: &StoredRun) -> Result<()> {
@@ -125,18 +137,22 @@ fn show_run(run: &StoredRun) -> Result<()> {
         Column::left("group"),
         Column::right("streams"),
         Column::right("connected"),
-        Column::right("messages"),
+        Column::right("sent"),
+        Column::right("received"),
     ];
     let groups = summary.groups.iter().zip(run.groups()?);
     let groups: Vec<_> = groups
         .map(|(told, group)| {
-            let streams = [told.streams as u64, told.connected as u64, told.received];
-            let streams = streams.map(number::count).into_iter();
-            let names = std::iter::once(told.name.clone()).chain(streams);
+            let (streams, connected) = (told.streams as u64, told.connected as u64);
+            let counts = [streams, connected, told.sent, told.received].map(number::count);
+            let names = std::iter::once(told.name.clone()).chain(counts);
             (names.collect(), group)
         })
         .collect();
     print_table(columns, &groups)?;
+    for (_, group) in &groups {
+        print_survivors(&group.name, group)?;
+    }
     print_line!("{}", ways(&summary).to_text(false))?;
     for doubt in &summary.doubts {
         print_line!("doubtful: {doubt}")?;

@@ -1,5 +1,6 @@
 use std::net::{IpAddr, SocketAddr};
 
+use pillion_analysis::runs::Totals;
 use pillion_settings::experiment::Plan;
 use pillion_traffic::{Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traces: Option<[Captured; 2]>,
     /// What casts doubt on the run: counts that contradict each other, packets missing from a
-    /// trace.
+    /// trace, messages that never came.
     pub doubts: Vec<String>,
 }
 
@@ -81,6 +82,21 @@ impl<'a> GroupTraffic<'a> {
     }
 }
 
+impl GroupSummary {
+    /// What never came, if it is so much that latencies are not those of all messages.
+    fn doubt(&self) -> Option<String> {
+        let totals = Totals {
+            streams: self.streams as u64,
+            failed_streams: self.failed as u64,
+            sent_messages: self.sent,
+            received_messages: self.received,
+            ..Totals::default()
+        };
+        let survivors = totals.survivors().filter(|_| totals.is_much_missing());
+        Some(format!("group {}: {}", self.name, survivors?))
+    }
+}
+
 impl Summary {
     pub(super) fn new(
         plan: &Plan,
@@ -133,12 +149,44 @@ impl Summary {
         if corrupt > 0 {
             doubts.push(format!("{corrupt} streams carried a wrong byte"));
         }
+        let groups: Vec<_> = groups.collect();
+        doubts.extend(groups.iter().filter_map(GroupSummary::doubt));
         Self {
-            groups: groups.collect(),
+            groups,
             forward,
             backward,
             traces,
             doubts,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(received: u64, failed: usize) -> GroupSummary {
+        GroupSummary {
+            name: "thin".to_owned(),
+            kind: "thin".to_owned(),
+            host: "thin".to_owned(),
+            streams: 30,
+            connected: 30,
+            failed,
+            sent: 6000,
+            received,
+            retransmissions: Some(0),
+            delivery_us: None,
+        }
+    }
+
+    #[test]
+    fn a_group_of_which_much_never_came_is_in_doubt() {
+        assert_eq!(group(6000, 0).doubt(), None);
+        let doubt = group(2726, 24).doubt().unwrap();
+        assert!(
+            doubt.starts_with("group thin: ") && doubt.contains("24 of 30 streams failed"),
+            "{doubt}"
+        );
     }
 }

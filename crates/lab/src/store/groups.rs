@@ -37,6 +37,8 @@ pub(super) struct SentFile {
 #[derive(Deserialize)]
 pub(super) struct StreamSent {
     pub(super) stream: u32,
+    messages: u64,
+    error: Option<String>,
     retransmissions: Option<u64>,
     bytes_retrans: Option<u64>,
     bytes_sent: Option<u64>,
@@ -56,6 +58,7 @@ struct ReceivedFile {
 #[derive(Deserialize)]
 struct StreamReceived {
     stream: Option<u32>,
+    messages: u64,
     bytes: u64,
 }
 
@@ -159,8 +162,8 @@ impl StoredRun {
 impl GroupFile {
     fn streams(&self) -> Vec<Stream> {
         let received = self.received.streams.iter();
-        let received = received.filter_map(|it| Some((it.stream?, it.bytes)));
-        let received: HashMap<u32, u64> = received.collect();
+        let received = received.filter_map(|it| Some((it.stream?, it)));
+        let received: HashMap<u32, &StreamReceived> = received.collect();
         let sent = self.sent.streams.iter();
         let streams = sent.map(|it| Stream {
             totals: it.totals(received.get(&it.stream).copied()),
@@ -171,13 +174,17 @@ impl GroupFile {
 }
 
 impl StreamSent {
-    fn totals(&self, received_bytes: Option<u64>) -> Totals {
+    fn totals(&self, received: Option<&StreamReceived>) -> Totals {
         let told = [self.retransmissions, self.bytes_retrans, self.bytes_sent];
         let is_told = told.iter().all(Option::is_some);
         let [retransmissions, retransmitted_bytes, sent_bytes] =
             told.map(Option::unwrap_or_default);
         Totals {
-            received_bytes: received_bytes.unwrap_or_default(),
+            streams: 1,
+            failed_streams: u64::from(self.error.is_some()),
+            sent_messages: self.messages,
+            received_messages: received.map_or(0, |it| it.messages),
+            received_bytes: received.map_or(0, |it| it.bytes),
             untold: u64::from(!is_told),
             retransmissions,
             sent_bytes,
@@ -208,9 +215,12 @@ mod tests {
         "backward": {"queue_dropped": 0, "lost": 0, "delivered": 90}}"#;
     const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005", "first_stream": 5,
         "sent": {"streams": [
-            {"stream": 5, "retransmissions": 1, "bytes_retrans": 100, "bytes_sent": 1000},
-            {"stream": 6, "retransmissions": 2, "bytes_retrans": 100, "bytes_sent": 1000}]},
-        "received": {"streams": [{"stream": 6, "bytes": 800}, {"stream": 5, "bytes": 900}]}}]"#;
+            {"stream": 5, "messages": 10, "retransmissions": 1, "bytes_retrans": 100,
+             "bytes_sent": 1000},
+            {"stream": 6, "messages": 10, "retransmissions": 2, "bytes_retrans": 100,
+             "bytes_sent": 1000, "error": "timed out"}]},
+        "received": {"streams": [{"stream": 6, "messages": 8, "bytes": 800},
+            {"stream": 5, "messages": 9, "bytes": 900}]}}]"#;
     const BUNDLING: &str = r#"[{"group": "thin", "redundant_bytes": 2000, "hidden_losses": 7,
         "reactions": 4}]"#;
 
@@ -245,6 +255,8 @@ mod tests {
         assert_eq!(value("hidden_losses"), Some(7.0));
         assert_eq!(value("reactions"), Some(4.0));
         assert_eq!(value("delivery_p50_ms"), None);
+        assert_eq!(value("missing_share"), Some(0.15));
+        assert_eq!(value("failed_streams"), Some(1.0));
     }
 
     #[test]
