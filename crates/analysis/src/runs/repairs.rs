@@ -18,8 +18,8 @@ impl Repairs {
 
 impl Observer for Repairs {
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
-        let first = range.delivery.and_then(|delivery| delivery.copy);
-        let first = first.and_then(|copy| range.copies.get(copy as usize));
+        let first = range.delivery.and_then(|delivery| delivery.copy());
+        let first = first.and_then(|copy| range.copies.get(copy));
         if first.is_some_and(|copy| copy.kind == CopyKind::Bundled) {
             let sender = match direction {
                 Direction::Forward => connection.originator,
