@@ -61,7 +61,7 @@ const fn set(word: &'static str, value: &'static str) -> Setting {
 
 const SWITCH: &[Setting] = &[set("off", "0"), set("on", "1")];
 
-const ROWS: [Row; 14] = [
+const ROWS: &[Row] = &[
     Row {
         mechanism: Mechanism::LinearTimeouts,
         name: "linear-timeouts",
@@ -216,6 +216,19 @@ mod tests {
     fn each_mechanism_has_its_own_row() {
         for (index, row) in ROWS.iter().enumerate() {
             assert_eq!(row.mechanism as usize, index, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_each_mechanism() {
+        let listed = include_str!("../../../../docs/experiments.md");
+        let explained = include_str!("../../../../docs/mechanisms.md");
+        for row in ROWS {
+            let name = format!("`{}`", row.name);
+            assert!(listed.contains(&name), "docs/experiments.md: {name}");
+            let parameter = row.sysctl.trim_start_matches("net.ipv4.");
+            let is_there = explained.contains(parameter);
+            assert!(is_there, "docs/mechanisms.md: {parameter}");
         }
     }
 }

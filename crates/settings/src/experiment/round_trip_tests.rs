@@ -98,3 +98,18 @@ fn every_key_is_documented_and_tried() {
         assert!(is_there(&tried, &["KEY = ", "[KEY", "KEY."]), "{key}");
     }
 }
+
+#[test]
+fn every_queue_discipline_is_documented() {
+    let error = toml::from_str::<Bottleneck>("queue = \"none\"").unwrap_err();
+    let (_, known) = error.message().split_once("one of ").unwrap();
+    let known: Vec<_> = known
+        .split(", ")
+        .map(|name| name.trim_matches('`'))
+        .collect();
+    assert!(known.contains(&"fq_codel"), "{known:?}");
+    let manual = read("experiments.md");
+    for name in known {
+        assert!(manual.contains(&format!("`\"{name}\"`")), "{name}");
+    }
+}
