@@ -12,4 +12,4 @@ pub use handshake::{Handshake, Outcome};
 pub(crate) use observe::LARGEST_FRAME;
 pub(crate) use repeats::{LEAD, Repeats, doubled};
 pub use state::{Connection, Direction, Start};
-pub(crate) use table::{Side, Table};
+pub(crate) use table::{CACHED, Side, Table};

@@ -2,6 +2,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use crate::fetch::fetch;
 use crate::pair::{Link, Passage};
 use crate::ranges::Tracker;
 use crate::sequence::Numbering;
@@ -127,6 +128,17 @@ impl HalfConnection {
     pub(crate) fn number(&mut self, numbering: Numbering) {
         self.numbering = Some(numbering);
         self.tracker = Some(Tracker::new(self.link.is_some()));
+    }
+
+    /// Has the processor fetch what its next packet needs.
+    #[inline]
+    pub(crate) fn fetch_kept(&self) {
+        if let Some(link) = &self.link {
+            fetch(&**link);
+        }
+        if let Some(first) = self.tracker.as_ref().and_then(Tracker::first) {
+            fetch(first);
+        }
     }
 
     /// Whether all bytes were sent and acknowledged, FIN included.

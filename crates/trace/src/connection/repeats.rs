@@ -18,7 +18,7 @@ pub(crate) struct Repeats {
     doubled: bool,
 }
 
-const ALIKE: usize = 512;
+const ALIKE: usize = 128;
 
 /// Some last packets.
 #[derive(Debug, Clone, Default)]

@@ -35,8 +35,8 @@ pub(crate) struct Table {
     slots: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     /// For each trace, connections that packets with ports and addresses like these belonged to
-    /// last, so that most packets need no search: twice as many as there are connections, a power
-    /// of two.
+    /// last, so that most packets need no search: at least four times as many as there are
+    /// connections, a power of two.
     recent: [Vec<Recent>; 2],
     closed: VecDeque<Closed>,
     opened: u64,
@@ -68,6 +68,9 @@ impl Recent {
 }
 
 const FEWEST_RECENT: usize = 256;
+
+/// So many connections are in a cache without being fetched.
+pub(crate) const CACHED: usize = 64;
 
 #[derive(Debug)]
 struct Closed {
@@ -112,11 +115,31 @@ impl Table {
     /// Has the processor fetch the connection that a packet probably belongs to.
     #[inline]
     pub(crate) fn fetch(&self, side: Side, packet: &Packet) {
+        if let Some(connection) = self.probable(side, packet) {
+            fetch(connection);
+        }
+    }
+
+    /// Has the processor fetch what that connection, which is there by now, keeps elsewhere.
+    #[inline]
+    pub(crate) fn fetch_kept(&self, side: Side, packet: &Packet) {
+        if let Some(connection) = self.probable(side, packet) {
+            connection
+                .halves
+                .iter()
+                .for_each(HalfConnection::fetch_kept);
+        }
+    }
+
+    /// The connection that a packet probably belongs to, unless it is in a cache in any case.
+    #[inline]
+    fn probable(&self, side: Side, packet: &Packet) -> Option<&Connection> {
+        if self.slots.len() <= CACHED {
+            return None;
+        }
         let recent = &self.recent[side as usize];
         let slot = recent[like(packet) & (recent.len() - 1)].slot;
-        if let Some(Some(connection)) = self.slots.get(slot as usize) {
-            fetch(&**connection);
-        }
+        self.slots.get(slot as usize)?.as_deref()
     }
 
     #[inline]
@@ -129,7 +152,7 @@ impl Table {
     /// Keeps as much room for recent connections as there are.
     fn make_room(&mut self) {
         for recent in &mut self.recent {
-            if recent.len() < 2 * self.slots.len() {
+            if recent.len() < 4 * self.slots.len() {
                 let more = 2 * recent.len();
                 recent.clear();
                 recent.resize(more, Recent::default());

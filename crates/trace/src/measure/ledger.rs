@@ -5,6 +5,7 @@ use super::fairness::Fairness;
 use super::measures::Measures;
 use super::meter::Options;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
+use crate::connection::CACHED;
 use crate::fetch::fetch;
 use crate::pair::{Clock, Passage, PathDirection};
 use crate::{Connection, Counts, Direction, Endpoint, Outcome};
@@ -86,8 +87,9 @@ impl Ledger {
         direction: impl Fn(&T) -> Direction,
         enter: impl Fn(&mut Measures, &T, i64),
     ) {
+        let many = self.connections.len() > CACHED;
         for (place, noted) in all.iter().enumerate() {
-            if let Some(soon) = all.get(place + SOON) {
+            if many && let Some(soon) = all.get(place + SOON) {
                 self.fetch(soon.number, direction(&soon.what));
             }
             if let Some(measures) = self.measures(noted.number, direction(&noted.what)) {

@@ -52,6 +52,12 @@ impl<O: Observer> Engine<O> {
         self.table.fetch(side, packet);
     }
 
+    /// Prepares for a packet for which it has been prepared, and that comes sooner.
+    #[inline]
+    pub(crate) fn prepare_more(&self, side: Side, packet: &Packet) {
+        self.table.fetch_kept(side, packet);
+    }
+
     pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
         let now_ns = self.sides.saw(side, printed.packet.at_ns);
         let ahead = self.sides.ahead();

@@ -69,6 +69,11 @@ pub fn analyse<O: Observer>(
     })
 }
 
+/// So many packets of its trace before a packet's turn, its connection is fetched, and what that
+/// keeps elsewhere.
+const SOON: usize = 5;
+const SOONER: usize = 2;
+
 fn merge<O: Observer>(
     mut sender: Source,
     mut receiver: Source,
@@ -114,8 +119,11 @@ fn merge<O: Observer>(
         if other.first().is_none() {
             engine.sides.end(side.other());
         }
-        if let Some(soon) = source.soon() {
+        if let Some(soon) = source.ahead(SOON) {
             engine.prepare(side, soon);
+        }
+        if let Some(sooner) = source.ahead(SOONER) {
+            engine.prepare_more(side, sooner);
         }
         if let Some(first) = source.first()
             && engine.sides.by_senders_clock(side, first.packet.at_ns) < until_ns

@@ -42,9 +42,6 @@ const BATCHES: usize = 4;
 /// merging thread waits for another core's cache with each packet.
 const AHEAD: usize = 8;
 
-/// So many packets before a packet's turn, its connection is fetched.
-const SOON: usize = 4;
-
 impl Source {
     /// One that is empty yet, and the end for its reader.
     pub(crate) fn new() -> (Handover, Self) {
@@ -97,11 +94,11 @@ impl Source {
         self.batch.get(self.place)
     }
 
-    /// One that will be the first soon.
+    /// The packet so many behind the first, if it has been read.
     #[inline]
-    pub(crate) fn soon(&self) -> Option<&Packet> {
-        let soon = self.batch.get(self.place + SOON);
-        soon.map(|printed| &printed.packet)
+    pub(crate) fn ahead(&self, packets: usize) -> Option<&Packet> {
+        let ahead = self.batch.get(self.place + packets);
+        ahead.map(|printed| &printed.packet)
     }
 
     #[inline]
