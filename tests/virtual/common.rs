@@ -1,6 +1,7 @@
 //! What the tests share.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,16 @@ macro_rules! needs_kernel {
     };
 }
 pub(crate) use needs_kernel;
+
+/// `pillion lab COMMAND FILE`.
+pub fn lab(command: &str, file: &Path) -> Command {
+    let mut pillion = Command::new(PILLION);
+    pillion
+        .args(["lab", command])
+        .arg(file)
+        .stdin(Stdio::null());
+    pillion
+}
 
 /// `pillion lab boot` with its options and the program's arguments.
 pub fn boot(options: &[&str], program: &[&str]) -> Command {

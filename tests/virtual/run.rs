@@ -34,15 +34,6 @@ streams = 1
 group.thin.bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
 "#;
 
-fn lab(command: &str, file: &Path) -> Command {
-    let mut pillion = Command::new(PILLION);
-    pillion
-        .args(["lab", command])
-        .arg(file)
-        .stdin(Stdio::null());
-    pillion
-}
-
 fn write(folder: &Path, experiment: &str) -> PathBuf {
     let file = folder.join("experiment.toml");
     fs::write(&file, experiment).unwrap();

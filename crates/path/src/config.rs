@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Loss, PathError};
+use crate::{Loss, PathError, jitter::FARTHEST};
 
 /// The longest delay a direction may have.
 const MAX_DELAY: Duration = Duration::from_secs(60);
@@ -21,8 +21,8 @@ pub struct PathConfig {
     /// From the second device to the first: the direction of the acknowledgements.
     pub backward: Direction,
     /// Seed of losses, jitter and disorder. Each direction draws each of these from a generator of
-    /// its own, for every frame that chance applies to, so the n-th such frame meets the same fate
-    /// in every run.
+    /// its own: losses and disorder for every frame that chance applies to, so the n-th such frame
+    /// meets the same fate in every run; jitter for times, counted from the first frame on.
     pub seed: u64,
 }
 
@@ -33,9 +33,11 @@ pub struct Direction {
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
-    /// Standard deviation of the delay, 0 to 60 s. It varies as a normal distribution does, by no
-    /// more than four standard deviations and never below 0; packets keep their order, so that one
-    /// much delayed holds up those behind it. Serialised as `jitter_ms`, in milliseconds.
+    /// Standard deviation of the delay, 0 to a quarter of the shortest delay of the direction. The
+    /// delay varies with time, as a normal distribution does, by no more than four standard
+    /// deviations around its mean, and so slowly that packets keep their order: packets at the same
+    /// time have the same, those 18 standard deviations apart have nothing in common. Serialised as
+    /// `jitter_ms`, in milliseconds.
     #[serde(
         rename = "jitter_ms",
         with = "milliseconds",
@@ -126,11 +128,20 @@ impl Direction {
             })
         };
         let own = self.own_delays.iter().map(|own| ("own_delays", own.delay));
+        let shortest = own
+            .clone()
+            .map(|(_, delay)| delay)
+            .chain([self.delay])
+            .min();
         let mut times = [("delay", self.delay), ("jitter", self.jitter)]
             .into_iter()
             .chain(own);
         if let Some((field, time)) = times.find(|(_, time)| *time > MAX_DELAY) {
             return out_of_range(field, format!("{time:?}"), "0 to 60 s");
+        }
+        if shortest.is_some_and(|delay| self.jitter * FARTHEST > delay) {
+            let range = "at most a quarter of the direction's shortest delay";
+            return out_of_range("jitter", format!("{:?}", self.jitter), range);
         }
         if self.rate_bps == Some(0) {
             return out_of_range("rate_bps", "0".into(), "at least 1, or absent");

@@ -2,11 +2,14 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Instant};
 
+use crate::delays::Due;
+
 const MAX_PACKETS: usize = 65_536;
 const MAX_BYTES: usize = 16 << 20;
 
-/// When a frame is due, its number, and itself. Numbers differ, so that frames are never compared.
-type Numbered = (Instant, u64, Box<[u8]>);
+/// When a frame is due, its number, when it would be due if delays did not vary, and itself. Numbers
+/// differ, so that what follows them is never compared.
+type Numbered = (Instant, u64, Instant, Box<[u8]>);
 
 /// Frames by the times when they are due; those due at the same time in the order in which they
 /// came.
@@ -25,8 +28,9 @@ impl DelayLine {
     }
 
     /// Takes in a frame that [has room](Self::has_room).
-    pub fn push(&mut self, due: Instant, frame: &[u8]) {
-        self.frames.push(Reverse((due, self.taken, frame.into())));
+    pub fn push(&mut self, Due { at, steady }: Due, frame: &[u8]) {
+        let numbered = (at, self.taken, steady, frame.into());
+        self.frames.push(Reverse(numbered));
         self.taken += 1;
         self.bytes += frame.len();
     }
@@ -37,11 +41,11 @@ impl DelayLine {
     }
 
     /// Hands out the next frame if it is due by `now`, with the time when it was due.
-    pub fn pop(&mut self, now: Instant) -> Option<(Instant, Box<[u8]>)> {
+    pub fn pop(&mut self, now: Instant) -> Option<(Due, Box<[u8]>)> {
         self.due().filter(|due| *due <= now)?;
-        let Reverse((due, _, frame)) = self.frames.pop()?;
+        let Reverse((at, _, steady, frame)) = self.frames.pop()?;
         self.bytes -= frame.len();
-        Some((due, frame))
+        Some((Due { at, steady }, frame))
     }
 }
 
@@ -51,13 +55,17 @@ mod tests {
 
     use super::*;
 
+    fn steady(at: Instant) -> Due {
+        Due { at, steady: at }
+    }
+
     #[test]
     fn frames_come_out_when_due_and_otherwise_in_the_order_in_which_they_came() {
         let now = Instant::now();
         let later = now + Duration::from_millis(1);
         let mut line = DelayLine::default();
         for (due, frame) in [(later, b"3"), (now, b"1"), (later, b"4"), (now, b"2")] {
-            line.push(due, frame);
+            line.push(steady(due), frame);
         }
         let mut out = |by| {
             let frames = std::iter::from_fn(|| line.pop(by));
@@ -71,15 +79,15 @@ mod tests {
     fn room_is_limited_in_packets_and_in_bytes() {
         let now = Instant::now();
         let mut line = DelayLine::default();
-        (0..MAX_PACKETS - 1).for_each(|_| line.push(now, &[0; 60]));
+        (0..MAX_PACKETS - 1).for_each(|_| line.push(steady(now), &[0; 60]));
         assert!(line.has_room(1, 60) && !line.has_room(2, 60));
-        line.push(now, &[0; 60]);
+        line.push(steady(now), &[0; 60]);
         assert!(!line.has_room(1, 60));
         line.pop(now);
         assert!(line.has_room(1, 60));
 
         let mut line = DelayLine::default();
-        (0..255).for_each(|_| line.push(now, &[0; 65_536]));
+        (0..255).for_each(|_| line.push(steady(now), &[0; 65_536]));
         assert!(line.has_room(2, 32_768) && !line.has_room(2, 32_769));
     }
 }

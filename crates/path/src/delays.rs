@@ -5,31 +5,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rand::{RngExt, SeedableRng};
-use rand_distr::StandardNormal;
 use rand_pcg::Pcg64;
 
-use crate::{
-    Direction,
-    packet::{applies_to, destination_port},
-};
+use crate::{Direction, jitter::Jitter, packet::destination_port};
 
-/// Standard deviations beyond which jitter does not go, as in netem's table.
-const FARTHEST: f64 = 4.0;
-
-/// Draws the delays of the frames of one direction.
+/// The delays of the frames of one direction.
 pub(crate) struct Delays {
     common: Delay,
     own: HashMap<u16, Delay>,
-    /// Standard deviation of the delay, in seconds.
-    jitter: f64,
-    generator: Pcg64,
+    jitter: Option<Jitter>,
 }
 
-/// A delay, and when the last packet that has it is due: none behind it overtakes it.
+/// A delay, and when the last packet that has it is due: none behind it overtakes it, not even by
+/// what rounding to nanoseconds takes off.
 struct Delay {
     time: Duration,
     last: Option<Instant>,
+}
+
+/// When a frame is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Due {
+    pub at: Instant,
+    /// When it would be due if its delay did not vary.
+    pub steady: Instant,
 }
 
 impl Delays {
@@ -40,22 +39,13 @@ impl Delays {
         Self {
             common: delay(direction.delay),
             own: own.map(|own| (own.port, delay(own.delay))).collect(),
-            jitter: direction.jitter.as_secs_f64(),
-            generator: Pcg64::from_rng(source),
+            jitter: Jitter::new(source, direction.jitter),
         }
     }
 
-    /// By how much this frame, the next of the sequence, misses its delay, in seconds.
-    pub fn deviation(&mut self, frame: &[u8]) -> f64 {
-        if self.jitter == 0.0 || !applies_to(frame) {
-            return 0.0;
-        }
-        let drawn: f64 = self.generator.sample(StandardNormal);
-        drawn.clamp(-FARTHEST, FARTHEST) * self.jitter
-    }
-
-    /// When a frame that has left the link is due.
-    pub fn due(&mut self, departure: Instant, deviation: f64, frame: &[u8]) -> Instant {
+    /// When a frame that has left the link, after those before it, is due.
+    pub fn due(&mut self, departure: Instant, frame: &[u8]) -> Due {
+        let deviation = self.jitter.as_mut().map_or(0.0, |it| it.at(departure));
         let own = match self.own.is_empty() {
             true => None,
             false => destination_port(frame).and_then(|port| self.own.get_mut(&port)),
@@ -66,91 +56,75 @@ impl Delays {
             true => delay.time.saturating_sub(size),
             false => delay.time + size,
         };
-        let due = departure + time;
-        let due = delay.last.map_or(due, |last| last.max(due));
-        delay.last = Some(due);
-        due
+        let at = departure + time;
+        let at = delay.last.map_or(at, |last| last.max(at));
+        delay.last = Some(at);
+        Due {
+            at,
+            steady: departure + delay.time,
+        }
+    }
+}
+
+impl Due {
+    /// The same, but so much later.
+    pub fn later(self, by: Duration) -> Self {
+        Self {
+            at: self.at + by,
+            steady: self.steady + by,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng;
+
     use super::*;
     use crate::{OwnDelay, packet::tests::ipv4};
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn direction(delay: Duration, jitter: Duration) -> Direction {
-        Direction {
-            jitter,
-            ..Direction::delayed(delay)
-        }
-    }
-
-    /// The delays of packets that come so far apart, in milliseconds.
-    fn drawn(seed: u64, direction: &Direction, spacing: Duration) -> Vec<f64> {
-        let mut delays = Delays::new(&mut Pcg64::seed_from_u64(seed), direction);
-        let begin = Instant::now();
-        let packet = ipv4(6, 7);
-        let delay = |number| {
-            let departure = begin + spacing * number;
-            let deviation = delays.deviation(&packet);
-            let due = delays.due(departure, deviation, &packet);
-            (due - departure).as_secs_f64() * 1e3
+    #[test]
+    fn jitter_keeps_the_order_and_every_delay_s_mean() {
+        let direction = Direction {
+            jitter: 5 * MS,
+            own_delays: vec![OwnDelay {
+                port: 20_001,
+                delay: 30 * MS,
+            }],
+            ..Direction::delayed(75 * MS)
         };
-        (0..20_000).map(delay).collect()
-    }
-
-    #[test]
-    fn jitter_is_normal_with_the_deviation_asked_for() {
-        let delays = drawn(1, &direction(75 * MS, 5 * MS), 100 * MS);
-        let count = delays.len() as f64;
-        let mean = delays.iter().sum::<f64>() / count;
-        let variance = delays.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / count;
-        // Standard errors: 0.035 and 0.025 ms.
-        assert!((mean - 75.0).abs() < 0.25, "{mean}");
-        assert!((variance.sqrt() - 5.0).abs() < 0.2, "{}", variance.sqrt());
-        let within = delays.iter().filter(|it| (*it - 75.0).abs() < 5.0).count();
-        // 13,654 expected, standard deviation 66.
-        assert!((13_100..14_200).contains(&within), "{within}");
-        assert!(delays.iter().all(|it| (54.9..95.1).contains(it)));
-    }
-
-    #[test]
-    fn jitter_keeps_the_order() {
-        let delays = drawn(1, &direction(75 * MS, 5 * MS), MS);
-        let arrivals: Vec<f64> = (0..)
-            .map(f64::from)
-            .zip(&delays)
-            .map(|(n, it)| n + it)
-            .collect();
-        assert!(arrivals.windows(2).all(|two| two[0] - 1e-6 <= two[1]));
-        assert!(delays.iter().any(|it| *it > 80.0));
-    }
-
-    #[test]
-    fn jitter_never_lets_a_packet_arrive_before_it_came() {
-        let delays = drawn(1, &direction(MS, 5 * MS), 100 * MS);
-        assert!(delays.contains(&0.0));
-    }
-
-    #[test]
-    fn the_same_seed_draws_the_same_delays() {
-        let direction = direction(75 * MS, 5 * MS);
-        assert_eq!(drawn(1, &direction, MS), drawn(1, &direction, MS));
-        assert_ne!(drawn(1, &direction, MS), drawn(2, &direction, MS));
+        let begin = Instant::now();
+        for (port, delay) in [(20_001, 30.0), (7, 75.0)] {
+            let mut delays = Delays::new(&mut Pcg64::seed_from_u64(1), &direction);
+            let packet = ipv4(6, port);
+            let mut last = None;
+            let mut sum = 0.0;
+            for number in 0..40_000 {
+                let departure = begin + MS / 10 * number;
+                let due = delays.due(departure, &packet);
+                assert_eq!(due.steady, departure + Duration::from_millis(delay as u64));
+                assert!(last.is_none_or(|last| last <= due.at));
+                last = Some(due.at);
+                sum += (due.at - departure).as_secs_f64() * 1e3;
+            }
+            // Of 89 independent values.
+            let mean = sum / 40_000.0;
+            assert!((mean - delay).abs() < 2.5, "{mean}");
+        }
     }
 
     #[test]
     fn a_port_s_own_delay_holds_up_no_other_packets() {
-        let mut direction = direction(10 * MS, Duration::ZERO);
+        let mut direction = Direction::delayed(10 * MS);
         direction.own_delays = vec![OwnDelay {
             port: 20_001,
             delay: 90 * MS,
         }];
         let mut delays = Delays::new(&mut Pcg64::seed_from_u64(1), &direction);
         let now = Instant::now();
-        let mut due = |frame: &[u8]| delays.due(now, 0.0, frame) - now;
+        let mut due = |frame: &[u8]| delays.due(now, frame).at - now;
         assert_eq!(due(&ipv4(6, 20_001)), 90 * MS);
         assert_eq!(due(&ipv4(6, 20_002)), 10 * MS);
         assert_eq!(due(&ipv4(1, 20_001)), 10 * MS);

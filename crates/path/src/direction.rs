@@ -8,11 +8,12 @@ use rand_pcg::Pcg64;
 use crate::{
     Counts, Direction, PathConfig,
     delay_line::DelayLine,
-    delays::Delays,
+    delays::{Delays, Due},
     disorder::{Turn, Turns},
     link::Link,
     loss_model::LossModel,
     punctuality::Punctuality,
+    variation::Variation,
 };
 
 pub(crate) struct LiveDirection {
@@ -25,6 +26,8 @@ pub(crate) struct LiveDirection {
     delay_line: DelayLine,
     counts: Counts,
     punctuality: Punctuality,
+    /// By how much delays vary; `None` where they do not.
+    variation: Option<Variation>,
 }
 
 impl LiveDirection {
@@ -53,6 +56,7 @@ impl LiveDirection {
             delay_line: DelayLine::default(),
             counts: Counts::default(),
             punctuality: Punctuality::new(),
+            variation: (!direction.jitter.is_zero()).then(Variation::default),
         }
     }
 
@@ -64,7 +68,6 @@ impl LiveDirection {
         // sequence alone, not on how full the queue was.
         let lost = self.losses.takes(frame);
         let turn = self.turns.of(frame);
-        let deviation = self.delays.deviation(frame);
         let copies = 1 + usize::from(turn == Turn::Duplicated);
         let served = match self.delay_line.has_room(copies, bytes) {
             true => self.link.serve(now, bytes),
@@ -74,13 +77,13 @@ impl LiveDirection {
             None => self.counts.queue_full.add(bytes),
             Some(_) if lost => self.counts.lost.add(bytes),
             Some(departure) => {
-                let due = self.delays.due(departure, deviation, frame);
+                let due = self.delays.due(departure, frame);
                 self.carry(due, turn, frame);
             }
         }
     }
 
-    fn carry(&mut self, due: Instant, turn: Turn, frame: &[u8]) {
+    fn carry(&mut self, due: Due, turn: Turn, frame: &[u8]) {
         let bytes = frame.len();
         if turn != Turn::HeldBack {
             self.counts.inside.add(bytes);
@@ -88,7 +91,7 @@ impl LiveDirection {
         }
         if turn != Turn::Kept {
             self.counts.inside.add(bytes);
-            self.delay_line.push(due + self.late, frame);
+            self.delay_line.push(due.later(self.late), frame);
         }
         match turn {
             Turn::Kept => {}
@@ -110,7 +113,10 @@ impl LiveDirection {
         };
         if write(&frame) {
             self.counts.delivered.add(frame.len());
-            self.punctuality.record(now - due);
+            self.punctuality.record(now - due.at);
+            if let Some(variation) = &mut self.variation {
+                variation.record(now, due.steady);
+            }
         } else {
             self.counts.device_refused.add(frame.len());
         }
@@ -121,6 +127,7 @@ impl LiveDirection {
     pub fn counts(&self) -> Counts {
         Counts {
             delay_error: self.punctuality.summary(),
+            jitter: self.variation.as_ref().map(Variation::summary),
             ..self.counts.clone()
         }
     }

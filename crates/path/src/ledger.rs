@@ -40,6 +40,9 @@ pub struct Counts {
     pub inside: Volume,
     /// How late the delivered frames were.
     pub delay_error: DelayError,
+    /// How the delays of the delivered frames varied; `None` without jitter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Obtained>,
 }
 
 /// A number of frames and their size.
@@ -49,6 +52,16 @@ pub struct Volume {
     pub packets: u64,
     /// Bytes of the Ethernet frames: header and payload, without preamble and checksum.
     pub bytes: u64,
+}
+
+/// By how much delays exceeded those set, delay errors included; what was held back is compared
+/// with the delay that it was to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obtained {
+    /// The mean, in microseconds; below 0 if delays were shorter.
+    pub mean_us: i64,
+    /// The standard deviation, in microseconds.
+    pub sd_us: u64,
 }
 
 /// By how much the actual departures missed the due ones, in microseconds, within 1 % of the

@@ -145,6 +145,18 @@ fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
         complaint(|config| config.forward.jitter = long),
         "path: forward.jitter is 61s; it must be 0 to 60 s"
     );
+    for change in [
+        |config: &mut PathConfig| config.forward.jitter = Duration::from_millis(20),
+        |config: &mut PathConfig| {
+            let delay = Duration::from_millis(19);
+            config.forward.own_delays = vec![OwnDelay { port: 7, delay }];
+            config.forward.jitter = Duration::from_millis(5);
+        },
+    ] {
+        let complaint = complaint(change);
+        let range = "it must be at most a quarter of the direction's shortest delay";
+        assert!(complaint.ends_with(range), "{complaint}");
+    }
     assert_eq!(
         complaint(|config| config.backward.own_delays = own(long)),
         "path: backward.own_delays is 61s; it must be 0 to 60 s"

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
-use pillion_lab::run::Summary;
+use pillion_lab::run::{Summary, WayCounts};
 use pillion_lab::store::{Found, Made, State, Store, StoredRun};
 use pillion_report::{Column, Table, number};
 use serde::Serialize;
@@ -154,10 +154,20 @@ fn show_run(run: &StoredRun) -> Result<()> {
         print_survivors(&group.name, group)?;
     }
     print_line!("{}", ways(&summary).to_text(false))?;
+    print_jitter("to the receiver", &summary.forward)?;
+    print_jitter("back", &summary.backward)?;
     for doubt in &summary.doubts {
         print_line!("doubtful: {doubt}")?;
     }
     Ok(())
+}
+
+fn print_jitter(way: &str, counts: &WayCounts) -> Result<()> {
+    let Some(jitter) = counts.jitter else {
+        return Ok(());
+    };
+    let (mean, sd) = (jitter.mean_us as f64 / 1e3, jitter.sd_us as f64 / 1e3);
+    print_line!("delay {way}: {mean:+.2} ms beside the one set, standard deviation {sd:.2} ms")
 }
 
 fn ways(summary: &Summary) -> Table {

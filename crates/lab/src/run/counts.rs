@@ -1,5 +1,6 @@
 //! Counts of one and the same packets at several places, which must agree.
 
+use pillion_path::Obtained;
 use pillion_settings::experiment::Plan;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +36,9 @@ pub struct WayCounts {
     /// Packets in the trace of the side that they go to; `None` without traces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_behind: Option<u64>,
+    /// How the emulator's delay varied; `None` without jitter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Obtained>,
 }
 
 /// The emulator's part of the counts, forward and backward.
@@ -45,6 +49,7 @@ fn emulated(plan: &Plan, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2]
             lost: counts.lost.packets + counts.queue_full.packets + counts.device_refused.packets,
             doubled: Some(counts.duplicated.packets),
             delivered: counts.delivered.packets,
+            jitter: counts.jitter,
             ..WayCounts::default()
         });
     }
@@ -164,6 +169,7 @@ mod tests {
             doubled: Some(1),
             delivered: 86,
             trace_behind: Some(86),
+            jitter: None,
         };
         assert!(counts.contradictions().is_empty());
         let without_traces = WayCounts {

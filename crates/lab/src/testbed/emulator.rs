@@ -17,7 +17,8 @@ pub enum Emulator {
         /// back.
         listed: [Option<ListedLoss>; 2],
     },
-    /// pillion's own path in user space, where the kernel has none.
+    /// pillion's own path in user space, where the kernel has none, and for jitter, which netem has
+    /// packet by packet: each that is much delayed there holds up or is overtaken by those behind.
     Path(Path),
 }
 
@@ -26,8 +27,8 @@ pub(super) const TO_ROUTER: &str = "router";
 pub(super) const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
-    /// Joins router and receiver by the better emulator that this kernel has, unless pillion's own
-    /// is wanted; makes their devices.
+    /// Joins router and receiver by netem if it is there and can do what is asked, or else, or if
+    /// that is wanted, by pillion's own path; makes their devices.
     pub(super) fn build(
         plan: &Plan,
         own_path: bool,
@@ -35,7 +36,15 @@ impl Emulator {
         receiver: Port,
         log: &Log,
     ) -> Result<Self, Error> {
-        if !own_path && netem::is_there()? {
+        let has_netem = netem::is_there()?;
+        if !has_netem && plan.hosts.iter().any(|host| !host.delay.is_zero()) {
+            return Err(Error::Lacks {
+                what: "netem, which delays the hosts' links".to_owned(),
+                kernel: kernel_release(),
+            });
+        }
+        let ways = [&plan.forward, &plan.backward];
+        if !own_path && has_netem && ways.iter().all(|way| way.jitter.is_none()) {
             Self::netem(plan, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)
@@ -71,12 +80,6 @@ impl Emulator {
     }
 
     fn path(plan: &Plan, router: Port, receiver: Port) -> Result<Self, Error> {
-        if plan.hosts.iter().any(|host| !host.delay.is_zero()) {
-            return Err(Error::Lacks {
-                what: "netem, which delays the hosts' links".to_owned(),
-                kernel: kernel_release(),
-            });
-        }
         let config = plan.path();
         let tap = |port: Port| -> Result<Tap, Error> {
             let device = port.device.to_owned();

@@ -27,13 +27,9 @@ pub(super) fn is_there() -> Result<bool, Error> {
     Ok(output.status.success())
 }
 
-/// What netem is to do, in the words of `tc`, where the delay is this.
+/// What netem is to do, in the words of `tc`, where the delay is this. It has no part in jitter.
 pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
     let mut words = format!("netem limit {LIMIT} delay {}", time(delay));
-    if let Some(jitter) = emulation.jitter {
-        // A rate, however high, has it keep the order.
-        words += &format!(" {} distribution normal rate 1tbit", time(jitter.sd));
-    }
     match &emulation.loss {
         Some(Loss::Uniform(share)) => words += &format!(" loss random {}", percent(*share)),
         Some(Loss::GilbertElliott {

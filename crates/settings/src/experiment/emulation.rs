@@ -9,19 +9,12 @@ use super::Loss;
 pub struct Emulation {
     /// By how much each packet is delayed.
     pub delay: Duration,
-    /// By how much the delay varies.
-    pub jitter: Option<Jitter>,
+    /// The standard deviation of the delay, which varies with time; packets keep their order.
+    pub jitter: Option<Duration>,
     /// Which packets are lost.
     pub loss: Option<Loss>,
     /// How many packets come out of order or twice.
     pub disturbance: Option<Disturbance>,
-}
-
-/// Variation of the delay: normal, and never so that packets overtake each other.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Jitter {
-    /// The standard deviation.
-    pub sd: Duration,
 }
 
 /// Packets out of order or twice.
@@ -39,7 +32,7 @@ impl From<&Emulation> for Direction {
     /// What pillion's own path is to do for it.
     fn from(emulation: &Emulation) -> Self {
         Self {
-            jitter: emulation.jitter.map_or(Duration::ZERO, |jitter| jitter.sd),
+            jitter: emulation.jitter.unwrap_or_default(),
             loss: emulation.loss.clone().unwrap_or(Loss::Uniform(0.0)),
             disorder: emulation.disturbance.map(|disturbance| Disorder {
                 reorder: disturbance.reorder,

@@ -35,7 +35,7 @@ use std::path::Path as FilePath;
 pub use bottleneck::{Bottleneck, Discipline, Limit, Rate, Shaper};
 pub use check::Contradiction;
 pub use demo::Demo;
-pub use emulation::{Disturbance, Emulation, Jitter};
+pub use emulation::{Disturbance, Emulation};
 pub use group::Group;
 pub use host::Host;
 pub use measure::Measure;

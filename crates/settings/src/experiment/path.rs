@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Disturbance, Emulation, Jitter, Loss, Share, loss};
+use super::{Disturbance, Emulation, Loss, Share, loss};
 use crate::document::known::flattened;
 use crate::times::{parse_ms, to_ms};
 use crate::{text, times};
@@ -73,7 +73,7 @@ impl PathDirection {
         };
         Emulation {
             delay,
-            jitter: (!self.jitter.is_zero()).then_some(Jitter { sd: self.jitter }),
+            jitter: Some(self.jitter).filter(|jitter| !jitter.is_zero()),
             loss: self.loss.clone(),
             disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
         }

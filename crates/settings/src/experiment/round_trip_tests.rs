@@ -12,7 +12,7 @@ const VALUES: &[&str] = &[
     "[bottleneck]\nlimit = 63\n",
     "[path]\nrtt = 33.3\njitter = 0.7\nloss = 0.07\nreorder = \"1.1:5.5\"\nduplicate = 0.3\n",
     "[path]\nloss = \"gilbert-elliott:1:30:50:0.1\"\nback.loss = [11, 10, 11]\n",
-    "[path]\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
+    "[path]\nrtt = 8\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
     "[receiver]\nread-delay = 12.5\necho = true\n",
     "[receiver]\nread-rate = 3000\nanswer-every = 10\nanswer-size = 7\n",
     "[sysctl]\n\"net.ipv4.tcp_sack\" = 0\n\"net.ipv4.tcp_rmem\" = \"4096 8192 16384\"\n",

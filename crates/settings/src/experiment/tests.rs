@@ -343,6 +343,10 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
             "3:1: path: forward.delay is 100s; it must be 0 to 60 s",
         ),
         (
+            "[path]\nrtt = 20\nback.jitter = 3\n",
+            "3:1: path: backward.jitter is 3ms; it must be at most a quarter of the direction's",
+        ),
+        (
             "[path]\nreorder = \"60:5\"\nduplicate = 50\n",
             "3:1: path: forward.disorder.duplicate is 0.5; it must be 0 to 1, and with",
         ),
