@@ -242,6 +242,20 @@ static __always_inline bool is_of_queue(__u32 reason)
 }
 
 /*
+ * Is it the packet that was seen to arrive? Where its departure was not seen,
+ * its address may be another packet's by now, of any device.
+ */
+static __always_inline bool is_same(struct sk_buff *skb, struct queued *packet)
+{
+	struct queued found = {};
+
+	read_packet(skb, &found);
+	return found.size == packet->size && found.seq == packet->seq &&
+	       found.source_port == packet->source_port &&
+	       found.destination_port == packet->destination_port;
+}
+
+/*
  * A packet is dropped, anywhere. Netem says that it accepted those that it
  * loses; they are freed as if they had been refused.
  */
@@ -255,6 +269,10 @@ int queue_drop(struct bpf_raw_tracepoint_args *ctx)
 	struct offered *offered;
 
 	packet = bpf_map_lookup_elem(&queue_packets, &skb);
+	if (packet && !is_same((struct sk_buff *)skb, packet)) {
+		end(skb, packet, FATE_UNSEEN, 0);
+		packet = NULL;
+	}
 	if (!packet) {
 		if (!is_of_queue(reason) ||
 		    !is_watched(BPF_CORE_READ((struct sk_buff *)skb, dev)))

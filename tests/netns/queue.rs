@@ -105,8 +105,8 @@ fn count(value: &Value) -> u64 {
         .unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// In some virtual machines the kernel's tracepoints are silent for moments: a few in a
-/// thousand may be missing, and none may be too many.
+/// In some virtual machines the kernel's tracepoints are silent while one of the processes runs
+/// (docs/queue.md): a few in a thousand may be missing, and none may be too many.
 fn assert_nearly(noted: &Value, all: u64) {
     let noted = count(noted);
     assert!(noted <= all && noted * 10 >= all * 9, "{noted} of {all}");
