@@ -8,7 +8,7 @@ use std::path::Path;
 pub type Line = BTreeMap<String, String>;
 
 /// Columns that join the samples of a socket and pillion's records of it.
-const MOMENT_AND_ENDS: [&str; 5] = ["at_ns", "local", "local_port", "peer", "peer_port"];
+const MOMENT_AND_ENDS: [&str; 3] = ["at_ns", "local", "peer"];
 
 /// Reads the lines of a compressed file of samples.
 ///
@@ -43,10 +43,10 @@ pub fn assert_flows(run: &Path, host: &str, streams: usize, bytes: [u64; 2]) {
     let number = |line: &Line, column: &str| line[column].parse::<u64>().expect(column);
     let key = |line: &Line| MOMENT_AND_ENDS.map(|column| line[column].clone());
     let sockets: Vec<_> = sampled("sockets").iter().map(key).collect();
-    let mut connections: BTreeMap<u64, Line> = BTreeMap::new();
+    let mut connections: BTreeMap<String, Line> = BTreeMap::new();
     for line in sampled("flows") {
         assert!(sockets.contains(&key(&line)), "{line:?}");
-        let earlier = connections.insert(number(&line, "local_port"), line.clone());
+        let earlier = connections.insert(line["local"].clone(), line.clone());
         for column in [
             "at_ns",
             "segments",

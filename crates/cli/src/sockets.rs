@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pillion_host::Ticks;
 use pillion_settings::times::{parse_ms, parse_s};
-use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
+use pillion_sockets::{CsvFile, Sample, Sockets};
 
 use crate::netns::NetnsArgs;
 use crate::stop;
@@ -55,7 +55,7 @@ impl Args {
             )
         };
         let mut csv = path
-            .map(|path| CsvFile::create(path, CSV_HEADING))
+            .map(|path| CsvFile::create(path))
             .transpose()
             .with_context(failed)?;
         let stop = stop::on_signal()?;
@@ -67,9 +67,7 @@ impl Args {
             let mut samples = sockets.sample(at_ns)?;
             samples.retain(|sample| self.is_wanted(sample));
             match &mut csv {
-                Some(csv) => csv
-                    .write(samples.iter().map(csv_line))
-                    .with_context(failed)?,
+                Some(csv) => csv.write(&samples).with_context(failed)?,
                 None => match self.print(&samples, first_ns) {
                     Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
                     result => result.context("print the samples")?,
@@ -119,10 +117,10 @@ fn line(sample: &Sample, first_ns: u64) -> String {
         sample.peer,
         sample.state.label(),
         sample.recovery.label(),
-        count(sample.cwnd),
-        count(sample.ssthresh),
-        count(sample.in_flight),
-        count(sample.lost),
+        count(sample.cwnd_packets),
+        count(sample.ssthresh_packets),
+        count(sample.in_flight_packets),
+        count(sample.lost_packets),
         count(sample.total_retrans),
         ms(sample.rtt_us),
         ms(sample.rttvar_us),

@@ -1,57 +1,57 @@
-use std::fmt::Write;
+use std::net::SocketAddr;
 
-use crate::{Packet, Reasons};
+use serde::Serialize;
 
-/// The heading of packets as CSV, with the units.
-pub const CSV_HEADING: &str = "arrived_ns,left_ns,fate,reason,protocol,source,source_port,\
-    destination,destination_port,seq,payload_bytes,tcp_flags,size_bytes,counted_bytes,segments,\
-    queue,found_packets,found_bytes,behind_packets,behind_bytes";
+use crate::{Fate, Packet, Reasons};
 
-/// A packet as a line of CSV, without its end; what is not known is left empty.
-#[must_use]
-pub fn csv_line(packet: &Packet, reasons: &Reasons) -> String {
-    let mut line = String::new();
-    let or_empty = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
-    let reason = match packet.is_dropped() {
-        true => reasons.name(packet.reason),
-        false => String::new(),
-    };
-    let ends = packet.ends.map_or_else(
-        || ",,,,".to_owned(),
-        |ends| {
-            let (source, destination) = (ends.source, ends.destination);
-            format!(
-                "{},{},{},{},{}",
-                ends.protocol,
-                source.ip(),
-                source.port(),
-                destination.ip(),
-                destination.port()
-            )
-        },
-    );
-    let lengths = [packet.found, packet.behind].map(|length| {
-        length.map_or_else(
-            || ",".to_owned(),
-            |it| format!("{},{}", it.packets, it.bytes),
-        )
-    });
-    // Writing to a string cannot fail.
-    let _ = write!(
-        line,
-        "{},{},{},{reason},{ends},{},{},{},{},{},{},{},{},{}",
-        or_empty(packet.arrived_ns),
-        or_empty(packet.left_ns),
-        packet.fate.label(),
-        packet.seq,
-        packet.payload,
-        packet.flags,
-        packet.size,
-        packet.counted,
-        packet.segments,
-        packet.queue,
-        lengths[0],
-        lengths[1],
-    );
-    line
+/// A packet as a row of a table: its fields are the columns; what is not known is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PacketRow {
+    arrived_ns: Option<u64>,
+    left_ns: Option<u64>,
+    fate: Fate,
+    reason: Option<String>,
+    protocol: Option<u8>,
+    source: Option<SocketAddr>,
+    destination: Option<SocketAddr>,
+    seq: u32,
+    payload_bytes: u32,
+    tcp_flags: u8,
+    size_bytes: u32,
+    counted_bytes: u32,
+    segments: u16,
+    queue: u16,
+    found_packets: Option<u32>,
+    found_bytes: Option<u32>,
+    behind_packets: Option<u32>,
+    behind_bytes: Option<u32>,
+}
+
+impl PacketRow {
+    /// The row of a packet; drops have the kernel's reasons by name.
+    #[must_use]
+    pub fn new(packet: &Packet, reasons: &Reasons) -> Self {
+        let ends = packet.ends;
+        let (found, behind) = (packet.found, packet.behind);
+        Self {
+            arrived_ns: packet.arrived_ns,
+            left_ns: packet.left_ns,
+            fate: packet.fate,
+            reason: packet.is_dropped().then(|| reasons.name(packet.reason)),
+            protocol: ends.map(|ends| ends.protocol),
+            source: ends.map(|ends| ends.source),
+            destination: ends.map(|ends| ends.destination),
+            seq: packet.seq,
+            payload_bytes: packet.payload,
+            tcp_flags: packet.flags,
+            size_bytes: packet.size,
+            counted_bytes: packet.counted,
+            segments: packet.segments,
+            queue: packet.queue,
+            found_packets: found.map(|length| length.packets),
+            found_bytes: found.map(|length| length.bytes),
+            behind_packets: behind.map(|length| length.packets),
+            behind_bytes: behind.map(|length| length.bytes),
+        }
+    }
 }

@@ -15,7 +15,7 @@ mod reasons;
 mod recording;
 mod target;
 
-pub use csv::{CSV_HEADING, csv_line};
+pub use csv::PacketRow;
 pub use error::Error;
 pub use file::{Description, EventWriter, FileError, read_events};
 pub use packet::{Endpoints, Fate, Length, Packet};

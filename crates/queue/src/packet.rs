@@ -88,18 +88,6 @@ impl Fate {
         Self::Dropped,
         Self::Replaced,
     ];
-
-    /// The fate's word in CSV and for people.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Unseen => "unseen",
-            Self::Sent => "sent",
-            Self::Refused => "refused",
-            Self::Dropped => "dropped",
-            Self::Replaced => "replaced",
-        }
-    }
 }
 
 impl Packet {

@@ -1,104 +1,122 @@
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
-use crate::Sample;
+use serde::Serialize;
 
-/// The heading of samples as CSV, with the units.
-pub const CSV_HEADING: &str = "at_ns,local,local_port,peer,peer_port,state,recovery,\
-    cwnd_packets,ssthresh_packets,in_flight_packets,unacked_packets,sacked_packets,lost_packets,\
-    retrans_packets,not_sent_bytes,rtt_us,rttvar_us,min_rtt_us,rto_us,backoff,mss_bytes,\
-    total_retrans,bytes_acked,bytes_sent,bytes_received,delivered_packets,\
-    delivery_rate_bytes_per_s,dsacks,reorderings";
+/// A file of records: CSV, compressed by zstd where its name ends so.
+///
+/// The heading, which comes with the first record, has the names of the record's fields, which are
+/// those in JSON; what is not known is left empty.
+pub struct CsvFile(csv::Writer<To>);
 
-/// A sample as a line of CSV, without its end; what is not known is left empty.
-#[must_use]
-pub fn csv_line(sample: &Sample) -> String {
-    let (local, peer) = (sample.local, sample.peer);
-    let mut line = format!(
-        "{},{},{},{},{},{},{}",
-        sample.at_ns,
-        local.ip(),
-        local.port(),
-        peer.ip(),
-        peer.port(),
-        sample.state.label(),
-        sample.recovery.label(),
-    );
-    let wide = |number: Option<u32>| number.map(u64::from);
-    let numbers = [
-        wide(sample.cwnd),
-        wide(sample.ssthresh),
-        wide(sample.in_flight),
-        wide(sample.unacked),
-        wide(sample.sacked),
-        wide(sample.lost),
-        wide(sample.retrans),
-        wide(sample.not_sent),
-        wide(sample.rtt_us),
-        wide(sample.rttvar_us),
-        wide(sample.min_rtt_us),
-        wide(sample.rto_us),
-        sample.backoff.map(u64::from),
-        wide(sample.mss),
-        wide(sample.total_retrans),
-        sample.bytes_acked,
-        sample.bytes_sent,
-        sample.bytes_received,
-        wide(sample.delivered),
-        sample.delivery_rate,
-        wide(sample.dsacks),
-        wide(sample.reorderings),
-    ];
-    for number in numbers {
-        line.push(',');
-        line.extend(number.map(|number| number.to_string()));
-    }
-    line
-}
-
-/// A file of samples: CSV, compressed by zstd where its name ends so.
 #[allow(clippy::large_enum_variant)]
-pub enum CsvFile {
+enum To {
     /// The file is written as it is.
-    Plain(BufWriter<File>),
+    Plain(File),
     /// The file is compressed by zstd's fastest level: samples are much alike.
-    Compressed(zstd::Encoder<'static, BufWriter<File>>),
+    Compressed(zstd::Encoder<'static, File>),
 }
 
 impl CsvFile {
-    /// Makes the file, and writes its heading.
-    pub fn create(path: &Path, heading: &str) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+    /// Makes the file.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = File::create(path)?;
         let is_compressed = path.extension().is_some_and(|extension| extension == "zst");
-        let mut csv = match is_compressed {
-            true => Self::Compressed(zstd::Encoder::new(file, 1)?),
-            false => Self::Plain(file),
+        let to = match is_compressed {
+            true => To::Compressed(zstd::Encoder::new(file, 1)?),
+            false => To::Plain(file),
         };
-        writeln!(csv.to(), "{heading}")?;
-        Ok(csv)
+        Ok(Self(csv::Writer::from_writer(to)))
     }
 
-    fn to(&mut self) -> &mut dyn Write {
-        match self {
-            Self::Plain(file) => file,
-            Self::Compressed(encoder) => encoder,
-        }
-    }
-
-    /// Adds lines, which are without their ends.
-    pub fn write(&mut self, lines: impl IntoIterator<Item = String>) -> io::Result<()> {
-        let to = self.to();
-        lines
-            .into_iter()
-            .try_for_each(|line| writeln!(to, "{line}"))
+    /// Adds records, all of one type.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write(&mut self, records: impl IntoIterator<Item: Serialize>) -> io::Result<()> {
+        let mut records = records.into_iter();
+        Ok(records.try_for_each(|record| self.0.serialize(record))?)
     }
 
     /// Writes what of the file is still held back, and ends it.
-    pub fn finish(self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.0.flush()?;
+        let to = self.0.into_inner();
+        match to.map_err(|error| io::Error::other(error.to_string()))? {
+            To::Plain(_) => Ok(()),
+            To::Compressed(encoder) => encoder.finish().map(drop),
+        }
+    }
+}
+
+impl Write for To {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(mut file) => file.flush(),
-            Self::Compressed(encoder) => encoder.finish()?.flush(),
+            Self::Plain(file) => file.write(bytes),
+            Self::Compressed(encoder) => encoder.write(bytes),
+        }
+    }
+
+    /// Leaves what the encoder holds back where it is: a block of its own would be compressed less.
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.flush(),
+            Self::Compressed(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::SocketAddr;
+
+    use pillion_host::TcpInfo;
+
+    use super::*;
+    use crate::sample::{Named, Sample, State};
+
+    #[test]
+    fn columns_are_the_fields_of_json_plain_and_compressed() {
+        let end = SocketAddr::from(([127, 0, 0, 1], 7001));
+        let named = Named {
+            local: end,
+            peer: end,
+            state: State::FinWait1,
+        };
+        // As old kernels answer: some fields are not known.
+        let sample = Sample::new(7, named, TcpInfo::new(&[0; 104]));
+        let folder = tempfile::tempdir().unwrap();
+        let [plain, compressed] = ["plain.csv", "compressed.csv.zst"].map(|name| {
+            let path = folder.path().join(name);
+            let mut file = CsvFile::create(&path).unwrap();
+            file.write([sample, sample]).unwrap();
+            file.write([&sample]).unwrap();
+            file.finish().unwrap();
+            fs::read(path).unwrap()
+        });
+        assert_eq!(zstd::decode_all(&compressed[..]).unwrap(), plain);
+
+        let text = String::from_utf8(plain).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        let json = serde_json::to_value(sample).unwrap();
+        let json = json.as_object().unwrap();
+        assert_eq!(lines[0].len(), json.len());
+        for (name, value) in lines[0].iter().zip(&lines[1]) {
+            let expected = match &json[*name] {
+                serde_json::Value::Null => String::new(),
+                serde_json::Value::String(text) => text.clone(),
+                number => number.to_string(),
+            };
+            assert_eq!(*value, expected, "{name}");
         }
     }
 }

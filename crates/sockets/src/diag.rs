@@ -191,8 +191,8 @@ mod tests {
             assert_eq!(sample.peer, here.peer_addr().unwrap());
             assert_eq!((sample.at_ns, sample.state), (9, State::Established));
             let number = |offset| u32::from_ne_bytes(own_word(&here, offset));
-            assert_eq!(sample.cwnd, Some(number(80)));
-            assert_eq!(sample.mss, Some(number(16)));
+            assert_eq!(sample.cwnd_packets, Some(number(80)));
+            assert_eq!(sample.mss_bytes, Some(number(16)));
             assert_eq!(sample.rtt_us, Some(number(68)));
             assert_eq!(sample.total_retrans, Some(number(100)));
             assert_eq!(sample.bytes_received, Some(1));

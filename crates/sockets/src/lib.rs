@@ -8,7 +8,7 @@ mod diag;
 mod error;
 mod sample;
 
-pub use csv::{CSV_HEADING, CsvFile, csv_line};
+pub use csv::CsvFile;
 pub use diag::Sockets;
 pub use error::Error;
 pub use sample::{Recovery, Sample, State};

@@ -17,22 +17,22 @@ pub struct Sample {
     /// The state of congestion control.
     pub recovery: Recovery,
     /// Congestion window in packets.
-    pub cwnd: Option<u32>,
+    pub cwnd_packets: Option<u32>,
     /// Slow start threshold in packets; `None` also while there is none.
-    pub ssthresh: Option<u32>,
+    pub ssthresh_packets: Option<u32>,
     /// Packets in flight: sent and unacknowledged, less those that are deemed to have arrived or
     /// to be lost, and again those that were retransmitted.
-    pub in_flight: Option<u32>,
+    pub in_flight_packets: Option<u32>,
     /// Packets sent and unacknowledged (`tcpi_unacked`).
-    pub unacked: Option<u32>,
+    pub unacked_packets: Option<u32>,
     /// Of the packets sent and unacknowledged, those that SACK reports.
-    pub sacked: Option<u32>,
+    pub sacked_packets: Option<u32>,
     /// Of the packets sent and unacknowledged, those deemed lost.
-    pub lost: Option<u32>,
+    pub lost_packets: Option<u32>,
     /// Of the packets sent and unacknowledged, those that were retransmitted.
-    pub retrans: Option<u32>,
+    pub retrans_packets: Option<u32>,
     /// Bytes written by the application and not sent yet (Linux 4.6).
-    pub not_sent: Option<u32>,
+    pub not_sent_bytes: Option<u32>,
     /// Smoothed round-trip time in microseconds.
     pub rtt_us: Option<u32>,
     /// Mean deviation of the round-trip time in microseconds.
@@ -44,7 +44,7 @@ pub struct Sample {
     /// Doublings of the retransmission time-out.
     pub backoff: Option<u8>,
     /// Maximum segment size in bytes of payload.
-    pub mss: Option<u32>,
+    pub mss_bytes: Option<u32>,
     /// Segments retransmitted so far.
     pub total_retrans: Option<u32>,
     /// Bytes of payload acknowledged so far (Linux 4.1; the SYN counts as one).
@@ -54,9 +54,9 @@ pub struct Sample {
     /// Bytes of payload received so far (Linux 4.1).
     pub bytes_received: Option<u64>,
     /// Packets delivered so far, as TCP counts them (Linux 4.18).
-    pub delivered: Option<u32>,
+    pub delivered_packets: Option<u32>,
     /// Rate of delivery in bytes per second, measured last (Linux 4.9).
-    pub delivery_rate: Option<u64>,
+    pub delivery_rate_bytes_per_s: Option<u64>,
     /// DSACKs received so far (Linux 4.19).
     pub dsacks: Option<u32>,
     /// How often packets were found to have been reordered (Linux 4.19).
@@ -116,7 +116,7 @@ impl State {
         Self::ALL.into_iter().find(|state| *state as u8 == number)
     }
 
-    /// The state's word in CSV and for people.
+    /// The state's word in CSV, in JSON and for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -146,7 +146,7 @@ impl Recovery {
         }
     }
 
-    /// The recovery state's word in CSV and for people.
+    /// The recovery state's word in CSV, in JSON and for people.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -178,28 +178,28 @@ impl Sample {
             peer: named.peer,
             state: named.state,
             recovery: Recovery::of(info.ca_state().unwrap_or(0)),
-            cwnd: info.snd_cwnd(),
-            ssthresh: info
+            cwnd_packets: info.snd_cwnd(),
+            ssthresh_packets: info
                 .snd_ssthresh()
                 .filter(|packets| *packets < NO_THRESHOLD),
-            in_flight: in_flight(info),
-            unacked: info.unacked(),
-            sacked: info.sacked(),
-            lost: info.lost(),
-            retrans: info.retrans(),
-            not_sent: info.notsent_bytes(),
+            in_flight_packets: in_flight(info),
+            unacked_packets: info.unacked(),
+            sacked_packets: info.sacked(),
+            lost_packets: info.lost(),
+            retrans_packets: info.retrans(),
+            not_sent_bytes: info.notsent_bytes(),
             rtt_us: info.rtt_us(),
             rttvar_us: info.rttvar_us(),
             min_rtt_us: info.min_rtt_us(),
             rto_us: info.rto_us(),
             backoff: info.backoff(),
-            mss: info.snd_mss(),
+            mss_bytes: info.snd_mss(),
             total_retrans: info.total_retrans(),
             bytes_acked: info.bytes_acked(),
             bytes_sent: info.bytes_sent(),
             bytes_received: info.bytes_received(),
-            delivered: info.delivered(),
-            delivery_rate: info.delivery_rate(),
+            delivered_packets: info.delivered(),
+            delivery_rate_bytes_per_s: info.delivery_rate(),
             dsacks: info.dsack_dups(),
             reorderings: info.reord_seen(),
         }
@@ -229,8 +229,11 @@ mod tests {
             info[field..field + 4].copy_from_slice(&u32::to_ne_bytes(value));
         }
         let sample = Sample::new(7, named, TcpInfo::new(&info));
-        assert_eq!(sample.in_flight, Some(6));
-        assert_eq!((sample.ssthresh, sample.total_retrans), (None, Some(0)));
-        assert_eq!((sample.bytes_acked, sample.not_sent), (None, None));
+        assert_eq!(sample.in_flight_packets, Some(6));
+        assert_eq!(
+            (sample.ssthresh_packets, sample.total_retrans),
+            (None, Some(0))
+        );
+        assert_eq!((sample.bytes_acked, sample.not_sent_bytes), (None, None));
     }
 }

@@ -1,9 +1,9 @@
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 
 use anyhow::{Context, Result};
 use pillion_queue::measure::{Measures, Summary};
-use pillion_queue::{CSV_HEADING, Description, Event, EventWriter, Reasons, csv_line};
+use pillion_queue::{Description, Event, EventWriter, PacketRow, Reasons};
 
 use super::Args;
 use crate::traffic::records::create;
@@ -11,7 +11,7 @@ use crate::traffic::records::create;
 /// Where events of the queue go: into the files asked for, and into the measures.
 pub struct Outputs {
     events: Option<EventWriter<File>>,
-    csv: Option<BufWriter<File>>,
+    csv: Option<csv::Writer<File>>,
     reasons: Reasons,
     measures: Measures,
 }
@@ -22,13 +22,9 @@ impl Outputs {
             .map(|file| EventWriter::new(file, &description))
             .transpose()
             .context("write the events")?;
-        let mut csv = create(args.csv.as_deref())?.map(BufWriter::new);
-        if let Some(csv) = &mut csv {
-            writeln!(csv, "{CSV_HEADING}").context("write the CSV")?;
-        }
         Ok(Self {
             events,
-            csv,
+            csv: create(args.csv.as_deref())?.map(csv::Writer::from_writer),
             reasons: description.reasons,
             measures: Measures::default(),
         })
@@ -40,7 +36,7 @@ impl Outputs {
             events.write(event)?;
         }
         if let (Some(csv), Event::Packet(packet)) = (&mut self.csv, event) {
-            writeln!(csv, "{}", csv_line(packet, &self.reasons))?;
+            csv.serialize(PacketRow::new(packet, &self.reasons))?;
         }
         Ok(())
     }

@@ -1,19 +1,21 @@
 //! Samples of the streams' sockets, and of what pillion knows of them, at the same moments.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pillion_bundler::FlowReader;
+use pillion_bundler::{Flow, FlowReader};
 use pillion_host::Ticks;
 use pillion_settings::experiment::Plan;
-use pillion_sockets::{CSV_HEADING, CsvFile, Sample, Sockets, csv_line};
+use pillion_sockets::{CsvFile, Sockets};
+use serde::Serialize;
 
 use super::bundling::Bundling;
-use super::flows::{flow_line, flows_heading};
+use super::flows::FlowSample;
 use super::folder::Folder;
 use crate::Error;
 use crate::testbed::Testbed;
@@ -36,13 +38,13 @@ pub(super) fn sample(
     };
     let samplers = testbed.hosts.iter().enumerate().map(|(number, host)| {
         let sockets = host.enter(Sockets::open)??;
-        let to = Csv::create(folder, &format!("sockets-{}", host.name), CSV_HEADING)?;
+        let to = Csv::create(folder, &format!("sockets-{}", host.name))?;
         let bundlings = bundlings.iter().filter(|it| it.host == number);
         let readers = bundlings.map(Bundling::flows);
         let flows = match readers.collect::<Result<Vec<_>, _>>()? {
             none if none.is_empty() => None,
             readers => {
-                let to = Csv::create(folder, &format!("flows-{}", host.name), &flows_heading())?;
+                let to = Csv::create(folder, &format!("flows-{}", host.name))?;
                 Some((readers, to))
             }
         };
@@ -58,14 +60,14 @@ struct Csv {
 }
 
 impl Csv {
-    fn create(folder: &Folder, name: &str, heading: &str) -> Result<Self, Error> {
+    fn create(folder: &Folder, name: &str) -> Result<Self, Error> {
         let path = folder.file(&format!("{name}.csv.zst"));
-        let file = CsvFile::create(&path, heading).map_err(Error::file(&path))?;
+        let file = CsvFile::create(&path).map_err(Error::file(&path))?;
         Ok(Self { path, file })
     }
 
-    fn write(&mut self, lines: impl IntoIterator<Item = String>) -> Result<(), Error> {
-        let written = self.file.write(lines);
+    fn write(&mut self, records: impl IntoIterator<Item: Serialize>) -> Result<(), Error> {
+        let written = self.file.write(records);
         written.map_err(|source| Error::file(&self.path)(source))
     }
 
@@ -88,9 +90,10 @@ impl Sampler {
                 let at_ns = ticks.sleep();
                 let samples = sockets.sample(at_ns)?;
                 if let Some((readers, flows_to)) = &mut flows {
-                    flows_to.write(flow_lines(&samples, readers)?)?;
+                    let flows = read(readers)?;
+                    flows_to.write(FlowSample::of(&samples, &flows))?;
                 }
-                samples_to.write(samples.iter().map(csv_line))?;
+                samples_to.write(&samples)?;
             }
             if let Some((_, flows_to)) = flows {
                 flows_to.finish()?;
@@ -115,17 +118,12 @@ impl Sampler {
     }
 }
 
-/// Lines of CSV for the sampled connections that are bundled, in the samples' order. A connection
-/// whose application has not closed it yet is known to pillion even when it has ended.
-fn flow_lines(samples: &[Sample], readers: &[FlowReader]) -> Result<Vec<String>, Error> {
+/// The connections that pillion bundles now, by their ends.
+fn read(readers: &[FlowReader]) -> Result<HashMap<[SocketAddr; 2], Flow>, Error> {
     let mut flows = HashMap::new();
     for reader in readers {
         let read = reader.read()?.into_iter();
-        flows.extend(read.map(|flow| ((flow.local, flow.peer), flow)));
+        flows.extend(read.map(|flow| ([flow.local, flow.peer], flow)));
     }
-    let lines = samples.iter().filter_map(|sample| {
-        let flow = flows.get(&(sample.local, sample.peer))?;
-        Some(flow_line(sample.at_ns, flow))
-    });
-    Ok(lines.collect())
+    Ok(flows)
 }
