@@ -1,9 +1,10 @@
 //! `pillion lab show` and `pillion lab compare`, on runs written by hand.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
-use pillion_traffic::records::{Measured, Record, write_records};
+use pillion_records::Writer;
+use pillion_traffic::{Measured, Record};
 use serde_json::{Value, json};
 
 use crate::common::*;
@@ -62,8 +63,9 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
         sent_ns: 1_000_000,
         latency_us: us(f64::from(number * 7919 * seed % 1009) / 100.9),
     });
-    let file = File::create(folder.join("records")).unwrap();
-    write_records(&records.collect::<Vec<_>>(), file).unwrap();
+    let mut file = Writer::create(&folder.join("records.csv.zst")).unwrap();
+    file.write(records).unwrap();
+    file.finish().unwrap();
 }
 
 /// A store with an experiment of two variants and two seeds.

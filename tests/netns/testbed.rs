@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_tests::samples::assert_flows;
-use pillion_traffic::records::read_records;
+use pillion_traffic::Record;
 
 use crate::common::*;
 
@@ -111,7 +111,7 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     let received: u64 = received
         .map(|group| group["received"].as_u64().unwrap())
         .sum();
-    let records = read_records(fs::File::open(made.join("records")).unwrap()).unwrap();
+    let records = pillion_records::read::<Record>(&made.join("records.csv.zst")).unwrap();
     assert_eq!(records.filter(Result::is_ok).count() as u64, received);
     let bundling = read_json(&made.join("bundling.json"));
     assert_eq!(bundling[0]["group"], "bundled");

@@ -1,11 +1,11 @@
 //! The two engines agree with each other, and with what can be worked out by hand.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pillion_traffic::records::read_records;
+use pillion_traffic::Record;
 use serde_json::Value;
 
 use crate::common::*;
@@ -69,7 +69,7 @@ fn run(engine: &str, folder: &Path) -> Latencies {
 }
 
 fn latencies_of(folder: &Path) -> Vec<f64> {
-    let records = read_records(File::open(folder.join("records")).unwrap()).unwrap();
+    let records = pillion_records::read::<Record>(&folder.join("records.csv.zst")).unwrap();
     let latencies = records.map(|record| record.unwrap().latency_us / 1e3);
     sorted(latencies.collect())
 }

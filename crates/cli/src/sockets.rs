@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_host::Ticks;
+use pillion_records::Writer;
 use pillion_settings::times::{parse_ms, parse_s};
-use pillion_sockets::{CsvFile, Sample, Sockets};
+use pillion_sockets::{Sample, Sockets};
 
 use crate::netns::NetnsArgs;
 use crate::stop;
@@ -55,7 +56,7 @@ impl Args {
             )
         };
         let mut csv = path
-            .map(|path| CsvFile::create(path))
+            .map(|path| Writer::create(path))
             .transpose()
             .with_context(failed)?;
         let stop = stop::on_signal()?;
@@ -78,7 +79,7 @@ impl Args {
                 break;
             }
         }
-        csv.map(CsvFile::finish).transpose().with_context(failed)?;
+        csv.map(Writer::finish).transpose().with_context(failed)?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -7,7 +7,7 @@
 //! must run on one host; network namespaces are fine, time namespaces are not. What comes back is
 //! verified just so, and gives round-trip latency by the sender's clock alone.
 //!
-//! The format on the wire is described in [`wire`], the file of records in [`records`].
+//! The format on the wire is described in [`wire`].
 
 mod bundled;
 mod clock;
@@ -18,7 +18,7 @@ mod poller;
 mod profile;
 mod quantiles;
 mod receive;
-pub mod records;
+mod record;
 mod replay;
 mod send;
 mod tcp_info;
@@ -34,7 +34,7 @@ pub use receive::{
     Answering, Fault, FaultKind, Manner, Reading, ReceiveConfig, ReceiveError, ReceiveReport,
     Received, Receiver, StreamReceived,
 };
-pub use records::Record;
+pub use record::{Measured, Record};
 pub use replay::{WRITES_HEADING, Write, read_writes};
 pub use send::{
     Connected, GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent,

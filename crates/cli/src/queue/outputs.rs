@@ -1,12 +1,12 @@
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use pillion_queue::measure::{Measures, Summary};
 use pillion_queue::{Description, Event, EventWriter, PacketRow, Reasons};
 
 use super::Args;
-use crate::traffic::records::create;
 
 /// Where events of the queue go: into the files asked for, and into the measures.
 pub struct Outputs {
@@ -50,4 +50,10 @@ impl Outputs {
         }
         Ok(self.measures.finish(&self.reasons))
     }
+}
+
+/// The file to write, made before anything else is done.
+fn create(path: Option<&Path>) -> Result<Option<File>> {
+    path.map(|path| File::create(path).with_context(|| format!("write {}", path.display())))
+        .transpose()
 }

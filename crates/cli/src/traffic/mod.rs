@@ -1,17 +1,18 @@
 mod profiles;
 mod receive;
-pub mod records;
 mod replay;
 mod send;
 mod sending;
 mod writes;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Subcommand;
+use pillion_records::Writer;
 use pillion_report::number;
-use pillion_traffic::Quantiles;
+use pillion_traffic::{Quantiles, Record};
 
 /// Generate thin and other streams, or receive them, verify every byte and measure their latency
 #[derive(clap::Args)]
@@ -24,7 +25,6 @@ pub struct Args {
 enum Command {
     Send(Box<send::Args>),
     Receive(receive::Args),
-    Records(records::Args),
     Profiles(profiles::Args),
     Replay(replay::Args),
 }
@@ -34,7 +34,6 @@ impl Args {
         match self.command {
             Command::Send(args) => args.execute(),
             Command::Receive(args) => args.execute(),
-            Command::Records(args) => args.execute(),
             Command::Profiles(args) => args.execute(),
             Command::Replay(args) => args.execute(),
         }
@@ -53,4 +52,23 @@ fn latency(latency: &Quantiles) -> String {
         ms(latency.p99_9),
         ms(latency.max),
     )
+}
+
+/// A file of records to write, made before anything else is done.
+struct RecordsFile(Option<Writer>);
+
+impl RecordsFile {
+    fn create(path: Option<&Path>) -> Result<Self> {
+        let create =
+            |path: &Path| Writer::create(path).with_context(|| format!("write {}", path.display()));
+        Ok(Self(path.map(create).transpose()?))
+    }
+
+    fn write(self, records: &[Record]) -> Result<()> {
+        let Some(mut file) = self.0 else {
+            return Ok(());
+        };
+        let written = file.write(records).and_then(|()| file.finish());
+        written.context("write --records")
+    }
 }

@@ -2,13 +2,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_report::number;
 use pillion_settings::traffic::{Receiving, on_the_command_line};
-use pillion_traffic::records::write_records;
 use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
-use super::records;
+use super::RecordsFile;
 use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
@@ -31,7 +30,7 @@ pub struct Args {
     #[command(flatten)]
     receiving: Receiving,
 
-    /// Write a record of every message to FILE (`pillion traffic records` shows it)
+    /// Write a record of every message to FILE, as CSV; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 
@@ -44,11 +43,11 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let manner = self.receiving.manner().map_err(on_the_command_line)?;
         let stop = stop::on_signal()?;
-        let file = records::create(self.records.as_deref())?;
+        let file = RecordsFile::create(self.records.as_deref())?;
         let receiver = Receiver::bind(ReceiveConfig {
             listen: self.listen,
             streams: self.streams,
-            records: file.is_some(),
+            records: self.records.is_some(),
         })?
         .with_manner(manner)?;
         eprintln!("pillion: listening on {}", receiver.local_addr());
@@ -56,9 +55,7 @@ impl Args {
         let received = receiver.run(&stop);
         progress.finish();
         let received = received?;
-        if let Some(file) = file {
-            write_records(&received.records, file).context("write --records")?;
-        }
+        file.write(&received.records)?;
         let report = &received.report;
         if self.json {
             print_json(report)?;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_report::number;
 use pillion_settings::traffic::Sending;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
-use super::records;
+use super::RecordsFile;
 use crate::print::{print_json, print_line};
 use crate::progress::Progress;
 use crate::stop;
@@ -23,7 +23,7 @@ pub struct SendingArgs {
     #[command(flatten)]
     sending: Sending,
 
-    /// Write a record of every answer to FILE (`pillion traffic records` shows it)
+    /// Write a record of every answer to FILE, as CSV; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
 
@@ -39,15 +39,12 @@ impl SendingArgs {
             records: self.records.is_some(),
             ..self.sending.send(traffic)
         })?;
-        let file = records::create(self.records.as_deref())?;
+        let file = RecordsFile::create(self.records.as_deref())?;
         let progress = Progress::watch("sending", sender.planned(), sender.progress());
         let sent = sender.run_recording(&stop);
         progress.finish();
         let sent = sent?;
-        if let Some(file) = file {
-            pillion_traffic::records::write_records(&sent.records, file)
-                .context("write --records")?;
-        }
+        file.write(&sent.records)?;
         let report = &sent.report;
         if self.json {
             print_json(report)?;

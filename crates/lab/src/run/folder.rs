@@ -24,8 +24,8 @@ pub const STREAMS_FILE: &str = "streams.json";
 pub const BUNDLING_FILE: &str = "bundling.json";
 /// The file with what pillion's own path did, where it stood in for netem.
 pub const PATH_FILE: &str = "path.json";
-/// The file with every message ([`pillion_traffic::records`]).
-pub const RECORDS_FILE: &str = "records";
+/// The file with every message ([`pillion_traffic::Record`]).
+pub const RECORDS_FILE: &str = "records.csv.zst";
 /// The file with the trace at the senders.
 pub const SENDER_TRACE: &str = "sender.pcap";
 /// The file with the trace at the receiver.

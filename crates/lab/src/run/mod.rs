@@ -13,7 +13,7 @@ mod streams;
 mod summary;
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -22,8 +22,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use pillion_records::Writer;
 use pillion_settings::experiment::{Plan, Run};
-use pillion_traffic::records::write_records;
 
 pub use counts::WayCounts;
 pub use folder::{
@@ -207,11 +207,12 @@ fn write_streams(
     if plan.measure.records {
         let all = ended.groups.iter();
         let all = all.flat_map(|(sent, received)| [&received.records[..], &sent.records[..]]);
-        let all: Vec<_> = all.flatten().copied().collect();
         let path = folder.file(RECORDS_FILE);
-        File::create_new(&path)
-            .and_then(|file| write_records(&all, file))
-            .map_err(Error::file(&path))?;
+        let written = Writer::create(&path).and_then(|mut file| {
+            file.write(all.flatten())?;
+            file.finish()
+        });
+        written.map_err(Error::file(&path))?;
     }
     Ok(())
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use pillion_bundler::{Flow, FlowReader};
 use pillion_host::Ticks;
+use pillion_records::Writer;
 use pillion_settings::experiment::Plan;
-use pillion_sockets::{CsvFile, Sockets};
+use pillion_sockets::Sockets;
 use serde::Serialize;
 
 use super::bundling::Bundling;
@@ -56,13 +57,13 @@ pub(super) fn sample(
 /// A file of samples, and its path for what is said of it.
 struct Csv {
     path: PathBuf,
-    file: CsvFile,
+    file: Writer,
 }
 
 impl Csv {
     fn create(folder: &Folder, name: &str) -> Result<Self, Error> {
         let path = folder.file(&format!("{name}.csv.zst"));
-        let file = CsvFile::create(&path).map_err(Error::file(&path))?;
+        let file = Writer::create(&path).map_err(Error::file(&path))?;
         Ok(Self { path, file })
     }
 

@@ -1,11 +1,9 @@
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 
 use pillion_analysis::runs::{Group, Stream, Totals};
-use pillion_traffic::Quantiles;
-use pillion_traffic::records::{Measured, read_records};
+use pillion_traffic::{Measured, Quantiles, Record};
 use serde::Deserialize;
 
 use super::StoredRun;
@@ -122,7 +120,6 @@ impl StoredRun {
         if !path.exists() {
             return Ok(groups);
         }
-        let file = File::open(&path).map_err(Error::file(&path))?;
         let invalid = |error| Error::file(&path)(io::Error::other(error));
         let mut places = HashMap::new();
         for (group, streams) in streams.iter().enumerate() {
@@ -130,8 +127,8 @@ impl StoredRun {
                 places.insert(stream.stream, (group, place));
             }
         }
-        for record in read_records(file).map_err(invalid)? {
-            let record = record.map_err(invalid)?;
+        for record in pillion_records::read(&path).map_err(invalid)? {
+            let record: Record = record.map_err(invalid)?;
             if record.measured == Measured::Delivery
                 && let Some(&(group, place)) = places.get(&record.stream)
             {
@@ -203,7 +200,7 @@ mod tests {
     use std::fs;
 
     use pillion_analysis::runs::MEASURES;
-    use pillion_traffic::records::{Record, write_records};
+    use pillion_records::Writer;
 
     use super::super::State;
 
@@ -275,8 +272,9 @@ mod tests {
             record(6, Measured::RoundTrip, 150_000.0),
             record(9, Measured::Delivery, 1.0),
         ];
-        let file = File::create(folder.path().join(RECORDS_FILE)).unwrap();
-        write_records(&records, file).unwrap();
+        let mut file = Writer::create(&folder.path().join(RECORDS_FILE)).unwrap();
+        file.write(records).unwrap();
+        file.finish().unwrap();
         let groups = run(&folder).groups_with_messages().unwrap();
         let latencies = groups[0].streams.iter().map(|it| &it.delivery_ms[..]);
         assert!(latencies.eq([&[][..], &[75.0][..]]));

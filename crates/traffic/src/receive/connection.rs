@@ -8,7 +8,7 @@ use super::answers::Answers;
 use super::report::{Fault, FaultKind, StreamReceived};
 use super::{Answering, Manner, Reading};
 use crate::clock::{now_ns, ns, us};
-use crate::records::{Measured, Record};
+use crate::record::{Measured, Record};
 use crate::wire::{Decoder, WrongByte};
 
 /// What all connections share.

@@ -22,7 +22,7 @@ pub use report::{GroupSent, SendLateness, SendReport, StreamSent};
 use crate::clock::{now_ns, ns};
 use crate::plan::Traffic;
 use crate::poller::SystemError;
-use crate::records::Record;
+use crate::record::Record;
 use source::Source;
 
 /// Sends streams from the thread (and so the network namespace) that calls [`Sender::run`], or

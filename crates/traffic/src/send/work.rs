@@ -2,7 +2,7 @@ use hdrhistogram::Histogram;
 
 use crate::clock::us;
 use crate::quantiles::histogram;
-use crate::records::{Measured, Record};
+use crate::record::{Measured, Record};
 use crate::wire::Message;
 
 const READ_LEN: usize = 64 << 10;
