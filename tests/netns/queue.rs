@@ -121,9 +121,9 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
         "qdisc add dev v0 parent 1:1 pfifo limit 20",
     ]);
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("events");
+    let file = folder.path().join("packets.csv.zst");
     let file = file.to_str().unwrap();
-    let queue = Queue::watch(&host, &["--events", file]);
+    let queue = Queue::watch(&host, &["--csv", file]);
     host.send(100, &[1, 2]);
     eventually("the queue is empty", || host.counters()["qlen"] == 0);
     let summary = queue.end();
@@ -157,9 +157,9 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
 }
 
 #[test]
-fn what_is_no_device_and_what_is_no_file_of_events_is_refused_in_one_line() {
+fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
     for arguments in [
-        &["queue", "--from", "/dev/null"][..],
+        &["queue", "--from", "/proc/mounts"][..],
         &["queue", "--from", "/no/such/file"],
         &["queue", "nosuch0"],
     ] {

@@ -5,20 +5,18 @@
 //! arrived and left, whether it was sent or dropped and why, and how long the queue was.
 
 mod contract;
-mod csv;
 mod error;
-mod file;
 pub mod measure;
 mod packet;
 mod probe;
 mod reasons;
 mod recording;
+mod row;
 mod target;
 
-pub use csv::PacketRow;
 pub use error::Error;
-pub use file::{Description, EventWriter, FileError, read_events};
 pub use packet::{Endpoints, Fate, Length, Packet};
 pub use reasons::Reasons;
 pub use recording::{Event, Recording};
+pub use row::Row;
 pub use target::Target;

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
 
@@ -42,7 +42,7 @@ pub struct Packet {
 }
 
 /// What became of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Fate {

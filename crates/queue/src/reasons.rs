@@ -2,11 +2,10 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, EnumMember};
-use serde::{Deserialize, Serialize};
 
 /// The kernel's names for the reasons to drop packets. Their numbers differ from one version of
 /// the kernel to the next.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reasons(BTreeMap<u32, String>);
 
 impl Reasons {
@@ -33,6 +32,16 @@ impl Reasons {
         let name = self.0.get(&reason).cloned();
         name.unwrap_or_else(|| format!("reason {reason}"))
     }
+
+    /// The number for a name; one that is not known yet gets a number of its own.
+    pub fn number(&mut self, name: &str) -> u32 {
+        let known = self.0.iter().find(|(_, known)| *known == name);
+        let last = self.0.last_key_value();
+        let next = last.map_or(1, |(number, _)| number.saturating_add(1));
+        let number = known.map_or(next, |(number, _)| *number);
+        self.0.entry(number).or_insert_with(|| name.to_owned());
+        number
+    }
 }
 
 #[cfg(test)]
@@ -44,5 +53,13 @@ mod tests {
         let reasons = Reasons(BTreeMap::from([(2, "NOT_SPECIFIED".to_owned())]));
         assert_eq!(reasons.name(2), "NOT_SPECIFIED");
         assert_eq!(reasons.name(77), "reason 77");
+    }
+
+    #[test]
+    fn a_name_has_one_number() {
+        let mut reasons = Reasons::default();
+        let numbers = ["A", "B", "A"].map(|name| reasons.number(name));
+        assert_eq!(numbers, [1, 2, 1]);
+        assert_eq!(numbers.map(|number| reasons.name(number)), ["A", "B", "A"]);
     }
 }

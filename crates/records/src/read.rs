@@ -12,6 +12,9 @@ pub enum ReadError {
     /// The system's reason, or that of the decompression.
     #[error(transparent)]
     Io(io::Error),
+    /// The compressed file ends before it is whole.
+    #[error("cut off; the records before that are whole")]
+    Cut,
     /// A line is not what it should be.
     #[error("line {line}: {what}")]
     Line {
@@ -55,6 +58,7 @@ impl From<csv::Error> for ReadError {
             _ => error.to_string(),
         };
         match error.into_kind() {
+            csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Cut,
             csv::ErrorKind::Io(error) => Self::Io(error),
             _ => Self::Line { line, what },
         }

@@ -7,7 +7,7 @@ use std::{io, os::unix::process::CommandExt};
 
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
-use pillion_queue::{Description, Reasons, Recording, Target};
+use pillion_queue::{Reasons, Recording, Target};
 
 use super::Args;
 use super::outputs::Outputs;
@@ -17,25 +17,18 @@ use crate::stop;
 impl Args {
     pub fn watch(&self, device: &str) -> Result<ExitCode> {
         let target = self.netns.open()?.enter(|| Target::find(device))??;
-        let kernel = nix::sys::utsname::uname().context("ask for the kernel's release")?;
-        let outputs = Outputs::open(
-            self,
-            Description {
-                device: device.to_owned(),
-                kernel: kernel.release().to_string_lossy().into_owned(),
-                reasons: Reasons::of_this_kernel(),
-            },
-        )?;
-        let outputs = Arc::new(Mutex::new(outputs));
-        let shared = Arc::clone(&outputs);
+        let reasons = Arc::new(Reasons::of_this_kernel());
+        let outputs = Arc::new(Mutex::new(Outputs::open(self)?));
+        let shared = (Arc::clone(&outputs), Arc::clone(&reasons));
         // Signals are to end the watching in good order from its first moment on.
         let waiting = match self.command.is_empty() {
             true => Waiting::For(self.duration, stop::on_signal()?),
             false => Waiting::While(Signals::hold().context("hold signals back")?),
         };
         let recording = Recording::start(&target, move |event| {
-            let mut outputs = shared.lock().unwrap_or_else(PoisonError::into_inner);
-            outputs.take(&event)
+            let (outputs, reasons) = &shared;
+            let mut outputs = outputs.lock().unwrap_or_else(PoisonError::into_inner);
+            outputs.take(&event, reasons)
         })?;
         let code = match waiting {
             Waiting::For(duration, stop) => {
@@ -48,7 +41,7 @@ impl Args {
         recording.stop()?;
         let outputs = Arc::into_inner(outputs).context("the recording still runs")?;
         let outputs = outputs.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.print(&outputs.finish()?)?;
+        self.print(&outputs.finish(&reasons)?)?;
         Ok(code)
     }
 

@@ -41,15 +41,11 @@ pub struct Args {
     #[arg(long, value_name = "S", value_parser = parse_s, conflicts_with = "command")]
     duration: Option<Duration>,
 
-    /// Take the events from a file that --events wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "name", "duration", "events", "command"])]
+    /// Take the packets from a file that --csv wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["device", "name", "duration", "command"])]
     from: Option<PathBuf>,
 
-    /// Write an event for each packet to FILE, 96 bytes each
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
-
-    /// Write a line for each packet to FILE
+    /// Write a line for each packet to FILE; compressed if it ends in .zst
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 

@@ -122,7 +122,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     });
     let captures = captures.transpose()?;
     let queue = plan.measure.queue;
-    let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.events")));
+    let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.csv.zst")));
     let queue = queue.transpose()?;
     let streams = Streams::listen(plan, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();

@@ -1,12 +1,13 @@
-use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pillion_queue::{Description, Event, EventWriter, Fate, Reasons, Recording, Target};
+use pillion_queue::{Event, Fate, Reasons, Recording, Row, Target};
+use pillion_records::Writer;
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
 use crate::testbed::{OUT, Testbed};
-use crate::{Error, kernel_release};
 
 /// The bottleneck's queue being watched.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(super) struct QueueWatch {
 
 #[derive(Debug)]
 struct Events {
-    writer: EventWriter<File>,
+    writer: Writer,
     seen: QueueSeen,
 }
 
@@ -39,21 +40,16 @@ impl QueueWatch {
     /// Begins to watch; from now on nothing is missed without being counted.
     pub(super) fn start(testbed: &Testbed, file: &Path) -> Result<Self, Error> {
         let target = testbed.router.enter(|| Target::find(OUT))??;
-        let description = Description {
-            device: OUT.to_owned(),
-            kernel: kernel_release(),
-            reasons: Reasons::of_this_kernel(),
-        };
-        let writer = File::create_new(file).and_then(|to| EventWriter::new(to, &description));
+        let reasons = Reasons::of_this_kernel();
         let events = Arc::new(Mutex::new(Events {
-            writer: writer.map_err(Error::file(file))?,
+            writer: Writer::create(file).map_err(Error::file(file))?,
             seen: QueueSeen::default(),
         }));
         let shared = Arc::clone(&events);
         let recording = Recording::start(&target, move |event| {
             let mut events = shared.lock().unwrap_or_else(PoisonError::into_inner);
             events.seen.count(&event);
-            events.writer.write(&event)
+            events.writer.write(Row::of(&event, &reasons))
         })?;
         Ok(Self {
             file: file.to_owned(),
@@ -65,8 +61,10 @@ impl QueueWatch {
     /// Ends the watch, once the queue is empty.
     pub(super) fn finish(self) -> Result<QueueSeen, Error> {
         self.recording.stop()?;
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        events.writer.flush().map_err(Error::file(&self.file))?;
+        let failed = || Error::file(&self.file)(io::Error::other("it is written still"));
+        let events = Arc::into_inner(self.events).ok_or_else(failed)?;
+        let events = events.into_inner().unwrap_or_else(PoisonError::into_inner);
+        events.writer.finish().map_err(Error::file(&self.file))?;
         Ok(events.seen)
     }
 }
