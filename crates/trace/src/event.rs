@@ -138,7 +138,7 @@ pub struct Acked {
     /// Bytes that its SACK blocks covered first.
     pub sacked_bytes: u64,
     /// A duplicate ACK: of RFC 5681, section 2; if it has SACK blocks, of RFC 6675, section 2, one
-    /// that reports bytes which no block had reported.
+    /// that reports bytes, or the FIN, which no block had reported.
     pub duplicate: bool,
     /// Bytes that it says came twice (RFC 2883), by position.
     pub dsack: Option<(i64, i64)>,

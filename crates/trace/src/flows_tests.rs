@@ -134,6 +134,20 @@ fn sack_dates_a_range_before_its_ack() {
     assert_eq!(record.only().backward.duplicate_acks, 2);
 }
 
+/// RFC 6675, section 2: the octets that it reports are sequence numbers, and a FIN has one.
+#[test]
+fn what_reports_nothing_but_a_fin_for_the_first_time_is_a_duplicate_ack() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201);
+    script.last().flags.fin = true;
+    script.at(60).sack(1, &[(201, 202)]);
+    script.at(61).sack(1, &[(201, 202)]);
+    script.at(210).data(1, 101).at(260).ack(202);
+    let record = script.analyse();
+    assert_eq!(record.only().backward.duplicate_acks, 1);
+    assert!(record.acked.iter().all(|acked| acked.sacked_bytes == 0));
+}
+
 #[test]
 fn a_block_below_the_ack_says_what_came_twice() {
     let mut script = established();

@@ -28,6 +28,7 @@ pub struct HalfConnection {
     /// The position of this direction's FIN.
     pub(crate) fin: Option<i64>,
     pub(crate) fin_acked: bool,
+    pub(crate) fin_sacked: bool,
     /// How its packets travel between the traces; only with a receiver's trace.
     pub(crate) link: Option<Box<Link>>,
 }
@@ -107,6 +108,7 @@ impl HalfConnection {
             window: None,
             fin: None,
             fin_acked: false,
+            fin_sacked: false,
             link: has_receiver.then(Box::default),
         }
     }

@@ -165,16 +165,21 @@ impl Connection {
         let wire = packet.sack.as_slice();
         // A FIN has a sequence number that blocks cover as well, and is no byte.
         let end = half.fin.unwrap_or(i64::MAX);
+        let mut covers_fin = false;
         for (block, &(left, right)) in blocks.iter_mut().zip(wire) {
             let left = numbering.position(position, left);
-            *block = (left, numbering.position(left, right).min(end));
+            let right = numbering.position(left, right);
+            covers_fin |= (left..right).contains(&end);
+            *block = (left, right.min(end));
         }
+        let reports_fin = covers_fin && !half.fin_sacked;
+        half.fin_sacked |= covers_fin;
         let blocks = blocks.get(..wire.len()).unwrap_or_default();
         let sacked = tracker.selectively_acknowledged(payload, blocks, packet.at_ns);
         let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
         let news = match wire {
             [] => same_window,
-            _ => sacked.bytes > 0,
+            _ => sacked.bytes > 0 || reports_fin,
         };
         let duplicate = bare && outstanding && position == before && news;
         own.counts.duplicate_acks += u64::from(duplicate);

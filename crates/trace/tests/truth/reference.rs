@@ -169,15 +169,15 @@ impl Stream {
             } else if let Some(position) = ack(record) {
                 let bare = packet.payload_len == 0 && !packet.flags.syn && !packet.flags.fin;
                 let same_window = window.replace(packet.window) == Some(packet.window);
-                let clip = |position: i64| fin_seen.map_or(position, |fin| position.min(fin));
-                let to = clip(position);
+                let to = fin_seen.map_or(position, |fin| position.min(fin));
                 let before = acked.unwrap_or(1);
                 let outstanding = next > before;
                 let mut first_reported = 0;
                 let blocks = packet.sack.as_slice();
                 for &(left, right) in blocks {
                     let edge = |edge: u32| i64::from(edge.wrapping_sub(initial[way]) as i32);
-                    for at in edge(left).max(position)..clip(edge(right)) {
+                    let known = fin_seen.map_or(edge(right), |fin| edge(right).min(fin + 1));
+                    for at in edge(left).max(position)..known {
                         first_reported += u64::from(sacked.insert(at));
                     }
                 }
