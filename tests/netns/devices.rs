@@ -16,7 +16,7 @@ use crate::common::*;
 /// Two hosts: one with the devices `a0` and `a1`, which are up, and one without.
 pub struct Hosts {
     pub near: Namespace,
-    far: Namespace,
+    pub far: Namespace,
     /// Stands for the far host where `ip` is to be told of it.
     far_process: Child,
 }
@@ -44,10 +44,15 @@ impl Hosts {
 
     /// Joins the hosts by a device of this name, which is down.
     pub fn join(&self, name: &str) {
-        let far = self.far_process.id();
         self.ip(&format!(
-            "link add {name} type veth peer name far netns {far}"
+            "link add {name} type veth peer name far {}",
+            self.at_far()
         ));
+    }
+
+    /// What `ip link` is told of a device that is to be on the far host.
+    pub fn at_far(&self) -> String {
+        format!("netns {}", self.far_process.id())
     }
 
     /// Gives both ends addresses, and sends so many small pieces of data from the near one.

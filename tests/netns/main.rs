@@ -26,6 +26,7 @@ mod places;
 mod queue;
 mod run;
 mod safety;
+mod same_kernel;
 mod soak;
 mod socket_option;
 mod sockets;

@@ -18,11 +18,7 @@ pub fn isolated(test: impl FnOnce() + Send) {
     }
     let inside = || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
-        // The lab kernel mends what other kernels leave to the bundler.
-        let clamp = "net.ipv4.tcp_clamp_scaling_ratio";
-        if fs::exists(path_of(clamp)).expect("/proc/sys") {
-            sysctl(clamp, "0");
-        }
+        leave_scaling_ratio_alone();
         test();
     };
     thread::scope(|scope| {
@@ -34,6 +30,18 @@ pub fn isolated(test: impl FnOnce() + Send) {
             resume_unwind(panic);
         }
     });
+}
+
+/// Makes the calling thread's network namespace in the lab kernel like those in other kernels,
+/// which leave it to the bundler that receivers' windows stay sane.
+///
+/// # Panics
+/// When the kernel refuses it.
+pub fn leave_scaling_ratio_alone() {
+    let clamp = "net.ipv4.tcp_clamp_scaling_ratio";
+    if fs::exists(path_of(clamp)).expect("/proc/sys") {
+        sysctl(clamp, "0");
+    }
 }
 
 /// Sets a sysctl of the calling thread's network namespace.

@@ -62,7 +62,10 @@ pub(crate) fn set_isn(socket: &impl AsRawFd, isn: u32) {
 }
 
 /// Sets a socket option.
-pub(crate) fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: &[u8]) {
+///
+/// # Panics
+/// When the kernel refuses it.
+pub fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: &[u8]) {
     let length = value.len() as libc::socklen_t;
     // SAFETY: the value lives across the call and has the length stated.
     let result = unsafe {

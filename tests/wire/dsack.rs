@@ -5,13 +5,17 @@ use std::time::Duration;
 use pillion_bundler::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, Wire, netstat, sysctl};
 
-fn setup() -> Setup {
-    Setup::bundling(Options {
+fn options() -> Options {
+    Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         ..Options::default()
-    })
+    }
+}
+
+fn setup() -> Setup {
+    Setup::bundling(options())
 }
 
 /// Reports that TCP saw, and those that were taken out.
@@ -162,5 +166,74 @@ fn the_report_of_a_probe_that_is_not_recorded_reaches_tcp() {
         wire.sends("1401:1411");
         wire.ack(1411);
         assert_eq!(netstat("TCPLossProbeRecovery"), 0);
+    });
+}
+
+/// One segment again at a time-out, not those behind it with it.
+fn one_at_a_time(options: Options, test: impl FnOnce(&mut Wire) + Send) {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        initial_window: 10,
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        test(wire);
+    });
+}
+
+/// The bundle that carried the same came first, and was acknowledged.
+#[test]
+fn the_report_of_a_retransmission_that_came_behind_a_bundle_reaches_tcp() {
+    one_at_a_time(options(), |wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:101");
+        wire.ack(201);
+        wire.ack_duplicate(201, "1:101", "");
+        assert_eq!(reports(wire), (1, 0));
+    });
+}
+
+/// Such an ACK is not that of any packet which was sent.
+#[test]
+fn a_report_of_what_was_retransmitted_in_an_ack_of_half_a_packet_reaches_tcp() {
+    one_at_a_time(options(), |wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:101");
+        wire.ack_duplicate(151, "1:101", "");
+        assert_eq!(reports(wire), (1, 0));
+    });
+}
+
+/// It rode along with a retransmission as well, which is the packet that was acknowledged.
+#[test]
+fn the_report_of_what_rode_along_and_was_retransmitted_is_taken_out() {
+    let taking_along = Options {
+        thin: ThinTest::Spifl { limit: 0 },
+        retransmissions: true,
+        ..options()
+    };
+    one_at_a_time(taking_along, |wire| {
+        wire.sends("1:101 101:201 201:301");
+        wire.expect("1:301");
+        wire.ack(101);
+        wire.expect("101:301 201:301");
+        wire.ack_duplicate(301, "201:301", "");
+        assert_eq!(reports(wire), (0, 1));
+    });
+}
+
+/// More segments have followed than are recorded.
+#[test]
+fn the_report_of_what_is_recorded_no_more_reaches_tcp() {
+    setup().run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        for at in (201..14_201).step_by(100) {
+            wire.sends(&format!("{at}:{}", at + 100));
+            wire.ack(at + 100);
+        }
+        wire.ack_duplicate(14_201, "1:101", "");
+        assert_eq!(reports(wire), (1, 0));
     });
 }

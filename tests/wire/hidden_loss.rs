@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire, netstat, sysctl};
+use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.
-fn setup(loss_rule: LossRule) -> Setup {
-    Setup::bundling(Options {
+fn options(loss_rule: LossRule) -> Options {
+    Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule,
         ..Options::default()
-    })
+    }
+}
+
+fn setup(loss_rule: LossRule) -> Setup {
+    Setup::bundling(options(loss_rule))
 }
 
 fn dsack() -> Setup {
@@ -252,6 +256,19 @@ fn under_the_published_rule_an_ack_of_one_segment_is_no_loss() {
         wire.ack(201);
         wire.ack(301);
         assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_connection_goes_by_the_rule_that_is_given_last() {
+    setup(LossRule::Ack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        assert_eq!(hidden(wire).0, 1);
+        wire.replace_rules(&Bundler::with(options(LossRule::Dsack)));
+        wire.sends("201:301 201:401");
+        wire.ack_duplicate(401, "201:301", "");
+        assert_eq!(hidden(wire).0, 1);
     });
 }
 
