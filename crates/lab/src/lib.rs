@@ -9,6 +9,7 @@ mod capture;
 mod demo;
 pub mod engine;
 mod error;
+pub mod grid;
 mod netns;
 pub mod reproduction;
 pub mod run;

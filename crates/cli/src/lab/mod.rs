@@ -2,6 +2,7 @@ mod board;
 mod boot;
 mod compare;
 mod demo;
+mod grid;
 mod list;
 mod machine;
 mod plan;
@@ -30,6 +31,7 @@ enum Command {
     Boot(boot::Args),
     Plan(plan::Args),
     Run(run::Args),
+    Grid(grid::Args),
     Verify(verify::Args),
     List(list::Args),
     Show(show::Args),
@@ -47,6 +49,7 @@ impl Args {
             Command::Boot(args) => args.execute(),
             Command::Plan(args) => args.execute(),
             Command::Run(args) => args.execute(),
+            Command::Grid(args) => args.execute(),
             Command::Verify(args) => args.execute(),
             Command::List(args) => args.execute(),
             Command::Show(args) => args.execute(),

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
-use pillion_lab::store::{EXPERIMENT_FILE, State, StoredRun};
+use pillion_lab::store::Making;
 use pillion_report::Fact;
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent, Planned};
+use pillion_settings::experiment::{self, Experiment, Extent};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -162,10 +162,8 @@ impl Args {
         let stop = stop::on_signal()?;
         let mut whole = true;
         for it in chosen {
-            fs::create_dir_all(&it.folder)
-                .and_then(|()| fs::write(it.folder.join(EXPERIMENT_FILE), &it.text))
-                .with_context(|| format!("make {}", it.folder.display()))?;
-            let missing: Vec<Planned> = it.missing()?;
+            let making = Making::begin(&it.folder, &it.text)?;
+            let missing = making.missing(&it.experiment.runs)?;
             let board = Board::new(&missing);
             let campaign = Campaign {
                 folder: &it.folder,
@@ -191,35 +189,12 @@ impl Args {
 }
 
 impl Chosen {
-    /// The run in its folder, if it is there, whole, and the same.
-    fn made(&self, planned: &Planned) -> Result<Option<StoredRun>> {
-        let run = StoredRun::read(&self.folder.join(&planned.name))?;
-        let run = run.filter(|run| run.state == State::Whole);
-        Ok(match run {
-            Some(run) if run.text()? == planned.run.to_text() => Some(run),
-            _ => None,
-        })
-    }
-
-    /// Runs that are to be made; what is in the way of them is removed.
-    fn missing(&self) -> Result<Vec<Planned>> {
-        let mut missing = Vec::new();
-        for planned in &self.experiment.runs {
-            if self.made(planned)?.is_some() {
-                continue;
-            }
-            let folder = self.folder.join(&planned.name);
-            remove(&folder)?;
-            missing.push(planned.clone());
-        }
-        Ok(missing)
-    }
-
     /// What was run, judged.
     fn row(&self) -> Result<Row> {
+        let making = Making::of(&self.folder);
         let mut digested = Vec::new();
         for planned in &self.experiment.runs {
-            if let Some(run) = self.made(planned)? {
+            if let Some(run) = making.made(planned)? {
                 let digest = digest(&run, planned)?;
                 let name = planned.name.clone();
                 digested.push(DigestedRun { name, digest });
@@ -227,20 +202,6 @@ impl Chosen {
         }
         Ok(row(&self.name, &self.experiment, digested)?)
     }
-}
-
-/// Removes a run that is another one by now, with what was kept of it.
-fn remove(folder: &Path) -> Result<()> {
-    if !folder.exists() {
-        return Ok(());
-    }
-    let digest = pillion_lab::reproduction::digest_file(folder);
-    fs::remove_dir_all(folder)
-        .and_then(|()| match digest.exists() {
-            true => fs::remove_file(digest),
-            false => Ok(()),
-        })
-        .with_context(|| format!("remove {}", folder.display()))
 }
 
 /// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are.

@@ -6,6 +6,7 @@
 mod detection;
 mod entry;
 mod groups;
+mod making;
 mod traced;
 
 use std::fs;
@@ -13,6 +14,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 pub use entry::{State, StoredRun};
+pub use making::{Making, folder_name};
 pub use traced::Traced;
 
 use crate::Error;

@@ -4,6 +4,7 @@ pub(super) mod in_kernel;
 pub(super) mod live;
 mod outcome;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,9 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use pillion_settings::experiment::{self, Experiment, Planned};
+use pillion_lab::store::{Making, folder_name};
+use pillion_settings::BadInput;
+use pillion_settings::experiment::{self, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -42,6 +45,10 @@ pub struct Args {
     /// Where runs are kept
     #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
     store: PathBuf,
+
+    /// Make the one run of the experiment into this folder, unless it is there already
+    #[arg(long, value_name = "FOLDER", conflicts_with = "store")]
+    folder: Option<PathBuf>,
 
     /// Runs at a time [default: virtual: one for each processor core; live: always one]
     #[arg(long, value_name = "N")]
@@ -73,10 +80,7 @@ pub(super) struct Campaign<'a> {
 impl Campaign<'_> {
     /// The path of the folder that a run is to have.
     fn place(&self, planned: &Planned) -> PathBuf {
-        self.folder.join(match planned.name.as_str() {
-            "" => "run",
-            name => name,
-        })
+        self.folder.join(folder_name(planned))
     }
 }
 
@@ -87,20 +91,26 @@ impl Args {
             Engine::Virtual => Some(Kernels::new(&self.machine, self.jobs)?),
             Engine::Live => None,
         };
-        let folder = self.make_folder()?;
+        let (folder, runs) = match &self.folder {
+            None => (self.make_folder()?, experiment.runs),
+            Some(folder) => missing(experiment.runs, folder)?,
+        };
+        if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
+            eprintln!("pillion: {} is there already", folder.display());
+        }
         let stop = stop::on_signal()?;
-        let board = Board::new(&experiment.runs);
+        let board = Board::new(&runs);
         let campaign = Campaign {
             folder: &folder,
             board: &board,
             stop: &stop,
         };
         let results = match &kernels {
-            Some(kernels) => kernels.make_all(&experiment.runs, &campaign),
-            None => live::make_all(&experiment.runs, &campaign),
+            Some(kernels) => kernels.make_all(&runs, &campaign),
+            None => live::make_all(&runs, &campaign),
         };
         board.finish();
-        conclude(&experiment, results, &folder, self.json)
+        conclude(&runs, results, &folder, self.json)
     }
 
     /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
@@ -116,13 +126,28 @@ impl Args {
     }
 }
 
+/// The one run that is to have this folder, unless it is there; and the folder it lies in.
+fn missing(mut runs: Vec<Planned>, folder: &Path) -> Result<(PathBuf, Vec<Planned>)> {
+    let name = folder.file_name().and_then(OsStr::to_str);
+    let (Some(name), [run]) = (name, runs.as_mut_slice()) else {
+        let count = runs.len();
+        let why = format!(
+            "--folder is for one run, and the experiment has {count}; `pillion lab plan --json` has each alone"
+        );
+        return Err(BadInput(why).into());
+    };
+    run.name = name.to_owned();
+    let making = Making::of(folder.parent().unwrap_or(Path::new("")));
+    Ok((making.folder().to_owned(), making.missing(&runs)?))
+}
+
 fn conclude(
-    experiment: &Experiment,
+    runs: &[Planned],
     results: Vec<Result<PathBuf>>,
     folder: &Path,
     json: bool,
 ) -> Result<ExitCode> {
-    let made = experiment.runs.iter().zip(results);
+    let made = runs.iter().zip(results);
     let outcomes: Vec<_> = made
         .map(|(planned, result)| Outcome::new(planned, result))
         .collect();

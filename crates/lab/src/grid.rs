@@ -1,0 +1,95 @@
+//! Runs of an experiment as independent jobs, for as many machines as there are.
+//!
+//! Who runs them is Snakemake (Mölder et al., Sustainable data analysis with Snakemake,
+//! F1000Research 2021), which has executors for Slurm, Kubernetes and others.
+
+use std::fs;
+use std::path::Path;
+
+use pillion_settings::experiment::{Experiment, Planned};
+
+use crate::Error;
+use crate::run::MANIFEST_FILE;
+use crate::store::{EXPERIMENT_FILE, folder_name};
+
+/// The workflow's file; Snakemake looks for it by this name.
+pub const WORKFLOW_FILE: &str = "Snakefile";
+/// The folder with the file of each run.
+const JOBS: &str = "jobs";
+/// Memory that a job takes beside the lab kernel's own, in MiB.
+const BESIDE_MIB: u32 = 256;
+
+/// Writes the workflow that makes the runs of an experiment into a folder: one rule, and a job for
+/// each run. A lab kernel has so much memory, in MiB. What is there already and the same stays, so
+/// that Snakemake makes no run again for it.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write(experiment: &Experiment, memory_mib: u32, folder: &Path) -> Result<(), Error> {
+    let jobs = folder.join(JOBS);
+    fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
+    for planned in &experiment.runs {
+        let file = jobs.join(format!("{}.toml", folder_name(planned)));
+        write_new(&file, &planned.run.to_text())?;
+    }
+    let text = workflow(&experiment.runs, memory_mib);
+    write_new(&folder.join(WORKFLOW_FILE), &text)
+}
+
+fn write_new(file: &Path, text: &str) -> Result<(), Error> {
+    match fs::read_to_string(file) {
+        Ok(there) if there == text => Ok(()),
+        _ => fs::write(file, text).map_err(Error::file(file)),
+    }
+}
+
+fn workflow(runs: &[Planned], memory_mib: u32) -> String {
+    let names = runs.iter().map(folder_name);
+    let names: String = names.map(|name| format!("    {name:?},\n")).collect();
+    let memory = memory_mib + BESIDE_MIB;
+    format!(
+        r#"# The runs of {EXPERIMENT_FILE}, a job each; written by `pillion lab grid`.
+#
+#   snakemake --cores all                    on this machine
+#   snakemake --executor slurm --jobs 100    on those of a cluster that share this folder
+#
+# What is made is kept, so an interrupted workflow goes on where it was. Then, here:
+#
+#   pillion lab show .                       what came of the runs
+#   pillion lab compare .                    how surely the variants differ
+#
+# Where jobs find pillion, and what else they tell `pillion lab run`:
+#
+#   snakemake --config pillion=/opt/pillion options="--kernel /opt/lab-kernel" ...
+
+PILLION = config.get("pillion", "pillion")
+OPTIONS = config.get("options", "")
+
+RUNS = [
+{names}]
+
+
+wildcard_constraints:
+    run="[^/]+",
+
+
+rule all:
+    default_target: True
+    input:
+        [run + "/{MANIFEST_FILE}" for run in RUNS],
+
+
+rule run:
+    input:
+        "{JOBS}/{{run}}.toml",
+    output:
+        "{{run}}/{MANIFEST_FILE}",
+    threads: 1
+    resources:
+        mem_mb={memory},
+    shell:
+        "{{PILLION}} lab run {{input:q}} --folder {{wildcards.run:q}} --jobs 1"
+        " --memory {memory_mib} {{OPTIONS}}"
+"#
+    )
+}

@@ -1,0 +1,98 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pillion_settings::experiment::Planned;
+
+use super::{EXPERIMENT_FILE, State, StoredRun};
+use crate::Error;
+use crate::reproduction::digest_file;
+
+/// The folder that the runs of an experiment are made into, as far as they are not there.
+#[derive(Debug, Clone)]
+pub struct Making(PathBuf);
+
+impl Making {
+    /// Begins one, or goes on with it; `text` is the experiment's file.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn begin(folder: &Path, text: &str) -> Result<Self, Error> {
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let file = folder.join(EXPERIMENT_FILE);
+        // Others that make runs of it may be reading.
+        if fs::read_to_string(&file).ok().as_deref() != Some(text) {
+            fs::write(&file, text).map_err(Error::file(&file))?;
+        }
+        Ok(Self(folder.to_owned()))
+    }
+
+    /// One that another began.
+    #[must_use]
+    pub fn of(folder: &Path) -> Self {
+        Self(folder.to_owned())
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// The path of the folder that a run is to have.
+    #[must_use]
+    pub fn place(&self, planned: &Planned) -> PathBuf {
+        self.0.join(folder_name(planned))
+    }
+
+    /// The run in its folder, if it is there, whole, and the same.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn made(&self, planned: &Planned) -> Result<Option<StoredRun>, Error> {
+        let run = StoredRun::read(&self.place(planned))?;
+        let run = run.filter(|run| run.state == State::Whole);
+        Ok(match run {
+            Some(run) if run.text()? == planned.run.to_text() => Some(run),
+            _ => None,
+        })
+    }
+
+    /// The runs that are to be made. What is in the way of them is removed: a run that is another
+    /// one by now with what was kept of it, and one that was stopped.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn missing(&self, runs: &[Planned]) -> Result<Vec<Planned>, Error> {
+        let mut missing = Vec::new();
+        for planned in runs {
+            if self.made(planned)?.is_none() {
+                remove(&self.place(planned))?;
+                missing.push(planned.clone());
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// The name of a run's folder.
+#[must_use]
+pub fn folder_name(planned: &Planned) -> &str {
+    match planned.name.as_str() {
+        "" => "run",
+        name => name,
+    }
+}
+
+fn remove(run: &Path) -> Result<(), Error> {
+    let stopped = crate::run::part_of(run);
+    for folder in [run, &stopped] {
+        if folder.exists() {
+            fs::remove_dir_all(folder).map_err(Error::file(folder))?;
+        }
+    }
+    let digest = digest_file(run);
+    if digest.exists() {
+        fs::remove_file(&digest).map_err(Error::file(&digest))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Runs of an experiment as jobs of their own leave what those of `pillion lab run` do.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use std::{iter, thread};
+
+use crate::common::*;
+
+const EXPERIMENT: &str = r#"
+duration = 2
+repetitions = 2
+[path]
+rtt = 40
+[group.thin]
+streams = 2
+itt = 30
+[measure]
+sockets = false
+[variant.plain]
+[variant.bundled]
+
+[variant.bundled.group.thin.bundle]
+thin = "always"
+"#;
+const RUNS: [&str; 4] = [
+    "plain,seed=1",
+    "plain,seed=2",
+    "bundled,seed=1",
+    "bundled,seed=2",
+];
+
+fn pillion_at(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PILLION);
+    command.args(arguments).current_dir(folder);
+    command
+}
+
+fn said(mut command: Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+/// A folder with `all.toml`, whose grid is in `jobs`.
+fn grid() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("all.toml"), EXPERIMENT).unwrap();
+    let arguments = ["lab", "grid", "all.toml", "--jobs", "jobs"];
+    said(pillion_at(folder.path(), &arguments));
+    folder
+}
+
+fn assert_same_as_lab_run(folder: &Path) {
+    said(pillion_at(folder, &["lab", "run", "all.toml"]));
+    for command in ["show", "compare"] {
+        let of = |making| {
+            let arguments = ["lab", command, making, "--json"];
+            stdout(&said(pillion_at(folder, &arguments)))
+        };
+        let (jobs, all) = (of("jobs"), of("all"));
+        assert!(jobs.contains("bundled"), "{jobs}");
+        assert_eq!(jobs, all);
+    }
+}
+
+fn job(jobs: &Path, run: &str) -> Command {
+    let file = format!("jobs/{run}.toml");
+    pillion_at(jobs, &["lab", "run", &file, "--folder", run])
+}
+
+#[test]
+fn jobs_in_any_order_and_one_of_them_killed_make_the_runs_of_the_experiment() {
+    needs_kernel!();
+    let folder = grid();
+    let jobs = folder.path().join("jobs");
+    let mut killed = job(&jobs, RUNS[3]).stdout(Stdio::null()).spawn().unwrap();
+    thread::sleep(Duration::from_millis(700));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    for run in RUNS.into_iter().rev() {
+        said(job(&jobs, run));
+    }
+    // It is there by now.
+    let again = said(job(&jobs, RUNS[0]));
+    assert!(stderr(&again).contains("there already"), "{again:?}");
+    assert_same_as_lab_run(folder.path());
+}
+
+#[test]
+fn a_grid_written_again_leaves_what_has_not_changed() {
+    let folder = grid();
+    let jobs = folder.path().join("jobs");
+    let files = RUNS.map(|run| jobs.join(format!("jobs/{run}.toml")));
+    let files: Vec<_> = files
+        .into_iter()
+        .chain(iter::once(jobs.join("Snakefile")))
+        .collect();
+    let times = || {
+        files
+            .iter()
+            .map(|file| fs::metadata(file).unwrap().modified().unwrap())
+    };
+    let before: Vec<_> = times().collect();
+    thread::sleep(Duration::from_millis(20));
+    let arguments = ["lab", "grid", "all.toml", "--jobs", "jobs"];
+    said(pillion_at(folder.path(), &arguments));
+    assert_eq!(times().collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn snakemake_makes_them() {
+    needs_kernel!();
+    let folder = grid();
+    let jobs = folder.path().join("jobs");
+    let mut snakemake = Command::new("snakemake");
+    let pillion = format!("pillion={PILLION}");
+    snakemake.args(["--cores", "2", "--quiet", "all", "--config", &pillion]);
+    let Ok(output) = snakemake.current_dir(&jobs).output() else {
+        println!("left out without snakemake");
+        return;
+    };
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_same_as_lab_run(folder.path());
+}
