@@ -250,10 +250,15 @@ impl Scenario {
         .consistent()
     }
 
+    /// Payload of the smallest segment that has as much as fits: with all options.
+    pub fn full_size(&self) -> u32 {
+        u32::from(self.setup.mss) - 12
+    }
+
     /// True if some writes do not fit into a segment.
     pub fn has_large_writes(&self) -> bool {
-        let mss = u32::from(self.setup.mss) - 12;
-        let large = |act: &Act| matches!(act, Act::Write(bytes, _) if *bytes > mss);
+        let full = self.full_size();
+        let large = |act: &Act| matches!(act, Act::Write(bytes, _) if *bytes > full);
         self.acts.iter().any(|(_, act)| large(act))
     }
 

@@ -81,9 +81,16 @@ impl Game {
         if self.is_uncertain {
             return;
         }
-        // Of a large write, the record knows one segment, as of what is older than it.
+        // Of a large write, the record knows one segment, and of several that waited and left
+        // together, as of what is older than it.
         let begins_late = self.ledger.acknowledged < self.recorded_from;
-        let in_one = begins_late || self.scenario.has_large_writes();
+        let full = self.scenario.full_size();
+        let is_full = |at: &Found| {
+            let (begin, end) = self.ledger.segments[at.segment].range;
+            end - begin >= full
+        };
+        let left_together = found.iter().any(is_full);
+        let in_one = begins_late || self.scenario.has_large_writes() || left_together;
         let by_ack = self.rule.rule() == LossRule::Ack && in_one;
         if lost != found.len() as u64 && !self.options.retransmissions && !by_ack {
             let segments = found.iter().map(|at| &self.ledger.segments[at.segment]);
