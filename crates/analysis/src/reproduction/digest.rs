@@ -1,11 +1,12 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use pillion_measure::Unit;
+use pillion_measure::{Unit, quantile};
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
-use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Together};
+use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, Together};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -26,7 +27,13 @@ pub struct GroupDigest {
     pub values: BTreeMap<String, f64>,
     /// Distributions by name: their quantiles in steps of a thousandth, and finer at the end.
     pub distributions: BTreeMap<String, Vec<f64>>,
+    /// The single values, and the medians of distributions, of each stream alone: by name, in
+    /// ascending order.
+    pub streams: BTreeMap<String, Vec<f64>>,
 }
+
+/// What stands behind a measure that is taken of each stream alone, before what is asked of those.
+const OF_STREAMS: &str = " of streams";
 
 /// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
 /// tail more finely.
@@ -67,7 +74,10 @@ impl Digest {
     pub fn of(results: &Results, duration_s: f64) -> Self {
         let groups = results.groups.iter().map(|group| {
             let name = group.name.clone().unwrap_or_default();
-            (name, GroupDigest::of(group, duration_s))
+            let streams = results.connections.iter();
+            let streams = streams.filter(|stream| stream.groups.contains(&name));
+            let digest = GroupDigest::of(group, streams, duration_s);
+            (name, digest)
         });
         Self {
             groups: groups.collect(),
@@ -76,22 +86,14 @@ impl Digest {
 }
 
 impl GroupDigest {
-    fn of(group: &Together, duration_s: f64) -> Self {
-        let mut values = BTreeMap::new();
-        let measured = [
-            serde_json::to_value(group.handshakes),
-            serde_json::to_value(group.fairness),
-            serde_json::to_value(&group.main.sent),
-            serde_json::to_value(&group.main.loss),
-        ];
-        for fields in measured.into_iter().flatten() {
-            let Value::Object(fields) = fields else {
-                continue;
-            };
-            let fields = fields.into_iter();
-            values.extend(fields.filter_map(|(name, value)| Some((name, value.as_f64()?))));
-        }
-        values.extend(rates(&group.main, duration_s));
+    fn of<'a>(
+        group: &Together,
+        streams: impl Iterator<Item = &'a Single>,
+        duration_s: f64,
+    ) -> Self {
+        let mut values = fields(&group.handshakes);
+        values.extend(fields(&group.fairness));
+        values.extend(single_values(&group.main, duration_s));
         let kept = distributions().filter_map(|measure| {
             let distribution = (measure.of)(&group.main);
             let quantile = |share| Some(in_unit(distribution.quantile(share)?, measure.unit));
@@ -101,26 +103,84 @@ impl GroupDigest {
         Self {
             values,
             distributions: kept.collect(),
+            streams: of_each(streams, duration_s),
         }
     }
 
     /// The value of a measure: the name of a single value, or of a distribution with what is asked
-    /// of it behind it, as in `ack_latency_ms p97`, `… mean` or `… above 150` (a share).
+    /// of it behind it, as in `ack_latency_ms p97` or `… above 150` (a share). Of each stream alone,
+    /// `lost_data_packets_share of streams p50`, or of the streams' medians
+    /// `ack_latency_ms p50 of streams p100`.
     #[must_use]
     pub fn value(&self, measure: &str) -> Option<f64> {
-        let Some((name, what)) = measure.split_once(' ') else {
-            return self.values.get(measure).copied();
+        let (name, what) = match measure.rsplit_once(OF_STREAMS) {
+            Some((name, what)) => (format!("{name}{OF_STREAMS}"), what.trim_start()),
+            None => match measure.split_once(' ') {
+                Some((name, what)) => (name.to_owned(), what),
+                None => return self.values.get(measure).copied(),
+            },
         };
-        let quantiles = self.distributions.get(name)?;
+        let quantiles = self.quantiles(&name)?;
         if let Some(percentile) = what.strip_prefix('p') {
             let share = percentile.parse::<f64>().ok()? / 100.0;
-            return at(quantiles, share);
+            return at(&quantiles, share);
         }
         let bound: f64 = what.strip_prefix("above ")?.parse().ok()?;
         let shares: Vec<f64> = levels().collect();
         let over = quantiles.iter().position(|it| *it > bound);
         Some(over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)]))
     }
+
+    /// The quantiles of a distribution, or of what is said of each stream alone, at [`levels`].
+    #[must_use]
+    pub fn quantiles(&self, measure: &str) -> Option<Cow<'_, [f64]>> {
+        let Some(name) = measure.strip_suffix(OF_STREAMS) else {
+            return self.distributions.get(measure).map(|it| it.into());
+        };
+        let of_streams = self.streams.get(name)?;
+        levels().map(|level| quantile(of_streams, level)).collect()
+    }
+}
+
+/// The single values of directions together, and rates over the time in which they were to send.
+fn single_values(main: &Measures, duration_s: f64) -> BTreeMap<String, f64> {
+    let mut values = fields(&main.sent);
+    values.extend(fields(&main.loss));
+    values.extend(rates(main, duration_s));
+    values
+}
+
+/// The numbers among the fields of what was measured.
+fn fields(of: &impl Serialize) -> BTreeMap<String, f64> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(of) else {
+        return BTreeMap::new();
+    };
+    let numbers = fields.into_iter();
+    numbers
+        .filter_map(|(name, value)| Some((name, value.as_f64()?)))
+        .collect()
+}
+
+fn of_each<'a>(
+    streams: impl Iterator<Item = &'a Single>,
+    duration_s: f64,
+) -> BTreeMap<String, Vec<f64>> {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for stream in streams {
+        let medians = distributions().filter_map(|measure| {
+            let median = (measure.of)(&stream.main).quantile(0.5)?;
+            let name = format!("{} p50", measure.name);
+            Some((name, in_unit(median, measure.unit)))
+        });
+        let values = single_values(&stream.main, duration_s).into_iter();
+        for (name, value) in values.chain(medians) {
+            all.entry(name).or_default().push(value);
+        }
+    }
+    for values in all.values_mut() {
+        values.sort_by(f64::total_cmp);
+    }
+    all
 }
 
 /// The quantile at a share, of those that are kept.
@@ -158,7 +218,7 @@ fn rates(main: &Measures, duration_s: f64) -> Vec<(String, f64)> {
 pub fn unit(measure: &str) -> Unit {
     let (name, what) = measure.split_once(' ').unwrap_or((measure, ""));
     match name {
-        _ if what.starts_with("above") || name.ends_with("_share") => Unit::Share,
+        _ if what.contains("above") || name.ends_with("_share") => Unit::Share,
         _ if name.ends_with("_ms") => Unit::Milliseconds,
         _ if name.ends_with("_bytes") => Unit::Bytes,
         _ if name.ends_with("_bit_per_s") => Unit::BitPerSecond,

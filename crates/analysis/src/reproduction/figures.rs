@@ -75,10 +75,14 @@ impl Sketch {
             true => Axis::log(label, unit),
             false => Axis::linear(label, unit),
         };
-        let of_measure = unit(&self.measure);
+        let symbol = match unit(&self.measure) {
+            Unit::Share => "%",
+            Unit::BitPerSecond => "Mbit/s",
+            other => other.symbol(),
+        };
         let (x, y) = match &self.kind {
             Kind::Cdf => {
-                let x = scale(&self.label, of_measure.symbol());
+                let x = scale(&self.label, symbol);
                 let y = Axis::linear("share of values that are no larger", "");
                 (
                     x,
@@ -90,7 +94,7 @@ impl Sketch {
                 )
             }
             Kind::Ccdf => {
-                let x = scale(&self.label, of_measure.symbol());
+                let x = scale(&self.label, symbol);
                 let y = Axis::log("share of values that are larger", "");
                 (
                     x,
@@ -102,11 +106,7 @@ impl Sketch {
                 )
             }
             Kind::Values { label, .. } => {
-                let y = match of_measure {
-                    Unit::Share => Axis::linear(&*self.label, "%"),
-                    Unit::BitPerSecond => Axis::linear(&*self.label, "Mbit/s"),
-                    other => Axis::linear(&*self.label, other.symbol()),
-                };
+                let y = Axis::linear(&*self.label, symbol);
                 (
                     scale(label, ""),
                     Axis {
@@ -131,11 +131,10 @@ impl Sketch {
     }
 
     fn distribution(&self, curve: &Curve, runs: &[&DigestedRun]) -> Vec<Line> {
-        let quantiles = runs.iter().filter_map(|run| {
-            let group = curve.subject.group(run)?;
-            group.distributions.get(&self.measure)
-        });
-        let quantiles: Vec<&Vec<f64>> = quantiles.collect();
+        let quantiles = runs
+            .iter()
+            .filter_map(|run| curve.subject.group(run)?.quantiles(&self.measure));
+        let quantiles: Vec<_> = quantiles.collect();
         if quantiles.is_empty() {
             return Vec::new();
         }
@@ -151,7 +150,8 @@ impl Sketch {
                     .collect();
                 (of(&at), share(level))
             });
-            points.filter(|(_, share)| *share > 0.0).collect()
+            let drawn = points.filter(|(_, share)| *share > 0.0);
+            drawn.map(|(x, share)| (x * self.scale(), share)).collect()
         };
         let mean = |at: &[f64]| at.iter().sum::<f64>() / at.len() as f64;
         let mut lines = vec![Line::straight(&*curve.label, drawn(&mean))];
@@ -162,6 +162,15 @@ impl Sketch {
             lines.push(Line::straight("", drawn(&most)).reference());
         }
         lines
+    }
+
+    /// What values are multiplied with, to be in the unit of the axis.
+    fn scale(&self) -> f64 {
+        match unit(&self.measure) {
+            Unit::Share => 100.0,
+            Unit::BitPerSecond => 1e-6,
+            _ => 1.0,
+        }
     }
 
     fn values(&self, curve: &Curve, runs: &[&DigestedRun], over: &str) -> Vec<Line> {
@@ -185,11 +194,7 @@ impl Sketch {
             }
         }
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let factor = match unit(&self.measure) {
-            Unit::Share => 100.0,
-            Unit::BitPerSecond => 1e-6,
-            _ => 1.0,
-        };
+        let factor = self.scale();
         let estimates = points
             .iter()
             .filter_map(|(x, values)| Some((*x, Estimate::of(values)?)));

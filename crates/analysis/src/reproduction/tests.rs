@@ -11,6 +11,7 @@ fn run(name: &str, scale: f64) -> DigestedRun {
     let thin = GroupDigest {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), scale / 100.0)]),
         distributions: BTreeMap::from([("ack_latency_ms".to_owned(), latencies)]),
+        streams: BTreeMap::from([("retransmitted_packets".to_owned(), vec![1.0, 2.0, 40.0])]),
     };
     let greedy = GroupDigest {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), 0.02)]),
@@ -169,4 +170,18 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));
+}
+
+#[test]
+fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
+    let run = run("plain", 1.0);
+    let thin = &run.digest.groups["thin"];
+    let of_streams = |what: &str| thin.value(&format!("retransmitted_packets of streams {what}"));
+    assert_eq!(of_streams("p50"), Some(2.0));
+    assert_eq!(of_streams("p0"), Some(1.0));
+    assert_eq!(of_streams("p100"), Some(40.0));
+    assert_eq!(of_streams("p"), None);
+    let above = of_streams("above 2").unwrap();
+    assert!((above - 1.0 / 3.0).abs() < 2e-3, "{above}");
+    assert_eq!(thin.value("lost_bytes of streams p50"), None);
 }
