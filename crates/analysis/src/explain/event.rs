@@ -16,7 +16,7 @@ pub struct Event {
 }
 
 /// At which end of the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
     /// Where it comes from.

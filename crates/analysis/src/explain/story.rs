@@ -313,9 +313,18 @@ fn events(
             seen_at: Seen::Sender,
         }));
     }
-    let when = |event: &Event| event.ms.unwrap_or(f64::INFINITY);
-    events.sort_by(|one, other| when(one).total_cmp(&when(other)));
+    sort(&mut events);
     events
+}
+
+/// By time; what one trace shows at one time, in its order.
+fn sort(events: &mut [Event]) {
+    let when = |event: &Event| event.ms.unwrap_or(f64::INFINITY);
+    let place = |event: &Event| (event.seen_at, event.packet);
+    events.sort_by(|one, other| {
+        let by_time = when(one).total_cmp(&when(other));
+        by_time.then_with(|| place(one).cmp(&place(other)))
+    });
 }
 
 fn copied(range: &Range, sent: &Sent) -> Copied {
@@ -402,4 +411,29 @@ fn told_by(range: &Range, acked: &Acked) -> Option<What> {
 
 fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_at_one_time_is_told_in_the_order_of_the_trace() {
+        let event = |ms, packet, seen_at| Event {
+            ms,
+            what: What::DuplicateAck,
+            packet: Some(packet),
+            seen_at,
+        };
+        let mut events = [
+            event(None, 1, Seen::Receiver),
+            event(Some(2.0), 472, Seen::Sender),
+            event(Some(2.0), 7, Seen::Receiver),
+            event(Some(2.0), 471, Seen::Sender),
+            event(Some(1.0), 500, Seen::Sender),
+        ];
+        sort(&mut events);
+        let packets = events.map(|event| event.packet.unwrap());
+        assert_eq!(packets, [500, 471, 472, 7, 1]);
+    }
 }
