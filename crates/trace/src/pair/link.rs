@@ -26,6 +26,8 @@ pub(crate) struct Link {
 }
 
 const REMEMBERED: usize = 64;
+/// More packets of a thin stream are seldom under way.
+const LATELY: usize = 16;
 
 /// A packet that has no fate yet, or was not told of.
 #[derive(Debug)]
@@ -162,13 +164,23 @@ impl Link {
     pub(crate) fn arrived_unseen(&mut self, packets: impl ExactSizeIterator<Item = u64>) {
         let only = packets.len() == 1;
         for packet in packets {
-            let place = self.sent.binary_search_by_key(&packet, |it| it.fate.packet);
-            if let Some(departed) = place.ok().and_then(|place| self.sent.get_mut(place)) {
+            let place = self.place_of(packet);
+            if let Some(departed) = place.and_then(|place| self.sent.get_mut(place)) {
                 departed.doubtful = true;
                 if only && departed.fate.arrival == Arrival::Unknown {
                     departed.fate.arrival = Arrival::Unseen;
                 }
             }
+        }
+    }
+
+    /// Where a packet stands among those sent: mostly it is one of the last.
+    fn place_of(&self, packet: u64) -> Option<usize> {
+        let number = |it: &Departed| it.fate.packet;
+        let mut last = self.sent.iter().rev().take(LATELY);
+        match last.position(|it| number(it) == packet) {
+            Some(behind) => Some(self.sent.len() - 1 - behind),
+            None => self.sent.binary_search_by_key(&packet, number).ok(),
         }
     }
 
