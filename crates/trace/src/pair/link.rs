@@ -9,7 +9,7 @@ use super::fate::{Arrival, Fate, Passage};
 pub(crate) struct Link {
     pub(crate) passage: Passage,
     sent: VecDeque<Departed>,
-    /// Their fingerprints, 0 for those that have a fate: apart, to be searched fast.
+    /// Fingerprints of what was sent, 0 where the fate is known: apart, to be searched fast.
     prints: VecDeque<u64>,
     /// The departure after the one that matched last: packets mostly keep their order.
     expected: usize,
@@ -217,7 +217,7 @@ impl Link {
         first.is_some_and(|first| first.fate.arrival == Arrival::Unknown)
     }
 
-    /// Its payload.
+    /// The payload of the next packet in the order of sending.
     pub(crate) fn next_payload(&self) -> (i64, i64) {
         let first = self.sent.front();
         first.map_or((0, 0), |first| (first.fate.begin, first.fate.end))
