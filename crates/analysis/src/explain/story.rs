@@ -47,14 +47,14 @@ struct Told {
 pub struct Story {
     /// The connection's number, 1 for the first in the trace.
     pub connection: u64,
-    /// Whose bytes they are.
+    /// The end that sent the range.
     pub sender: SocketAddr,
-    /// The other end.
+    /// The end that the range was sent to.
     pub receiver: SocketAddr,
     /// Whether the stream's sender is the one at the first trace.
     #[serde(skip)]
     pub from_first: bool,
-    /// Its first byte, counted from 1.
+    /// The range's first byte, counted from 1.
     pub begin: i64,
     /// The first byte behind it.
     pub end: i64,
@@ -62,11 +62,11 @@ pub struct Story {
     pub raw_seq: Option<u32>,
     /// When it was first sent, since the trace's first packet.
     pub first_sent_s: Option<f64>,
-    /// From its first sending to the ACK that covers it.
+    /// From the range's first sending to the ACK that covers it.
     pub ack_latency_ms: Option<f64>,
-    /// From its first sending until the transport layer had it.
+    /// From the range's first sending until the transport layer had it.
     pub transport_latency_ms: Option<f64>,
-    /// From its first sending until the application could read it.
+    /// From the range's first sending until the application could read it.
     pub application_latency_ms: Option<f64>,
     /// In order of time.
     pub events: Vec<Event>,
@@ -79,7 +79,7 @@ pub struct Story {
 /// A range that arrived before the one in front of it did.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Waited {
-    /// Its first byte, counted from 1.
+    /// The range's first byte, counted from 1.
     pub begin: i64,
     /// The first byte behind it.
     pub end: i64,
