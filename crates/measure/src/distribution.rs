@@ -238,8 +238,8 @@ impl Distribution {
             .collect()
     }
 
-    /// Its complement, of the same values: each with the share of all that exceed it, which ends
-    /// with 0.
+    /// The complementary cumulative distribution, of the values of [`curve`](Self::curve): each
+    /// with the share of all that exceed it, which ends with 0.
     #[must_use]
     pub fn complement(&self) -> Vec<(u64, f64)> {
         let count = self.len();
