@@ -67,7 +67,7 @@ impl Delays {
 }
 
 impl Due {
-    /// The same, but so much later.
+    /// The frame's time, so much later.
     pub fn later(self, by: Duration) -> Self {
         Self {
             at: self.at + by,
