@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::fate::{Arrival, Fate, Passage};
+use crate::fetch::fetch;
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
 /// waits for the trace at the sender to show it.
@@ -100,6 +101,17 @@ impl Link {
     pub(crate) fn expects(&self, print: u64) -> Option<usize> {
         let expected = self.prints.get(self.expected) == Some(&print);
         (expected && self.shown.is_empty()).then_some(self.expected)
+    }
+
+    /// Has the processor fetch what the next packet is compared with and stands behind.
+    #[inline]
+    pub(crate) fn fetch_kept(&self) {
+        let expected = self.sent.get(self.expected);
+        let sent = [self.sent.front(), expected, self.sent.back()];
+        sent.into_iter().flatten().for_each(fetch);
+        if let Some(print) = self.prints.get(self.expected) {
+            fetch(print);
+        }
     }
 
     /// Whether there are arrivals of which it is not clear what they are.
