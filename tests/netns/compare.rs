@@ -17,7 +17,7 @@ fn write_run(folder: &Path, base_ms: f64, seed: u32) {
     write_run_without(0, folder, base_ms, seed);
 }
 
-/// The same, but the first `failed` streams brought nothing.
+/// [`write_run`], where the first `failed` streams brought nothing.
 fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     fs::create_dir_all(folder).unwrap();
     let write = |name: &str, value: &Value| {

@@ -51,7 +51,7 @@ impl Attached {
         self.folder.path().join("rules.toml")
     }
 
-    /// Its next line, with the file called FILE.
+    /// The pillion's next line, with the file called FILE.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.says.read_line(&mut line).unwrap();

@@ -116,7 +116,7 @@ impl Attach {
         attach
     }
 
-    /// As the command says, which may use the folder.
+    /// A pillion run by this command, which may use the folder.
     pub fn of(mut command: Command, folder: tempfile::TempDir) -> Self {
         let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
         Self {

@@ -236,7 +236,7 @@ fn a_killed_pillion_leaves_no_discipline_that_a_pillion_made() {
     eventually("all is as before", || shown(&hosts, "a0") == before);
 }
 
-/// As pillions that end may, when somebody never lets go of the turn: some fifty times a second,
+/// Pillions that end may remove it where somebody never lets go of the turn: fifty times a second,
 /// until one second after it has begun.
 #[test]
 fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {

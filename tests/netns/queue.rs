@@ -84,7 +84,7 @@ impl Queue {
         Self(process)
     }
 
-    /// Its measures.
+    /// The probe's measures.
     fn end(mut self) -> Value {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGINT).unwrap();
         let mut json = String::new();

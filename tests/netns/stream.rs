@@ -74,7 +74,7 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
     sender.expect("a sender")
 }
 
-/// The same, where the receiving end takes all that comes.
+/// [`carry`], where the receiving end takes all that comes.
 pub fn carry_to_end<S: Send + 'static>(
     carriage: Carriage,
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,

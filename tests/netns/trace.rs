@@ -50,7 +50,7 @@ impl Conversation {
         self
     }
 
-    /// It does not arrive.
+    /// The packet does not arrive.
     pub fn lost(&mut self) -> &mut Self {
         self.packets.last_mut().unwrap().lost = true;
         self

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64;
 /// The relative error that is allowed, beside one byte per second by each of two roundings.
 const BOUND: f64 = 1e-3;
 
-/// As the RFC writes it, with b = 1 and `t_RTO` = 4 R; p from 0 to 1, R in seconds.
+/// The equation of the RFC, with b = 1 and `t_RTO` = 4 R; p from 0 to 1, R in seconds.
 fn reference(p: f64, rtt: f64) -> f64 {
     let time_outs = 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
     1460.0 / (rtt * (2.0 * p / 3.0).sqrt() + 4.0 * rtt * time_outs)

@@ -124,7 +124,7 @@ fn with_four_packets_in_flight_time_outs_double() {
     });
 }
 
-/// It never leaves initial slow start, as the kernel tells that.
+/// BBR never leaves initial slow start, as the kernel tells that.
 #[test]
 fn with_bbr_time_outs_double() {
     if !offered_congestion_controls()

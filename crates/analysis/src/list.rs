@@ -6,15 +6,15 @@ use serde::Serialize;
 /// A connection, in short.
 #[derive(Debug, Clone, Serialize)]
 pub struct Listed {
-    /// Its number, 1 for the first in the trace.
+    /// The connection's number, 1 for the first in the trace.
     pub connection: u64,
     /// Who opened it.
     pub opened_by: SocketAddr,
     /// The end that it was opened to.
     pub to: SocketAddr,
-    /// Its first packet, in seconds since the trace's first.
+    /// The connection's first packet, in seconds since the trace's first.
     pub begin_s: f64,
-    /// From its first packet to its last, in seconds.
+    /// From the connection's first packet to its last, in seconds.
     pub duration_s: f64,
     /// What became of the attempt to connect.
     pub handshake: Outcome,

@@ -18,9 +18,9 @@ pub struct Traces {
 pub struct Trace {
     /// What the file is called.
     pub name: String,
-    /// Its packets.
+    /// The trace's packets.
     pub input: Input,
-    /// When its first TCP packet was captured, in nanoseconds since 1970.
+    /// When the trace's first TCP packet was captured, in nanoseconds since 1970.
     begin_ns: Option<i64>,
 }
 

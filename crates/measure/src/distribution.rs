@@ -1,12 +1,14 @@
+mod exact;
 mod moments;
 mod rounded;
 #[cfg(test)]
 mod tests;
 
+use exact::Exact;
 pub use moments::Moments;
 use rounded::Rounded;
 
-use crate::{Step, nearest_rank, quantile, thinned};
+use crate::{Step, nearest_rank, thinned};
 
 /// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
 /// packets.
@@ -32,7 +34,7 @@ struct Filled {
 #[derive(Debug, Clone)]
 enum Values {
     /// In order once they are settled.
-    All(Vec<u64>),
+    All(Exact),
     Rounded(Rounded),
 }
 
@@ -61,7 +63,7 @@ impl Distribution {
     #[inline(never)]
     fn begin(&mut self, first: u64, times: u64) {
         let mut filled = Box::new(Filled {
-            values: Values::All(Vec::new()),
+            values: Values::All(Exact::default()),
             unsampled: 0,
             moments: Moments::beginning_with(first),
         });
@@ -127,7 +129,7 @@ impl Distribution {
             ..
         }) = self.0.as_deref_mut()
         {
-            all.sort_unstable();
+            all.sort();
         }
     }
 
@@ -189,10 +191,10 @@ impl Distribution {
             largest,
             ..
         } = filled.moments;
+        let rank = nearest_rank(q, count)?;
         match &filled.values {
-            Values::All(all) => quantile(all, q),
+            Values::All(all) => all.get(rank as usize - 1),
             Values::Rounded(rounded) => {
-                let rank = nearest_rank(q, count)?;
                 let value = rounded.of_rank(rank).unwrap_or(largest);
                 Some(value.clamp(smallest, largest))
             }
@@ -207,10 +209,14 @@ impl Distribution {
         };
         match &filled.values {
             Values::All(all) => {
-                let equals = all.chunk_by(|one, other| one == other);
-                equals
-                    .filter_map(|equal| Some((*equal.first()?, equal.len() as u64)))
-                    .collect()
+                let mut steps: Vec<(u64, u64)> = Vec::new();
+                for value in all.iter() {
+                    match steps.last_mut() {
+                        Some((same, times)) if *same == value => *times += 1,
+                        _ => steps.push((value, 1)),
+                    }
+                }
+                steps
             }
             Values::Rounded(rounded) => {
                 let within =
@@ -232,8 +238,8 @@ impl Distribution {
             .collect()
     }
 
-    /// Its complement, of the same values: each with the share of all that exceed it, which ends
-    /// with 0.
+    /// The complementary cumulative distribution, of the values of [`curve`](Self::curve): each
+    /// with the share of all that exceed it, which ends with 0.
     #[must_use]
     pub fn complement(&self) -> Vec<(u64, f64)> {
         let count = self.len();
@@ -262,7 +268,7 @@ impl Filled {
             *value = shifted(*value);
         }
         match &mut self.values {
-            Values::All(all) => all.iter_mut().for_each(|value| *value = shifted(*value)),
+            Values::All(all) => *all = all.iter().map(shifted).collect(),
             Values::Rounded(rounded) => {
                 let mut higher = Rounded::default();
                 for (value, times) in rounded.iter() {
@@ -277,7 +283,7 @@ impl Filled {
     fn keep(&mut self, value: u64, times: u64) {
         match &mut self.values {
             Values::All(all) if all.len() as u64 + times <= MOST_EXACT as u64 => {
-                all.extend(std::iter::repeat_n(value, times as usize));
+                (0..times).for_each(|_| all.push(value));
             }
             Values::All(_) => {
                 self.round();
@@ -291,7 +297,7 @@ impl Filled {
     fn round(&mut self) {
         if let Values::All(all) = &self.values {
             let mut rounded = Rounded::default();
-            for &value in all {
+            for value in all.iter() {
                 rounded.add(value, 1);
             }
             self.values = Values::Rounded(rounded);
@@ -302,7 +308,7 @@ impl Filled {
         self.unsampled += other.unsampled;
         self.moments.add(&other.moments);
         match &other.values {
-            Values::All(all) => all.iter().for_each(|&value| self.keep(value, 1)),
+            Values::All(all) => all.iter().for_each(|value| self.keep(value, 1)),
             Values::Rounded(rounded) => {
                 self.round();
                 for (value, times) in rounded.iter() {

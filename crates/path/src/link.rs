@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration, time::Instant};
 
 /// Serves packets one after the other at a rate.
 ///
-/// As the service time of a packet is known when it arrives, so is its departure; only the
+/// The service time of a packet is known when it arrives, and so is its departure: only the
 /// occupancy of the queue has to be kept.
 pub(crate) struct Link {
     rate_bps: Option<u64>,

@@ -65,19 +65,19 @@ pub struct Sent {
     pub packet: u64,
     /// When it was captured, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// What it was for.
+    /// What the packet was for.
     pub class: Class,
-    /// Its PSH flag: the sender had no more to send at that time.
+    /// The packet's PSH flag: the sender had no more to send at that time.
     pub push: bool,
-    /// Position of its first byte of payload.
+    /// Position of the packet's first byte of payload.
     pub begin: i64,
-    /// Position behind its payload.
+    /// Position behind the packet's payload.
     pub end: i64,
     /// Bytes never sent before.
     pub new_bytes: u64,
     /// Bytes sent before.
     pub old_bytes: u64,
-    /// Its size on the wire with link header, in bytes.
+    /// The packet's size on the wire with link header, in bytes.
     pub wire_bytes: u32,
     /// Packets with new bytes that were sent before it and not acknowledged.
     pub in_flight: u32,
@@ -118,7 +118,7 @@ pub struct Arrived {
     pub at_ns: i64,
     /// Bytes of payload.
     pub payload_bytes: u32,
-    /// Its size on the wire with link header, in bytes.
+    /// The packet's size on the wire with link header, in bytes.
     pub wire_bytes: u32,
 }
 
@@ -131,7 +131,7 @@ pub struct Acked {
     pub packet: u64,
     /// When it was captured, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// It acknowledges all before this position.
+    /// All before this position is acknowledged.
     pub position: i64,
     /// Bytes that it acknowledged first.
     pub bytes: u64,

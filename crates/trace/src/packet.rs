@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 /// One TCP segment as a trace shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// Its number in the file, from 1, packets that are not TCP counted as well.
+    /// The packet's number in the file, from 1, packets that are not TCP counted as well.
     pub number: u64,
-    /// When it was captured, in nanoseconds since 1970.
+    /// When the packet was captured, in nanoseconds since 1970.
     pub at_ns: i64,
-    /// Where it was captured, as far as the file tells interfaces apart: equal numbers are one.
+    /// The interface that captured the packet, as far as the file tells: equal numbers are one.
     pub interface: u32,
     /// Who sent it.
     pub from: Endpoint,
@@ -107,7 +107,7 @@ impl PartialEq for Endpoint {
 }
 
 impl Hash for Endpoint {
-    /// As two numbers, which takes less time than byte after byte.
+    /// Hashes two numbers, which takes less time than byte after byte.
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(u128::from_ne_bytes(self.address));

@@ -27,7 +27,7 @@ impl When {
 }
 
 impl Period {
-    /// Its first nanosecond since 1970, by the clock of a trace that began at `begin_ns`;
+    /// The period's first nanosecond since 1970, by the clock of a trace that began at `begin_ns`;
     /// `i64::MIN` where it begins with the trace.
     #[must_use]
     pub fn from_ns(&self, begin_ns: i64) -> i64 {

@@ -9,7 +9,7 @@ pub enum ListError {
     /// The file cannot be.
     #[error("{file}: {error}")]
     File {
-        /// Its name.
+        /// The file's name.
         file: String,
         /// The system's answer.
         error: String,

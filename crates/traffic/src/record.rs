@@ -3,13 +3,13 @@ use serde::{Deserialize, Serialize};
 /// One message received.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Which latency this is.
+    /// The latency that was measured.
     pub measured: Measured,
     /// The stream's number at its sender.
     pub stream: u32,
     /// The message's number within the stream; for a round trip, the answer's.
     pub sequence: u32,
-    /// Its bytes; for a round trip, the answer's.
+    /// The message's bytes; for a round trip, the answer's.
     pub size: u32,
     /// `CLOCK_MONOTONIC` in ns, to the microsecond, when the sending application handed the
     /// message over.

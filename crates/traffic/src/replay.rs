@@ -11,7 +11,7 @@ use crate::wire::MAX_SIZE;
 pub struct Write {
     /// The time since the write before; the first one's is counted from the stream's start.
     pub gap: Duration,
-    /// Its bytes, 1 to 1 MiB.
+    /// The message's bytes, 1 to 1 MiB.
     pub size: u32,
 }
 

@@ -41,11 +41,11 @@ pub struct Machine {
 /// How a machine came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It was switched off when the work was done.
+    /// The machine was switched off when the work was done.
     Done,
-    /// It ended by itself before that.
+    /// The machine ended by itself before that.
     Early,
-    /// Its time was over.
+    /// The machine's time was over.
     Late,
 }
 

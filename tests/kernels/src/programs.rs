@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Where they lie on this host.
+/// Where the programs lie on this host.
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub pillion: PathBuf,

@@ -18,7 +18,7 @@ pub struct Job {
     pub modules: Vec<String>,
     /// The program with the tests of the wire; without one, nothing but booting is asked for.
     pub wire: Option<String>,
-    /// Its arguments, of one run after the other.
+    /// The arguments of `wire`, of one run after the other.
     pub wire_runs: Vec<Vec<String>>,
 }
 

@@ -33,7 +33,7 @@ pub struct Scene {
     pub traces: [PathBuf; 2],
     /// What the receiver recorded of its messages, without a header.
     pub records: String,
-    /// Its report.
+    /// The receiver's report.
     pub received: Value,
     /// What the bundler says that it did.
     pub account: Option<Value>,

@@ -13,16 +13,16 @@ use crate::common::*;
 /// What either says of one packet.
 #[derive(Debug, Default, PartialEq)]
 struct Remark {
-    /// It brings bytes again.
+    /// The packet brings bytes again.
     again: bool,
     duplicate_ack: bool,
-    /// It changes the window and nothing else, SACK left aside.
+    /// The packet changes the window and nothing else, SACK left aside.
     updates_window: bool,
-    /// It leaves nothing outstanding.
+    /// The packet leaves nothing outstanding.
     is_idle: bool,
-    /// It acknowledges more than payload.
+    /// The packet acknowledges more than payload.
     acks_fin: bool,
-    /// It acknowledges something first, if only SYN or FIN.
+    /// The packet acknowledges something first, if only SYN or FIN.
     answers: bool,
     rtt_ns: Option<i64>,
 }

@@ -33,7 +33,7 @@ pub enum PacketDirection {
 
 /// Notes the segments with payload that pass a host's device.
 ///
-/// It looks where packet captures do: behind the programs at egress, before those at ingress.
+/// A watch looks where packet captures do: behind the programs at egress, before those at ingress.
 #[derive(Debug)]
 pub struct Watch {
     stop: Arc<AtomicBool>,

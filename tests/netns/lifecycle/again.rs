@@ -40,7 +40,7 @@ impl Attached {
         attached
     }
 
-    /// Its next line, with the file called FILE.
+    /// The pillion's next line, with the file called FILE.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.says.read_line(&mut line).expect("it says something");

@@ -127,7 +127,7 @@ impl Ground {
         }
     }
 
-    /// Where it is.
+    /// The cgroup's folder.
     pub fn path(&self) -> &Path {
         &self.0
     }

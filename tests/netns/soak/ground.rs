@@ -87,7 +87,7 @@ impl Ground {
         command
     }
 
-    /// The same, where the outermost of these cgroups is the root of all, and mounted as such.
+    /// A command in a group where the outermost of these cgroups is the root, mounted as such.
     pub fn cell(&self, host: &Namespace, group: &Group, words: &[String]) -> Command {
         let outermost = [Some(Group(self.top.clone()).door())];
         let doors = [Some(group.door()), self.accounting.door()];

@@ -26,10 +26,10 @@ use crate::common::{PILLION, all_bpf_objects, bpf_objects, hears_all_signals};
 #[derive(Debug)]
 pub struct Outcome {
     pub end: End,
-    /// It was at work when it ended, for certain.
+    /// The pillion was at work when it ended, for certain.
     pub attached: bool,
     pub reloads: u64,
-    /// Its own account, if it ended in good order.
+    /// The pillion's own account, if it ended in good order.
     pub stats: Option<Value>,
 }
 
@@ -39,7 +39,7 @@ pub struct Rider<'a> {
     folder: TempDir,
     group: Group,
     process: Child,
-    /// Its lines on standard error, and those of the command that it runs.
+    /// The pillion's lines on standard error, and those of the command that it runs.
     lines: Receiver<String>,
     reloads: u64,
 }

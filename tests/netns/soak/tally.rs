@@ -17,7 +17,7 @@ pub struct Tally {
     ends: BTreeMap<End, u64>,
     pub attachments: u64,
     reloads: u64,
-    /// As told by those that ended in good order.
+    /// Connections of the pillions that ended in good order.
     pub connections: u64,
     pub bundles: u64,
     hidden: u64,

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::ground::Ground;
 use super::plan::Side;
 
-/// As many of its devices are there at a time.
+/// So many of the weather's devices are there at a time.
 pub const DEVICES: usize = 6;
 
 /// What any program in a namespace may call a device, but no UTF-8.

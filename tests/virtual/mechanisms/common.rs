@@ -35,7 +35,7 @@ pub fn send(wire: &mut Wire) -> String {
     segment
 }
 
-/// The same of several.
+/// [`send`] of several segments.
 pub fn send_several<const N: usize>(wire: &mut Wire) -> [String; N] {
     [(); N].map(|()| send(wire))
 }

@@ -6,7 +6,7 @@ pub struct Event {
     /// Since the range was first sent, in milliseconds; none where the clocks of both traces
     /// cannot be compared.
     pub ms: Option<f64>,
-    /// What it is.
+    /// What happened.
     #[serde(flatten)]
     pub what: What,
     /// The packet's number in the trace that shows it.
@@ -16,12 +16,12 @@ pub struct Event {
 }
 
 /// At which end of the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
-    /// Where it comes from.
+    /// Where the stream comes from.
     Sender,
-    /// Where it goes to.
+    /// Where the stream goes to.
     Receiver,
 }
 
@@ -75,11 +75,11 @@ pub enum Copied {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrived {
-    /// It did.
+    /// The packet arrived.
     Delivered,
-    /// It did, at a time that the traces do not tell.
+    /// The packet arrived, at a time that the traces do not tell.
     Unseen,
-    /// It did not.
+    /// The packet did not arrive.
     Lost,
     /// The traces do not tell.
     Unknown,

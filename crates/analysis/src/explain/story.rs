@@ -47,14 +47,14 @@ struct Told {
 pub struct Story {
     /// The connection's number, 1 for the first in the trace.
     pub connection: u64,
-    /// Whose bytes they are.
+    /// The end that sent the range.
     pub sender: SocketAddr,
-    /// The other end.
+    /// The end that the range was sent to.
     pub receiver: SocketAddr,
     /// Whether the stream's sender is the one at the first trace.
     #[serde(skip)]
     pub from_first: bool,
-    /// Its first byte, counted from 1.
+    /// The range's first byte, counted from 1.
     pub begin: i64,
     /// The first byte behind it.
     pub end: i64,
@@ -62,11 +62,11 @@ pub struct Story {
     pub raw_seq: Option<u32>,
     /// When it was first sent, since the trace's first packet.
     pub first_sent_s: Option<f64>,
-    /// From its first sending to the ACK that covers it.
+    /// From the range's first sending to the ACK that covers it.
     pub ack_latency_ms: Option<f64>,
-    /// From its first sending until the transport layer had it.
+    /// From the range's first sending until the transport layer had it.
     pub transport_latency_ms: Option<f64>,
-    /// From its first sending until the application could read it.
+    /// From the range's first sending until the application could read it.
     pub application_latency_ms: Option<f64>,
     /// In order of time.
     pub events: Vec<Event>,
@@ -79,7 +79,7 @@ pub struct Story {
 /// A range that arrived before the one in front of it did.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Waited {
-    /// Its first byte, counted from 1.
+    /// The range's first byte, counted from 1.
     pub begin: i64,
     /// The first byte behind it.
     pub end: i64,
@@ -313,9 +313,18 @@ fn events(
             seen_at: Seen::Sender,
         }));
     }
-    let when = |event: &Event| event.ms.unwrap_or(f64::INFINITY);
-    events.sort_by(|one, other| when(one).total_cmp(&when(other)));
+    sort(&mut events);
     events
+}
+
+/// By time; what one trace shows at one time, in its order.
+fn sort(events: &mut [Event]) {
+    let when = |event: &Event| event.ms.unwrap_or(f64::INFINITY);
+    let place = |event: &Event| (event.seen_at, event.packet);
+    events.sort_by(|one, other| {
+        let by_time = when(one).total_cmp(&when(other));
+        by_time.then_with(|| place(one).cmp(&place(other)))
+    });
 }
 
 fn copied(range: &Range, sent: &Sent) -> Copied {
@@ -402,4 +411,29 @@ fn told_by(range: &Range, acked: &Acked) -> Option<What> {
 
 fn ms(ns: i64) -> f64 {
     ns as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happens_at_one_time_is_told_in_the_order_of_the_trace() {
+        let event = |ms, packet, seen_at| Event {
+            ms,
+            what: What::DuplicateAck,
+            packet: Some(packet),
+            seen_at,
+        };
+        let mut events = [
+            event(None, 1, Seen::Receiver),
+            event(Some(2.0), 472, Seen::Sender),
+            event(Some(2.0), 7, Seen::Receiver),
+            event(Some(2.0), 471, Seen::Sender),
+            event(Some(1.0), 500, Seen::Sender),
+        ];
+        sort(&mut events);
+        let packets = events.map(|event| event.packet.unwrap());
+        assert_eq!(packets, [500, 471, 472, 7, 1]);
+    }
 }

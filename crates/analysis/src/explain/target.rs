@@ -16,14 +16,14 @@ pub struct Target {
 /// A byte of a direction, by its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequenceNumber {
-    /// Its position: the first byte is 1.
+    /// The byte's position: the first one of a connection is 1.
     Relative(i64),
-    /// As on the wire.
+    /// The sequence number on the wire.
     Raw(u32),
 }
 
 impl SequenceNumber {
-    /// Its position, if it is one of these bytes; of bytes with the same sequence number, this is
+    /// The byte's position, if it is one of these; of bytes with the same sequence number, this is
     /// the first that is asked about.
     pub fn within(self, begin: i64, end: i64, half: &HalfConnection) -> Option<i64> {
         let position = match self {

@@ -20,7 +20,7 @@ pub struct Sketch {
     pub measure: String,
     /// What the measure is called.
     pub label: String,
-    /// Its curves.
+    /// The figure's curves.
     pub curves: Vec<Curve>,
     /// The horizontal axis ends there.
     pub max: Option<f64>,
@@ -37,9 +37,9 @@ pub enum Kind {
     Ccdf,
     /// A value for each parameter.
     Values {
-        /// Which part of a run's name it is, as in `n`.
+        /// The parameter's name as runs have it in theirs, as in `n`.
         over: String,
-        /// What that is called.
+        /// What the parameter is called.
         label: String,
     },
 }

@@ -8,11 +8,11 @@ use super::{Claim, DigestedRun, Estimate, Judged, Sketch, Statement, Verdict};
 /// A published experiment, with what was run of it.
 #[derive(Debug, Clone, Default)]
 pub struct Row {
-    /// What it is called.
+    /// The experiment's name.
     pub name: String,
-    /// What it is about.
+    /// What the experiment is about.
     pub title: String,
-    /// Where it was published.
+    /// Where the experiment was published.
     pub source: String,
     /// What was found then.
     pub finding: String,
@@ -20,9 +20,9 @@ pub struct Row {
     pub today: Vec<String>,
     /// What else may have been otherwise then: what names have instead, and what it is.
     pub causes: Vec<(Vec<String>, String)>,
-    /// Its numbers.
+    /// The published numbers.
     pub claims: Vec<Claim>,
-    /// Its figures.
+    /// The published figures, to be drawn again.
     pub sketches: Vec<Sketch>,
     /// What was run.
     pub runs: Vec<DigestedRun>,
@@ -38,7 +38,7 @@ impl Row {
         })
     }
 
-    /// Its figures: each of the kernel of today, then as it was.
+    /// The experiment's figures: each of the kernel of today, then as it was.
     pub fn figures(&self) -> impl Iterator<Item = Figure> {
         self.sketches.iter().flat_map(|sketch| {
             let as_it_was = self.causes.iter();

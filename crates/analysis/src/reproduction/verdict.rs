@@ -7,7 +7,7 @@ use super::{Digest, Estimate, GroupDigest};
 pub struct DigestedRun {
     /// The run's name, as in `plain,loss=2,seed=1`.
     pub name: String,
-    /// What is kept of it.
+    /// What is kept of the run.
     pub digest: Digest,
 }
 
@@ -23,9 +23,9 @@ pub struct Subject {
 /// What was published of a measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
-    /// What it is, in a few words.
+    /// What is claimed, in a few words.
     pub what: String,
-    /// Where it stands.
+    /// Where the claim was published.
     pub source: String,
     /// The measure, as [`GroupDigest::value`](super::GroupDigest::value) knows it.
     pub measure: String,
@@ -33,7 +33,7 @@ pub struct Claim {
     pub subject: Subject,
     /// In proportion to what: of the same seed, and of the same run where that is one of them.
     pub over: Option<Subject>,
-    /// What is said of it.
+    /// What is said of the measure.
     pub statement: Statement,
 }
 
@@ -42,11 +42,11 @@ pub struct Claim {
 pub enum Statement {
     /// The value is this one, to within so much.
     Value(f64, f64),
-    /// It is at most this one.
+    /// The value is at most this one.
     AtMost(f64),
-    /// It is at least this one.
+    /// The value is at least this one.
     AtLeast(f64),
-    /// It grows from one subject to the next.
+    /// The value grows from one subject to the next.
     Ascending(Vec<Subject>),
 }
 
@@ -54,11 +54,11 @@ pub enum Statement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It holds on the kernel of today.
+    /// The claim holds on the kernel of today.
     Near,
-    /// It does not, but where a cause is as it was then.
+    /// The claim does not hold but where a cause is as it was then.
     Changed,
-    /// It does not, and no cause is shown.
+    /// The claim does not hold, and no cause is shown.
     Miss,
     /// The runs that it takes were not made.
     NotRun,
@@ -69,7 +69,7 @@ pub enum Verdict {
 pub struct Judged {
     /// The measure today; of an order, of each subject.
     pub today: Vec<Estimate>,
-    /// The same of each cause: as it was then.
+    /// The measure with each cause as it was then; of an order, of each subject.
     pub causes: Vec<Vec<Estimate>>,
     /// The first cause with which the claim holds.
     pub shown_by: Option<usize>,
@@ -147,7 +147,7 @@ impl Subject {
         parts.all(|part| run.name.split(',').any(|its| its == part))
     }
 
-    /// Its group in a run.
+    /// The subject's group in a run.
     pub(super) fn group<'a>(&self, run: &'a DigestedRun) -> Option<&'a GroupDigest> {
         let groups = &run.digest.groups;
         match (self.group.as_str(), groups.len()) {

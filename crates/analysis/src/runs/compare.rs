@@ -37,7 +37,7 @@ pub struct Section {
 /// One variant, and how it differs from the baseline. Both are by the measures' names.
 #[derive(Debug, Clone, Serialize)]
 pub struct Compared {
-    /// Its name.
+    /// The variant's name.
     pub variant: String,
     /// Runs that were pooled, of different seeds.
     pub runs: usize,

@@ -5,7 +5,7 @@ use super::Totals;
 /// A measure of a group of streams, in one run or in several.
 pub type RunMeasure = Measure<Of>;
 
-/// Where a measure is found.
+/// Where to find a measure.
 #[derive(Debug, Clone, Copy)]
 pub enum Of {
     /// Delivery latency.

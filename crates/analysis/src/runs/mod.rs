@@ -25,7 +25,7 @@ pub use table::{differences_table, groups_table, shown, values_table};
 /// A group of streams in one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: String,
     /// Percentiles of delivery latency in milliseconds: those of
     /// [`Percentile::LATENCY`](pillion_measure::Percentile::LATENCY), in that order.

@@ -122,7 +122,7 @@ pub(super) fn title(section: &Section) -> String {
     }
 }
 
-/// As in `+12.3 (+9.1 to +14.8)`.
+/// A difference with its confidence interval, as in `+12.3 (+9.1 to +14.8)`.
 fn told(difference: &Difference, unit: Unit) -> String {
     let signed = |value: f64| {
         let text = match unit {

@@ -31,7 +31,7 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     Ok(digest)
 }
 
-/// Where that is kept of a run in this folder.
+/// The file with the digest of a run in this folder.
 #[must_use]
 pub fn digest_file(run: &Path) -> PathBuf {
     let mut file = run.to_owned().into_os_string();

@@ -12,9 +12,9 @@ pub use row::row;
 /// An experiment that was published.
 #[derive(Debug, Clone, Copy)]
 pub struct PublishedExperiment {
-    /// Its name, by which it is asked for.
+    /// The name by which the experiment is asked for.
     pub name: &'static str,
-    /// Its file.
+    /// The text of the experiment's file.
     pub text: &'static str,
 }
 

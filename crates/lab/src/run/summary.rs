@@ -163,6 +163,8 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
+    use pillion_traffic::SendLateness;
+
     use super::*;
 
     fn group(received: u64, failed: usize) -> GroupSummary {
@@ -183,10 +185,71 @@ mod tests {
     #[test]
     fn a_group_of_which_much_never_came_is_in_doubt() {
         assert_eq!(group(6000, 0).doubt(), None);
-        let doubt = group(2726, 24).doubt().unwrap();
+        assert!(group(6000, 24).doubt().is_some());
+        assert!(group(2726, 0).doubt().is_some());
+        let doubt = group(2726, 24).doubt().unwrap().replace('\u{a0}', " ");
+        let told = "group thin: 2 726 of 6 000 messages received, 24 of 30 streams failed;";
+        assert!(doubt.starts_with(told), "{doubt}");
+    }
+
+    fn sent(messages: u64) -> SendReport {
+        SendReport {
+            messages,
+            bytes: 0,
+            blocked_writes: 0,
+            send_error_us: SendLateness {
+                p50: 0.0,
+                p99: 0.0,
+                max: 0.0,
+            },
+            answers: 0,
+            round_trip_us: None,
+            retransmissions: None,
+            bytes_retrans: None,
+            segs_out: None,
+            failed: 0,
+            groups: Vec::new(),
+            streams: Vec::new(),
+        }
+    }
+
+    fn received(messages: u64) -> ReceiveReport {
+        ReceiveReport {
+            connections: 0,
+            messages,
+            bytes: 0,
+            corrupt: 0,
+            incomplete: 0,
+            broken: 0,
+            latency_us: None,
+            streams: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_is_in_doubt_where_a_group_of_it_is() {
+        let plan = crate::testbed::tests::plan();
+        let doubts = |arrived| {
+            let ended = plan.streams.iter().map(|_| {
+                let sent = Sent {
+                    report: sent(100),
+                    records: Vec::new(),
+                };
+                let received = Received {
+                    report: received(arrived),
+                    records: Vec::new(),
+                };
+                (sent, received)
+            });
+            let ended: Vec<_> = ended.collect();
+            Summary::new(&plan, &ended, [WayCounts::default(); 2], None).doubts
+        };
+        assert_eq!(doubts(100), [""; 0]);
+        let found = doubts(90);
+        assert_eq!(found.len(), plan.streams.len(), "{found:?}");
         assert!(
-            doubt.starts_with("group thin: ") && doubt.contains("24 of 30 streams failed"),
-            "{doubt}"
+            found[0].contains("90 of 100 messages received"),
+            "{found:?}"
         );
     }
 }

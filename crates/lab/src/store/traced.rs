@@ -26,7 +26,7 @@ struct GroupFile {
 }
 
 impl StoredRun {
-    /// Its traces, if it has both.
+    /// The run's traces, if it has both.
     ///
     /// # Errors
     /// [`Error::File`], if it is not whole as well.

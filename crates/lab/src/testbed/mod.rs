@@ -18,7 +18,7 @@ mod netem;
 mod node;
 mod settle;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::net::Ipv4Addr;
 

@@ -52,7 +52,7 @@ impl Moments {
         self.largest = self.largest.max(other.largest);
     }
 
-    /// As if there were so many values in the place of those that there are.
+    /// The moments of so many values that are distributed alike.
     #[must_use]
     pub fn times(self, count: u64) -> Self {
         let factor = count as f64 / self.count as f64;

@@ -6,7 +6,7 @@ use pillion_trace::{Endpoint, Flags, Packet, SackBlocks};
 pub(crate) enum Kind {
     /// 120 bytes each 30 ms, acknowledged 150 ms later.
     Thin,
-    /// As thin ones, each segment with the one before it.
+    /// Thin streams of which each segment has the one before it with it.
     Bundled,
     /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is retransmitted after 150 ms, with
     /// duplicate ACKs until then.

@@ -32,7 +32,8 @@ struct Last {
 /// anything again, and gives it another IP identification when it does.
 const SAME_PACKET_NS: u64 = 1_000_000;
 
-/// Where there is no IP identification, no time-out and no thin stream is this quick.
+/// The time within which two devices show a packet without IP identification: no time-out and no
+/// thin stream is this quick.
 const SAME_PACKET_WITHOUT_ID_NS: u64 = 100_000;
 
 /// So many packets of a trace show whether it has all of them twice.

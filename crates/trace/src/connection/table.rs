@@ -131,6 +131,19 @@ impl Table {
         }
     }
 
+    /// Has the processor fetch what the links of that connection, which are there by now, keep
+    /// elsewhere.
+    #[inline]
+    pub(crate) fn fetch_kept_by_links(&self, side: Side, packet: &Packet) {
+        if let Some(connection) = self.probable(side, packet) {
+            let links = connection
+                .halves
+                .iter()
+                .filter_map(|half| half.link.as_ref());
+            links.for_each(|link| link.fetch_kept());
+        }
+    }
+
     /// The connection that a packet probably belongs to, unless it is in a cache in any case.
     #[inline]
     fn probable(&self, side: Side, packet: &Packet) -> Option<&Connection> {

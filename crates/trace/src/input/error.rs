@@ -24,17 +24,17 @@ pub enum Unreadable {
     #[error("cannot be read: {0}")]
     Read(io::Error),
 
-    /// There is not one byte in it.
+    /// The file has not one byte.
     #[error("is empty; check that the capture ran, and wrote here")]
     Empty,
 
-    /// It is neither pcap nor pcapng.
+    /// The file is neither pcap nor pcapng.
     #[error(
         "is not a packet trace: it begins with {0}; expected pcap or pcapng, plain or compressed with gzip or zstd, as `tcpdump -w FILE` writes it"
     )]
     NotATrace(String),
 
-    /// It ends within the header of the format.
+    /// The file ends within the header of the format.
     #[error("ends after {0} bytes, within its header; copy or capture it again")]
     Short(usize),
 

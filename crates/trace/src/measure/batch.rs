@@ -54,9 +54,9 @@ pub(super) struct Extent {
     pub(super) first_sent_ns: Option<i64>,
     pub(super) ack_latency_ns: Option<i64>,
     pub(super) delivery: Option<Delivery>,
-    /// It arrived, and the receiver's trace does not show it.
+    /// The range arrived, and the receiver's trace does not show it.
     pub(super) arrived_unseen: bool,
-    /// In what kind of packet it arrived first.
+    /// In what kind of packet the range arrived first.
     pub(super) brought_by: Option<CopyKind>,
     /// Whether its sender's trace shows it.
     pub(super) was_sent: bool,
@@ -75,13 +75,13 @@ pub(super) struct Transit {
     pub(super) end: End,
 }
 
-/// How it ended.
+/// How a packet's way ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Delivered {
         raw_delay_ns: i64,
     },
-    /// It arrived; when is not known.
+    /// The packet arrived; when is not known.
     Unseen,
     Lost,
     Unknown,

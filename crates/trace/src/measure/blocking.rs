@@ -36,11 +36,11 @@ pub struct Blocking {
 /// A missing byte, and what waited behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Blocker {
-    /// Its position; the first byte of a connection is 1.
+    /// The missing byte's position; the first byte of a connection is 1.
     pub position: i64,
     /// Byte ranges that found it missing when they arrived.
     pub ranges: u64,
-    /// Their bytes.
+    /// The bytes of these ranges.
     pub bytes: u64,
     /// How long the first of them waited until it could be read, in milliseconds.
     pub longest_ms: f64,

@@ -38,7 +38,7 @@ enum Whose {
 /// Why a text describes no group.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GroupError {
-    /// It is not of the form `NAME=CONDITION,...`.
+    /// The text is not of the form `NAME=CONDITION,...`.
     #[error("{0:?} names no group; write NAME=CONDITION[,CONDITION...], such as thin=:5000-5999")]
     NoName(String),
     /// A condition is none.

@@ -34,7 +34,7 @@ impl Default for Options {
 
 /// Measures what it is told, and gives [`Results`] at the end.
 ///
-/// It notes what it is told, with times since the first packet; a thread of its own enters that
+/// A meter notes what it is told, with times since the first packet; another thread enters that
 /// in the measures of each connection.
 #[derive(Debug)]
 pub struct Meter {

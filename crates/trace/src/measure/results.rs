@@ -55,9 +55,9 @@ pub struct Single {
     pub opened_by_sender: bool,
     /// The groups that it belongs to.
     pub groups: Vec<String>,
-    /// Its first packet, in seconds since the trace's first.
+    /// The connection's first packet, in seconds since the trace's first.
     pub begin_s: f64,
-    /// From its first packet to its last, in seconds.
+    /// From the connection's first packet to its last, in seconds.
     pub duration_s: f64,
     /// What became of the attempt to connect.
     pub outcome: Outcome,

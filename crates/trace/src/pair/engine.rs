@@ -58,6 +58,12 @@ impl<O: Observer> Engine<O> {
         self.table.fetch_kept(side, packet);
     }
 
+    /// Prepares for a packet for which both has been done, and that comes next.
+    #[inline]
+    pub(crate) fn prepare_last(&self, side: Side, packet: &Packet) {
+        self.table.fetch_kept_by_links(side, packet);
+    }
+
     pub(crate) fn packet(&mut self, side: Side, printed: &Printed) {
         let now_ns = self.sides.saw(side, printed.packet.at_ns);
         let ahead = self.sides.ahead();

@@ -15,24 +15,24 @@ pub struct Fate {
     pub path_direction: PathDirection,
     /// [`Packet::number`](crate::Packet::number) in the trace at its sender.
     pub packet: u64,
-    /// When it was captured there, by that trace's clock.
+    /// When the packet was captured there, by that trace's clock.
     pub sent_ns: i64,
-    /// What it was for.
+    /// What the packet was for.
     pub class: Class,
-    /// Position of its first byte of payload.
+    /// Position of the packet's first byte of payload.
     pub begin: i64,
-    /// Position behind its payload.
+    /// Position behind the packet's payload.
     pub end: i64,
-    /// Bytes of its payload that had been sent before.
+    /// Bytes of the packet's payload that had been sent before.
     pub old_bytes: u64,
-    /// Whether it arrived.
+    /// Whether the packet arrived.
     pub arrival: Arrival,
 }
 
 /// Whether a packet arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// It did.
+    /// The packet arrived.
     Delivered {
         /// When, by the clock of the trace at its receiver.
         at_ns: i64,
@@ -42,19 +42,19 @@ pub enum Arrival {
         /// or a retransmission repaired.
         repaired_bytes: u64,
     },
-    /// It did, at a time that is not known: what it carried was acknowledged, nothing else
-    /// carried that, and the trace at its receiver does not show it.
+    /// The packet arrived, at a time that is not known: what it carried was acknowledged, nothing
+    /// else carried that, and the trace at its receiver does not show it.
     Unseen,
-    /// It did not, or the trace misses it.
+    /// The packet did not arrive, or the trace misses it.
     Lost,
-    /// It cannot be told: the other trace does not cover that time, segments were joined or cut on
+    /// Nothing tells: the other trace does not cover that time, segments were joined or cut on
     /// the way, or what it carried arrived unseen and others carried that as well. What is known
     /// of bytes is exact all the same.
     Unknown,
 }
 
 impl Fate {
-    /// Its time on the way by two clocks that need not agree, in nanoseconds:
+    /// The packet's time on the way by two clocks that need not agree, in nanoseconds:
     /// [`Clock`](crate::pair::Clock) makes a delay of it.
     #[must_use]
     pub fn raw_delay_ns(&self) -> Option<i64> {

@@ -26,7 +26,7 @@ type Endpoints = (Endpoint, Endpoint);
 /// One direction of a connection in both traces.
 #[derive(Debug)]
 struct Common {
-    /// Its ends at the receiver's trace.
+    /// The connection's ends at the receiver's trace.
     there: Endpoints,
     /// How much later the receiver's clock showed each of its packets, in order.
     later_ns: Vec<i64>,

@@ -2,6 +2,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::fate::{Arrival, Fate, Passage};
+use crate::fetch::fetch;
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
 /// waits for the trace at the sender to show it.
@@ -9,7 +10,7 @@ use super::fate::{Arrival, Fate, Passage};
 pub(crate) struct Link {
     pub(crate) passage: Passage,
     sent: VecDeque<Departed>,
-    /// Their fingerprints, 0 for those that have a fate: apart, to be searched fast.
+    /// Fingerprints of what was sent, 0 where the fate is known: apart, to be searched fast.
     prints: VecDeque<u64>,
     /// The departure after the one that matched last: packets mostly keep their order.
     expected: usize,
@@ -26,6 +27,8 @@ pub(crate) struct Link {
 }
 
 const REMEMBERED: usize = 64;
+/// More packets of a thin stream are seldom under way.
+const LATELY: usize = 16;
 
 /// A packet that has no fate yet, or was not told of.
 #[derive(Debug)]
@@ -100,6 +103,17 @@ impl Link {
         (expected && self.shown.is_empty()).then_some(self.expected)
     }
 
+    /// Has the processor fetch what the next packet is compared with and stands behind.
+    #[inline]
+    pub(crate) fn fetch_kept(&self) {
+        let expected = self.sent.get(self.expected);
+        let sent = [self.sent.front(), expected, self.sent.back()];
+        sent.into_iter().flatten().for_each(fetch);
+        if let Some(print) = self.prints.get(self.expected) {
+            fetch(print);
+        }
+    }
+
     /// Whether there are arrivals of which it is not clear what they are.
     #[inline]
     pub(crate) fn waits(&self) -> bool {
@@ -162,13 +176,23 @@ impl Link {
     pub(crate) fn arrived_unseen(&mut self, packets: impl ExactSizeIterator<Item = u64>) {
         let only = packets.len() == 1;
         for packet in packets {
-            let place = self.sent.binary_search_by_key(&packet, |it| it.fate.packet);
-            if let Some(departed) = place.ok().and_then(|place| self.sent.get_mut(place)) {
+            let place = self.place_of(packet);
+            if let Some(departed) = place.and_then(|place| self.sent.get_mut(place)) {
                 departed.doubtful = true;
                 if only && departed.fate.arrival == Arrival::Unknown {
                     departed.fate.arrival = Arrival::Unseen;
                 }
             }
+        }
+    }
+
+    /// Where a packet stands among those sent: mostly it is one of the last.
+    fn place_of(&self, packet: u64) -> Option<usize> {
+        let number = |it: &Departed| it.fate.packet;
+        let mut last = self.sent.iter().rev().take(LATELY);
+        match last.position(|it| number(it) == packet) {
+            Some(behind) => Some(self.sent.len() - 1 - behind),
+            None => self.sent.binary_search_by_key(&packet, number).ok(),
         }
     }
 
@@ -205,7 +229,7 @@ impl Link {
         first.is_some_and(|first| first.fate.arrival == Arrival::Unknown)
     }
 
-    /// Its payload.
+    /// The payload of the next packet in the order of sending.
     pub(crate) fn next_payload(&self) -> (i64, i64) {
         let first = self.sent.front();
         first.map_or((0, 0), |first| (first.fate.begin, first.fate.end))

@@ -8,9 +8,9 @@ use crate::packet::{Endpoint, Packet};
 /// shows.
 #[derive(Debug, Default)]
 pub(crate) struct Nat {
-    /// As given: address at the receiver, address at the sender.
+    /// Changed addresses that were given: the one at the receiver, the one at the sender.
     addresses: Vec<([u8; 16], [u8; 16])>,
-    /// As found: both ends at the receiver, both ends at the sender.
+    /// Changed ends that were found: both at the receiver, both at the sender.
     found: HashMap<Endpoints, Endpoints, RandomState>,
     /// The last packets at the sender of connections that were new there.
     announced: HashMap<u64, Endpoints, RandomState>,

@@ -69,10 +69,11 @@ pub fn analyse<O: Observer>(
     })
 }
 
-/// So many packets of its trace before a packet's turn, its connection is fetched, and what that
-/// keeps elsewhere.
+/// So many packets of its trace before a packet's turn, its connection is fetched; then what that
+/// keeps elsewhere; then what this keeps elsewhere in turn.
 const SOON: usize = 5;
 const SOONER: usize = 2;
+const NEXT: usize = 1;
 
 fn merge<O: Observer>(
     mut sender: Source,
@@ -124,6 +125,9 @@ fn merge<O: Observer>(
         }
         if let Some(sooner) = source.ahead(SOONER) {
             engine.prepare_more(side, sooner);
+        }
+        if let Some(next) = source.ahead(NEXT) {
+            engine.prepare_last(side, next);
         }
         if let Some(first) = source.first()
             && engine.sides.by_senders_clock(side, first.packet.at_ns) < until_ns

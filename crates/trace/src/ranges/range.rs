@@ -11,16 +11,16 @@ pub struct Range {
     pub begin: i64,
     /// Position behind the last byte.
     pub end: i64,
-    /// Each time it was sent, in the order of the trace; none if the trace misses the packet.
+    /// Each time the range was sent, in the order of the trace; none if the trace misses it.
     pub copies: SmallVec<[Copy; 2]>,
-    /// When an ACK came that covers it.
+    /// When an ACK came that covers the range.
     pub acked_ns: Option<i64>,
-    /// When a SACK block came that covers it, if that was before the ACK.
+    /// When a SACK block came that covers the range, if that was before the ACK.
     pub sacked_ns: Option<i64>,
-    /// Its arrival in the receiver's trace.
+    /// The range's arrival in the receiver's trace.
     pub delivery: Option<Delivery>,
     pub(crate) ends_packet: bool,
-    /// It arrived, for the receiver acknowledged it; its trace does not show when.
+    /// The range arrived, for the receiver acknowledged it; its trace does not show when.
     pub(crate) arrived_unseen: bool,
 }
 
@@ -38,11 +38,11 @@ pub struct Copy {
 /// Why a packet carried a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyKind {
-    /// It was new.
+    /// The range was new.
     New,
-    /// It rode along with new bytes.
+    /// The range rode along with new bytes.
     Bundled,
-    /// It was sent again, with no new byte.
+    /// The range was sent again, with no new byte.
     Retransmission,
 }
 

@@ -87,7 +87,7 @@ pub struct Sent {
     pub advances: bool,
     /// Records of it in the trace at the receiver.
     pub arrivals: Vec<u64>,
-    /// Its bytes were acknowledged, nothing else had brought or carried them.
+    /// The packet's bytes were acknowledged, and nothing else had brought or carried them.
     pub must_have_arrived: bool,
     /// Whether the path lost it.
     pub really_lost: bool,

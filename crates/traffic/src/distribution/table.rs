@@ -51,7 +51,7 @@ impl Table {
         Self::bent(points, 1.0)
     }
 
-    /// The same, with this bend between any two points; above 0.
+    /// From points (probability, value), with this bend between any two; above 0.
     pub(crate) fn bent(points: &[(f64, f64)], bend: f64) -> Result<Self, TableError> {
         let climbs = points
             .windows(2)
@@ -72,7 +72,7 @@ impl Table {
         })
     }
 
-    /// The same between two steps: the least value and the largest with this share each.
+    /// The table between two steps: the least value and the largest with this share each.
     pub(crate) fn between(&self, share: f64) -> Self {
         let shrink = |probability: f64| share + probability * (1.0 - 2.0 * share);
         let step = |from, to, value| Piece {

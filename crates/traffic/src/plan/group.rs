@@ -160,7 +160,7 @@ impl Group {
 }
 
 impl Kind {
-    /// Its name in files and reports.
+    /// The kind's name in files and reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Thin { .. } => "thin",

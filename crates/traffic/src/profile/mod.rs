@@ -78,7 +78,7 @@ pub enum Time {
 /// Less than a millisecond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BelowOne {
-    /// As printed.
+    /// The mean that is printed, below one.
     #[serde(rename = "<1")]
     BelowOne,
 }

@@ -23,7 +23,7 @@ pub enum ReceiveError {
     /// A connection could not be accepted.
     #[error("accepting connection {number}: {source}; `ulimit -n` must exceed the connections")]
     Accept {
-        /// Which connection, from 1.
+        /// The connection's number, from 1.
         number: usize,
         /// The kernel's answer.
         source: io::Error,

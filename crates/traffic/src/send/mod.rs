@@ -91,7 +91,7 @@ impl Sender {
         Ok(self.run_recording(stop)?.report)
     }
 
-    /// The same, with the records.
+    /// [`Sender::run`], with the records.
     ///
     /// # Errors
     /// As [`Sender::run`].

@@ -40,13 +40,13 @@ pub struct SendReport {
 /// What the streams of one group sent together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupSent {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// What its streams do.
+    /// What the group's streams do.
     pub kind: &'static str,
     /// Number of streams.
     pub streams: usize,
-    /// Those of them that connected.
+    /// Streams that connected.
     pub connected: usize,
     /// Messages that the kernel took whole.
     pub messages: u64,
@@ -76,7 +76,7 @@ pub struct SendLateness {
 pub struct StreamSent {
     /// The stream's number, from 0.
     pub stream: u32,
-    /// Its group's number, from 0.
+    /// The number of the stream's group, from 0.
     pub group: usize,
     /// Whether its connection was ever established.
     pub connected: bool,

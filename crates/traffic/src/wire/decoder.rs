@@ -6,9 +6,9 @@ use super::{Mismatch, Preface, content};
 /// One message that has come whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Its number within the stream, from 0.
+    /// The message's number within the stream, from 0.
     pub sequence: u32,
-    /// Its bytes.
+    /// The message's bytes.
     pub size: u32,
     /// `CLOCK_MONOTONIC` in ns, to the microsecond, when the application handed it over.
     pub sent_ns: u64,

@@ -40,7 +40,7 @@ fn receiver(streams: usize) -> Receiver {
     .unwrap()
 }
 
-/// The same, reading and answering in this manner.
+/// Receives in the background, reading and answering in this manner.
 pub fn receive_so(
     streams: usize,
     reading: Reading,

@@ -24,7 +24,7 @@ pub struct Modules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
     pub name: String,
-    /// Its file's content, not compressed.
+    /// The content of the module's file, not compressed.
     pub content: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl Modules {
     }
 }
 
-/// The same module's name has hyphens in one place and underscores in another.
+/// A module's name with underscores alone: it has hyphens in one place and underscores in another.
 fn plain(name: &str) -> String {
     name.replace('-', "_")
 }

@@ -20,9 +20,9 @@ pub(super) struct Frame<'a> {
     pub link: LinkType,
     /// The number of the interface where it was captured; 0 where the format knows of one alone.
     pub interface: u32,
-    /// As much of it as was captured.
+    /// As much of the frame as was captured.
     pub bytes: &'a [u8],
-    /// Its length on the wire.
+    /// The frame's length on the wire.
     pub len: u32,
 }
 

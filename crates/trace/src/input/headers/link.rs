@@ -27,7 +27,7 @@ pub(super) enum Network<'a> {
 }
 
 impl LinkType {
-    /// Its name, if it is one that is read.
+    /// The link type's name, if it is one that is read.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         Some(match self.0 {
