@@ -135,7 +135,7 @@ impl GroupDigest {
     #[must_use]
     pub fn quantiles(&self, measure: &str) -> Option<Cow<'_, [f64]>> {
         let Some(name) = measure.strip_suffix(OF_STREAMS) else {
-            return self.distributions.get(measure).map(|it| it.into());
+            return self.distributions.get(measure).map(Cow::from);
         };
         let of_streams = self.streams.get(name)?;
         levels().map(|level| quantile(of_streams, level)).collect()
