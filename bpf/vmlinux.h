@@ -39,6 +39,7 @@ enum bpf_map_type {
 };
 
 enum {
+	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
 };
 
@@ -412,6 +413,18 @@ struct sock_cgroup_data {
 	struct cgroup *cgroup;
 };
 
+struct inode {
+	unsigned long i_ino;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct socket {
+	struct file *file;
+};
+
 struct sk_buff;
 
 struct sk_buff_head {
@@ -423,6 +436,7 @@ struct sock {
 	struct sk_buff_head sk_write_queue;
 	kuid_t sk_uid;
 	struct sock_cgroup_data sk_cgrp_data;
+	struct socket *sk_socket;
 };
 
 struct inet_connection_sock {

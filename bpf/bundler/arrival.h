@@ -4,6 +4,7 @@
 #define PILLION_ARRIVAL_H
 
 #include "hidden_loss.h"
+#include "latency.h"
 
 /*
  * The report of a whole packet that had come before, so that its ACK
@@ -155,7 +156,8 @@ static __always_inline void acknowledge(struct flow *flow,
 
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
-				   const struct ack *ack)
+				   const struct ack *ack,
+				   struct observation *seen)
 {
 	struct ingress *ingress = &flow->ingress;
 	__u32 epoch = READ_ONCE(flow->egress.path.epoch);
@@ -164,6 +166,8 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		ADD(flow, acks_unread, 1);
 		return;
 	}
+	if (seen)
+		observe_ack(seen, flow, tp, ack);
 	WRITE_ONCE(ingress->unread, ack->unread);
 	if (ingress->epoch != epoch) {
 		ingress->epoch = epoch;
@@ -174,6 +178,8 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		ADD(flow, acks_unread, 1);
 	else
 		acknowledge(flow, tp, ack, READ_ONCE(flow->egress.record.next));
+	if (seen)
+		seen->counters = flow->counters;
 	leave(&ingress->busy);
 }
 

@@ -12,6 +12,7 @@
 
 #include "grow.h"
 #include "level.h"
+#include "observation.h"
 #include "path.h"
 #include "retransmission.h"
 #include "thin.h"
@@ -142,6 +143,11 @@ static __always_inline enum outcome send_new(struct __sk_buff *skb,
 		egress->kept = HISTORY_BYTES;
 	if (outcome != ELIGIBLE)
 		return outcome;
+	if (flow->arm == ARM_PLAIN) {
+		hold_back(skb, egress, seg->seq - choice.start,
+			  choice.segments);
+		return HELD_BACK;
+	}
 	outcome = prepend(skb, flow, seg, choice.start);
 	if (outcome == BUNDLED)
 		note_bundle(egress, seg, &choice);

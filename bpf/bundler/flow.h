@@ -140,6 +140,9 @@ enum outcome {
 	UNWATCHED, /* the losses that bundles hide could not be told */
 	PATH_SIZE, /* bundles so large did not get through lately */
 
+	/* Bundles are held back on purpose. */
+	HELD_BACK, /* the connection is of the plain arm (observation.h) */
+
 	OUTCOMES,
 	ELIGIBLE =
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
@@ -175,6 +178,7 @@ struct totals {
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
 	__u64 over_limit; /* sockets that found no place (places.h) */
+	__u64 unobserved; /* connections that found none to be observed */
 	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
 	__u64 companions_refused[COMPANIONS]; /* by the kernel */
 	struct decision decision; /* the last of any connection */
@@ -203,6 +207,13 @@ struct loss_events {
 	__u32 known; /* losses of all events */
 	__u32 closed; /* how many of the following are known */
 	__u32 intervals[LOSS_INTERVALS]; /* newest first, 1/256 packets */
+};
+
+/* On which side of a comparison is a connection? */
+enum arm {
+	ARM_NONE, /* nothing is compared, or it is not drawn yet */
+	ARM_BUNDLED,
+	ARM_PLAIN, /* all is done as for a bundled one, except bundling */
 };
 
 /* Who wants a connection to be bundled. */
@@ -369,6 +380,7 @@ struct flow {
 	__u32 off; /* the application declined: no more bundles */
 	enum sack sack;
 	__u32 uid; /* whose place it takes (places.h) */
+	enum arm arm;
 };
 
 /* With the kernel's 72 bytes before it (Linux 6.18) it fits into 4 KiB. */

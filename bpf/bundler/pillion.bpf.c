@@ -14,10 +14,12 @@
 #include "arrival.h"
 #include "bundle.h"
 #include "companions.h"
+#include "draw.h"
 #include "policy.h"
 #include "reaction.h"
 #include "dsack.h"
 #include "scope.h"
+#include "sending_times.h"
 #include "socket_option.h"
 #include "transmission.h"
 
@@ -36,8 +38,10 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 {
 	enum outcome parsed = NOT_PLAIN_IP;
 	struct segment seg = {};
+	struct observation *seen;
 	struct bpf_tcp_sock *tp;
 	struct tcp_sock *full;
+	__u32 retransmissions;
 	int told;
 
 	if (flow->sack == SACK_UNKNOWN)
@@ -55,10 +59,15 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 		return KEEP;
 	}
 	told = react(flow, tp, full);
+	seen = observe(skb, flow, full);
+	retransmissions = flow->egress.retransmissions;
 	if (parsed == NOT_PLAIN_IP)
 		count(flow, NOT_PLAIN_IP);
 	else if (seg.len)
 		transmit(skb, flow, tp, full, &seg, parsed);
+	if (seen && parsed != NOT_PLAIN_IP && seg.len)
+		observe_segment(seen, flow, tp, full, &seg, retransmissions,
+				skb->gso_size ? skb->gso_segs : 1);
 	leave(&flow->egress.busy);
 	return told;
 }
@@ -76,6 +85,13 @@ static __always_inline int on_ingress(struct __sk_buff *skb,
 				      enum link_header link)
 {
 	return take_out_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
+}
+
+/* A function of its own, so that the type reaches user space. */
+static __noinline long write_presence(struct seq_file *seq,
+				      struct presence *presence)
+{
+	return bpf_seq_write(seq, presence, sizeof(*presence));
 }
 
 /* Every packet that leaves by a device with Ethernet headers. */
@@ -124,7 +140,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	on_ack(flow, tp, &ack);
+	on_ack(flow, tp, &ack, observed(skb));
 	return 1;
 }
 
@@ -249,6 +265,30 @@ int pillion_request_users(struct bpf_iter__bpf_sk_storage_map *ctx)
 		return 0;
 	uid = request->uid;
 	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
+	return 0;
+}
+
+/*
+ * Writes which of the connections observed are still there, and by which inode
+ * processes have them open.
+ */
+SEC("iter/bpf_sk_storage_map")
+int pillion_present(struct bpf_iter__bpf_sk_storage_map *ctx)
+{
+	struct presence presence = {};
+	struct sock *sk = ctx->sk;
+	struct socket *socket;
+	struct file *file;
+	struct inode *inode;
+
+	if (!sk || !ctx->value)
+		return 0;
+	presence.cookie = bpf_get_socket_cookie(sk);
+	socket = sk->sk_socket;
+	file = socket ? socket->file : NULL;
+	inode = file ? file->f_inode : NULL;
+	presence.inode = inode ? inode->i_ino : 0;
+	write_presence(ctx->meta->seq, &presence);
 	return 0;
 }
 

@@ -102,6 +102,8 @@ static __always_inline bool takes_along(struct flow *flow,
 
 	if (seg->seq != tp->snd_una || tp->sacked_out)
 		return false;
+	if (flow->arm == ARM_PLAIN)
+		return false;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return false;
 	if (READ_ONCE(flow->ingress.unread))

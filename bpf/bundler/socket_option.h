@@ -61,7 +61,8 @@ SAME(ELSEWHERE);
 SAME(WAITED);
 SAME(UNWATCHED);
 SAME(PATH_SIZE);
-_Static_assert(OUTCOMES == PATH_SIZE + 1,
+SAME(HELD_BACK);
+_Static_assert(OUTCOMES == HELD_BACK + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

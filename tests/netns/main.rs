@@ -22,6 +22,7 @@ mod hooks;
 mod leftovers;
 mod lifecycle;
 mod namespaces;
+mod observe;
 mod places;
 mod queue;
 mod run;

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pillion_bundler::{Mode, Options, Rule, ThinTest};
+use pillion_bundler::{Mode, Observing, Options, Rule, ThinTest};
 
 use crate::device::Checksums;
 use crate::link::Link;
@@ -50,6 +50,8 @@ pub struct Setup {
     pub cgroup: Option<PathBuf>,
     /// The bundlers that are attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
+    /// What the bundlers observe of the connection.
+    pub observing: Option<Observing>,
     /// Options of level `IPPROTO_TCP` that the socket has before it connects or listens.
     pub tcp_options: Vec<(i32, i32)>,
 }
@@ -103,6 +105,7 @@ impl Default for Setup {
             on_bridge: false,
             cgroup: None,
             bundlers: vec![Bundler::unlimited()],
+            observing: None,
             tcp_options: Vec::new(),
         }
     }

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
-    Attachment, Counters, Device, Outcome, Policy, Programs, Scope, Totals, cgroup2_mount,
+    Attachment, Counters, Device, Observation, Outcome, Policy, Programs, Scope, Totals,
+    cgroup2_mount,
 };
 
 use crate::link::Link;
@@ -174,6 +175,14 @@ impl Wire {
         socket::tcp_info(&self.stream)
     }
 
+    /// What the first bundler observed of the connections so far.
+    #[must_use]
+    pub fn observations(&self) -> Vec<Observation> {
+        let reader = self.attachments[0].observations();
+        let seen = reader.expect("it is observed").read();
+        seen.expect("what is observed can be read")
+    }
+
     /// What the first bundler did so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
@@ -214,7 +223,11 @@ fn policy(bundler: &Bundler) -> Policy {
 }
 
 fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
-    let programs = Programs::load(&policy(bundler)).expect("the programs load");
+    let policy = Policy {
+        observing: setup.observing,
+        ..policy(bundler)
+    };
+    let programs = Programs::load(&policy).expect("the programs load");
     let root = || cgroup2_mount().expect("cgroup v2");
     let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
     let mut names = vec![device::TAP.to_owned()];

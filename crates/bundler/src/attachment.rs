@@ -7,7 +7,10 @@ use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
 use crate::places::Room;
 use crate::selection::Step;
-use crate::{Change, Device, Error, FlowReader, Namespace, Policy, Programs, Selection, Totals};
+use crate::{
+    Change, Device, Error, FlowReader, Namespace, ObservationReader, Policy, Programs, Selection,
+    Totals,
+};
 
 /// How long following may take at a time: signals wait meanwhile.
 const A_WHILE: Duration = Duration::from_millis(50);
@@ -213,6 +216,11 @@ impl Attachment {
     /// storage.
     pub fn flows(&self) -> Result<FlowReader, Error> {
         FlowReader::of(self.programs.flows.as_fd())
+    }
+
+    /// The reader of what is observed of each connection, where [`Policy::observing`] has it so.
+    pub fn observations(&self) -> Option<&ObservationReader> {
+        self.programs.observations.as_ref()
     }
 
     /// Detaches the programs; what they did can still be read.

@@ -78,6 +78,9 @@ outcomes! {
     Unwatched = UNWATCHED, "unwatched";
     /// Bundles as large as this one did not get through lately.
     PathSize = PATH_SIZE, "too large for the path";
+    /// The segment would have had a bundle, but its connection is of the plain arm
+    /// ([`Observing`](crate::Observing)).
+    HeldBack = HELD_BACK, "held back";
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::{Error, Mode, Options, Rule, Scope};
+use crate::{Error, Mode, Observing, Options, Rule, Scope};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
 /// applications.
@@ -20,6 +20,9 @@ pub struct Policy {
     /// application asked for: some 4.5 KiB each, charged to this process. One user has half of
     /// them at most. What finds no place stays plain.
     pub max_connections: u32,
+    /// What is observed of each connection, and which of them are bundled then; `None`: nothing is
+    /// observed. 2 KiB more of the kernel's memory for each.
+    pub observing: Option<Observing>,
 }
 
 impl Default for Policy {
@@ -29,6 +32,7 @@ impl Default for Policy {
             otherwise: Mode::Allow(Options::default()),
             scope: Scope::default(),
             max_connections: Self::MAX_CONNECTIONS,
+            observing: None,
         }
     }
 }

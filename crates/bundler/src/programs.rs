@@ -8,6 +8,7 @@ use libbpf_sys::BPF_F_ANY_ALIGNMENT;
 use pillion_host::libbpf::Messages;
 
 use crate::contract::PillionSkelBuilder;
+use crate::observation::ObservationReader;
 use crate::places::Places;
 use crate::policy::Tables;
 use crate::scope::Served;
@@ -32,6 +33,7 @@ pub struct Programs {
     pub(crate) any_namespace: bool,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
+    pub(crate) observations: Option<ObservationReader>,
     pub(crate) hook: Hook,
 }
 
@@ -55,6 +57,20 @@ impl Programs {
         rodata.any_namespace = policy.scope == Scope::Anywhere;
         rodata.max_connections = policy.max_connections;
         rodata.receivers_are_safe = clamps_the_scaling_ratio();
+        if let Some(observing) = &policy.observing {
+            rodata.observing = true;
+            rodata.draw_key = observing.key;
+            rodata.draw_bundled = observing.bundled_of_2_32();
+            rodata.draw_by = observing.draw_by.raw();
+            rodata.grace_us = observing.grace_us;
+            rodata.stall_us = observing.stall_us;
+            open.maps
+                .pillion_observed
+                .set_max_entries(policy.max_connections)
+                .map_err(|error| log.explain(&error))?;
+        }
+        let is_observing = policy.observing.is_some();
+        open.progs.pillion_present.set_autoload(is_observing);
         let has_socket_option = socket_option::is_supported();
         open.progs
             .pillion_setsockopt
@@ -80,6 +96,10 @@ impl Programs {
                 .map_err(|error| Error::system("keep a program", error))
         };
         let flows = map(&skel.maps.pillion_flows)?;
+        let observations = is_observing.then(|| {
+            let seen = map(&skel.maps.pillion_observed)?;
+            ObservationReader::new(skel.progs.pillion_present.as_fd(), &flows, seen)
+        });
         let places = Places::new(
             map(&skel.maps.pillion_come)?,
             map(&skel.maps.pillion_gone)?,
@@ -117,6 +137,7 @@ impl Programs {
             any_namespace: policy.scope == Scope::Anywhere,
             totals: map(&skel.maps.pillion_totals)?,
             flows,
+            observations: observations.transpose()?,
             hook: Hook::of_this_kernel(),
         })
     }

@@ -20,6 +20,10 @@ pub struct Totals {
     /// Times that a connection, or what its application asked for, found no place among as many
     /// as [`Policy::max_connections`](crate::Policy::max_connections) allows.
     pub over_limit: u64,
+    /// Connections that found no place to be observed, and were therefore not bundled; 0 where
+    /// nothing is observed ([`Policy::observing`](crate::Policy::observing)).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unobserved: u64,
     /// How often each companion was set on a connection, bundled or not; companions that never were
     /// are left out. A change of the rules sets them anew.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -52,6 +56,7 @@ impl Totals {
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
             totals.over_limit += raw.over_limit;
+            totals.unobserved += raw.unobserved;
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
@@ -59,6 +64,11 @@ impl Totals {
         totals.decision = last.1;
         Ok(totals)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn add(sums: &mut BTreeMap<Companion, u64>, raw: &[u64]) {

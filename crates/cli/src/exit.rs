@@ -40,6 +40,7 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     use pillion_lab::engine::EngineError as Engine;
     use pillion_trace::input::InputError;
     use pillion_traffic::{ReceiveError, SendError};
+    use pillion_trial::RecordError;
     cause.is::<BadInput>()
         || matches!(
             cause.downcast_ref(),
@@ -77,6 +78,10 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
         || matches!(
             cause.downcast_ref(),
             Some(ReceiveError::NoStreams | ReceiveError::Manner(_))
+        )
+        || matches!(
+            cause.downcast_ref(),
+            Some(RecordError::Foreign { .. } | RecordError::OtherTrial { .. })
         )
         || cause.is::<InputError>()
 }

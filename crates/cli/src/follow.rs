@@ -1,27 +1,42 @@
 //! Devices and connections come and go while pillion waits.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use pillion_bundler::{Attachment, Change, Selection};
 
 /// How often it is looked whether connections find no place.
-const RECOUNT_MS: u16 = 1000;
+const RECOUNT: Duration = Duration::from_secs(1);
 
 /// Waits until `signals` can be read, and follows devices and connections until then.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     selection: &mut Selection,
-    mut tell: impl FnMut(&Change),
+    tell: impl FnMut(&Change),
 ) -> nix::Result<()> {
+    until_readable_or(signals, attachment, selection, None, tell).map(drop)
+}
+
+/// The same, but no longer than to a moment; true if `signals` can be read.
+pub fn until_readable_or(
+    signals: &impl AsFd,
+    attachment: &mut Attachment,
+    selection: &mut Selection,
+    end: Option<Instant>,
+    mut tell: impl FnMut(&Change),
+) -> nix::Result<bool> {
     loop {
         let mut fds = [
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(selection.as_fd(), PollFlags::POLLIN),
         ];
-        match poll(&mut fds, RECOUNT_MS) {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let patience = left.map_or(RECOUNT, |left| left.min(RECOUNT));
+        // Rounded up: else it would be asked in vain until the last millisecond is over.
+        match poll(&mut fds, patience.as_micros().div_ceil(1000) as u16) {
             Ok(_) => {}
             Err(Errno::EINTR) => continue,
             Err(errno) => return Err(errno),
@@ -32,8 +47,8 @@ pub fn until_readable(
             attachment.follow(selection).iter().for_each(&mut tell);
         }
         attachment.recount(selection).iter().for_each(&mut tell);
-        if signal {
-            return Ok(());
+        if signal || left.is_some_and(|left| left.is_zero()) {
+            return Ok(signal);
         }
     }
 }

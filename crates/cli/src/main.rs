@@ -18,6 +18,7 @@ mod lab;
 mod lent;
 mod man;
 mod netns;
+mod observe;
 mod print;
 mod progress;
 mod queue;
@@ -50,6 +51,8 @@ struct Cli {
 enum Command {
     Run(run::Args),
     Attach(attach::Args),
+    Advise(observe::AdviseArgs),
+    Trial(observe::TrialArgs),
     Flows(flows::Args),
     Check(check::Args),
     Traffic(traffic::Args),
@@ -72,6 +75,8 @@ impl Command {
         match self {
             Self::Run(args) => args.execute(),
             Self::Attach(args) => args.execute(),
+            Self::Advise(args) => args.execute(),
+            Self::Trial(args) => args.execute(),
             Self::Flows(args) => args.execute(),
             Self::Check(args) => args.execute(),
             Self::Traffic(args) => args.execute(),

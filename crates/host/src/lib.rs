@@ -1,11 +1,13 @@
 //! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, its network
-//! namespaces, and why it refuses a program.
+//! namespaces, whose sockets are, and why it refuses a program.
 
 pub mod clock;
 pub mod libbpf;
 pub mod network_namespace;
+mod socket_owners;
 mod tcp_info;
 mod ticks;
 
+pub use socket_owners::socket_owners;
 pub use tcp_info::TcpInfo;
 pub use ticks::Ticks;

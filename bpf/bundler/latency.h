@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ACK latency: from the first sending of a segment to the arrival of the ACK
+ * that covers it (LCN 2015, section IV.A). And of what TCP had to retransmit:
+ * what a bundle would have saved, had it not been held back.
+ *
+ * The first bundle that would have had a lost segment would have repaired it if
+ * its own packet was acknowledged without being retransmitted, a smoothed RTT
+ * after it was sent. What waited behind the segment would have waited no
+ * longer. docs/advise.md has what this leaves out.
+ */
+#ifndef PILLION_LATENCY_H
+#define PILLION_LATENCY_H
+
+#include "ack.h"
+#include "observation.h"
+
+/* Segments that an ACK acknowledges, while they are gone through. */
+struct acked {
+	__u32 from; /* the next slot */
+	__u32 to; /* behind the last */
+	__u32 now_us;
+	__u32 rtt_min_us; /* 0: not known */
+	__u32 srtt_us;
+
+	/* How they would have fared with bundles. */
+	__u32 held_us; /* nothing could have been acknowledged before then */
+	__u32 began; /* there was a loss */
+	__u32 sooner; /* a bundle would have repaired one */
+};
+
+/* A global function, as the verifier is to look at its branches once. */
+__noinline __u32 latency_bucket(__u32 us)
+{
+	__u32 bit = LATENCY_FIRST_BIT, high = us >> LATENCY_FIRST_BIT;
+
+	if (!high)
+		return 0;
+	for (__u32 step = 16; step; step /= 2) {
+		if (high >> step) {
+			high >>= step;
+			bit += step;
+		}
+	}
+	if (bit > LATENCY_LAST_BIT)
+		return LATENCY_BUCKETS - 1;
+	return 1 + ((bit - LATENCY_FIRST_BIT) << LATENCY_STEP_BITS) +
+	       (us >> (bit - LATENCY_STEP_BITS) &
+		((1 << LATENCY_STEP_BITS) - 1));
+}
+
+/* So are the next: the loop has them look once. */
+__noinline int add_latency(struct observation *seen, const struct acked *acked,
+			   __u32 latency_us)
+{
+	__u32 bucket = latency_bucket(latency_us), waited_us;
+
+	if (!seen || !acked)
+		return 0;
+	seen->segments++;
+	seen->latency_us += latency_us;
+	if (bucket < LATENCY_BUCKETS)
+		seen->latencies[bucket]++;
+	if (latency_us > stall_us)
+		seen->stalls++;
+	if (!acked->rtt_min_us || latency_us <= acked->rtt_min_us)
+		return 0;
+	waited_us = latency_us - acked->rtt_min_us;
+	seen->waited_us += waited_us;
+	if (waited_us <= grace_us)
+		return 0;
+	seen->late++;
+	seen->late_us += waited_us - grace_us;
+	return 0;
+}
+
+/* The slot that is gone through is of a segment that TCP had to retransmit. */
+__noinline int add_loss(struct observation *seen, struct record *record,
+			struct acked *acked)
+{
+	__u32 distance, carrier, sent_us, repaired_us;
+
+	if (!seen || !record || !acked)
+		return 0;
+	distance = seen->carrier[acked->from & (RECORD - 1)];
+	carrier = acked->from + distance;
+	sent_us = READ_ONCE(seen->sent_us[carrier & (RECORD - 1)]);
+	repaired_us = acked->now_us;
+	seen->losses.segments++;
+	if (!distance) {
+		seen->losses.unfollowed++;
+	} else if (before(carrier, acked->to) && sent_us &&
+		   !(READ_ONCE(slot(record, carrier)->how) & RETRANSMITTED)) {
+		seen->losses.repairable++;
+		acked->sooner = 1;
+		repaired_us = sent_us + acked->srtt_us;
+	}
+	if (!acked->began || after(repaired_us, acked->held_us))
+		acked->held_us = repaired_us;
+	acked->began = 1;
+	return 0;
+}
+
+__noinline int add_saved(struct observation *seen, const struct acked *acked,
+			 __u32 sent_us)
+{
+	__u32 then_us;
+
+	if (!seen || !acked || !acked->sooner)
+		return 0;
+	then_us = later(sent_us + acked->srtt_us, acked->held_us);
+	if (before(then_us, acked->now_us))
+		seen->losses.saved_us += acked->now_us - then_us;
+	return 0;
+}
+
+/* Measures the slot that is gone through. */
+__noinline int measure_slot(struct observation *seen, struct record *record,
+			    struct acked *acked)
+{
+	__u32 sent_us;
+
+	if (!seen || !record || !acked)
+		return 0;
+	sent_us = READ_ONCE(seen->sent_us[acked->from & (RECORD - 1)]);
+	if (!sent_us)
+		return 0;
+	add_latency(seen, acked, acked->now_us - sent_us);
+	if (READ_ONCE(slot(record, acked->from)->how) & RETRANSMITTED)
+		add_loss(seen, record, acked);
+	add_saved(seen, acked, sent_us);
+	return 0;
+}
+
+/* Measures the segments that an ACK acknowledges. */
+__noinline int measure_acked(struct observation *seen, struct record *record,
+			     struct acked *acked)
+{
+	if (!seen || !record || !acked)
+		return 0;
+	for (__u32 i = 0; i < RECORD && acked->from != acked->to; i++) {
+		measure_slot(seen, record, acked);
+		acked->from++;
+	}
+	return 0;
+}
+
+/* A report of what had been retransmitted, though it was not lost. */
+static __always_inline void observe_report(struct observation *seen,
+					   struct record *record, __u32 next,
+					   const struct ack *ack)
+{
+	__u32 at;
+
+	if (!ack->duplicate)
+		return;
+	at = find_segment(record, next, ack->duplicate_start);
+	if (before(at, next) &&
+	    READ_ONCE(slot(record, at)->how) & RETRANSMITTED)
+		seen->losses.needless++;
+}
+
+/* An ACK arrives, and TCP has not looked at it yet. */
+static __always_inline void observe_ack(struct observation *seen,
+					struct flow *flow,
+					struct bpf_tcp_sock *tp,
+					const struct ack *ack)
+{
+	struct record *record = &flow->egress.record;
+	__u32 next = READ_ONCE(record->next), rtt_us = tp->rtt_min;
+	__u32 end = first_byte(slot(record, next));
+	__u32 una = acked_so_far(flow, tp, end);
+	struct acked acked = {};
+
+	if (rtt_us != NO_RTT_SAMPLE &&
+	    (!seen->rtt_min_us || rtt_us < seen->rtt_min_us))
+		seen->rtt_min_us = rtt_us;
+	if (!after(ack->ack, una)) {
+		observe_report(seen, record, next, ack);
+		return;
+	}
+	acked.from = find_segment(record, next, una);
+	acked.to = find_segment(record, next,
+				after(ack->ack, end) ? end : ack->ack);
+	if (before(acked.from, seen->measured))
+		acked.from = seen->measured;
+	if (!before(acked.from, acked.to))
+		return;
+	acked.now_us = now_us();
+	acked.rtt_min_us = seen->rtt_min_us;
+	acked.srtt_us = tp->srtt_us >> 3;
+	measure_acked(seen, record, &acked);
+	seen->measured = acked.to;
+	WRITE_ONCE(seen->timer, 0);
+}
+
+#endif /* PILLION_LATENCY_H */

@@ -1,0 +1,252 @@
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::contract::types;
+use crate::link::{self, Target};
+use crate::{Arm, Counters, Direction, Error};
+
+/// What was observed of a connection so far ([`Policy::observing`](crate::Policy::observing)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The socket's cookie, as `ss --extended` shows it; the kernel gives each only once.
+    pub cookie: u64,
+    /// The endpoint on this host.
+    pub local: SocketAddr,
+    /// The peer's endpoint.
+    pub peer: SocketAddr,
+    /// Who opened the connection, if that is known.
+    pub direction: Option<Direction>,
+    /// The connection's arm.
+    pub arm: Arm,
+    /// What the arm was drawn for: alike for connections that share a draw.
+    pub unit: u64,
+    /// True once the connection has ended: nothing will be added.
+    pub has_ended: bool,
+    /// The inode by which processes have the socket open, if one has.
+    pub inode: Option<u64>,
+    /// The least RTT so far, in microseconds.
+    pub rtt_min_us: Option<u32>,
+    /// New segments that were acknowledged and whose ACK latency is known.
+    pub segments: u64,
+    /// Sum of these segments' ACK latencies, in microseconds.
+    pub latency_us: u64,
+    /// Sum of what these segments waited beyond the least RTT, in microseconds.
+    pub waited_us: u64,
+    /// Sum of what these segments waited beyond the least RTT and the grace, in microseconds.
+    pub late_us: u64,
+    /// Segments that waited beyond the least RTT and the grace.
+    pub late: u32,
+    /// Segments whose ACK latency is beyond the threshold of a stall.
+    pub stalls: u32,
+    /// Times that TCP's retransmission timer ran out.
+    pub timeouts: u32,
+    /// Packets that TCP retransmitted.
+    pub retransmitted: Retransmitted,
+    /// Segments that TCP retransmitted, and what bundles would have made of them.
+    pub losses: Losses,
+    /// Segments that would have had a bundle, in the plain arm.
+    pub held_back: u32,
+    /// Bytes that would have ridden along, in the plain arm.
+    pub held_back_bytes: u64,
+    /// Segments of which too many were outstanding to be recorded.
+    pub unrecorded: u32,
+    /// Segments by their ACK latency.
+    pub latencies: LatencyBuckets,
+    /// What became of the connection's segments, as of the last ACK.
+    pub counters: Counters,
+}
+
+/// Packets that TCP retransmitted, by the state in which it did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retransmitted {
+    /// After a time-out.
+    pub after_timeout: u32,
+    /// By fast retransmit.
+    pub fast: u32,
+    /// As a tail loss probe.
+    pub probes: u32,
+}
+
+/// Segments that TCP retransmitted, and what bundles would have made of them; where bundles are not
+/// held back, those that they did not repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Losses {
+    /// Segments that TCP retransmitted.
+    pub segments: u32,
+    /// Of these, those that the receiver reported to have had already.
+    pub needless: u32,
+    /// Those that the first bundle with them would have repaired.
+    pub repairable: u32,
+    /// Those that would have been in no bundle.
+    pub unfollowed: u32,
+    /// How much sooner bundles would have had them acknowledged, with all that waited behind, in
+    /// microseconds.
+    pub saved_us: u64,
+}
+
+/// Segments by the logarithm of their ACK latency.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatencyBuckets(Vec<u32>);
+
+impl LatencyBuckets {
+    /// How many buckets there are.
+    pub const COUNT: usize = 1 + 21 * 8;
+
+    /// The segments in each bucket.
+    #[must_use]
+    pub fn counts(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// Where a bucket begins, in microseconds; the next one's beginning is where it ends. As
+    /// `latency_bucket()` in `bpf/bundler/latency.h`.
+    #[must_use]
+    pub fn begin_us(bucket: usize) -> u64 {
+        const FIRST_BIT: usize = 7;
+        const STEPS: usize = 8;
+        match bucket.checked_sub(1) {
+            None => 0,
+            Some(place) => ((STEPS + place % STEPS) as u64) << (FIRST_BIT - 3 + place / STEPS),
+        }
+    }
+}
+
+/// Reads what the programs observed.
+#[derive(Debug)]
+pub struct ObservationReader {
+    seen: MapHandle,
+    present: OwnedFd,
+}
+
+impl ObservationReader {
+    pub(crate) fn new(
+        present: BorrowedFd,
+        flows: &MapHandle,
+        seen: MapHandle,
+    ) -> Result<Self, Error> {
+        let target = Target::Iterator(Some(flows.as_fd()));
+        let present = link::attach(present, &target).map_err(failed)?;
+        Ok(Self { seen, present })
+    }
+
+    /// What was observed of each connection so far. Of one that has ended this is told once.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn read(&self) -> Result<Vec<Observation>, Error> {
+        // First these: a connection that comes meanwhile is present, and not among them.
+        let keys: Vec<_> = self.seen.keys().collect();
+        let present = self.present()?;
+        let mut observations = Vec::with_capacity(keys.len());
+        for key in keys {
+            let value = self.seen.lookup(&key, MapFlags::ANY).map_err(of_map)?;
+            let (Ok(cookie), Some(value)) = (key.as_slice().try_into(), value) else {
+                continue;
+            };
+            let cookie = u64::from_ne_bytes(cookie);
+            let presence = present.get(&cookie);
+            if presence.is_none() {
+                self.seen.delete(&key).map_err(of_map)?;
+            }
+            observations.extend(parse(cookie, presence, &value));
+        }
+        Ok(observations)
+    }
+
+    /// The inodes of the connections that are there, by cookie.
+    fn present(&self) -> Result<HashMap<u64, u64>, Error> {
+        let run = link::run_iterator(self.present.as_fd()).map_err(failed)?;
+        let mut bytes = Vec::new();
+        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
+        let records = bytes.as_chunks::<{ size_of::<types::presence>() }>().0;
+        let words = records.iter().map(|record| {
+            let [cookie, inode] = [0, 8].map(|at| record[at..at + 8].try_into().unwrap_or([0; 8]));
+            (u64::from_ne_bytes(cookie), u64::from_ne_bytes(inode))
+        });
+        Ok(words.collect())
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::system("read what was observed", error)
+}
+
+fn of_map(error: libbpf_rs::Error) -> Error {
+    failed(io::Error::other(error.to_string()))
+}
+
+fn parse(cookie: u64, inode: Option<&u64>, value: &[u8]) -> Option<Observation> {
+    if value.len() < size_of::<types::observation>() {
+        return None;
+    }
+    // SAFETY: plain integers, of which any bits are valid, and enough of them.
+    let raw = unsafe { value.as_ptr().cast::<types::observation>().read_unaligned() };
+    let arm = match raw.arm {
+        types::arm::ARM_BUNDLED => Arm::Bundled,
+        types::arm::ARM_PLAIN => Arm::Plain,
+        // Its first packet is leaving at this moment.
+        _ => return None,
+    };
+    let direction = match types::opening(raw.opening) {
+        types::opening::OPENED_HERE => Some(Direction::Connect),
+        types::opening::OPENED_BY_PEER => Some(Direction::Accept),
+        _ => None,
+    };
+    let address = |octets: [u8; 16], port| {
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
+    };
+    let latencies: [u32; LatencyBuckets::COUNT] = raw.latencies;
+    Some(Observation {
+        cookie,
+        local: address(raw.ends.local, raw.ends.local_port),
+        peer: address(raw.ends.peer, raw.ends.peer_port),
+        direction,
+        arm,
+        unit: raw.unit,
+        has_ended: inode.is_none(),
+        inode: inode.copied().filter(|inode| *inode != 0),
+        rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != 0),
+        segments: raw.segments,
+        latency_us: raw.latency_us,
+        waited_us: raw.waited_us,
+        late_us: raw.late_us,
+        late: raw.late,
+        stalls: raw.stalls,
+        timeouts: raw.timeouts,
+        retransmitted: Retransmitted {
+            after_timeout: raw.retransmitted.after_timeout,
+            fast: raw.retransmitted.fast,
+            probes: raw.retransmitted.probes,
+        },
+        losses: Losses {
+            segments: raw.losses.segments,
+            needless: raw.losses.needless,
+            repairable: raw.losses.repairable,
+            unfollowed: raw.losses.unfollowed,
+            saved_us: raw.losses.saved_us,
+        },
+        held_back: raw.held_back,
+        held_back_bytes: raw.held_back_bytes,
+        unrecorded: raw.unrecorded,
+        latencies: LatencyBuckets(latencies.to_vec()),
+        counters: Counters::from(&raw.counters),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_begin_where_the_last_ones_end() {
+        let begins = [0, 1, 2, 8, 9, 10, 17].map(LatencyBuckets::begin_us);
+        assert_eq!(begins, [0, 128, 144, 240, 256, 288, 512]);
+        let last = LatencyBuckets::begin_us(LatencyBuckets::COUNT);
+        assert_eq!(last, 1 << 28);
+    }
+}

@@ -1,0 +1,328 @@
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pillion_bundler::{Observation, Observing};
+use pillion_host::socket_owners;
+use pillion_measure::Unit;
+use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
+use pillion_settings::BadInput;
+use pillion_trial::{Advice, Finding, Service, Summary, Watched, advise};
+use serde_json::json;
+
+use super::config::{config, name};
+use super::words::estimate;
+use super::{Next, ObserveArgs, write};
+use crate::bundling::BundlingArgs;
+use crate::print::{print, print_json, print_line};
+
+/// Watch connections, and say what bundling would have brought them
+///
+/// Nothing is bundled. Of each connection of this network namespace (or --netns) it is observed how
+/// long its segments waited to be acknowledged, what was lost and how TCP repaired it, and which
+/// bundles would have had what was lost; at the end (Ctrl-C or --duration), by process and
+/// service: what bundling would have saved, at what cost, with intervals of 95 % confidence, and
+/// what to do. docs/advise.md has the model, and what it leaves out.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    observe: ObserveArgs,
+
+    /// Tell peers apart as well
+    #[arg(long)]
+    by_peer: bool,
+
+    /// Write rules for what is worth while to FILE, for `pillion attach --config`
+    #[arg(long, value_name = "FILE")]
+    write_config: Option<PathBuf>,
+
+    #[command(flatten)]
+    bundling: BundlingArgs,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        if !self.bundling.how.companions.is_empty() {
+            let why = "nothing is changed while it is only watched: leave out the companions";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        self.bundling.options()?;
+        self.observe.prepare()?;
+        if let Some(file) = &self.write_config {
+            write(file, "")?;
+        }
+        let observing = Observing {
+            bundled_ppm: 0,
+            key: [0; 2],
+            draw_by: pillion_bundler::DrawBy::Peer,
+            grace_us: self.observe.grace,
+            stall_us: self.observe.stall,
+        };
+        let mut session = self.observe.begin(&self.bundling, observing, "watching")?;
+        let begun = Instant::now();
+        let mut watch = Watch::default();
+        loop {
+            let (next, observations) = session.next()?;
+            watch.take(observations);
+            if next != Next::GoOn {
+                break;
+            }
+        }
+        let elapsed = begun.elapsed();
+        session.finish(&self.bundling)?;
+        self.tell(&watch.watched(), elapsed)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn tell(&self, watched: &[Watched], elapsed: Duration) -> Result<()> {
+        let advice = advise(watched, self.by_peer);
+        let config = config(&advice, &self.bundling.how)?;
+        if let (Some(file), Some(text)) = (&self.write_config, &config) {
+            write(file, text)?;
+        }
+        self.observe
+            .write_html(&page(&advice, elapsed, config.as_deref()))?;
+        if self.observe.json {
+            let seconds = elapsed.as_secs_f64();
+            return print_json(&json!({
+                "watched_s": seconds, "connections": watched.len(), "advice": advice,
+                "config": config,
+            }));
+        }
+        if advice.is_empty() {
+            return print_line!("no connection sent anything");
+        }
+        print(&table(&advice).to_text(false))?;
+        for it in &advice {
+            print_line!("{}: {}", title(it), recommendation(it))?;
+        }
+        match (&self.write_config, config) {
+            (Some(file), Some(_)) => print_line!("rules: {}", file.display()),
+            (None, Some(text)) => print_line!("\n{text}"),
+            (_, None) => print_line!("no rules: nothing is worth while as far as could be seen"),
+        }
+    }
+}
+
+/// What was observed so far, and whose the connections are.
+#[derive(Default)]
+struct Watch {
+    ended: Vec<Watched>,
+    present: Vec<Observation>,
+    owners: HashMap<u64, String>,
+    looked: Option<Instant>,
+}
+
+/// How often it is looked whose new connections are: that goes through all processes.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+impl Watch {
+    fn take(&mut self, observations: Vec<Observation>) {
+        let (ended, present) = observations.into_iter().partition(|seen| seen.has_ended);
+        self.present = present;
+        self.find_owners();
+        let ended: Vec<Observation> = ended;
+        let ended = ended.iter().map(|seen| self.watched_of(seen));
+        let ended: Vec<_> = ended.collect();
+        self.ended.extend(ended);
+        self.sum_up();
+    }
+
+    fn find_owners(&mut self) {
+        let is_due = self
+            .looked
+            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
+        let is_new = |seen: &&Observation| !self.owners.contains_key(&seen.cookie);
+        let new: Vec<_> = self.present.iter().filter(is_new).collect();
+        if new.is_empty() || !is_due {
+            return;
+        }
+        let found = socket_owners();
+        let found: Vec<_> = new
+            .iter()
+            .filter_map(|seen| Some((seen.cookie, found.get(&seen.inode?)?.clone())))
+            .collect();
+        self.owners.extend(found);
+        self.looked = Some(Instant::now());
+    }
+
+    fn watched_of(&self, seen: &Observation) -> Watched {
+        Watched {
+            process: self.owners.get(&seen.cookie).cloned(),
+            service: Service::of(seen),
+            peer: seen.peer.ip(),
+            summary: seen.into(),
+        }
+    }
+
+    /// Takes connections that have ended together where there are many: by process, service and
+    /// peer.
+    fn sum_up(&mut self) {
+        const MANY: usize = 20_000;
+        if self.ended.len() < 2 * MANY {
+            return;
+        }
+        let mut sums: BTreeMap<_, Summary> = BTreeMap::new();
+        for it in self.ended.drain(..) {
+            *sums.entry((it.process, it.service, it.peer)).or_default() += &it.summary;
+        }
+        let sums = sums.into_iter();
+        self.ended = sums
+            .map(|((process, service, peer), summary)| Watched {
+                process,
+                service,
+                peer,
+                summary,
+            })
+            .collect();
+    }
+
+    /// All that sent anything.
+    fn watched(&self) -> Vec<Watched> {
+        let present = self.present.iter().map(|seen| self.watched_of(seen));
+        let all = self.ended.iter().cloned().chain(present);
+        all.filter(|it| it.summary.sent > 0).collect()
+    }
+}
+
+fn title(advice: &Advice) -> String {
+    let service = match advice.service {
+        Service::Local(port) => format!("port {port} here"),
+        Service::Remote(port) => format!("port {port} of the peer"),
+    };
+    let peer = advice
+        .peer
+        .map(|peer| format!(", {peer}"))
+        .unwrap_or_default();
+    format!("{}, {service}{peer}", name(advice.process.as_deref()))
+}
+
+/// What to do, in words, with what speaks for it.
+fn recommendation(advice: &Advice) -> String {
+    let all = &advice.summary;
+    let losses = all.lost.saturating_sub(all.needless);
+    match advice.finding {
+        Finding::Bundle => format!(
+            "bundle it. Of {losses} losses, bundles would have repaired {}; a segment would have \
+             waited {} ms less on average, for {} more bytes",
+            estimate(advice.repairable, Unit::Share),
+            estimate(advice.saved_ms, Unit::Milliseconds),
+            estimate(advice.added, Unit::Share),
+        ),
+        Finding::TooFewSegments => format!(
+            "{} segments are too few to say anything; watch for longer",
+            number::count(all.segments)
+        ),
+        Finding::TooFewLosses => format!(
+            "too few losses to say ({losses} in {} segments); watch for longer, or try it: pillion \
+             trial",
+            number::count(all.segments)
+        ),
+        Finding::NotThin => {
+            "leave it alone: it has so much in flight that TCP repairs losses soon (not thin)"
+                .to_owned()
+        }
+        Finding::Alone => {
+            "leave it alone: each message was acknowledged before the next was sent, so that \
+             nothing could have ridden along"
+                .to_owned()
+        }
+        Finding::LittleToRepair => format!(
+            "leave it alone: of {losses} losses, bundles would have repaired {}",
+            estimate(advice.repairable, Unit::Share),
+        ),
+    }
+}
+
+fn table(advice: &[Advice]) -> Table {
+    let mut table = Table::new(
+        "What was watched, those that waited longest first",
+        [
+            Column::left("process and service"),
+            Column::right("connections"),
+            Column::right("segments"),
+            Column::right("p50").unit("ms"),
+            Column::right("p99").unit("ms"),
+            Column::right("late"),
+            Column::right("lost"),
+            Column::right("time-outs"),
+            Column::right("probes"),
+            Column::right("repairable"),
+            Column::right("saved").unit("ms a segment"),
+            Column::right("bytes added"),
+        ],
+    );
+    for it in advice {
+        let all = &it.summary;
+        let late = (all.segments > 0).then(|| all.late as f64 / all.segments as f64);
+        table.row([
+            title(it),
+            number::count(all.connections),
+            number::count(all.segments),
+            number::millis(all.latencies.quantile_ms(0.5)),
+            number::millis(all.latencies.quantile_ms(0.99)),
+            number::percent(late),
+            estimate(it.loss, Unit::Share),
+            number::count(all.timeouts),
+            number::count(all.probes),
+            estimate(it.repairable, Unit::Share),
+            estimate(it.saved_ms, Unit::Milliseconds),
+            estimate(it.added, Unit::Share),
+        ]);
+    }
+    table
+}
+
+/// Lines that a figure has room for.
+const SHOWN: usize = 6;
+
+fn page(advice: &[Advice], elapsed: Duration, config: Option<&str>) -> Page {
+    let lines = advice.iter().take(SHOWN);
+    let lines = lines.map(|it| Line::step(title(it), it.summary.latencies.cumulative()));
+    let figure = Figure {
+        title: "How long segments waited to be acknowledged".to_owned(),
+        caption:
+            "Of each process and service, the share of segments that were acknowledged within \
+                  this time."
+                .to_owned(),
+        x: Axis::log("ACK latency", "ms"),
+        y: Axis {
+            min: Some(0.0),
+            max: Some(1.0),
+            ..Axis::linear("share of segments", "")
+        },
+        side: None,
+        lines: lines.collect(),
+    };
+    let mut words = Table::new(
+        "What to do",
+        [Column::left("process and service"), Column::left("advice")],
+    );
+    for it in advice {
+        words.row([title(it), recommendation(it)]);
+    }
+    let worth = advice
+        .iter()
+        .filter(|it| it.finding == Finding::Bundle)
+        .count();
+    let mut method = vec![Fact::new(
+        "watched",
+        format!(
+            "{} s; nothing was bundled",
+            number::count(elapsed.as_secs())
+        ),
+    )];
+    method.extend(config.map(|text| Fact::verbatim("rules for `pillion attach --config`", text)));
+    Page {
+        title: "What bundling would bring".to_owned(),
+        lead: format!(
+            "Of {} services watched, bundling would help {worth}, as far as the data tell.",
+            advice.len()
+        ),
+        parts: vec![words.into(), table(advice).into(), figure.into()],
+        method,
+        data: json!({ "advice": advice }),
+    }
+}

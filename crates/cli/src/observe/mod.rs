@@ -1,0 +1,254 @@
+//! `pillion advise` and `pillion trial`: what is observed of connections, and what it says.
+
+mod advise;
+mod config;
+mod trial;
+mod words;
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use pillion_bundler::{
+    Attachment, NamespaceName, Observation, ObservationReader, Observing, Policy, Programs, Rule,
+    Scope, Selection, cgroup2_mount, remove_filters,
+};
+use pillion_settings::policy::{Peer, Ports};
+use pillion_settings::times::{parse_ms, parse_s};
+
+pub use advise::Args as AdviseArgs;
+pub use trial::Args as TrialArgs;
+
+use crate::bundling::BundlingArgs;
+use crate::descriptors::Descriptors;
+use crate::disposition::is_ignored;
+use crate::follow::until_readable_or;
+use crate::janitor::{self, Janitor};
+use crate::print::say;
+
+/// Which connections are observed, how, and how long.
+#[derive(clap::Args)]
+pub struct ObserveArgs {
+    /// Connections with this local or remote port, or one of a range, as in 8000-8100; repeat for
+    /// more [default: all connections]
+    #[arg(long = "port", value_name = "PORTS")]
+    ports: Vec<Ports>,
+
+    /// Connections with a peer in this network, as in 192.0.2.0/24; repeat for more
+    #[arg(long = "peer", value_name = "CIDR")]
+    peers: Vec<Peer>,
+
+    /// Connections of this network namespace and no longer of pillion's own: a name under
+    /// /run/netns, the PID of a process that is in it, or a file; repeat for more (its own:
+    /// /proc/self/ns/net)
+    #[arg(long = "netns", value_name = "NAMESPACE")]
+    namespaces: Vec<NamespaceName>,
+
+    /// End after so many seconds
+    #[arg(long, value_name = "S", value_parser = parse_s)]
+    duration: Option<Duration>,
+
+    /// Milliseconds beyond the least RTT that are not called late: receivers may take so long to
+    /// acknowledge
+    #[arg(long, value_name = "MS", default_value = "50", value_parser = parse_us)]
+    grace: u32,
+
+    /// Milliseconds of ACK latency beyond which a segment stalls
+    #[arg(long, value_name = "MS", default_value = "300", value_parser = parse_us)]
+    stall: u32,
+
+    /// Print JSON at the end
+    #[arg(long)]
+    json: bool,
+
+    /// Write a report with figures as well, one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<std::path::PathBuf>,
+}
+
+/// Whole microseconds of a time in milliseconds.
+fn parse_us(text: &str) -> Result<u32, String> {
+    const MOST: &str = "at most an hour";
+    let time = parse_ms(text)?;
+    match time <= Duration::from_secs(3600) {
+        true => Ok(time.as_micros() as u32),
+        false => Err(MOST.to_owned()),
+    }
+}
+
+impl ObserveArgs {
+    /// Finds out before anything is begun whether the report can be written.
+    fn prepare(&self) -> Result<()> {
+        self.html.as_deref().map_or(Ok(()), |file| write(file, ""))
+    }
+
+    fn write_html(&self, page: &pillion_report::Page) -> Result<()> {
+        let Some(file) = &self.html else {
+            return Ok(());
+        };
+        write(file, &page.to_html())
+    }
+
+    /// The connections that are chosen, in words.
+    fn chosen(&self) -> String {
+        let list = |kind: &str, values: Vec<String>| {
+            (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
+        };
+        let ports = list("port", self.ports.iter().map(ToString::to_string).collect());
+        let peers = list("peer", self.peers.iter().map(ToString::to_string).collect());
+        let conditions: Vec<_> = [ports, peers].into_iter().flatten().collect();
+        match conditions.is_empty() {
+            true => "all connections".to_owned(),
+            false => format!("connections with {}", conditions.join(" and ")),
+        }
+    }
+
+    fn policy(
+        &self,
+        bundling: &BundlingArgs,
+        selection: &Selection,
+        observing: Observing,
+    ) -> Result<Policy> {
+        let rule = Rule {
+            ports: self
+                .ports
+                .iter()
+                .map(|Ports(range)| range.clone())
+                .collect(),
+            peers: self.peers.iter().map(|Peer(net)| *net).collect(),
+            companions: bundling.how.companions,
+            ..Rule::all(bundling.options()?)
+        };
+        let scope = match self.namespaces.is_empty() {
+            true => Scope::ThisNamespace,
+            false => Scope::Namespaces(selection.namespaces()),
+        };
+        Ok(Policy {
+            rules: vec![rule],
+            otherwise: pillion_bundler::Mode::LeaveAlone,
+            scope,
+            max_connections: bundling.max_connections,
+            observing: Some(observing),
+        })
+    }
+
+    /// Begins to observe; what is said then begins with `what`.
+    fn begin(&self, bundling: &BundlingArgs, observing: Observing, what: &str) -> Result<Session> {
+        Descriptors::raise();
+        let hook = bundling.hook();
+        let mut selection = Selection::new(&bundling.devices, &self.namespaces, hook)?;
+        selection.devices()?;
+        let mount = cgroup2_mount()?;
+        bundling.prepare_stats()?;
+        // Blocked first: a signal that comes early must not be lost, nor kill.
+        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        if !is_ignored(Signal::SIGHUP) {
+            signals.add(Signal::SIGHUP);
+        }
+        signals.thread_block().context("block signals")?;
+        let signals =
+            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
+        let policy = self.policy(bundling, &selection, observing)?;
+        let programs = Programs::load(&policy)?.by(hook);
+        let filters = programs.left_behind();
+        let janitor = match &filters[..] {
+            [] => None,
+            filters => {
+                let clean_up = || {
+                    let _ = remove_filters(filters, &self.namespaces);
+                };
+                Some(janitor::watch(clean_up).context("start the janitor")?)
+            }
+        };
+        let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
+        let (attachment, changes) =
+            Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
+        attachment.review()?;
+        say(&format!(
+            "pillion: {what} {}; end with Ctrl-C",
+            self.chosen()
+        ));
+        for change in changes {
+            say(&format!("pillion: {change}"));
+        }
+        Ok(Session {
+            attachment,
+            selection,
+            signals,
+            end: self.duration.map(|duration| Instant::now() + duration),
+            _janitor: janitor,
+        })
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("write {}", file.display()))
+}
+
+/// How long what is observed is left to itself.
+const A_MOMENT: Duration = Duration::from_secs(1);
+
+/// Connections are observed while this lives.
+struct Session {
+    attachment: Attachment,
+    selection: Selection,
+    signals: SignalFd,
+    end: Option<Instant>,
+    _janitor: Option<Janitor>,
+}
+
+/// Why it goes on, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    /// The time is over that was said before.
+    Over,
+    /// A signal has come.
+    Stop,
+}
+
+impl Session {
+    /// Waits for a moment; then gives what was observed by then.
+    fn next(&mut self) -> Result<(Next, Vec<Observation>)> {
+        let moment = Instant::now() + A_MOMENT;
+        let until = self.end.map_or(moment, |end| end.min(moment));
+        let Self {
+            attachment,
+            selection,
+            signals,
+            ..
+        } = self;
+        let signal = until_readable_or(signals, attachment, selection, Some(until), |change| {
+            say(&format!("pillion: {change}"));
+        });
+        let next = match (signal.context("wait for a signal")?, self.end) {
+            (true, _) => Next::Stop,
+            (false, Some(end)) if Instant::now() >= end => Next::Over,
+            _ => Next::GoOn,
+        };
+        Ok((next, self.read()?))
+    }
+
+    fn read(&self) -> Result<Vec<Observation>> {
+        let reader = self.attachment.observations();
+        Ok(reader.map_or(Ok(Vec::new()), ObservationReader::read)?)
+    }
+
+    /// Ends it, with the account of what was done.
+    fn finish(mut self, bundling: &BundlingArgs) -> Result<()> {
+        self.attachment.detach();
+        let totals = self.attachment.totals()?;
+        if totals.unobserved > 0 {
+            say(&format!(
+                "pillion: {} connections were not observed, for more than --max-connections were \
+                 there, or for want of kernel memory",
+                totals.unobserved
+            ));
+        }
+        bundling.write_stats(&totals)
+    }
+}

@@ -1,0 +1,276 @@
+//! What watching tells of connections that are not bundled. docs/advise.md has the model.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use pillion_bundler::{Direction, Observation};
+use serde::Serialize;
+
+use crate::{Estimate, Of, Summary, estimate};
+
+/// Segments below which nothing is said of a group.
+const FEWEST_SEGMENTS: u64 = 100;
+
+/// Losses below which nothing is said of how they could be repaired.
+const FEWEST_LOSSES: u64 = 10;
+
+/// The share of losses that bundles are to repair, to be worth while.
+const WORTH_WHILE: f64 = 0.25;
+
+/// A connection that was watched.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    /// The name of the process that has the connection; `None` if it was not found.
+    pub process: Option<String>,
+    /// The service.
+    pub service: Service,
+    /// The peer.
+    pub peer: IpAddr,
+    /// What was observed.
+    pub summary: Summary,
+}
+
+/// The port of a service, and which end it is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// A service of this host.
+    Local(u16),
+    /// A service of the peer.
+    Remote(u16),
+}
+
+impl Service {
+    /// The service of a connection: at the end that did not open it; where that is not known, at
+    /// the one with the lower port.
+    #[must_use]
+    pub fn of(seen: &Observation) -> Self {
+        let (local, remote) = (seen.local.port(), seen.peer.port());
+        match seen.direction {
+            Some(Direction::Accept) => Self::Local(local),
+            Some(Direction::Connect) => Self::Remote(remote),
+            None if local <= remote => Self::Local(local),
+            None => Self::Remote(remote),
+        }
+    }
+}
+
+/// What is to be said of connections with one process and service, or of those of them with one
+/// peer.
+#[derive(Debug, Clone, Serialize)]
+pub struct Advice {
+    /// The name of the process; `None` if it was not found.
+    pub process: Option<String>,
+    /// The service.
+    pub service: Service,
+    /// The peer, where its connections are told apart.
+    pub peer: Option<IpAddr>,
+    /// What was observed.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// The share of segments that were lost, as far as is known.
+    pub loss: Option<Estimate>,
+    /// The share of losses that bundles would have repaired.
+    pub repairable: Option<Estimate>,
+    /// By how much less a segment would have waited on average, in milliseconds.
+    pub saved_ms: Option<Estimate>,
+    /// Bytes that would have been added, as a share of the payload.
+    pub added: Option<Estimate>,
+    /// What follows.
+    pub finding: Finding,
+}
+
+/// What follows from what was observed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Finding {
+    /// Bundles would have repaired losses.
+    Bundle,
+    /// Too few segments to say anything.
+    TooFewSegments,
+    /// Too few losses to say what bundles would have made of them.
+    TooFewLosses,
+    /// The streams were not thin as a rule.
+    NotThin,
+    /// Each message was acknowledged before the next: nothing could ride along.
+    Alone,
+    /// Bundles would have repaired few of the losses.
+    LittleToRepair,
+}
+
+/// What is to be said of the connections, by process and service, those that waited longest first;
+/// and by peer as well if asked for.
+#[must_use]
+pub fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
+    let mut groups: BTreeMap<_, Vec<&Summary>> = BTreeMap::new();
+    for it in watched {
+        let key = (it.process.as_ref(), it.service, by_peer.then_some(it.peer));
+        groups.entry(key).or_default().push(&it.summary);
+    }
+    let mut all: Vec<_> = groups
+        .into_iter()
+        .map(|((process, service, peer), units)| Advice {
+            process: process.cloned(),
+            service,
+            peer,
+            ..of(&units)
+        })
+        .collect();
+    all.sort_by_key(|advice| std::cmp::Reverse(advice.summary.late_us));
+    all
+}
+
+/// Losses as far as is known: what the receiver had already was none.
+fn losses(all: &Summary) -> u64 {
+    all.lost.saturating_sub(all.needless)
+}
+
+/// The share of retransmissions that were needed: the model takes all for losses.
+fn needed(all: &Summary) -> f64 {
+    losses(all) as f64 / all.lost.max(1) as f64
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+const LOSS: Of = |all| share(losses(all), all.segments);
+const REPAIRABLE: Of = |all| share(all.repairable, all.lost);
+const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * needed(all) / 1e3);
+const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
+
+fn of(units: &[&Summary]) -> Advice {
+    let mut summary = Summary::default();
+    units.iter().for_each(|unit| summary += unit);
+    let widened =
+        |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));
+    let repairable = widened(estimate(units, REPAIRABLE), summary.lost);
+    Advice {
+        process: None,
+        service: Service::Local(0),
+        peer: None,
+        loss: widened(estimate(units, LOSS), summary.segments),
+        repairable,
+        saved_ms: estimate(units, SAVED_MS),
+        added: estimate(units, ADDED),
+        finding: finding(&summary, repairable),
+        summary,
+    }
+}
+
+fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
+    if all.segments < FEWEST_SEGMENTS {
+        return Finding::TooFewSegments;
+    }
+    if all.held_back == 0 {
+        return match all.not_thin > all.alone {
+            true => Finding::NotThin,
+            false => Finding::Alone,
+        };
+    }
+    let interval = repairable.and_then(|estimate| estimate.interval);
+    match interval {
+        _ if losses(all) < FEWEST_LOSSES => Finding::TooFewLosses,
+        Some((low, _)) if low >= WORTH_WHILE => Finding::Bundle,
+        Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
+        _ => Finding::TooFewLosses,
+    }
+}
+
+/// A share of so many, with an interval at least as wide as it would be if all were independent
+/// (E. B. Wilson, 1927): few connections that happen to agree are no certainty.
+fn widen(estimate: Estimate, whole: u64) -> Estimate {
+    const Z: f64 = 1.96;
+    let (p, n) = (estimate.value.min(1.0), whole as f64);
+    let middle = (p + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
+    let half = Z / (1.0 + Z * Z / n) * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let (low, high) = ((middle - half).max(0.0), (middle + half).min(1.0));
+    let (other_low, other_high) = estimate.interval.unwrap_or((low, high));
+    Estimate {
+        interval: Some((low.min(other_low), high.max(other_high))),
+        ..estimate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(lost: u64, repairable: u64) -> Watched {
+        Watched {
+            process: Some("game".to_owned()),
+            service: Service::Local(7777),
+            peer: "192.0.2.1".parse().unwrap(),
+            summary: Summary {
+                connections: 1,
+                segments: 1000,
+                held_back: 900,
+                lost,
+                repairable,
+                saved_us: 200_000 * repairable,
+                ..Summary::default()
+            },
+        }
+    }
+
+    fn finding_of(watched: &[Watched]) -> Finding {
+        advise(watched, false)[0].finding
+    }
+
+    #[test]
+    fn many_losses_that_bundles_would_have_repaired_speak_for_them() {
+        let advice = &advise(&vec![watched(20, 18); 6], false)[0];
+        assert_eq!(advice.finding, Finding::Bundle);
+        assert_eq!((advice.summary.connections, advice.summary.lost), (6, 120));
+        let (low, high) = advice.repairable.unwrap().interval.unwrap();
+        assert!(
+            low > 0.8 && low < 0.9 && high > 0.9 && high < 1.0,
+            "{low} {high}"
+        );
+    }
+
+    #[test]
+    fn few_losses_say_nothing() {
+        assert_eq!(finding_of(&[watched(9, 9)]), Finding::TooFewLosses);
+        // Enough of them, but they do not agree.
+        assert_eq!(finding_of(&[watched(12, 4)]), Finding::TooFewLosses);
+    }
+
+    #[test]
+    fn losses_that_nothing_followed_speak_against_them() {
+        assert_eq!(
+            finding_of(&vec![watched(50, 2); 6]),
+            Finding::LittleToRepair
+        );
+    }
+
+    #[test]
+    fn what_was_retransmitted_in_vain_is_no_loss() {
+        let mut it = watched(20, 18);
+        it.summary.needless = 15;
+        let advice = &advise(&[it.clone()], false)[0];
+        assert_eq!(advice.finding, Finding::TooFewLosses);
+        assert!((advice.saved_ms.unwrap().value - 200.0 * 18.0 / 1000.0 / 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn streams_that_are_not_thin_or_wait_for_each_answer_have_nothing_to_gain() {
+        let mut it = watched(50, 0);
+        it.summary.held_back = 0;
+        it.summary.not_thin = 1000;
+        assert_eq!(finding_of(&[it.clone()]), Finding::NotThin);
+        it.summary.alone = 2000;
+        assert_eq!(finding_of(&[it.clone()]), Finding::Alone);
+        it.summary.segments = 7;
+        assert_eq!(finding_of(&[it]), Finding::TooFewSegments);
+    }
+
+    #[test]
+    fn peers_are_told_apart_when_asked_for() {
+        let mut other = watched(3, 3);
+        other.peer = "192.0.2.2".parse().unwrap();
+        let all = [watched(20, 18), other];
+        assert_eq!(advise(&all, false).len(), 1);
+        assert_eq!(advise(&all, true).len(), 2);
+    }
+}

@@ -1,0 +1,113 @@
+use pillion_measure::quantile;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::{Deserialize, Serialize};
+
+use crate::{Of, Summary};
+
+/// How often is drawn anew for an interval.
+pub(crate) const RESAMPLES: usize = 400;
+
+/// Units without which an interval would say more than the data do.
+pub(crate) const FEWEST: usize = 5;
+
+/// A value, and the interval that has the true one with 95 % confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The value of what was observed.
+    pub value: f64,
+    /// The interval's ends; `None` where there are too few units for one.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Estimate {
+    /// The middle 95 % of values from resamples.
+    pub(crate) fn new(value: f64, mut resampled: Vec<f64>) -> Self {
+        resampled.sort_by(f64::total_cmp);
+        let ends = (quantile(&resampled, 0.025), quantile(&resampled, 0.975));
+        Self {
+            value,
+            interval: ends.0.zip(ends.1),
+        }
+    }
+}
+
+/// Summaries as they might have been: so many sums of units drawn with replacement (B. Efron,
+/// R. Tibshirani, An Introduction to the Bootstrap, 1993). What is drawn is a whole unit, for the
+/// segments of one belong together; with fewer than five there are none.
+pub(crate) fn resampled(units: &[&Summary], random: &mut impl Rng) -> Vec<Summary> {
+    if units.len() < FEWEST {
+        return Vec::new();
+    }
+    let draw = |_| {
+        let mut times = vec![0; units.len()];
+        for _ in units {
+            times[random.random_range(0..units.len())] += 1;
+        }
+        let mut sum = Summary::default();
+        for (unit, times) in units.iter().zip(times).filter(|(_, times)| *times > 0) {
+            sum.add(unit, times);
+        }
+        sum
+    };
+    (0..RESAMPLES).map(draw).collect()
+}
+
+/// A generator of which the same number gives the same draws.
+pub(crate) fn generator(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed)
+}
+
+/// A measure of units together, with its interval over units; `None` if they have no value. The
+/// same units give the same interval.
+#[must_use]
+pub fn estimate(units: &[&Summary], of: Of) -> Option<Estimate> {
+    let mut sum = Summary::default();
+    units.iter().for_each(|unit| sum += unit);
+    let resampled = resampled(units, &mut generator(units.len() as u64));
+    of(&sum).map(|value| Estimate::new(value, resampled.iter().filter_map(of).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(segments: u64, late_us: u64) -> Summary {
+        Summary {
+            segments,
+            late_us,
+            ..Summary::default()
+        }
+    }
+
+    const MEAN: Of = |all| (all.segments > 0).then(|| all.late_us as f64 / all.segments as f64);
+
+    #[test]
+    fn the_interval_is_over_units_and_not_over_segments() {
+        // A million segments of six units that differ say no more than six.
+        let units: Vec<_> = (0..6)
+            .map(|late| unit(1_000_000, late * 1_000_000))
+            .collect();
+        let all: Vec<_> = units.iter().collect();
+        let estimate = estimate(&all, MEAN).unwrap();
+        let (low, high) = estimate.interval.unwrap();
+        assert!((estimate.value - 2.5).abs() < 1e-9);
+        assert!(low < 1.7 && high > 3.3, "{low} {high}");
+    }
+
+    #[test]
+    fn few_units_have_a_value_and_no_interval() {
+        let units = [unit(10, 50), unit(10, 70)];
+        let all: Vec<_> = units.iter().collect();
+        let estimate = estimate(&all, MEAN).unwrap();
+        assert_eq!(
+            (estimate.value.round() as u64, estimate.interval),
+            (6, None)
+        );
+    }
+
+    #[test]
+    fn without_segments_there_is_no_value() {
+        assert_eq!(estimate(&[], MEAN), None);
+    }
+}

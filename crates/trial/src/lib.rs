@@ -1,0 +1,26 @@
+//! Does bundling help these connections? What two arms of a trial say, and what watching alone can.
+//!
+//! * [`Summary`]: what was observed of connections, taken together, with their ACK [`Latencies`].
+//! * [`MEASURES`]: what is told of a summary; [`estimate`], with its interval.
+//! * [`Trial`]: both arms, by what is drawn at random; when to [`look`](Trial::look), and the
+//!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process.
+//! * [`advise`]: what bundling would have brought, by process and service.
+
+mod advice;
+mod estimate;
+mod latencies;
+mod look;
+mod measures;
+mod randomisation;
+mod record;
+mod summary;
+mod trial;
+
+pub use advice::{Advice, Finding, Service, Watched, advise};
+pub use estimate::{Estimate, estimate};
+pub use latencies::Latencies;
+pub use look::{ERROR_RATE, Look, Verdict};
+pub use measures::{MEASURES, Of};
+pub use record::{Record, RecordError};
+pub use summary::Summary;
+pub use trial::{ArmResults, Comparison, Results, Setting, Trial, Unit};

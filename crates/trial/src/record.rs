@@ -1,0 +1,248 @@
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+use crate::{Look, Setting, Unit};
+
+/// The layout of the file.
+const VERSION: u32 = 1;
+
+/// What a trial has found, as it is kept on disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    version: u32,
+    /// What the trial is about.
+    pub setting: Setting,
+    /// The key of the draw; who knows it knows who is in which arm.
+    pub key: [u64; 2],
+    /// What was observed of each unit.
+    pub units: BTreeMap<u64, Unit>,
+    /// The looks taken so far.
+    pub looks: Vec<Look>,
+    /// Connections of units that were too many to be compared.
+    pub left_out: u64,
+}
+
+/// Why a record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file cannot be read, or not be written.
+    #[error("the trial's record {name}: {error}")]
+    File {
+        /// The file.
+        name: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The file holds something else.
+    #[error("{name} is no record of a trial, or one of another version; name another file: {why}")]
+    Foreign {
+        /// The file.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The trial on record is another one.
+    #[error(
+        "{name} is the record of a trial with other {what}: {old}, and not {new}; end that one by \
+         removing the file, or name another file"
+    )]
+    OtherTrial {
+        /// The file.
+        name: String,
+        /// What differs.
+        what: &'static str,
+        /// As on record.
+        old: String,
+        /// As asked for now.
+        new: String,
+    },
+}
+
+impl Record {
+    /// The record of a trial that begins.
+    #[must_use]
+    pub fn new(setting: Setting, key: [u64; 2]) -> Self {
+        Self {
+            version: VERSION,
+            setting,
+            key,
+            units: BTreeMap::new(),
+            looks: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// The record in a file; `None` if there is no file.
+    ///
+    /// # Errors
+    /// [`RecordError::File`], [`RecordError::Foreign`]; [`RecordError::OtherTrial`] if its setting is
+    /// another one.
+    pub fn load(path: &Path, setting: &Setting) -> Result<Option<Self>, RecordError> {
+        let name = || path.display().to_string();
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(RecordError::File {
+                    name: name(),
+                    error,
+                });
+            }
+        };
+        let record = serde_json::from_reader(BufReader::new(file));
+        let foreign = |why: String| RecordError::Foreign { name: name(), why };
+        let record: Self = record.map_err(|error| foreign(error.to_string()))?;
+        if record.version != VERSION {
+            return Err(foreign(format!("version {}", record.version)));
+        }
+        let differing = record.setting.differing(setting);
+        match differing {
+            None => Ok(Some(record)),
+            Some((what, old, new)) => Err(RecordError::OtherTrial {
+                name: name(),
+                what,
+                old,
+                new,
+            }),
+        }
+    }
+
+    /// Writes the record to a file, which is whole at any moment: an old record stands there until
+    /// the new one does.
+    ///
+    /// # Errors
+    /// [`RecordError::File`].
+    pub fn save(&self, path: &Path) -> Result<(), RecordError> {
+        self.write(path).map_err(|error| RecordError::File {
+            name: path.display().to_string(),
+            error,
+        })
+    }
+
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        // Readable for its owner alone, for it has the key.
+        let mut file = BufWriter::new(NamedTempFile::new_in(folder)?);
+        serde_json::to_writer(&mut file, self)?;
+        file.flush()?;
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        // The folder's entry is data of its own.
+        fs::File::open(folder)?.sync_all()
+    }
+
+    /// Adds what was observed of some of a unit's connections, unless there are too many units.
+    pub(crate) fn add(&mut self, number: u64, unit: &Unit, most: usize) {
+        if let Some(known) = self.units.get_mut(&number) {
+            known.summary += &unit.summary;
+        } else if self.units.len() < most {
+            self.units.insert(number, unit.clone());
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+impl Setting {
+    /// The first thing in which another setting differs, as it is in both.
+    fn differing(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let of = |setting: &Self| {
+            [
+                ("share in ppm (--share)", setting.bundled_ppm.to_string()),
+                ("draw (--draw-by)", format!("{:?}", setting.draw_by)),
+                ("grace in us (--grace)", setting.grace_us.to_string()),
+                ("stall in us (--stall)", setting.stall_us.to_string()),
+                ("connections", setting.chosen.clone()),
+                ("options of bundling", setting.bundling.clone()),
+            ]
+        };
+        let pairs = of(self).into_iter().zip(of(other));
+        pairs
+            .map(|((what, old), (_, new))| (what, old, new))
+            .find(|(_, old, new)| old != new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_bundler::{Arm, DrawBy};
+
+    use super::*;
+    use crate::Summary;
+
+    fn setting() -> Setting {
+        Setting {
+            bundled_ppm: 500_000,
+            draw_by: DrawBy::Peer,
+            grace_us: 50_000,
+            stall_us: 300_000,
+            chosen: "all connections".to_owned(),
+            bundling: "{}".to_owned(),
+        }
+    }
+
+    fn unit(segments: u64) -> Unit {
+        let summary = Summary {
+            segments,
+            latencies: vec![(7, segments)].into(),
+            ..Summary::default()
+        };
+        Unit {
+            arm: Arm::Plain,
+            summary,
+        }
+    }
+
+    #[test]
+    fn a_trial_goes_on_from_its_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trial.json");
+        assert_eq!(Record::load(&path, &setting()).unwrap(), None);
+        let mut record = Record::new(setting(), [u64::MAX, 3]);
+        record.add(u64::MAX, &unit(5), 10);
+        record.add(u64::MAX, &unit(6), 10);
+        record.save(&path).unwrap();
+        record.save(&path).unwrap();
+        let read = Record::load(&path, &setting()).unwrap().unwrap();
+        assert_eq!(read, record);
+        assert_eq!(read.units[&u64::MAX].summary.segments, 11);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn another_trials_record_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trial.json");
+        Record::new(setting(), [1, 2]).save(&path).unwrap();
+        let other = Setting {
+            bundled_ppm: 300_000,
+            ..setting()
+        };
+        let refused = Record::load(&path, &other).unwrap_err().to_string();
+        assert!(
+            refused.contains("--share") && refused.contains("300000"),
+            "{refused}"
+        );
+        fs::write(&path, "{}").unwrap();
+        assert!(matches!(
+            Record::load(&path, &setting()),
+            Err(RecordError::Foreign { .. })
+        ));
+    }
+
+    #[test]
+    fn more_units_than_can_be_compared_are_counted() {
+        let mut record = Record::new(setting(), [1, 2]);
+        (0..3).for_each(|number| record.add(number, &unit(1), 2));
+        record.add(0, &unit(1), 2);
+        assert_eq!((record.units.len(), record.left_out), (2, 1));
+        assert_eq!(record.units[&0].summary.segments, 2);
+    }
+}

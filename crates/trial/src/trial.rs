@@ -1,0 +1,347 @@
+use pillion_bundler::{Arm, DrawBy, Observation};
+use pillion_measure::Measure;
+use serde::{Deserialize, Serialize};
+
+use crate::estimate::{FEWEST, generator, resampled};
+use crate::look::{due_at, threshold};
+use crate::randomisation::chances;
+use crate::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
+
+/// Units that a trial compares at most; later ones are drawn, and counted alone.
+const MOST_UNITS: usize = 10_000;
+
+/// Segments with which a unit is compared.
+const FEWEST_SEGMENTS: u64 = 20;
+
+/// What makes a trial what it is: with another one, its record is of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// How much of what is drawn is bundled, of a million.
+    pub bundled_ppm: u32,
+    /// Which connections share a draw.
+    pub draw_by: DrawBy,
+    /// Microseconds beyond the least RTT that are not called late.
+    pub grace_us: u32,
+    /// Microseconds of ACK latency beyond which a segment stalls.
+    pub stall_us: u32,
+    /// Which connections are chosen, in words.
+    pub chosen: String,
+    /// How connections are bundled, as JSON.
+    pub bundling: String,
+}
+
+/// What is drawn: connections that share an arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// The unit's arm.
+    pub arm: Arm,
+    /// What was observed of the unit's connections.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
+
+/// Two arms, compared while they go on.
+#[derive(Debug)]
+pub struct Trial {
+    record: Record,
+    /// What was observed of connections that go on.
+    present: Vec<(u64, Unit)>,
+}
+
+/// What a trial says so far.
+#[derive(Debug, Clone, Serialize)]
+pub struct Results {
+    /// The verdict of the looks so far.
+    pub verdict: Verdict,
+    /// The looks so far.
+    pub looks: Vec<Look>,
+    /// The bundled arm.
+    pub bundled: ArmResults,
+    /// The plain arm.
+    pub plain: ArmResults,
+    /// Each measure of both arms.
+    pub measures: Vec<Comparison>,
+    /// Units that were too many to be compared.
+    pub left_out: u64,
+}
+
+/// What one arm has.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ArmResults {
+    /// Units.
+    pub units: u64,
+    /// The units together.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
+
+/// A measure of both arms, with intervals over units.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// The measure.
+    pub measure: Measure<Of>,
+    /// The measure of the bundled arm.
+    pub bundled: Option<Estimate>,
+    /// The measure of the plain arm.
+    pub plain: Option<Estimate>,
+    /// The bundled arm's less the plain one's.
+    pub difference: Option<Estimate>,
+}
+
+impl Trial {
+    /// A trial that goes on where its record ends.
+    #[must_use]
+    pub fn new(record: Record) -> Self {
+        Self {
+            record,
+            present: Vec::new(),
+        }
+    }
+
+    /// Takes what was observed of all connections so far, and of those that have ended since the
+    /// last time.
+    pub fn take(&mut self, observations: &[Observation]) {
+        self.present.clear();
+        for seen in observations {
+            let unit = Unit {
+                arm: seen.arm,
+                summary: seen.into(),
+            };
+            if seen.has_ended {
+                self.record.add(seen.unit, &unit, MOST_UNITS);
+            } else {
+                self.present.push((seen.unit, unit));
+            }
+        }
+    }
+
+    /// The record, with the connections that go on as they are now.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let mut record = self.record.clone();
+        for (unit, present) in &self.present {
+            record.add(*unit, present, MOST_UNITS);
+        }
+        record
+    }
+
+    /// Looks at the trial if a look is due, or if `is_last`, and says what came of it. That it is
+    /// the last one must have been planned before: who ends a trial when it looks good finds what
+    /// is not there.
+    pub fn look(&mut self, is_last: bool) -> Option<Look> {
+        let units = self.record().units;
+        let segments = units.values().map(|unit| unit.summary.segments).sum();
+        let is_due = segments >= due_at(self.record.looks.last().map(|look| look.segments));
+        if self.verdict() != Verdict::Undecided || !(is_due || is_last) {
+            return None;
+        }
+        let compared = units.values();
+        let compared = compared.filter(|unit| unit.summary.segments >= FEWEST_SEGMENTS);
+        let values: Vec<_> = compared
+            .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
+            .collect();
+        let bundled = values
+            .iter()
+            .filter(|(arm, _)| *arm == Arm::Bundled)
+            .count();
+        if bundled.min(values.len() - bundled) < FEWEST {
+            return None;
+        }
+        let number = self.record.looks.len() + 1;
+        let seed = self.record.key[0] ^ number as u64;
+        let threshold = threshold(number);
+        let chances = chances(&values, threshold, &mut generator(seed));
+        let look = Look {
+            segments,
+            units: values.len() as u64,
+            chance_of_better: chances.of_lower,
+            chance_of_worse: chances.of_higher,
+            threshold,
+        };
+        self.record.looks.push(look);
+        Some(look)
+    }
+
+    /// What the looks so far decided.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let last = self.record.looks.last();
+        last.map_or(Verdict::Undecided, Look::verdict)
+    }
+
+    /// What the trial says so far.
+    #[must_use]
+    pub fn results(&self) -> Results {
+        let record = self.record();
+        let [bundled, plain] = [Arm::Bundled, Arm::Plain].map(|arm| {
+            let of_arm = record.units.values().filter(|unit| unit.arm == arm);
+            of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
+        });
+        let mut random = generator(record.key[1]);
+        let again = [&bundled, &plain].map(|units| resampled(units, &mut random));
+        let [bundled, plain] = [&bundled, &plain].map(|units| ArmResults::of(units));
+        let measures = MEASURES
+            .map(|measure| compare(measure, &bundled.summary, &plain.summary, &again))
+            .into();
+        Results {
+            verdict: self.verdict(),
+            looks: record.looks,
+            bundled,
+            plain,
+            measures,
+            left_out: record.left_out,
+        }
+    }
+}
+
+impl ArmResults {
+    fn of(units: &[&Summary]) -> Self {
+        let mut results = Self {
+            units: units.len() as u64,
+            ..Self::default()
+        };
+        units.iter().for_each(|unit| results.summary += unit);
+        results
+    }
+}
+
+fn compare(
+    measure: Measure<Of>,
+    bundled: &Summary,
+    plain: &Summary,
+    [bundled_again, plain_again]: &[Vec<Summary>; 2],
+) -> Comparison {
+    let values = [bundled, plain].map(measure.of);
+    let again = [bundled_again, plain_again].map(|all| all.iter().map(measure.of));
+    let difference = || {
+        let pairs = again[0].clone().zip(again[1].clone());
+        pairs.filter_map(|(bundled, plain)| Some(bundled? - plain?))
+    };
+    Comparison {
+        measure,
+        bundled: values[0].map(|value| Estimate::new(value, again[0].clone().flatten().collect())),
+        plain: values[1].map(|value| Estimate::new(value, again[1].clone().flatten().collect())),
+        difference: values[0]
+            .zip(values[1])
+            .map(|(bundled, plain)| Estimate::new(bundled - plain, difference().collect())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{Rng, RngExt};
+    use rand_distr::{Distribution, LogNormal};
+
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting {
+            bundled_ppm: 500_000,
+            draw_by: DrawBy::Peer,
+            grace_us: 50_000,
+            stall_us: 300_000,
+            chosen: "all connections".to_owned(),
+            bundling: "{}".to_owned(),
+        }
+    }
+
+    /// A peer as its connections fare on a path that is its own.
+    struct Peer {
+        arm: Arm,
+        /// Mean of the exponent: some paths lose nothing at all.
+        late_us: Option<f64>,
+        summary: Summary,
+    }
+
+    /// Goes on with peers that come one after another, and that are as different as those of a
+    /// server are, looking whenever it is time; with bundles, what is late is late by so much of
+    /// what it would be.
+    fn play(seed: u64, rounds: u32, bundled_share: f64) -> Verdict {
+        let random = &mut generator(seed);
+        let mut trial = Trial::new(Record::new(setting(), [random.random(), random.random()]));
+        let mut peers: Vec<Peer> = Vec::new();
+        for _ in 0..rounds {
+            for _ in 0..4 {
+                let lossy = random.random_bool(0.5);
+                let path = LogNormal::new(9.0, 1.0).unwrap().sample(random);
+                peers.push(Peer {
+                    arm: [Arm::Bundled, Arm::Plain][random.random_range(0..2)],
+                    late_us: lossy.then_some(path),
+                    summary: Summary::default(),
+                });
+            }
+            peers
+                .iter_mut()
+                .for_each(|peer| peer.send(bundled_share, random));
+            trial.present = (0..)
+                .zip(&peers)
+                .map(|(unit, peer)| {
+                    let Peer { arm, summary, .. } = peer;
+                    let summary = summary.clone();
+                    (unit, Unit { arm: *arm, summary })
+                })
+                .collect();
+            trial.look(false);
+            if trial.verdict() != Verdict::Undecided {
+                break;
+            }
+        }
+        trial.verdict()
+    }
+
+    impl Peer {
+        fn send(&mut self, bundled_share: f64, random: &mut impl Rng) {
+            let segments = random.random_range(10..100);
+            self.summary.segments += segments;
+            let Some(mean) = self.late_us else { return };
+            let share = match self.arm {
+                Arm::Bundled => bundled_share,
+                Arm::Plain => 1.0,
+            };
+            let heavy = LogNormal::new(0.0, 1.5).unwrap();
+            let late = (0..segments).filter(|_| random.random_bool(0.02)).count();
+            let late_us: f64 = (0..late).map(|_| heavy.sample(random) * mean * share).sum();
+            self.summary.late_us += late_us as u64;
+        }
+    }
+
+    #[test]
+    fn where_there_is_no_difference_few_trials_find_one() {
+        let wrong = (0..200)
+            .filter(|seed| play(*seed, 30, 1.0) != Verdict::Undecided)
+            .count();
+        // At most 5 % of all; of 200, 16 or more come about in 4 of 100 cases at that rate.
+        assert!(wrong < 16, "{wrong} of 200");
+    }
+
+    #[test]
+    fn a_true_difference_is_found_and_so_is_harm() {
+        for (bundled_share, truth) in [(0.2, Verdict::Helps), (5.0, Verdict::Harms)] {
+            let verdicts: Vec<_> = (0..10).map(|seed| play(seed, 80, bundled_share)).collect();
+            let right = verdicts.iter().filter(|verdict| **verdict == truth).count();
+            assert!(right >= 9, "{truth:?}: {verdicts:?}");
+        }
+    }
+
+    #[test]
+    fn with_few_units_no_look_is_taken() {
+        let mut trial = Trial::new(Record::new(setting(), [1, 2]));
+        let unit = |unit: u64| {
+            let arm = [Arm::Bundled, Arm::Plain][usize::from(unit % 2 == 0)];
+            let summary = Summary {
+                segments: 1_000_000,
+                late_us: 7 * unit,
+                ..Summary::default()
+            };
+            (unit, Unit { arm, summary })
+        };
+        trial.present = (0..8).map(unit).collect();
+        assert!(trial.look(false).is_none() && trial.look(true).is_none());
+        trial.present = (0..10).map(unit).collect();
+        assert!(trial.look(false).is_some());
+        assert!(
+            trial.look(false).is_none(),
+            "no more segments, no more looks"
+        );
+    }
+}

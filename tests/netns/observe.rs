@@ -1,0 +1,214 @@
+//! `pillion advise` and `pillion trial` on real streams.
+
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_tests::HostPair;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Streams of small messages to a port, one each 20 ms; the receiver verifies every byte.
+fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
+    let address = format!("10.77.0.2:{port}");
+    let receive = [
+        "traffic",
+        "receive",
+        "--listen",
+        &address,
+        "--streams",
+        streams,
+    ];
+    let mut receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
+    await_listening(&pair.receiver.namespace, port);
+    let send = [
+        ["traffic", "send"],
+        ["--to", &address],
+        ["--streams", streams],
+        ["--itt", "20"],
+        ["--duration", seconds],
+    ];
+    let mut sender = quiet(pillion_in(&pair.sender.namespace, send.as_flattened()));
+    assert!(sender.wait().unwrap().success());
+    assert!(receiver.wait().unwrap().success());
+}
+
+fn quiet(mut command: std::process::Command) -> Child {
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    silent.spawn().unwrap()
+}
+
+/// The command, at work on the sender's host.
+fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
+    let mut command = pillion_in(&pair.sender.namespace, arguments);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    await_attached(child.id());
+    child
+}
+
+/// What it says when it is told to end.
+fn end(child: Child) -> Output {
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|why| panic!("{why}: {}", stderr(output)))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
+    needs_root!();
+    let pair = lossy_pair(0.05);
+    let folder = tempfile::tempdir().unwrap();
+    let [stats, rules, page] =
+        ["stats", "rules.toml", "page.html"].map(|it| folder.path().join(it));
+    let advise = [
+        ["advise", "--json"],
+        ["--stats", text(&stats)],
+        ["--write-config", text(&rules)],
+        ["--html", text(&page)],
+    ];
+    let advise = begin(&pair, advise.as_flattened());
+    send(&pair, 7001, "10", "6");
+    let said = json(&end(advise));
+
+    let advice = &said["advice"][0];
+    assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
+    assert_eq!(advice["process"], "pillion");
+    assert_eq!(
+        (&advice["connections"], &advice["finding"]),
+        (&10.into(), &"bundle".into())
+    );
+    let (low, high) = interval(&advice["loss"]);
+    assert!(low < 0.05 && 0.05 < high && high < 0.1, "{advice:#}");
+    assert!(interval(&advice["repairable"]).0 > 0.6, "{advice:#}");
+    assert!(interval(&advice["saved_ms"]).0 > 0.0, "{advice:#}");
+
+    let stats = read_json(&stats);
+    assert_eq!(stats["redundant_bytes"], 0);
+    assert!(stats["outcomes"]["bundled"].is_null());
+    assert!(stats["outcomes"]["held_back"].as_u64().unwrap() > 1000);
+
+    let check = ["attach", "--config", text(&rules), "--check-config"];
+    let checked = pillion(&check);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    let rules = std::fs::read_to_string(rules).unwrap();
+    assert!(rules.contains("remote-ports = 7001"), "{rules}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("What to do") && page.contains("<svg"));
+}
+
+fn interval(estimate: &Value) -> (f64, f64) {
+    let ends = &estimate["interval"];
+    let end = |at: usize| ends[at].as_f64().unwrap_or_else(|| panic!("{estimate}"));
+    (end(0), end(1))
+}
+
+#[test]
+fn without_losses_no_advice_is_given() {
+    needs_root!();
+    let pair = clean_pair();
+    let advise = begin(&pair, &["advise"]);
+    send(&pair, 7001, "3", "2");
+    let said = stdout(&end(advise));
+    assert!(said.contains("too few losses to say (0 in"), "{said}");
+    assert!(said.contains("no rules"), "{said}");
+}
+
+#[test]
+fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
+    needs_root!();
+    let pair = lossy_pair(0.08);
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record");
+    let trial = [
+        ["trial", "--json"],
+        ["--record", text(&record)],
+        ["--draw-by", "connection"],
+        ["--grace", "30"],
+    ];
+    let going = begin(&pair, trial.as_flattened());
+    send(&pair, 7001, "40", "10");
+    let output = going.wait_with_output().unwrap();
+    let said = json(&output);
+    assert_eq!(said["verdict"], "helps", "{said:#}");
+    assert!(said["bundled"]["units"].as_u64().unwrap() > 5);
+    assert!(said["bundled"]["hidden_losses"].as_u64().unwrap() > 0);
+    assert_eq!(said["plain"]["redundant_bytes"], 0);
+    let (low, high) = interval(&said["measures"][0]["difference"]);
+    assert!(low < high && high < 0.0, "{said:#}");
+
+    let again = pillion_in(&pair.sender.namespace, trial.as_flattened())
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&again).contains("this trial is over"),
+        "{}",
+        stderr(&again)
+    );
+    assert_eq!(json(&again)["verdict"], "helps");
+}
+
+#[test]
+fn a_trial_goes_on_from_its_record() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record");
+    let trial = ["trial", "--json", "--record", text(&record)];
+    let first = begin(&pair, &trial);
+    send(&pair, 7001, "3", "2");
+    let first = json(&end(first));
+    let units = |said: &Value| {
+        said["bundled"]["units"].as_u64().unwrap() + said["plain"]["units"].as_u64().unwrap()
+    };
+    assert_eq!(units(&first), 1, "one peer: {first:#}");
+
+    let second = begin(&pair, &trial);
+    send(&pair, 7001, "2", "1");
+    let output = end(second);
+    assert!(
+        stderr(&output).contains("going on with the trial"),
+        "{}",
+        stderr(&output)
+    );
+    let second = json(&output);
+    assert_eq!(units(&second), 1, "{second:#}");
+    let connections = |said: &Value| {
+        let of = |arm: &str| said[arm]["connections"].as_u64().unwrap();
+        [of("bundled"), of("plain")]
+    };
+    // In the same arm.
+    let (before, after) = (connections(&first), connections(&second));
+    assert!(before == [3, 0] && after == [5, 0] || before == [0, 3] && after == [0, 5]);
+
+    let other = [&trial[..], &["--share", "30%"]].concat();
+    let other = pillion_in(&pair.sender.namespace, &other).output().unwrap();
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    assert!(stderr(&other).contains("--share"), "{}", stderr(&other));
+}
+
+#[test]
+fn what_cannot_be_observed_is_said_in_a_line() {
+    needs_root!();
+    for (arguments, expected) in [
+        (&["trial", "--share", "100"][..], "less than 100"),
+        (&["trial", "--every", "0"], "--quiet"),
+        (&["advise", "--nodelay"], "leave out the companions"),
+        (&["advise", "--grace", "4000000"], "at most an hour"),
+    ] {
+        let output = pillion(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+}

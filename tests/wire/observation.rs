@@ -1,0 +1,208 @@
+//! What is observed of connections, and bundles that are held back meanwhile.
+
+use std::thread;
+use std::time::Duration;
+
+use pillion_bundler::{Arm, Direction, DrawBy, LatencyBuckets, Observation, Observing, Outcome};
+use pillion_tests::{Ip, Setup, Wire};
+
+const RTT: Duration = Duration::from_millis(20);
+const GRACE: Duration = Duration::from_millis(10);
+const STALL: Duration = Duration::from_millis(100);
+
+fn observing(bundled_ppm: u32) -> Observing {
+    Observing {
+        bundled_ppm,
+        key: [1, 2],
+        draw_by: DrawBy::Peer,
+        grace_us: GRACE.as_micros() as u32,
+        stall_us: STALL.as_micros() as u32,
+    }
+}
+
+fn setup(bundled_ppm: u32) -> Setup {
+    Setup {
+        rtt: RTT,
+        observing: Some(observing(bundled_ppm)),
+        ..Setup::default()
+    }
+}
+
+fn held_back() -> Setup {
+    setup(0)
+}
+
+/// The one connection.
+fn seen(wire: &Wire) -> Observation {
+    let mut all = wire.observations();
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+fn ms(us: u64) -> u64 {
+    us / 1000
+}
+
+#[test]
+fn all_or_none_are_bundled_as_the_share_says() {
+    setup(1_000_000).run_on_each_socket(|wire| {
+        wire.sends("1:101 1:201");
+        assert_eq!(seen(wire).arm, Arm::Bundled);
+    });
+    held_back().run_on_each_socket(|wire| {
+        wire.sends("1:101 101:201 201:301");
+        let seen = seen(wire);
+        assert_eq!(seen.arm, Arm::Plain);
+        assert_eq!((seen.held_back, seen.held_back_bytes), (2, 300));
+        wire.assert_outcomes(&[(Outcome::NothingOutstanding, 1), (Outcome::HeldBack, 2)]);
+    });
+}
+
+#[test]
+fn ends_and_arm_are_the_connections_own() {
+    for (ip, peer) in [(Ip::V4, "10.0.0.2"), (Ip::V6, "fd00::2")] {
+        Setup { ip, ..held_back() }.run(|wire| {
+            wire.sends("1:101");
+            let seen = seen(wire);
+            assert_eq!(seen.peer.ip(), peer.parse::<std::net::IpAddr>().unwrap());
+            assert_eq!(seen.direction, Some(Direction::Connect));
+            assert!(!seen.has_ended && seen.inode.is_some());
+        });
+    }
+}
+
+#[test]
+fn latency_is_from_the_first_sending_to_the_ack_that_covers_it() {
+    held_back().run_everywhere(|wire| {
+        wire.sends("1:101");
+        thread::sleep(2 * RTT);
+        wire.sends("101:201");
+        thread::sleep(RTT);
+        wire.ack(201);
+        let seen = seen(wire);
+        assert_eq!(seen.segments, 2);
+        let least: Duration = 4 * RTT;
+        let latency = Duration::from_micros(seen.latency_us);
+        assert!(least <= latency && latency < 4 * least, "{latency:?}");
+        let rtt = u64::from(seen.rtt_min_us.expect("a sample"));
+        assert!(ms(rtt) >= 20);
+        assert!(seen.waited_us + 2 * rtt >= seen.latency_us);
+        assert!(seen.waited_us + rtt <= seen.latency_us);
+        let grace = GRACE.as_micros() as u64 * u64::from(seen.late);
+        assert!(seen.late >= 1 && seen.late_us + grace <= seen.waited_us);
+        assert_eq!(seen.latencies.counts().iter().sum::<u32>(), 2);
+    });
+}
+
+#[test]
+fn a_latency_stands_in_the_bucket_that_has_it() {
+    held_back().run(|wire| {
+        wire.sends("1:101");
+        thread::sleep(3 * RTT);
+        wire.ack(101);
+        let seen = seen(wire);
+        let counts = seen.latencies.counts();
+        let bucket = counts.iter().position(|count| *count == 1).unwrap();
+        assert!(LatencyBuckets::begin_us(bucket) <= seen.latency_us);
+        assert!(seen.latency_us < LatencyBuckets::begin_us(bucket + 1));
+    });
+}
+
+#[test]
+fn a_segment_counts_once_however_its_acks_come() {
+    held_back().run(|wire| {
+        wire.sends("1:101 101:201");
+        for ack in [51, 51, 101, 151, 201, 201] {
+            wire.ack(ack);
+        }
+        assert_eq!(seen(wire).segments, 2);
+    });
+}
+
+#[test]
+fn what_waits_long_stalls() {
+    held_back().run(|wire| {
+        wire.sends("1:101");
+        thread::sleep(STALL + RTT);
+        wire.ack(101);
+        wire.sends("101:201");
+        wire.ack(201);
+        let seen = seen(wire);
+        assert_eq!((seen.segments, seen.stalls, seen.late), (2, 1, 1));
+    });
+}
+
+#[test]
+fn a_loss_is_repairable_by_the_bundle_that_followed() {
+    let rto_min = Duration::from_millis(300);
+    let setup = Setup {
+        rto_min,
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        wire.ack_sack(1, "101:201");
+        wire.expect("1:101");
+        thread::sleep(2 * RTT);
+        wire.ack(201);
+        let seen = seen(wire);
+        assert_eq!((seen.losses.segments, seen.losses.repairable), (1, 1));
+        assert_eq!(seen.losses.unfollowed, 0);
+        assert!(seen.losses.saved_us > 0 && seen.losses.saved_us <= seen.latency_us);
+        let again = seen.retransmitted;
+        assert_eq!(again.fast + again.after_timeout + again.probes, 1);
+    });
+}
+
+#[test]
+fn what_nothing_followed_is_not_repairable() {
+    let rto_min = Duration::from_millis(300);
+    let setup = Setup {
+        rto_min,
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101");
+        wire.expect("1:101");
+        wire.ack(101);
+        let seen = seen(wire);
+        assert_eq!((seen.losses.segments, seen.losses.unfollowed), (1, 1));
+        assert_eq!((seen.losses.repairable, seen.losses.saved_us), (0, 0));
+    });
+}
+
+#[test]
+fn a_time_out_is_counted_each_time() {
+    let rto_min = Duration::from_millis(100);
+    let setup = Setup {
+        rto_min,
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101");
+        // The first may be a probe of the tail.
+        wire.expect("1:101 1:101 1:101");
+        wire.ack(101);
+        let seen = seen(wire);
+        let again = seen.retransmitted;
+        assert_eq!(seen.timeouts, again.after_timeout);
+        assert_eq!((seen.timeouts + again.probes, again.fast), (3, 0));
+        assert!(again.probes <= 1);
+    });
+}
+
+#[test]
+fn a_connection_that_has_ended_is_told_of_once() {
+    held_back().run(|wire| {
+        wire.sends("1:101");
+        wire.ack(101);
+        let before = seen(wire);
+        wire.reconnect(7000);
+        let all = wire.observations();
+        assert!(all.len() <= 1, "{all:?}");
+        wire.sends("1:101");
+        let after = seen(wire);
+        assert_eq!(after.cookie, before.cookie);
+        assert_eq!((after.peer.port(), after.segments), (7000, 0));
+    });
+}
