@@ -7,6 +7,7 @@ mod along;
 mod analyse;
 mod attach;
 mod bad_input;
+mod check;
 mod common;
 mod compare;
 mod config;
