@@ -19,6 +19,7 @@ mod devices_start;
 mod emulator;
 mod features;
 mod flows_rights;
+mod help;
 mod hooks;
 mod leftovers;
 mod lifecycle;

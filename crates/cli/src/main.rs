@@ -13,6 +13,7 @@ mod disposition;
 mod exit;
 mod flows;
 mod follow;
+mod help;
 mod janitor;
 mod lab;
 mod lent;
@@ -88,7 +89,10 @@ fn main() -> ExitCode {
     if engine::is_init() {
         engine::run_as_init();
     }
-    let command = Cli::parse().command;
+    let command = match help::parse() {
+        Ok(Cli { command }) => command,
+        Err(refusal) => return help::explain(&refusal),
+    };
     let result = match command.refuse() {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),
