@@ -31,6 +31,7 @@ mod safety;
 mod soak;
 mod socket_option;
 mod sockets;
+mod stats;
 mod stream;
 mod testbed;
 mod trace;

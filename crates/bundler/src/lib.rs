@@ -23,6 +23,7 @@ mod escaped;
 mod flows;
 mod followed_namespace;
 mod hook;
+mod limits;
 mod link;
 mod netlink;
 mod netns;

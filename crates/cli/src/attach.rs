@@ -9,15 +9,15 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Device, Error, NamespaceName, Policy, Programs, Rule, Scope, Selection,
+    Attachment, Change, Device, Error, NamespaceName, Policy, Programs, Rule, Scope, Selection,
     cgroup2_mount, remove_filters,
 };
+use pillion_report::number::counted;
 use pillion_settings::policy::{self, Otherwise, Peer, Ports};
 use pillion_settings::{BadInput, Bundling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
-use crate::companions;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::follow::until_readable;
@@ -51,7 +51,7 @@ pub struct Args {
     otherwise: Otherwise,
 
     /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
-    /// again
+    /// again. `-` is standard input, which is read once
     #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
     config: Option<PathBuf>,
 
@@ -104,22 +104,19 @@ impl Args {
         let mut selection = Selection::new(&self.bundling.devices, &self.namespaces, hook)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
+        let mut stats = self.bundling.stats()?;
         if self.dry_run {
+            // What the kernel will not have, or not of this user, is to be known before.
+            Programs::load(&policy)?;
             print_line!("would bundle {chosen} on {}", names(&devices))?;
             print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
-                let options = self.bundling.options()?;
-                print_line!("with {}", serde_json::to_string(&options)?)?;
-                let companions = companions::words(&self.bundling.how.companions);
-                if !companions.is_empty() {
-                    print_line!("with the companions {companions}")?;
-                }
+                print_line!("with {}", self.bundling.words()?)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        self.bundling.prepare_stats()?;
         // Blocked first: a signal that comes early must not be lost, nor kill.
-        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1]);
         // As `nohup` has it, the end of a terminal is nothing to pillion.
         if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
             signals.add(Signal::SIGHUP);
@@ -159,9 +156,16 @@ impl Args {
         }
 
         loop {
-            until_readable(&signals, &mut attachment, &mut selection, |change| {
-                say(&format!("pillion: {change}"));
-            })
+            let tell = |change: &Change| say(&format!("pillion: {change}"));
+            until_readable(
+                &signals,
+                &mut attachment,
+                &mut selection,
+                tell,
+                |attachment| {
+                    stats.keep_up(attachment);
+                },
+            )
             .context("wait for a signal")?;
             let signal = match signals.read_signal() {
                 Ok(Some(info)) => info.ssi_signo.cast_signed(),
@@ -172,6 +176,7 @@ impl Args {
                 Some(file) if signal == Signal::SIGHUP as i32 => {
                     say(&self.reload(file, &attachment));
                 }
+                _ if signal == Signal::SIGUSR1 as i32 => stats.now(&attachment),
                 _ => break,
             }
         }
@@ -182,7 +187,7 @@ impl Args {
         if !reasons.is_empty() {
             say(&format!("pillion: not bundled: {reasons}"));
         }
-        self.bundling.write_stats(&totals)?;
+        stats.write(&totals)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -228,7 +233,7 @@ impl Args {
 
     /// Reads the file again and puts its rules into force; says what came of it.
     fn reload(&self, file: &Path, attachment: &Attachment) -> String {
-        let name = file.display();
+        let name = name(file);
         let policy = match self.read_again(file) {
             Ok(policy) => policy,
             Err(mistakes) => {
@@ -238,11 +243,11 @@ impl Args {
         if let Err(error) = attachment.replace_rules(&policy) {
             return format!("pillion: {name} not reloaded: the old rules hold: {error}");
         }
-        let rules = number(policy.rules.len(), "rule");
+        let rules = counted(policy.rules.len() as u64, "rule");
         match attachment.review() {
             Ok(covered) => format!(
-                "pillion: reloaded {name}: {rules}; {}",
-                number(covered, "connection") + " covered",
+                "pillion: reloaded {name}: {rules}; {} covered",
+                counted(covered as u64, "connection"),
             ),
             Err(error) => format!(
                 "pillion: reloaded {name}: {rules} for new connections; of those that exist \
@@ -253,8 +258,9 @@ impl Args {
 
     /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
     fn read_again(&self, file: &Path) -> Result<Policy, BadInput> {
-        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-            let name = file.display();
+        let is_input = file == Path::new(STANDARD_INPUT);
+        if is_input || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            let name = name(file);
             let why = format!("{name}: only a regular file can be read again; put one there");
             return Err(BadInput(why));
         }
@@ -271,7 +277,7 @@ impl Args {
 
     fn connections(&self, rules: usize) -> String {
         if let Some(file) = &self.config {
-            return format!("by {} of {}", number(rules, "rule"), file.display());
+            return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
         let list = |kind: &str, values: Vec<String>| {
             (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
@@ -287,9 +293,14 @@ impl Args {
     }
 }
 
-fn number(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+const STANDARD_INPUT: &str = "-";
+
+/// What a file of rules is called in messages.
+fn name(file: &Path) -> String {
+    match file == Path::new(STANDARD_INPUT) {
+        true => "standard input".to_owned(),
+        false => file.display().to_string(),
+    }
 }
 
 fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {

@@ -6,15 +6,17 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use pillion_bundler::{Attachment, Change, Selection};
 
-/// How often it is looked whether connections find no place.
+/// How often it is looked whether connections find no place, and something else is due.
 const RECOUNT_MS: u16 = 1000;
 
-/// Waits until `signals` can be read, and follows devices and connections until then.
+/// Waits until `signals` can be read, and follows devices and connections until then; calls
+/// `regularly` about each second.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     selection: &mut Selection,
     mut tell: impl FnMut(&Change),
+    mut regularly: impl FnMut(&Attachment),
 ) -> nix::Result<()> {
     loop {
         let mut fds = [
@@ -32,6 +34,7 @@ pub fn until_readable(
             attachment.follow(selection).iter().for_each(&mut tell);
         }
         attachment.recount(selection).iter().for_each(&mut tell);
+        regularly(attachment);
         if signal {
             return Ok(());
         }

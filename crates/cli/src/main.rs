@@ -24,6 +24,7 @@ mod progress;
 mod queue;
 mod run;
 mod sockets;
+mod stats;
 mod stop;
 mod traffic;
 

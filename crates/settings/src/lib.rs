@@ -18,7 +18,7 @@ pub mod traffic;
 
 pub use arguments::arguments;
 pub use bad_input::BadInput;
-pub use bundling::{Bundling, refuse_unsafe};
+pub use bundling::{Bundling, idle_option, refuse_unsafe};
 
 #[cfg(test)]
 mod tests;

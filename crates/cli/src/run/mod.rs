@@ -23,6 +23,7 @@ use crate::exit::one_line;
 use crate::follow::until_readable;
 use crate::janitor;
 use crate::print::say;
+use crate::stats::Stats;
 use user::User;
 
 /// How long the command may have to wait for network devices to be attached to: a device takes
@@ -60,6 +61,13 @@ pub struct Args {
     bundling: BundlingArgs,
 }
 
+/// The bundler at work, and where its account goes.
+struct Bundler {
+    attachment: Attachment,
+    selection: Selection,
+    stats: Stats,
+}
+
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
@@ -68,7 +76,7 @@ impl Args {
         let hook = self.bundling.hook();
         let mut selection = Selection::new(&self.bundling.devices, &[], hook)?;
         selection.devices()?;
-        self.bundling.prepare_stats()?;
+        let stats = self.bundling.stats()?;
         let rule = Rule {
             companions: self.bundling.how.companions,
             mode: if self.on_request {
@@ -104,14 +112,12 @@ impl Args {
                 let (attachment, changes) =
                     Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
                 changes.iter().for_each(|change| self.tell(change));
-                self.run_in(
-                    &cgroup,
+                let bundler = Bundler {
                     attachment,
-                    &mut selection,
-                    user.as_ref(),
-                    &mut signals,
-                    descriptors,
-                )
+                    selection,
+                    stats,
+                };
+                self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
         if let Err(error) = cgroup.remove() {
             say(&format!("pillion: {error}"));
@@ -122,8 +128,7 @@ impl Args {
     fn run_in(
         &self,
         cgroup: &Cgroup,
-        mut attachment: Attachment,
-        selection: &mut Selection,
+        mut bundler: Bundler,
         user: Option<&User>,
         signals: &mut Signals,
         descriptors: Descriptors,
@@ -136,27 +141,33 @@ impl Args {
             Err(error) => return Ok(cannot_run(&self.command[0], &error)),
         };
         let follow = |signals: &SignalFd| {
-            until_readable(signals, &mut attachment, selection, |change| {
-                self.tell(change);
+            let tell = |change: &Change| self.tell(change);
+            let Bundler {
+                attachment,
+                selection,
+                stats,
+            } = &mut bundler;
+            until_readable(signals, attachment, selection, tell, |attachment| {
+                stats.keep_up(attachment);
             })
         };
         let code = signals
             .pass_to(command, follow)
             .context("wait for the command")?;
         // From here on the exit status is the command's, whatever else fails.
-        attachment.detach();
-        if let Err(error) = self.account(&attachment) {
+        bundler.attachment.detach();
+        if let Err(error) = self.account(&bundler) {
             say(&format!("pillion: {}", one_line(&error)));
         }
         Ok(code)
     }
 
-    fn account(&self, attachment: &Attachment) -> Result<()> {
-        let totals = attachment.totals()?;
+    fn account(&self, bundler: &Bundler) -> Result<()> {
+        let totals = bundler.attachment.totals()?;
         if !self.quiet {
             say(&format!("pillion: {}", summary(&totals)));
         }
-        self.bundling.write_stats(&totals)
+        bundler.stats.write(&totals)
     }
 
     fn tell(&self, change: &Change) {

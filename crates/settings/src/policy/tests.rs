@@ -1,7 +1,7 @@
 use std::fs;
 use std::time::Duration;
 
-use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, ThinTest};
+use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, Target, ThinTest};
 
 use super::*;
 use crate::document::known::keys;
@@ -60,7 +60,7 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(orders.remote_ports, [9000..=9009]);
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
     assert_eq!(options(orders).level, Level::Adaptive);
-    assert_eq!(options(orders).target.ppm(), 5_000);
+    assert_eq!(options(orders).target.map(Target::ppm), Some(5_000));
     assert!(options(orders).without_sack && options(orders).retransmissions);
     let ms = |ms| Some(Duration::from_millis(ms));
     assert!(game.companions.is_empty());
