@@ -28,6 +28,7 @@ mod places;
 mod queue;
 mod run;
 mod safety;
+mod service;
 mod soak;
 mod socket_option;
 mod sockets;

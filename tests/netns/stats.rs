@@ -62,7 +62,11 @@ fn it_is_whole_at_any_moment_and_up_to_date_on_demand() {
     attached.kill(Signal::SIGKILL);
     attached.process.wait().unwrap();
     assert_eq!(attached.stats()["connections"], 2);
-    assert_eq!(fs::read_dir(attached.folder.path()).unwrap().count(), 1);
+    let left = fs::read_dir(attached.folder.path()).unwrap().count();
+    assert!(
+        left <= 2,
+        "the file, and perhaps the one that was to replace it"
+    );
 }
 
 #[test]

@@ -1,16 +1,12 @@
 //! What `run` and `attach` share: options of bundling, and where the account goes at the end.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bundler::{Hook, Options, Policy};
 use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
-
-use crate::lent::refuse;
-use crate::stats::Stats;
 
 /// That of [`Options`], and not of what comes behind them.
 const HEADING: &str = "Bundling";
@@ -39,10 +35,6 @@ pub struct BundlingArgs {
     #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING)]
     pub max_connections: u32,
-
-    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
-    #[arg(long, value_name = "FILE", help_heading = HEADING)]
-    stats: Option<PathBuf>,
 }
 
 /// None: the better one that the kernel has.
@@ -87,15 +79,5 @@ impl BundlingArgs {
     /// Where the programs are to stand.
     pub fn hook(&self) -> Hook {
         self.hook.unwrap_or_else(Hook::of_this_kernel)
-    }
-
-    /// Where the account goes, of which it is known now that it can be written.
-    pub fn stats(&self) -> Result<Stats> {
-        if self.stats.is_some() {
-            refuse("--stats")?;
-        }
-        let stats = Stats::to(self.stats.clone());
-        stats.check()?;
-        Ok(stats)
     }
 }

@@ -9,14 +9,21 @@ use pillion_bundler::{Attachment, Change, Selection};
 /// How often it is looked whether connections find no place, and something else is due.
 const RECOUNT_MS: u16 = 1000;
 
-/// Waits until `signals` can be read, and follows devices and connections until then; calls
-/// `regularly` about each second.
+/// What goes along with the following.
+pub trait Watcher {
+    /// Is told of each change.
+    fn tell(&mut self, change: &Change);
+
+    /// Is called about each second.
+    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection);
+}
+
+/// Waits until `signals` can be read, and follows devices and connections until then.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     selection: &mut Selection,
-    mut tell: impl FnMut(&Change),
-    mut regularly: impl FnMut(&Attachment),
+    watcher: &mut impl Watcher,
 ) -> nix::Result<()> {
     loop {
         let mut fds = [
@@ -31,10 +38,12 @@ pub fn until_readable(
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {
-            attachment.follow(selection).iter().for_each(&mut tell);
+            let changes = attachment.follow(selection);
+            changes.iter().for_each(|change| watcher.tell(change));
         }
-        attachment.recount(selection).iter().for_each(&mut tell);
-        regularly(attachment);
+        let changes = attachment.recount(selection);
+        changes.iter().for_each(|change| watcher.tell(change));
+        watcher.keep_up(attachment, selection);
         if signal {
             return Ok(());
         }

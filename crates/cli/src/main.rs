@@ -23,8 +23,10 @@ mod print;
 mod progress;
 mod queue;
 mod run;
+mod service;
 mod sockets;
 mod stats;
+mod status;
 mod stop;
 mod traffic;
 
@@ -53,6 +55,7 @@ enum Command {
     Run(run::Args),
     Attach(attach::Args),
     Flows(flows::Args),
+    Status(status::Args),
     Check(check::Args),
     Traffic(traffic::Args),
     Analyse(analyse::Args),
@@ -75,6 +78,7 @@ impl Command {
             Self::Run(args) => args.execute(),
             Self::Attach(args) => args.execute(),
             Self::Flows(args) => args.execute(),
+            Self::Status(args) => args.execute(),
             Self::Check(args) => args.execute(),
             Self::Traffic(args) => args.execute(),
             Self::Analyse(args) => args.execute(),

@@ -1,17 +1,17 @@
 //! The file of `--stats`: whole at any moment, for it is put in place of the one before.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use pillion_bundler::{Attachment, Totals};
-use tempfile::Builder;
 
 use crate::exit::one_line;
+use crate::lent::refuse;
 use crate::print::say;
 
 /// How old the file may be while pillion runs.
@@ -25,22 +25,21 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub fn to(path: Option<PathBuf>) -> Self {
-        Self {
+    /// To the file with this name, if there is one. It is known then that it can be written; nothing
+    /// is written yet.
+    pub fn to(path: Option<PathBuf>) -> Result<Self> {
+        if let Some(path) = &path {
+            refuse("--stats")?;
+            let opened = match place(path) {
+                Some(place) => beside(&place).and_then(|(_, path)| fs::remove_file(path)),
+                None => open(path).map(drop),
+            };
+            opened.with_context(|| failed(path))?;
+        }
+        Ok(Self {
             path,
             next: Instant::now(),
             has_failed: false,
-        }
-    }
-
-    /// Finds out before anything is begun whether it can be written.
-    pub fn check(&self) -> Result<()> {
-        self.path.iter().try_for_each(|path| {
-            let opened = match place(path) {
-                Some(place) => beside(&place).map(drop),
-                None => open(path).map(drop),
-            };
-            opened.with_context(|| failed(path))
         })
     }
 
@@ -96,28 +95,32 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn replace(place: &Path, text: &str) -> io::Result<()> {
-    let mut file = beside(place)?;
+    let (mut file, path) = beside(place)?;
     file.write_all(text.as_bytes())?;
-    file.persist(place).map_err(|error| error.error)?;
-    Ok(())
+    fs::rename(path, place)
 }
 
-/// A file in the folder of another one, with its rights.
-fn beside(place: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let rights = fs::metadata(place).map_or(Permissions::from_mode(0o666), |it| it.permissions());
-    let name = place.file_name().ok_or(ErrorKind::IsADirectory)?;
-    let mut prefix = OsString::from(".");
-    prefix.push(name);
-    let folder = place
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut builder = Builder::new();
-    builder.prefix(&prefix).permissions(rights);
-    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
+/// A new file in the folder of another one, with its rights. It always has the same name, so that
+/// no more than one is ever left by a pillion that was killed.
+fn beside(place: &Path) -> io::Result<(File, PathBuf)> {
+    let mut name = OsString::from(".");
+    name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
+    name.push(".new");
+    let path = place.with_file_name(name);
+    let _ = fs::remove_file(&path);
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).open(&path)?;
+    if let Ok(known) = fs::metadata(place) {
+        file.set_permissions(known.permissions())?;
+    }
+    Ok((file, path))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -128,8 +131,7 @@ mod tests {
         fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink("stats", &link).unwrap();
         let mut held = File::open(&file).unwrap();
-        let stats = Stats::to(Some(link.clone()));
-        stats.check().unwrap();
+        let stats = Stats::to(Some(link.clone())).unwrap();
         stats.write(&Totals::default()).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         let rights = fs::metadata(&file).unwrap().permissions();
@@ -141,13 +143,8 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_written_to() {
-        let stats = Stats::to(Some("/dev/null".into()));
-        stats.check().unwrap();
+        let stats = Stats::to(Some("/dev/null".into())).unwrap();
         stats.write(&Totals::default()).unwrap();
-        assert!(
-            Stats::to(Some("/nonexistent/stats".into()))
-                .check()
-                .is_err()
-        );
+        assert!(Stats::to(Some("/nonexistent/stats".into())).is_err());
     }
 }

@@ -5,6 +5,7 @@ mod user;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::bundling::BundlingArgs;
 use crate::command::{Inherited, Signals, cannot_run};
 use crate::descriptors::Descriptors;
 use crate::exit::one_line;
-use crate::follow::until_readable;
+use crate::follow::{Watcher, until_readable};
 use crate::janitor;
 use crate::print::say;
 use crate::stats::Stats;
@@ -53,6 +54,10 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
+    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+
     /// The command, after `--`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -65,7 +70,25 @@ pub struct Args {
 struct Bundler {
     attachment: Attachment,
     selection: Selection,
+    log: Log,
+}
+
+/// Where it tells what it does.
+struct Log {
+    quiet: bool,
     stats: Stats,
+}
+
+impl Watcher for Log {
+    fn tell(&mut self, change: &Change) {
+        if !self.quiet {
+            say(&format!("pillion: {change}"));
+        }
+    }
+
+    fn keep_up(&mut self, attachment: &Attachment, _: &Selection) {
+        self.stats.keep_up(attachment);
+    }
 }
 
 impl Args {
@@ -76,7 +99,10 @@ impl Args {
         let hook = self.bundling.hook();
         let mut selection = Selection::new(&self.bundling.devices, &[], hook)?;
         selection.devices()?;
-        let stats = self.bundling.stats()?;
+        let mut log = Log {
+            quiet: self.quiet,
+            stats: Stats::to(self.stats.clone())?,
+        };
         let rule = Rule {
             companions: self.bundling.how.companions,
             mode: if self.on_request {
@@ -111,11 +137,11 @@ impl Args {
                 let patience = Some(PATIENCE);
                 let (attachment, changes) =
                     Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
-                changes.iter().for_each(|change| self.tell(change));
+                changes.iter().for_each(|change| log.tell(change));
                 let bundler = Bundler {
                     attachment,
                     selection,
-                    stats,
+                    log,
                 };
                 self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
@@ -141,15 +167,12 @@ impl Args {
             Err(error) => return Ok(cannot_run(&self.command[0], &error)),
         };
         let follow = |signals: &SignalFd| {
-            let tell = |change: &Change| self.tell(change);
             let Bundler {
                 attachment,
                 selection,
-                stats,
+                log,
             } = &mut bundler;
-            until_readable(signals, attachment, selection, tell, |attachment| {
-                stats.keep_up(attachment);
-            })
+            until_readable(signals, attachment, selection, log)
         };
         let code = signals
             .pass_to(command, follow)
@@ -167,13 +190,7 @@ impl Args {
         if !self.quiet {
             say(&format!("pillion: {}", summary(&totals)));
         }
-        bundler.stats.write(&totals)
-    }
-
-    fn tell(&self, change: &Change) {
-        if !self.quiet {
-            say(&format!("pillion: {change}"));
-        }
+        bundler.log.stats.write(&totals)
     }
 
     /// Starts the command. The inner error is the command's own: it does not exist, or may not be
