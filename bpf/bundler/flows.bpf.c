@@ -36,6 +36,9 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 
 	if (!skc || !flow)
 		return 0;
+	/* It has ended: its port is given back, and its storage soon. */
+	if (skc->skc_state == BPF_TCP_CLOSE)
+		return 0;
 	tp = bpf_skc_to_tcp_sock(skc);
 	if (!tp)
 		return 0;

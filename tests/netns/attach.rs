@@ -178,6 +178,12 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
         said.starts_with("would bundle connections with port 7001 and peer 192.0.2.0/24 on tap0\n"),
         "{said}"
     );
-    let companions = "\nwith the companions nodelay rto-min=62.5\n";
-    assert!(said.ends_with(companions), "{said}");
+    let (_, how) = said
+        .split_once("\nwith ")
+        .expect("how they would be bundled");
+    assert!(
+        how.starts_with("--thin dpifl:10 --rtt min --level fixed"),
+        "{how}"
+    );
+    assert!(how.ends_with(" --nodelay --rto-min 62.5\n"), "{how}");
 }

@@ -73,7 +73,10 @@ fn ports_and_networks_that_do_not_parse_are_named() {
         ("--peer", "10.0.0.0/33"),
         ("--peer", "host.example"),
         ("--thin", "sometimes"),
+        ("--thin", "spifl:0"),
         ("--max-packets", "-1"),
+        ("--max-packets", "4294967295"),
+        ("--max-bytes", "1"),
         ("--rto-min", "0"),
         ("--delack-max", "200.5"),
         ("--user-timeout", "soon"),
@@ -85,6 +88,29 @@ fn ports_and_networks_that_do_not_parse_are_named() {
             "{option} {value}: {said}"
         );
     }
+}
+
+#[test]
+fn options_that_have_no_effect_are_refused() {
+    let said = refused(&["attach", "--all", "--target", "1"]);
+    assert_eq!(
+        said,
+        "pillion: --target is for --level adaptive: give that, too, or leave it out"
+    );
+    assert!(refused(&["attach", "--all", "--netns", ""]).contains("no network namespace ``"));
+}
+
+#[test]
+fn times_between_samples_that_cannot_be_are_refused() {
+    for interval in ["0", "0.5", "86400001", "99999999999999999999", "NaN"] {
+        let said = refused(&["sockets", "--interval", interval]);
+        assert!(said.contains("milliseconds, 1 to 86400000"), "{said}");
+    }
+    let said = refused(&["sockets", "--interval", "20000", "--duration", "1"]);
+    assert!(
+        said.contains("--duration of 1s is shorter than the --interval of 20s"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -146,7 +172,13 @@ fn values_of_traffic_and_lab_that_cannot_be_are_refused() {
         report.to_str().unwrap(),
         "--loss",
     ];
-    assert!(refused(&[&demo[..], &["101"]].concat()).contains("loss"));
+    for loss in ["101", "200"] {
+        assert!(refused(&[&demo[..], &[loss]].concat()).contains("per cent, 0 to 100"));
+    }
+    for rtt in ["1e9", "1e99", "-1"] {
+        let said = refused(&["lab", "demo", &format!("--rtt={rtt}")]);
+        assert!(said.contains("milliseconds, 0 to 120000"), "{said}");
+    }
     let store = folder.path().to_str().unwrap();
     let nothing = refused(&["lab", "compare", "--store", store, "loss"]);
     assert!(nothing.contains("loss: no experiment or run"), "{nothing}");
@@ -186,6 +218,39 @@ fn without_privilege_the_line_says_which_is_needed() {
             "{said}"
         );
     }
+}
+
+#[test]
+fn a_demo_without_privilege_says_so_and_writes_nothing() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let arguments = ["lab", "demo", "--report", report.to_str().unwrap()];
+    let output = unprivileged(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("the lab needs root"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!report.exists());
+}
+
+#[test]
+fn a_dry_run_fails_where_the_work_would() {
+    needs_root!();
+    let dry_run = ["attach", "--dry-run", "--dev", "lo", "--all"];
+    let output = unprivileged(&dry_run).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).contains("CAP_BPF"), "{}", stderr(&output));
+    let output = pillion(&[&dry_run[..], &["--stats", "/nonexistent/stats"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).starts_with("pillion: write --stats /nonexistent/stats: "));
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats");
+    let output = pillion(&[&dry_run[..], &["--stats", stats.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(!stats.exists(), "a dry run writes nothing");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! are under way.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -359,4 +359,28 @@ fn what_the_file_says_cannot_be_said_beside_it() {
         assert_eq!(output.status.code(), Some(2));
         assert!(stderr(&output).contains("cannot be used with"), "{option}");
     }
+}
+
+#[test]
+fn rules_come_from_standard_input_as_well_and_once() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let arguments = ["attach", "--dev", "lo", "--config", "-"];
+    let mut attach = pillion_in(&namespace, &arguments)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut rules = attach.stdin.take().unwrap();
+    rules.write_all(b"[[rule]]\nports = 7001\n").unwrap();
+    drop(rules);
+    let mut says = BufReader::new(attach.stderr.take().unwrap()).lines();
+    let mut line = || says.next().unwrap().unwrap();
+    assert!(line().starts_with("pillion: bundling by 1 rule of standard input"));
+    let pid = Pid::from_raw(attach.id().cast_signed());
+    kill(pid, Signal::SIGHUP).unwrap();
+    assert!(line().contains("standard input: only a regular file can be read again"));
+    assert!(line().contains("not reloaded: the old rules hold"));
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
 }

@@ -1,8 +1,11 @@
 //! `pillion sockets`: samples of real streams, over time.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Stdio;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::*;
@@ -112,4 +115,21 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
             "{sampled} of {counted}"
         );
     }
+}
+
+#[test]
+fn a_signal_ends_it_between_two_samples() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut sampler = pillion_in(&namespace, &["sockets", "--interval", "86400000"])
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(sampler.id().cast_signed());
+    let waits = format!("/proc/{pid}/task");
+    eventually("it waits for the signal", || {
+        fs::read_dir(&waits).unwrap().count() == 2
+    });
+    kill(pid, Signal::SIGTERM).unwrap();
+    eventually("it ends", || sampler.try_wait().unwrap().is_some());
+    assert!(sampler.wait().unwrap().success());
 }

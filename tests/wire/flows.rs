@@ -1,5 +1,6 @@
 //! What is told of a connection is what went over the wire.
 
+use std::os::fd::AsRawFd;
 use std::thread;
 
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
@@ -9,6 +10,7 @@ use pillion_tests::{Ip, Setup};
 /// Peers' ports that no other test uses: all namespaces' connections are listed.
 const PORT: u16 = 7999;
 const PORT_OF_READERS: u16 = 7998;
+const PORT_OF_THE_ENDED: u16 = 7997;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -52,6 +54,25 @@ fn totals_outlive_the_connections() {
         wire.sends("1:101");
         wire.assert_outcomes(&[(Bundled, 1), (NothingOutstanding, 2)]);
         assert_eq!(wire.totals().connections, 2);
+    });
+}
+
+#[test]
+fn a_connection_that_has_ended_is_not_listed_though_its_socket_is_open() {
+    Setup::default().run(|wire| {
+        wire.reconnect(PORT_OF_THE_ENDED);
+        wire.sends("1:101 1:201");
+        let flow = find(PORT_OF_THE_ENDED).expect("it is listed");
+        // SAFETY: zeroes are an address without a family; it lives across the call.
+        let disconnected = unsafe {
+            let nowhere: libc::sockaddr = std::mem::zeroed();
+            let length = size_of_val(&nowhere) as libc::socklen_t;
+            libc::connect(wire.socket().as_raw_fd(), &raw const nowhere, length)
+        };
+        assert_eq!(disconnected, 0);
+        let flows = list_flows().expect("the list");
+        let is_it = |it: &Flow| it.netns == flow.netns && it.local.ip() == flow.local.ip();
+        assert!(!flows.iter().any(is_it), "{flows:?}");
     });
 }
 

@@ -3,13 +3,15 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use libbpf_rs::MapHandle;
+
 use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
 use crate::places::Room;
 use crate::selection::Step;
 use crate::{
-    Change, Device, Error, FlowReader, Namespace, ObservationReader, Policy, Programs, Selection,
-    Totals,
+    Change, Device, Error, FlowReader, Namespace, ObservationReader, Policy, Programs, Readings,
+    Selection, Totals,
 };
 
 /// How long following may take at a time: signals wait meanwhile.
@@ -207,6 +209,19 @@ impl Attachment {
     /// [`Error::System`] if the kernel refuses to read the map.
     pub fn totals(&self) -> Result<Totals, Error> {
         Totals::read(&self.programs.totals)
+    }
+
+    /// The same, and how many connections there are, for another thread to read.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there are too many open files.
+    pub fn readings(&self) -> Result<Readings, Error> {
+        let failed = |error| Error::system("keep the totals", error);
+        let totals = MapHandle::try_from(&self.programs.totals);
+        Ok(Readings {
+            totals: totals.map_err(|error| failed(io::Error::other(error)))?,
+            connections: self.programs.places.connections().map_err(failed)?,
+        })
     }
 
     /// A reader of the connections that these programs bundle, to be used as often as is wanted.

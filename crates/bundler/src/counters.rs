@@ -3,12 +3,13 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::Outcome;
 use crate::contract::{flow_types, types};
+use crate::statistic::statistic;
+use crate::{Outcome, Statistic};
 
 /// All that follows from the list of counters; each has the name that it has in `bpf/bundler/flow.h`.
 macro_rules! counters {
-    ($($(#[doc = $meaning:literal])+ $name:ident,)+) => {
+    ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
         /// What became of the data segments of one connection, or of many.
         #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
         pub struct Counters {
@@ -20,6 +21,9 @@ macro_rules! counters {
         impl Counters {
             /// The names of all counters but the outcomes.
             pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+
+            /// What each counter but the outcomes is, in the same order.
+            pub const STATISTICS: &[Statistic] = &[$(statistic!($name: $kind, $($meaning)+)),+];
 
             /// The values of all counters but the outcomes, in the order of [`Counters::NAMES`].
             #[must_use]
@@ -61,33 +65,33 @@ macro_rules! from_raw {
 
 counters! {
     /// Bytes of payload sent for the first time.
-    new_bytes,
+    new_bytes: Counter,
     /// Bytes of payload that rode along with new data, or with a retransmission.
-    redundant_bytes,
+    redundant_bytes: Counter,
     /// Segments that were lost and that a bundle repaired, as far as ACKs tell.
-    hidden_losses,
+    hidden_losses: Counter,
     /// Payload in bytes of the segments that were lost and that a bundle repaired.
-    repaired_bytes,
+    repaired_bytes: Counter,
     /// Segments that were lost and that rode along with the retransmission of another, as
     /// far as ACKs tell.
-    repaired_along,
+    repaired_along: Counter,
     /// Microseconds by which bundles left sooner than retransmissions would have, all
     /// segments together: an estimate that is never too high for one that was lost
     /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
-    saved_us,
+    saved_us: Gauge,
     /// Window reductions that the kernel was asked for.
-    reactions,
+    reactions: Counter,
     /// Window reductions that were not asked for, for TFRC-SP found no reason.
-    reactions_spared,
+    reactions_spared: Counter,
     /// Segments deemed lost that came late.
-    reordered,
+    reordered: Counter,
     /// Reports of duplicates (DSACK) that bundles caused, taken out of ACKs.
-    dsacks_hidden,
+    dsacks_hidden: Counter,
     /// ACKs dropped because taking out a report failed half-way.
-    acks_dropped,
+    acks_dropped: Counter,
     /// ACKs of which it is not known what they report: their options make no sense, or
     /// another processor was at work on one for too long.
-    acks_unread,
+    acks_unread: Counter,
 }
 
 impl Counters {

@@ -158,6 +158,16 @@ pub enum Error {
         /// What the kernel said of the file or folder.
         source: io::Error,
     },
+    /// The cgroup file system is mounted without the right to write, as it is in containers.
+    #[error(
+        "cgroup {path}: mounted read-only, and `pillion run` needs one of its own; `pillion attach` \
+         needs none, or mount it for writing: mount -o remount,rw {mount}",
+        path = path.display(), mount = crate::cgroup2_mount().unwrap_or_default().display()
+    )]
+    ReadOnlyCgroups {
+        /// The folder that cannot be made.
+        path: PathBuf,
+    },
     /// A cgroup cannot be removed as long as another pillion's is below it.
     #[error(
         "cgroup {path}: another pillion is at work in it; the cgroups above it stay until a \

@@ -50,6 +50,12 @@ impl NamespaceName {
     /// [`Error::System`].
     pub fn open(&self) -> Result<Namespace, Error> {
         let name = escaped(&self.name);
+        if name.is_empty() {
+            return Err(Error::UnknownNamespace {
+                name,
+                known: known(),
+            });
+        }
         let file = File::open(&self.path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::UnknownNamespace {
                 name,

@@ -2,7 +2,7 @@ use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
-use crate::{Target, ThinTest};
+use crate::{Target, ThinTest, limits};
 
 /// What follows from losses that bundles hid from congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
@@ -82,16 +82,19 @@ pub struct Options {
     pub level: Level,
 
     /// With --level adaptive: the per cent of segments that may be lost and not repaired
-    #[arg(long, value_name = "PERCENT", default_value_t)]
-    pub target: Target,
+    /// [default: 0.1]
+    #[arg(long, value_name = "PERCENT")]
+    pub target: Option<Target>,
 
     /// Previous segments that ride along at most; 0 for no limit [default: 1, as LCN 2015, section
     /// VI, recommends; 0 with --level adaptive]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = limits::parse_packets)]
+    #[serde(deserialize_with = "limits::packets")]
     pub max_packets: Option<u32>,
 
     /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits
-    #[arg(long, value_name = "BYTES", default_value_t)]
+    #[arg(long, value_name = "BYTES", default_value_t, value_parser = limits::parse_bytes)]
+    #[serde(deserialize_with = "limits::bytes")]
     pub max_bytes: u32,
 
     /// What follows from a loss that a bundle hid
@@ -133,7 +136,7 @@ impl From<Options> for types::options {
         raw.level = match options.level {
             Level::Fixed => types::level::LEVEL_FIXED,
             Level::Adaptive => {
-                raw.target_ppm = options.target.ppm();
+                raw.target_ppm = options.target.unwrap_or_default().ppm();
                 types::level::LEVEL_ADAPTIVE
             }
         };

@@ -79,6 +79,11 @@ impl Places {
         Ok(is_full)
     }
 
+    /// The iterator over the connections.
+    pub(crate) fn connections(&self) -> io::Result<OwnedFd> {
+        self.kept[0].try_clone()
+    }
+
     fn most_of(&self, uid: u32) -> u64 {
         match uid {
             ALL_USERS => self.most.into(),

@@ -115,6 +115,11 @@ impl Selection {
         namespaces
     }
 
+    /// What fails at present and is tried again, in words.
+    pub fn failing(&self) -> impl Iterator<Item = &str> {
+        self.troubles.said()
+    }
+
     /// How many network namespaces there can be.
     pub(crate) fn namespace_count(&self) -> usize {
         self.followed.len()

@@ -51,8 +51,8 @@ impl FromStr for ThinTest {
                 )),
             },
             ("spifl", Some(value)) => match value.parse() {
-                Ok(limit) => Ok(Self::Spifl { limit }),
-                Err(_) => Err(format!("`{value}` is no number of packets")),
+                Ok(limit) if limit > 0 => Ok(Self::Spifl { limit }),
+                _ => Err(format!("`{value}` is no number of packets from 1 on")),
             },
             ("spifl", None) => Err("spifl needs a limit, as in spifl:4".to_owned()),
             ("always", None) => Ok(Self::Always),
@@ -116,6 +116,7 @@ mod tests {
             "dpifl:NaN",
             "spifl",
             "spifl:x",
+            "spifl:0",
             "always:1",
         ] {
             assert!(mistake.parse::<ThinTest>().is_err(), "{mistake}");

@@ -5,35 +5,57 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
 use crate::contract::types;
-use crate::{Companion, Counters, Decision, Error};
+use crate::statistic::statistic;
+use crate::{Companion, Counters, Decision, Error, Statistic};
 
-/// All that one pillion did, connections that ended included.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Totals {
-    /// What became of all connections' segments.
-    #[serde(flatten)]
-    pub counters: Counters,
+/// All that follows from the list of totals; each has the name that it has in `bpf/bundler/flow.h`.
+macro_rules! totals {
+    ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
+        /// All that one pillion did, connections that ended included.
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        pub struct Totals {
+            /// What became of all connections' segments.
+            #[serde(flatten)]
+            pub counters: Counters,
+            $($(#[doc = $meaning])+ pub $name: u64,)+
+            /// How often each companion was set on a connection, bundled or not; companions that
+            /// never were are left out. A change of the rules sets them anew.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            pub companions_set: BTreeMap<Companion, u64>,
+            /// How often the kernel refused each companion; companions never refused are left out.
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            pub companions_refused: BTreeMap<Companion, u64>,
+            /// The last decision of TFRC-SP about any connection, if there was one.
+            #[serde(flatten)]
+            pub decision: Option<Decision>,
+        }
+
+        impl Totals {
+            /// All single numbers, each with what it is.
+            pub fn statistics(&self) -> impl Iterator<Item = (Statistic, u64)> {
+                let own = [$((statistic!($name: $kind, $($meaning)+), self.$name)),+];
+                let counters = Counters::STATISTICS.iter().copied();
+                own.into_iter().chain(counters.zip(self.counters.values()))
+            }
+
+            fn add(&mut self, raw: &types::totals) {
+                $(self.$name += raw.$name;)+
+            }
+        }
+    };
+}
+
+totals! {
     /// Connections that were taken in.
-    pub connections: u64,
+    connections: Counter,
     /// Connections that were not taken in, for want of kernel memory.
-    pub connections_refused: u64,
+    connections_refused: Counter,
     /// Times that a connection, or what its application asked for, found no place among as many
-    /// as [`Policy::max_connections`](crate::Policy::max_connections) allows.
-    pub over_limit: u64,
+    /// as `--max-connections` allows.
+    over_limit: Counter,
     /// Connections that found no place to be observed, and were therefore not bundled; 0 where
-    /// nothing is observed ([`Policy::observing`](crate::Policy::observing)).
-    #[serde(skip_serializing_if = "is_zero")]
-    pub unobserved: u64,
-    /// How often each companion was set on a connection, bundled or not; companions that never were
-    /// are left out. A change of the rules sets them anew.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub companions_set: BTreeMap<Companion, u64>,
-    /// How often the kernel refused each companion; companions never refused are left out.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub companions_refused: BTreeMap<Companion, u64>,
-    /// The last decision of TFRC-SP about any connection, if there was one.
-    #[serde(flatten)]
-    pub decision: Option<Decision>,
+    /// nothing is observed.
+    unobserved: Counter,
 }
 
 impl Totals {
@@ -53,10 +75,7 @@ impl Totals {
             // SAFETY: plain integers, of which any bits are valid, and enough of them.
             let raw = unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() };
             totals.counters += &Counters::from(&raw.counters);
-            totals.connections += raw.connections;
-            totals.connections_refused += raw.connections_refused;
-            totals.over_limit += raw.over_limit;
-            totals.unobserved += raw.unobserved;
+            totals.add(&raw);
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
@@ -64,11 +83,6 @@ impl Totals {
         totals.decision = last.1;
         Ok(totals)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 fn add(sums: &mut BTreeMap<Companion, u64>, raw: &[u64]) {

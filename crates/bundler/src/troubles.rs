@@ -105,6 +105,12 @@ impl<S: PartialEq> Troubles<S> {
         self.all.retain(|trouble| exists(&trouble.step));
     }
 
+    /// What fails at present.
+    pub(crate) fn said(&self) -> impl Iterator<Item = &str> {
+        let present = self.all.iter().filter(|trouble| !trouble.over);
+        present.map(|trouble| trouble.said.as_str())
+    }
+
     /// When the next step is to be tried again.
     pub(crate) fn next(&self) -> Option<Instant> {
         let waiting = self.all.iter().filter(|trouble| !trouble.over);

@@ -1,26 +1,26 @@
 //! The account of what was done, in words.
 
 use pillion_bundler::{Outcome, Totals};
+use pillion_report::number::counted;
 
 /// One line: segments, bundled, redundant bytes and their share, losses, the time
 /// that their repair saved, reactions.
 pub fn summary(totals: &Totals) -> String {
     let counters = &totals.counters;
     let mut line = format!(
-        "{} connections, {} segments, {} bundled, {} redundant bytes ({:.1} %), \
-         {} hidden losses, an estimated {} s saved, {} reactions",
-        totals.connections,
-        counters.segments(),
+        "{}, {}, {} bundled, {} ({:.1} %), {}, an estimated {} s saved, {}",
+        counted(totals.connections, "connection"),
+        counted(counters.segments(), "segment"),
         counters.of(Outcome::Bundled),
-        counters.redundant_bytes,
+        counted(counters.redundant_bytes, "redundant byte"),
         counters.redundant_share() * 100.0,
-        counters.hidden_losses,
+        counted(counters.hidden_losses, "hidden loss"),
         seconds(counters.saved_us),
-        counters.reactions,
+        counted(counters.reactions, "reaction"),
     );
     let retransmissions = counters.of(Outcome::RetransmissionBundled);
     if retransmissions > 0 {
-        line += &format!(", {retransmissions} retransmissions bundled");
+        line += &format!(", {} bundled", counted(retransmissions, "retransmission"));
     }
     if let Some(decision) = totals.decision {
         line += &format!(
@@ -30,14 +30,14 @@ pub fn summary(totals: &Totals) -> String {
     }
     if totals.connections_refused > 0 {
         line += &format!(
-            "; {} connections not bundled for want of kernel memory",
-            totals.connections_refused
+            "; {} not bundled for want of kernel memory",
+            counted(totals.connections_refused, "connection")
         );
     }
     if totals.over_limit > 0 {
         line += &format!(
-            "; {} times more connections than --max-connections allows",
-            totals.over_limit
+            "; {} more connections than --max-connections allows",
+            counted(totals.over_limit, "time")
         );
     }
     line + &companions(totals)
@@ -88,6 +88,20 @@ fn companions(totals: &Totals) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let mut totals = Totals {
+            connections: 1,
+            ..Totals::default()
+        };
+        totals.counters.hidden_losses = 1;
+        totals.counters.reactions = 2;
+        let told = summary(&totals);
+        assert!(told.starts_with("1 connection, 0 segments, "), "{told}");
+        assert!(told.contains(" 1 hidden loss, "), "{told}");
+        assert!(told.ends_with(" 2 reactions"), "{told}");
+    }
 
     #[test]
     fn seconds_are_rounded_down() {

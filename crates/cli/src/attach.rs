@@ -1,4 +1,4 @@
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,17 +12,19 @@ use pillion_bundler::{
     Attachment, Device, Error, NamespaceName, Policy, Programs, Rule, Scope, Selection,
     cgroup2_mount, remove_filters,
 };
-use pillion_settings::policy::{self, Otherwise, Peer, Ports};
-use pillion_settings::{BadInput, Bundling, arguments};
+use pillion_report::number::counted;
+use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
+use pillion_settings::{BadInput, Bundling, Telling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
-use crate::companions;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
-use crate::follow::until_readable;
+use crate::follow::{Watcher, until_readable};
 use crate::janitor;
 use crate::print::{print_line, say};
+use crate::service::Service;
+use crate::stats::Stats;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -51,7 +53,7 @@ pub struct Args {
     otherwise: Otherwise,
 
     /// Connections that the rules in FILE choose, bundled as they say; SIGHUP has it read
-    /// again
+    /// again. `-` is standard input, which is read once
     #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
     config: Option<PathBuf>,
 
@@ -70,6 +72,9 @@ pub struct Args {
     dry_run: bool,
 
     #[command(flatten)]
+    telling: Telling,
+
+    #[command(flatten)]
     bundling: BundlingArgs,
 }
 
@@ -84,10 +89,13 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let policy = match &self.config {
-            None => self.policy()?,
+        let File { policy, telling } = match &self.config {
+            None => File {
+                policy: self.policy()?,
+                telling: Telling::default(),
+            },
             Some(file) => match self.read(file) {
-                Ok(policy) => policy,
+                Ok(file) => file,
                 Err(mistakes) => {
                     say(&mistakes.to_string());
                     return Ok(ExitCode::from(2));
@@ -104,22 +112,20 @@ impl Args {
         let mut selection = Selection::new(&self.bundling.devices, &self.namespaces, hook)?;
         let devices = selection.devices()?;
         let mount = cgroup2_mount()?;
+        let telling = self.telling.clone().or(telling);
+        let stats = Stats::to(telling.stats.clone())?;
         if self.dry_run {
+            // What the kernel will not have, or not of this user, is to be known before.
+            Programs::load(&policy)?;
             print_line!("would bundle {chosen} on {}", names(&devices))?;
             print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
-                let options = self.bundling.options()?;
-                print_line!("with {}", serde_json::to_string(&options)?)?;
-                let companions = companions::words(&self.bundling.how.companions);
-                if !companions.is_empty() {
-                    print_line!("with the companions {companions}")?;
-                }
+                print_line!("with {}", self.bundling.words()?)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        self.bundling.prepare_stats()?;
         // Blocked first: a signal that comes early must not be lost, nor kill.
-        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1]);
         // As `nohup` has it, the end of a terminal is nothing to pillion.
         if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
             signals.add(Signal::SIGHUP);
@@ -144,25 +150,25 @@ impl Args {
                 .context("start the janitor")?,
             ),
         };
-        let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
+        let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
+        let mut service = Service::begin(&telling, stats, chosen.clone())?;
         // They keep their network namespaces from ending, and may have changed since.
         drop(devices);
         let (mut attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
+        service.has_begun(&attachment, &selection)?;
         say(&format!(
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(attachment.devices())
         ));
         for change in changes {
-            say(&format!("pillion: {change}"));
+            service.tell(&change);
         }
 
         loop {
-            until_readable(&signals, &mut attachment, &mut selection, |change| {
-                say(&format!("pillion: {change}"));
-            })
-            .context("wait for a signal")?;
+            until_readable(&signals, &mut attachment, &mut selection, &mut service)
+                .context("wait for a signal")?;
             let signal = match signals.read_signal() {
                 Ok(Some(info)) => info.ssi_signo.cast_signed(),
                 Ok(None) | Err(Errno::EINTR) => continue,
@@ -170,8 +176,11 @@ impl Args {
             };
             match &self.config {
                 Some(file) if signal == Signal::SIGHUP as i32 => {
-                    say(&self.reload(file, &attachment));
+                    let reloaded = self.reload(file, &attachment);
+                    service.reloaded(&reloaded);
+                    say(&reloaded.map_or_else(|why| why, |told| told.log));
                 }
+                _ if signal == Signal::SIGUSR1 as i32 => service.write_stats(&attachment),
                 _ => break,
             }
         }
@@ -182,7 +191,7 @@ impl Args {
         if !reasons.is_empty() {
             say(&format!("pillion: not bundled: {reasons}"));
         }
-        self.bundling.write_stats(&totals)?;
+        service.end(&attachment)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -222,39 +231,46 @@ impl Args {
         })
     }
 
-    fn read(&self, file: &Path) -> Result<Policy, BadInput> {
+    fn read(&self, file: &Path) -> Result<File, BadInput> {
         policy::load(file, self.bundling.allow_unsafe)
     }
 
     /// Reads the file again and puts its rules into force; says what came of it.
-    fn reload(&self, file: &Path, attachment: &Attachment) -> String {
-        let name = file.display();
+    fn reload(&self, file: &Path, attachment: &Attachment) -> Result<Reloaded, String> {
+        let name = name(file);
         let policy = match self.read_again(file) {
-            Ok(policy) => policy,
+            Ok(File { policy, .. }) => policy,
             Err(mistakes) => {
-                return format!("{mistakes}\npillion: {name} not reloaded: the old rules hold");
+                return Err(format!(
+                    "{mistakes}\npillion: {name} not reloaded: the old rules hold"
+                ));
             }
         };
         if let Err(error) = attachment.replace_rules(&policy) {
-            return format!("pillion: {name} not reloaded: the old rules hold: {error}");
+            return Err(format!(
+                "pillion: {name} not reloaded: the old rules hold: {error}"
+            ));
         }
-        let rules = number(policy.rules.len(), "rule");
-        match attachment.review() {
+        let rules = counted(policy.rules.len() as u64, "rule");
+        let log = match attachment.review() {
             Ok(covered) => format!(
-                "pillion: reloaded {name}: {rules}; {}",
-                number(covered, "connection") + " covered",
+                "pillion: reloaded {name}: {rules}; {} covered",
+                counted(covered as u64, "connection"),
             ),
             Err(error) => format!(
                 "pillion: reloaded {name}: {rules} for new connections; of those that exist \
                  some are as they were, send SIGHUP again: {error}"
             ),
-        }
+        };
+        let bundling = self.connections(policy.rules.len());
+        Ok(Reloaded { bundling, log })
     }
 
     /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
-    fn read_again(&self, file: &Path) -> Result<Policy, BadInput> {
-        if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-            let name = file.display();
+    fn read_again(&self, file: &Path) -> Result<File, BadInput> {
+        let is_input = file == Path::new(STANDARD_INPUT);
+        if is_input || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+            let name = name(file);
             let why = format!("{name}: only a regular file can be read again; put one there");
             return Err(BadInput(why));
         }
@@ -271,7 +287,7 @@ impl Args {
 
     fn connections(&self, rules: usize) -> String {
         if let Some(file) = &self.config {
-            return format!("by {} of {}", number(rules, "rule"), file.display());
+            return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
         let list = |kind: &str, values: Vec<String>| {
             (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
@@ -287,9 +303,21 @@ impl Args {
     }
 }
 
-fn number(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+/// Other rules that are in force.
+pub struct Reloaded {
+    /// What is bundled by them.
+    pub bundling: String,
+    log: String,
+}
+
+const STANDARD_INPUT: &str = "-";
+
+/// What a file of rules is called in messages.
+fn name(file: &Path) -> String {
+    match file == Path::new(STANDARD_INPUT) {
+        true => "standard input".to_owned(),
+        false => file.display().to_string(),
+    }
 }
 
 fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {

@@ -1,18 +1,12 @@
 //! What `run` and `attach` share: options of bundling, and where the account goes at the end.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use pillion_bundler::{Hook, Options, Policy, Totals};
-use pillion_settings::{BadInput, Bundling, refuse_unsafe};
-
-use crate::lent::refuse;
+use pillion_bundler::{Hook, Options, Policy};
+use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
 /// That of [`Options`], and not of what comes behind them.
 const HEADING: &str = "Bundling";
@@ -41,10 +35,6 @@ pub struct BundlingArgs {
     #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
           value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING)]
     pub max_connections: u32,
-
-    /// Write the account of what was done to FILE, as JSON, at the end
-    #[arg(long, value_name = "FILE", help_heading = HEADING)]
-    stats: Option<PathBuf>,
 }
 
 /// None: the better one that the kernel has.
@@ -65,38 +55,29 @@ impl BundlingArgs {
     pub fn options(&self) -> Result<Options> {
         let options = self.how.options;
         refuse_unsafe(&options, self.allow_unsafe).map_err(|why| BadInput(why.to_owned()))?;
+        if let Some(option) = idle_option(&options) {
+            let why =
+                format!("--{option} is for --level adaptive: give that, too, or leave it out");
+            return Err(BadInput(why).into());
+        }
         Ok(options)
+    }
+
+    /// The options, as the command line has them: those that are off are left out.
+    pub fn words(&self) -> Result<String> {
+        let keys = toml::to_string(&self.how)?;
+        let words = keys
+            .lines()
+            .filter_map(|line| match line.split_once(" = ")? {
+                (_, "false") => None,
+                (name, "true") => Some(format!("--{name}")),
+                (name, value) => Some(format!("--{name} {}", value.trim_matches('"'))),
+            });
+        Ok(words.collect::<Vec<_>>().join(" "))
     }
 
     /// Where the programs are to stand.
     pub fn hook(&self) -> Hook {
         self.hook.unwrap_or_else(Hook::of_this_kernel)
     }
-
-    /// Finds out before anything is begun whether the account can be written.
-    pub fn prepare_stats(&self) -> Result<()> {
-        let Some(path) = &self.stats else {
-            return Ok(());
-        };
-        refuse("--stats")?;
-        write(path, "")
-    }
-
-    pub fn write_stats(&self, totals: &Totals) -> Result<()> {
-        let Some(path) = &self.stats else {
-            return Ok(());
-        };
-        let mut text = serde_json::to_string_pretty(totals)?;
-        text.push('\n');
-        write(path, &text)
-    }
-}
-
-/// A pipe without a reader is no place to wait at.
-fn write(path: &Path, text: &str) -> Result<()> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    let file = options.custom_flags(libc::O_NONBLOCK).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("write --stats {}", path.display()))
 }

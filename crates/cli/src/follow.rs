@@ -7,17 +7,26 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use pillion_bundler::{Attachment, Change, Selection};
 
-/// How often it is looked whether connections find no place.
+/// How often it is looked whether connections find no place, and something else is due.
 const RECOUNT: Duration = Duration::from_secs(1);
+
+/// What goes along with the following.
+pub trait Watcher {
+    /// Is told of each change.
+    fn tell(&mut self, change: &Change);
+
+    /// Is called about each second.
+    fn keep_up(&mut self, _attachment: &Attachment, _selection: &Selection) {}
+}
 
 /// Waits until `signals` can be read, and follows devices and connections until then.
 pub fn until_readable(
     signals: &impl AsFd,
     attachment: &mut Attachment,
     selection: &mut Selection,
-    tell: impl FnMut(&Change),
+    watcher: &mut impl Watcher,
 ) -> nix::Result<()> {
-    until_readable_or(signals, attachment, selection, None, tell).map(drop)
+    until_readable_or(signals, attachment, selection, None, watcher).map(drop)
 }
 
 /// The same, but no longer than to a moment; true if `signals` can be read.
@@ -26,7 +35,7 @@ pub fn until_readable_or(
     attachment: &mut Attachment,
     selection: &mut Selection,
     end: Option<Instant>,
-    mut tell: impl FnMut(&Change),
+    watcher: &mut impl Watcher,
 ) -> nix::Result<bool> {
     loop {
         let mut fds = [
@@ -44,9 +53,12 @@ pub fn until_readable_or(
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {
-            attachment.follow(selection).iter().for_each(&mut tell);
+            let changes = attachment.follow(selection);
+            changes.iter().for_each(|change| watcher.tell(change));
         }
-        attachment.recount(selection).iter().for_each(&mut tell);
+        let changes = attachment.recount(selection);
+        changes.iter().for_each(|change| watcher.tell(change));
+        watcher.keep_up(attachment, selection);
         if signal || left.is_some_and(|left| left.is_zero()) {
             return Ok(signal);
         }

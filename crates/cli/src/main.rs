@@ -13,6 +13,7 @@ mod disposition;
 mod exit;
 mod flows;
 mod follow;
+mod help;
 mod janitor;
 mod lab;
 mod lent;
@@ -23,7 +24,10 @@ mod print;
 mod progress;
 mod queue;
 mod run;
+mod service;
 mod sockets;
+mod stats;
+mod status;
 mod stop;
 mod traffic;
 
@@ -54,6 +58,7 @@ enum Command {
     Advise(observe::AdviseArgs),
     Trial(observe::TrialArgs),
     Flows(flows::Args),
+    Status(status::Args),
     Check(check::Args),
     Traffic(traffic::Args),
     Analyse(analyse::Args),
@@ -78,6 +83,7 @@ impl Command {
             Self::Advise(args) => args.execute(),
             Self::Trial(args) => args.execute(),
             Self::Flows(args) => args.execute(),
+            Self::Status(args) => args.execute(),
             Self::Check(args) => args.execute(),
             Self::Traffic(args) => args.execute(),
             Self::Analyse(args) => args.execute(),
@@ -93,7 +99,10 @@ fn main() -> ExitCode {
     if engine::is_init() {
         engine::run_as_init();
     }
-    let command = Cli::parse().command;
+    let command = match help::parse() {
+        Ok(Cli { command }) => command,
+        Err(refusal) => return help::explain(&refusal),
+    };
     let result = match command.refuse() {
         Ok(()) => command.execute(),
         Err(refusal) => Err(refusal.into()),

@@ -1,3 +1,4 @@
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use crate::print::print;
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub struct Args {
-    /// The folder for the manual pages
+    /// The folder for the manual pages; made if it is not there
     #[arg(required_unless_present = "completions")]
     folder: Option<PathBuf>,
 
@@ -29,7 +30,8 @@ impl Args {
             print(&String::from_utf8_lossy(&script))?;
         }
         if let Some(folder) = self.folder {
-            clap_mangen::generate_to(Cli::command(), &folder)
+            fs::create_dir_all(&folder)
+                .and_then(|()| clap_mangen::generate_to(Cli::command(), &folder))
                 .with_context(|| format!("write manual pages to {}", folder.display()))?;
         }
         Ok(ExitCode::SUCCESS)

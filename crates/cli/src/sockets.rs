@@ -3,13 +3,13 @@
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_host::Ticks;
 use pillion_records::Writer;
-use pillion_settings::times::{parse_ms, parse_s};
+use pillion_settings::BadInput;
+use pillion_settings::times::{parse_interval, parse_s};
 use pillion_sockets::{Sample, Sockets};
 
 use crate::netns::NetnsArgs;
@@ -21,8 +21,8 @@ use crate::stop;
 /// prints a line for each: no application notices. Ends with Ctrl-C or after --duration.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Milliseconds between two samples
-    #[arg(long, value_name = "MS", default_value = "1000", value_parser = parse_ms)]
+    /// Milliseconds between two samples, 1 to 86400000
+    #[arg(long, value_name = "MS", default_value = "1000", value_parser = parse_interval)]
     interval: Duration,
 
     /// End after so many seconds
@@ -47,6 +47,14 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
+        if let Some(duration) = self.duration.filter(|it| *it < self.interval) {
+            let why = format!(
+                "--duration of {duration:?} is shorter than the --interval of {:?}, so that no \
+                 sample may fall into it; give a longer one",
+                self.interval
+            );
+            return Err(BadInput(why).into());
+        }
         let mut sockets = self.netns.open()?.enter(Sockets::open)??;
         let path = self.csv.as_ref();
         let failed = || {
@@ -62,8 +70,11 @@ impl Args {
         let stop = stop::on_signal()?;
         let mut ticks = Ticks::every(self.interval);
         let mut first_ns = None;
-        while !stop.load(Ordering::Relaxed) {
-            let at_ns = ticks.sleep();
+        loop {
+            let at_ns = ticks.next_ns();
+            if !stop::sleep_until(at_ns, &stop) {
+                break;
+            }
             let first_ns = *first_ns.get_or_insert(at_ns);
             let mut samples = sockets.sample(at_ns)?;
             samples.retain(|sample| self.is_wanted(sample));

@@ -37,14 +37,20 @@ impl Ticks {
         }
     }
 
-    /// Sleeps until the next tick, whose time it returns in ns; a signal's handler may end the
-    /// sleep early.
-    pub fn sleep(&mut self) -> u64 {
+    /// Goes on to the next tick, whose time it returns in ns, without waiting for it.
+    pub fn next_ns(&mut self) -> u64 {
         let interval = self.interval.as_nanos();
         let since = self.last.max(now()).saturating_sub(self.origin);
         let next = (since.as_nanos() / interval + 1) * interval + self.origin.as_nanos();
         let next = u64::try_from(next).unwrap_or(u64::MAX);
         self.last = Duration::from_nanos(next);
+        next
+    }
+
+    /// Sleeps until the next tick, whose time it returns in ns; a signal's handler may end the
+    /// sleep early.
+    pub fn sleep(&mut self) -> u64 {
+        let next = self.next_ns();
         let flags = ClockNanosleepFlags::TIMER_ABSTIME;
         let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &TimeSpec::from(self.last));
         next

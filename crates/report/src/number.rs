@@ -23,6 +23,21 @@ pub fn count(n: u64) -> String {
     group(&n.to_string())
 }
 
+/// What so many things are, given in the singular: `connection`, `losses`.
+pub fn plural(n: u64, what: &str) -> String {
+    let ending = match (n, what.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{what}{ending}")
+}
+
+/// A number of things, for logs: its digits are not grouped. `1 connection`, `20000 losses`.
+pub fn counted(n: u64, what: &str) -> String {
+    format!("{n} {}", plural(n, what))
+}
+
 /// A mean of numbers of things: `3.33`, `12.7`, `24 000`; whole ones without decimals.
 pub fn amount(amount: impl Into<Option<f64>>) -> String {
     let amount = finite(amount);

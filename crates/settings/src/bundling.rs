@@ -1,5 +1,5 @@
 use clap::Args;
-use pillion_bundler::{Companions, Options, Reaction};
+use pillion_bundler::{Companions, Level, Options, Reaction};
 use serde::{Deserialize, Serialize};
 
 use crate::document::known::flattened;
@@ -33,4 +33,10 @@ pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), &'static st
         }
         _ => Ok(()),
     }
+}
+
+/// The option, if there is one, that has no effect beside the others.
+#[must_use]
+pub fn idle_option(options: &Options) -> Option<&'static str> {
+    (options.level == Level::Fixed && options.target.is_some()).then_some("target")
 }

@@ -12,13 +12,15 @@ mod document;
 pub mod experiment;
 mod numbers;
 pub mod policy;
+mod telling;
 mod text;
 pub mod times;
 pub mod traffic;
 
 pub use arguments::arguments;
 pub use bad_input::BadInput;
-pub use bundling::{Bundling, refuse_unsafe};
+pub use bundling::{Bundling, idle_option, refuse_unsafe};
+pub use telling::{Endpoint, Telling};
 
 #[cfg(test)]
 mod tests;

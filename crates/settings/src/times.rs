@@ -32,6 +32,19 @@ pub fn parse_s(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is no time in seconds"))
 }
 
+/// The time between two samples in milliseconds, as in `30.5`.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_interval(text: &str) -> Result<Duration, &'static str> {
+    let ms = text
+        .parse()
+        .ok()
+        .filter(|ms| (1.0..=86_400_000.0).contains(ms));
+    ms.and_then(of_ms)
+        .ok_or("expected milliseconds, 1 to 86400000 (a day)")
+}
+
 pub(crate) fn of_ms(ms: f64) -> Option<Duration> {
     of_s(ms * 1e-3)
 }

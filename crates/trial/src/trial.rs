@@ -327,7 +327,7 @@ mod tests {
     fn with_few_units_no_look_is_taken() {
         let mut trial = Trial::new(Record::new(setting(), [1, 2]));
         let unit = |unit: u64| {
-            let arm = [Arm::Bundled, Arm::Plain][usize::from(unit % 2 == 0)];
+            let arm = [Arm::Bundled, Arm::Plain][usize::from(unit.is_multiple_of(2))];
             let summary = Summary {
                 segments: 1_000_000,
                 late_us: 7 * unit,

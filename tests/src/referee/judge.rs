@@ -73,10 +73,13 @@ impl Rule {
                 self.learnt = Some(LossRule::Ack);
             }
         }
+        if self.learnt.is_none() {
+            return Vec::new();
+        }
+        let [by_report, by_ack] = std::mem::take(&mut self.doubts);
         match self.learnt {
-            Some(LossRule::Dsack) => std::mem::take(&mut self.doubts[0]),
-            Some(LossRule::Ack) => std::mem::take(&mut self.doubts[1]),
-            _ => Vec::new(),
+            Some(LossRule::Dsack) => by_report,
+            _ => by_ack,
         }
     }
 }

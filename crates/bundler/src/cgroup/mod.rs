@@ -81,6 +81,9 @@ fn is_threaded(path: &Path) -> bool {
 
 fn at(path: &Path, source: io::Error) -> Error {
     match source.raw_os_error() {
+        Some(libc::EROFS) => Error::ReadOnlyCgroups {
+            path: path.to_owned(),
+        },
         Some(libc::EPERM | libc::EACCES) => Error::NotPermitted {
             action: format!("use the cgroup {}", path.display()),
         },

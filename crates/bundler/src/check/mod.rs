@@ -4,22 +4,24 @@ mod companions;
 mod devices;
 mod finding;
 
-use std::io;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 
 use finding::read;
 pub use finding::{Finding, Standing};
 
 use crate::{
-    Attachment, Cgroup, Device, Error, Hook, Policy, Programs, Rule, Totals, cgroup2_mount,
-    list_flows,
+    Attachment, Cgroup, Device, Error, Hook, Namespace, Policy, Programs, Rule, Scope, Totals,
+    cgroup2_mount, list_flows,
 };
 
-/// Looks at everything that bundling needs. Programs are tried in a network namespace
-/// and a cgroup made for that; nothing on the host changes.
+/// Looks at everything that bundling needs. Programs are tried in a network namespace made for
+/// that, and serve no other; nothing on the host changes.
 #[must_use]
 pub fn check() -> Vec<Finding> {
     let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
@@ -29,16 +31,19 @@ pub fn check() -> Vec<Finding> {
     };
     let policy = Policy {
         rules: vec![rule],
+        scope: Scope::Namespaces(Vec::new()),
         ..Policy::default()
     };
     let programs = Programs::load(&policy);
     findings.push(match &programs {
         Ok(_) => Finding::ok("programs", "accepted by the kernel's verifier"),
-        Err(error) => failure("programs", error),
+        Err(error) => failure("programs", error, &findings),
     });
     if let Ok(programs) = programs {
         let has_socket_option = programs.setsockopt.is_some();
-        findings.extend(attaching(programs));
+        let attaching = attaching(programs, &findings);
+        findings.extend(attaching);
+        findings.push(own_cgroup());
         findings.push(socket_option(has_socket_option));
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
@@ -46,7 +51,7 @@ pub fn check() -> Vec<Finding> {
                 let remedy = "bundling does without; `pillion flows` needs the capability";
                 Finding::bad("flow list", Standing::Warning, error.to_string(), remedy)
             }
-            Err(error) => failure("flow list", &error),
+            Err(error) => failure("flow list", &error, &findings),
         });
     }
     findings.extend(devices::findings());
@@ -54,13 +59,18 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
-fn failure(name: &'static str, error: &Error) -> Finding {
-    Finding::bad(
+/// What failed; where something that it takes is `above`, because of that.
+fn failure(name: &'static str, error: &Error, above: &[Finding]) -> Finding {
+    let is_missing = |finding: &Finding| finding.standing == Standing::Missing;
+    Finding {
         name,
-        Standing::Missing,
-        error.to_string(),
-        "mend the lines above first",
-    )
+        standing: Standing::Missing,
+        found: error.to_string(),
+        remedy: above
+            .iter()
+            .any(is_missing)
+            .then(|| "mend the lines above first".to_owned()),
+    }
 }
 
 fn kernel() -> Finding {
@@ -146,10 +156,22 @@ fn privilege() -> Finding {
 fn cgroup() -> Finding {
     match cgroup2_mount() {
         Ok(path) => Finding::ok("cgroup v2", path.display().to_string()),
-        Err(error) => {
-            let remedy = "mount -t cgroup2 none /sys/fs/cgroup/unified";
-            Finding::bad("cgroup v2", Standing::Missing, error.to_string(), remedy)
-        }
+        // It has the remedy.
+        Err(error) => failure("cgroup v2", &error, &[]),
+    }
+}
+
+/// `run` makes a cgroup for its command; `attach` needs none.
+fn own_cgroup() -> Finding {
+    let made = Cgroup::create().and_then(|cgroup| cgroup.remove());
+    match made {
+        Ok(()) => Finding::ok("own cgroup", "can be made, as `pillion run` does"),
+        Err(error) => Finding::bad(
+            "own cgroup",
+            Standing::Warning,
+            error.to_string(),
+            "`pillion attach` does without",
+        ),
     }
 }
 
@@ -169,36 +191,47 @@ fn socket_option(is_there: bool) -> Finding {
 }
 
 /// Findings about attaching: tries it at the loopback device of a network namespace that dies with
-/// its thread, and takes in a connection there.
-fn attaching(programs: Programs) -> Vec<Finding> {
+/// its thread, and takes in a connection there. The programs serve that namespace alone.
+fn attaching(mut programs: Programs, above: &[Finding]) -> Vec<Finding> {
     let hook = Hook::of_this_kernel();
-    let attempt = thread::spawn(move || -> Result<Totals, Error> {
-        unshare(CloneFlags::CLONE_NEWNET)
-            .map_err(|errno| Error::system("make a network namespace", io::Error::from(errno)))?;
+    let attempt = thread::spawn(move || -> Result<Option<Totals>, Error> {
+        match unshare(CloneFlags::CLONE_NEWNET) {
+            Err(Errno::EPERM) => return Ok(None),
+            made => {
+                made.map_err(|errno| Error::system("make a network namespace", errno.into()))?;
+            }
+        }
+        programs.served.begin(&Namespace::default())?;
         let devices = Device::select(&["lo".to_owned()])?;
         let connection = companions::connection()?;
-        let cgroup = Cgroup::create()?;
+        let path = cgroup2_mount()?;
+        let cgroup = File::open(&path).map_err(|error| Error::system("open the cgroup", error))?;
         let totals = Attachment::new(programs, cgroup.as_fd(), &devices).and_then(|attachment| {
             attachment.review()?;
             attachment.totals()
         });
         drop(connection);
-        cgroup.remove()?;
-        totals
+        totals.map(Some)
     });
     match attempt.join() {
-        Ok(Ok(totals)) if totals.connections_refused > 0 => vec![Finding::bad(
+        Ok(Ok(None)) => vec![Finding::bad(
+            "attaching",
+            Standing::Warning,
+            "not tried: to make a network namespace for the trial takes CAP_SYS_ADMIN",
+            "`pillion attach` does without; to try it here, check as root",
+        )],
+        Ok(Ok(Some(totals))) if totals.connections_refused > 0 => vec![Finding::bad(
             "attaching",
             Standing::Missing,
             "the kernel gives no memory for a connection's state",
             "raise net.core.optmem_max; Linux 6.18 and newer want a processor with CMPXCHG16B",
         )],
-        Ok(Ok(totals)) => {
+        Ok(Ok(Some(totals))) => {
             let attaching = Finding::ok("attaching", format!("{hook}, cgroup and TCP iterator"));
             let companions = companions::findings(&totals);
             [attaching].into_iter().chain(companions).collect()
         }
-        Ok(Err(error)) => vec![failure("attaching", &error)],
+        Ok(Err(error)) => vec![failure("attaching", &error, above)],
         Err(_) => vec![Finding::bad(
             "attaching",
             Standing::Missing,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pillion_lab::{Demo, Setting, demo_page, demo_table};
+use pillion_lab::{Demo, Error, Namespace, Setting, demo_page, demo_table};
 use pillion_settings::experiment;
 
 use super::board::Board;
@@ -33,6 +33,11 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let runs = self.demo.runs()?;
+        // Before anything is written: all that follows takes the same privilege.
+        Namespace::create().map_err(|source| Error::Namespace {
+            name: "sender".to_owned(),
+            source,
+        })?;
         let writing = || format!("write --report {}", self.report.display());
         fs::write(&self.report, "").with_context(writing)?;
         let folder = tempfile::tempdir().context("make a temporary folder")?;

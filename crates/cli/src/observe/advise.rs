@@ -71,7 +71,7 @@ impl Args {
             }
         }
         let elapsed = begun.elapsed();
-        session.finish(&self.bundling)?;
+        session.finish()?;
         self.tell(&watch.watched(), elapsed)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -76,9 +76,9 @@ mod tests {
         let path = folder.path().join("pillion.toml");
         std::fs::write(&path, &file).unwrap();
         let policy = policy::load(&path, false).unwrap_or_else(|why| panic!("{why:?}\n{file}"));
-        assert_eq!(policy.rules.len(), 2);
-        assert_eq!(policy.rules[0].local_ports, [7777..=7777]);
-        assert_eq!(policy.rules[1].remote_ports, [22..=22]);
+        assert_eq!(policy.policy.rules.len(), 2);
+        assert_eq!(policy.policy.rules[0].local_ports, [7777..=7777]);
+        assert_eq!(policy.policy.rules[1].remote_ports, [22..=22]);
     }
 
     #[test]

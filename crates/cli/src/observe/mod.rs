@@ -7,15 +7,15 @@ mod words;
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, NamespaceName, Observation, ObservationReader, Observing, Policy, Programs, Rule,
-    Scope, Selection, cgroup2_mount, remove_filters,
+    Attachment, Change, NamespaceName, Observation, ObservationReader, Observing, Policy, Programs,
+    Rule, Scope, Selection, cgroup2_mount, remove_filters,
 };
 use pillion_settings::policy::{Peer, Ports};
 use pillion_settings::times::{parse_ms, parse_s};
@@ -26,9 +26,10 @@ pub use trial::Args as TrialArgs;
 use crate::bundling::BundlingArgs;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
-use crate::follow::until_readable_or;
+use crate::follow::{Watcher, until_readable_or};
 use crate::janitor::{self, Janitor};
 use crate::print::say;
+use crate::stats::Stats;
 
 /// Which connections are observed, how, and how long.
 #[derive(clap::Args)]
@@ -61,13 +62,17 @@ pub struct ObserveArgs {
     #[arg(long, value_name = "MS", default_value = "300", value_parser = parse_us)]
     stall: u32,
 
+    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+
     /// Print JSON at the end
     #[arg(long)]
     json: bool,
 
     /// Write a report with figures as well, one HTML file that needs nothing else
     #[arg(long, value_name = "FILE")]
-    html: Option<std::path::PathBuf>,
+    html: Option<PathBuf>,
 }
 
 /// Whole microseconds of a time in milliseconds.
@@ -143,7 +148,7 @@ impl ObserveArgs {
         let mut selection = Selection::new(&bundling.devices, &self.namespaces, hook)?;
         selection.devices()?;
         let mount = cgroup2_mount()?;
-        bundling.prepare_stats()?;
+        let stats = Stats::to(self.stats.clone())?;
         // Blocked first: a signal that comes early must not be lost, nor kill.
         let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
         if !is_ignored(Signal::SIGHUP) {
@@ -178,6 +183,7 @@ impl ObserveArgs {
         Ok(Session {
             attachment,
             selection,
+            teller: Teller(stats),
             signals,
             end: self.duration.map(|duration| Instant::now() + duration),
             _janitor: janitor,
@@ -196,6 +202,7 @@ const A_MOMENT: Duration = Duration::from_secs(1);
 struct Session {
     attachment: Attachment,
     selection: Selection,
+    teller: Teller,
     signals: SignalFd,
     end: Option<Instant>,
     _janitor: Option<Janitor>,
@@ -211,6 +218,19 @@ enum Next {
     Stop,
 }
 
+/// Says what changes, and keeps the account.
+struct Teller(Stats);
+
+impl Watcher for Teller {
+    fn tell(&mut self, change: &Change) {
+        say(&format!("pillion: {change}"));
+    }
+
+    fn keep_up(&mut self, attachment: &Attachment, _: &Selection) {
+        self.0.keep_up(attachment);
+    }
+}
+
 impl Session {
     /// Waits for a moment; then gives what was observed by then.
     fn next(&mut self) -> Result<(Next, Vec<Observation>)> {
@@ -219,12 +239,12 @@ impl Session {
         let Self {
             attachment,
             selection,
+            teller,
             signals,
             ..
         } = self;
-        let signal = until_readable_or(signals, attachment, selection, Some(until), |change| {
-            say(&format!("pillion: {change}"));
-        });
+        let until = Some(until);
+        let signal = until_readable_or(signals, attachment, selection, until, teller);
         let next = match (signal.context("wait for a signal")?, self.end) {
             (true, _) => Next::Stop,
             (false, Some(end)) if Instant::now() >= end => Next::Over,
@@ -239,7 +259,7 @@ impl Session {
     }
 
     /// Ends it, with the account of what was done.
-    fn finish(mut self, bundling: &BundlingArgs) -> Result<()> {
+    fn finish(mut self) -> Result<()> {
         self.attachment.detach();
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {
@@ -249,6 +269,6 @@ impl Session {
                 totals.unobserved
             ));
         }
-        bundling.write_stats(&totals)
+        self.teller.0.write(&totals)
     }
 }

@@ -121,7 +121,7 @@ impl Args {
                 said = Instant::now();
             }
         }
-        session.finish(&self.bundling)?;
+        session.finish()?;
         self.tell(&trial)?;
         Ok(ExitCode::SUCCESS)
     }

@@ -5,6 +5,7 @@ mod user;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -20,9 +21,10 @@ use crate::bundling::BundlingArgs;
 use crate::command::{Inherited, Signals, cannot_run};
 use crate::descriptors::Descriptors;
 use crate::exit::one_line;
-use crate::follow::until_readable;
+use crate::follow::{Watcher, until_readable};
 use crate::janitor;
 use crate::print::say;
+use crate::stats::Stats;
 use user::User;
 
 /// How long the command may have to wait for network devices to be attached to: a device takes
@@ -52,12 +54,41 @@ pub struct Args {
     #[arg(long, short)]
     quiet: bool,
 
+    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
+    #[arg(long, value_name = "FILE")]
+    stats: Option<PathBuf>,
+
     /// The command, after `--`
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 
     #[command(flatten)]
     bundling: BundlingArgs,
+}
+
+/// The bundler at work, and where its account goes.
+struct Bundler {
+    attachment: Attachment,
+    selection: Selection,
+    log: Log,
+}
+
+/// Where it tells what it does.
+struct Log {
+    quiet: bool,
+    stats: Stats,
+}
+
+impl Watcher for Log {
+    fn tell(&mut self, change: &Change) {
+        if !self.quiet {
+            say(&format!("pillion: {change}"));
+        }
+    }
+
+    fn keep_up(&mut self, attachment: &Attachment, _: &Selection) {
+        self.stats.keep_up(attachment);
+    }
 }
 
 impl Args {
@@ -68,7 +99,10 @@ impl Args {
         let hook = self.bundling.hook();
         let mut selection = Selection::new(&self.bundling.devices, &[], hook)?;
         selection.devices()?;
-        self.bundling.prepare_stats()?;
+        let mut log = Log {
+            quiet: self.quiet,
+            stats: Stats::to(self.stats.clone())?,
+        };
         let rule = Rule {
             companions: self.bundling.how.companions,
             mode: if self.on_request {
@@ -103,15 +137,13 @@ impl Args {
                 let patience = Some(PATIENCE);
                 let (attachment, changes) =
                     Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
-                changes.iter().for_each(|change| self.tell(change));
-                self.run_in(
-                    &cgroup,
+                changes.iter().for_each(|change| log.tell(change));
+                let bundler = Bundler {
                     attachment,
-                    &mut selection,
-                    user.as_ref(),
-                    &mut signals,
-                    descriptors,
-                )
+                    selection,
+                    log,
+                };
+                self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
         if let Err(error) = cgroup.remove() {
             say(&format!("pillion: {error}"));
@@ -122,8 +154,7 @@ impl Args {
     fn run_in(
         &self,
         cgroup: &Cgroup,
-        mut attachment: Attachment,
-        selection: &mut Selection,
+        mut bundler: Bundler,
         user: Option<&User>,
         signals: &mut Signals,
         descriptors: Descriptors,
@@ -136,33 +167,30 @@ impl Args {
             Err(error) => return Ok(cannot_run(&self.command[0], &error)),
         };
         let follow = |signals: &SignalFd| {
-            until_readable(signals, &mut attachment, selection, |change| {
-                self.tell(change);
-            })
+            let Bundler {
+                attachment,
+                selection,
+                log,
+            } = &mut bundler;
+            until_readable(signals, attachment, selection, log)
         };
         let code = signals
             .pass_to(command, follow)
             .context("wait for the command")?;
         // From here on the exit status is the command's, whatever else fails.
-        attachment.detach();
-        if let Err(error) = self.account(&attachment) {
+        bundler.attachment.detach();
+        if let Err(error) = self.account(&bundler) {
             say(&format!("pillion: {}", one_line(&error)));
         }
         Ok(code)
     }
 
-    fn account(&self, attachment: &Attachment) -> Result<()> {
-        let totals = attachment.totals()?;
+    fn account(&self, bundler: &Bundler) -> Result<()> {
+        let totals = bundler.attachment.totals()?;
         if !self.quiet {
             say(&format!("pillion: {}", summary(&totals)));
         }
-        self.bundling.write_stats(&totals)
-    }
-
-    fn tell(&self, change: &Change) {
-        if !self.quiet {
-            say(&format!("pillion: {change}"));
-        }
+        bundler.log.stats.write(&totals)
     }
 
     /// Starts the command. The inner error is the command's own: it does not exist, or may not be

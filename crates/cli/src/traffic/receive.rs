@@ -73,10 +73,11 @@ impl Args {
 
 fn print(report: &ReceiveReport) -> Result<()> {
     print_line!(
-        "received {} messages, {} on {} connections",
+        "received {} {}, {} on {}",
         number::count(report.messages),
+        number::plural(report.messages, "message"),
         number::bytes(report.bytes as f64),
-        report.connections,
+        number::counted(report.connections as u64, "connection"),
     )?;
     if let Some(latency) = &report.latency_us {
         print_line!("delivery latency in ms: {}", super::latency(latency))?;
@@ -87,7 +88,7 @@ fn print(report: &ReceiveReport) -> Result<()> {
         (report.broken, "broke"),
     ];
     for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
-        print_line!("{} connections {what}", number::count(count as u64))?;
+        print_line!("{} {what}", number::counted(count as u64, "connection"))?;
     }
     for stream in report
         .streams

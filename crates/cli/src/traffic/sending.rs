@@ -61,20 +61,22 @@ impl SendingArgs {
 
 fn print(report: &SendReport) -> Result<()> {
     print_line!(
-        "sent {} messages, {} on {} streams",
+        "sent {} {}, {} on {}",
         number::count(report.messages),
+        number::plural(report.messages, "message"),
         number::bytes(report.bytes as f64),
-        report.streams.len(),
+        number::counted(report.streams.len() as u64, "stream"),
     )?;
     if report.groups.len() > 1 {
         for group in &report.groups {
             print_line!(
-                "  {} ({}): {} messages, {} on {} streams",
+                "  {} ({}): {} {}, {} on {}",
                 group.name,
                 group.kind,
                 number::count(group.messages),
+                number::plural(group.messages, "message"),
                 number::bytes(group.bytes as f64),
-                group.streams,
+                number::counted(group.streams as u64, "stream"),
             )?;
         }
     }
@@ -83,8 +85,9 @@ fn print(report: &SendReport) -> Result<()> {
     }
     if let Some(round_trip) = &report.round_trip_us {
         print_line!(
-            "{} answers, round-trip latency in ms: {}",
+            "{} {}, round-trip latency in ms: {}",
             number::count(report.answers),
+            number::plural(report.answers, "answer"),
             super::latency(round_trip)
         )?;
     }
@@ -97,8 +100,9 @@ fn print(report: &SendReport) -> Result<()> {
     )?;
     if report.blocked_writes > 0 {
         print_line!(
-            "{} messages met a full socket buffer",
-            number::count(report.blocked_writes)
+            "{} {} met a full socket buffer",
+            number::count(report.blocked_writes),
+            number::plural(report.blocked_writes, "message")
         )?;
     }
     let mut broken = BTreeMap::<&str, Vec<u32>>::new();
@@ -112,9 +116,9 @@ fn print(report: &SendReport) -> Result<()> {
     }
     if report.failed > 0 {
         eprintln!(
-            "pillion: {} of {} streams broke",
+            "pillion: {} of {} broke",
             report.failed,
-            report.streams.len()
+            number::counted(report.streams.len() as u64, "stream")
         );
     }
     Ok(())

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::{self, Read};
 use std::path::Path;
 
 use toml::de::DeTable;
@@ -6,7 +7,8 @@ use toml::de::DeTable;
 use super::mistake::{Mistake, locate};
 use crate::BadInput;
 
-/// What `read` makes of a file; `manual` describes its keys.
+/// What `read` makes of a file, or of standard input where that is called `-`; `manual` describes
+/// its keys.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
@@ -16,8 +18,15 @@ pub(crate) fn load<T>(
     manual: &str,
     read: impl FnOnce(&DeTable, &mut Vec<Mistake>) -> T,
 ) -> Result<T, BadInput> {
-    let name = path.display().to_string();
-    let bytes = fs::read(path).map_err(|error| BadInput(format!("{name}: {error}")))?;
+    let (name, bytes) = match path == Path::new("-") {
+        true => {
+            let mut bytes = Vec::new();
+            let read = io::stdin().lock().read_to_end(&mut bytes);
+            ("standard input".to_owned(), read.map(|_| bytes))
+        }
+        false => (path.display().to_string(), fs::read(path)),
+    };
+    let bytes = bytes.map_err(|error| BadInput(format!("{name}: {error}")))?;
     load_bytes(&name, bytes, manual, read)
 }
 

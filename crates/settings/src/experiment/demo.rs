@@ -4,9 +4,10 @@ use clap::Args;
 use pillion_bundler::{Reaction, ThinTest};
 use pillion_traffic::Distribution;
 
+use super::path::parse_rtt;
 use super::{Experiment, Extent, Limit, Loss, Planned, Rate, Run, Share, of_text};
 use crate::BadInput;
-use crate::times::{Itt, Length, parse_ms, parse_s};
+use crate::times::{Itt, Length, parse_s};
 
 /// The experiment, with a run that is plain and one that is bundled.
 const FILE: &str = include_str!("../../../../experiments/demo.toml");
@@ -30,7 +31,7 @@ pub struct Demo {
     size: Option<u32>,
 
     /// Round-trip time in milliseconds [default: 150]
-    #[arg(long, value_name = "MS", value_parser = parse_ms)]
+    #[arg(long, value_name = "MS", value_parser = parse_rtt)]
     rtt: Option<Duration>,
 
     /// Packets lost in the data direction, in per cent [default: 5]

@@ -2,11 +2,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Disturbance, Emulation, Loss, Share, loss};
 use crate::document::known::flattened;
-use crate::times::{parse_ms, to_ms};
+use crate::times::{of_ms, parse_ms, to_ms};
 use crate::{text, times};
 
 /// The emulator: its own keys are those of the direction to the receiver.
@@ -14,7 +15,10 @@ use crate::{text, times};
 #[serde(remote = "Self", default, rename_all = "kebab-case")]
 pub struct Path {
     /// The round-trip time, half of it each way.
-    #[serde(with = "times::milliseconds")]
+    #[serde(
+        deserialize_with = "rtt",
+        serialize_with = "times::milliseconds::serialize"
+    )]
     pub rtt: Duration,
     /// The direction to the receiver.
     #[serde(flatten)]
@@ -78,6 +82,27 @@ impl PathDirection {
             disturbance: Some(disturbance).filter(|it| *it != Disturbance::default()),
         }
     }
+}
+
+/// The longest round-trip time in milliseconds: a path delays a minute each way at most.
+const LONGEST_MS: f64 = 120_000.0;
+
+const EXPECTED_RTT: &str = "expected milliseconds, 0 to 120000";
+
+fn rtt<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let ms = f64::deserialize(from).ok();
+    ms.and_then(of_rtt)
+        .ok_or_else(|| D::Error::custom(EXPECTED_RTT))
+}
+
+fn of_rtt(ms: f64) -> Option<Duration> {
+    of_ms(ms).filter(|_| ms <= LONGEST_MS)
+}
+
+/// A path's round-trip time in milliseconds.
+pub(super) fn parse_rtt(text: &str) -> Result<Duration, &'static str> {
+    let ms = text.parse().ok();
+    ms.and_then(of_rtt).ok_or(EXPECTED_RTT)
 }
 
 impl FromStr for Reorder {

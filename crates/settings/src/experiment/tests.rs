@@ -340,7 +340,7 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
         ),
         (
             "[path]\nrtt = 200000\n",
-            "3:1: path: forward.delay is 100s; it must be 0 to 60 s",
+            "4:7: `200000`; expected milliseconds, 0 to 120000",
         ),
         (
             "[path]\nrtt = 20\nback.jitter = 3\n",

@@ -8,10 +8,12 @@ use std::path::Path;
 use clap::ValueEnum;
 use pillion_bundler::{Error, Mode, Options, Policy, Scope};
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::document::known::keys;
 use crate::document::{self, Mistake, Value};
-use crate::{BadInput, Bundling};
+use crate::{BadInput, Bundling, Telling};
 pub use condition::{Cgroup, Peer, Ports};
 pub use rule::{Rule, RuleMode};
 
@@ -37,21 +39,31 @@ impl Otherwise {
     }
 }
 
-/// Reads the policy for this network namespace, with the rules in their order.
+/// What a file says.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// The policy for this network namespace, with the rules in their order.
+    pub policy: Policy,
+    /// What is told beside the log.
+    pub telling: Telling,
+}
+
+/// Reads a file of rules.
 ///
 /// # Errors
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
 /// that says why the file cannot be read.
-pub fn load(path: &Path, allow_unsafe: bool) -> Result<Policy, BadInput> {
+pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
     document::load(path, "docs/policy.md", |document, mistakes| {
         read(document, allow_unsafe, mistakes)
     })
 }
 
-fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> Policy {
+fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> File {
     let (mut defaults, mut of_all) = (DeTable::new(), Bundling::default());
     let mut otherwise = Otherwise::default();
     let mut tables: &[Value] = &[];
+    let (known, mut telling) = (keys::<Telling>(), DeTable::new());
     for (key, value) in document {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("rule", DeValue::Array(array)) => tables = array,
@@ -63,11 +75,15 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             ("otherwise", _) => {
                 otherwise = document::read(value, mistakes).unwrap_or(Otherwise::LeaveAlone);
             }
+            (of_telling, _) if known.iter().any(|known| known == of_telling) => {
+                telling.insert(key.clone(), value.clone());
+            }
             (unknown, _) => mistakes.push(Mistake::new(
                 key.span(),
                 format!(
-                    "unknown key `{unknown}`; a file has the key `otherwise`, and [defaults] and \
-                     [[rule]] tables"
+                    "unknown key `{unknown}`; a file has the keys `otherwise`, `{}`, and [defaults] \
+                     and [[rule]] tables",
+                    known.join("`, `")
                 ),
             )),
         }
@@ -94,11 +110,15 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         }
         rules.push(rule);
     }
-    Policy {
-        rules,
-        otherwise: otherwise.mode(of_all.options),
-        scope: Scope::ThisNamespace,
-        ..Policy::default()
+    let telling = Spanned::new(0..0, DeValue::Table(telling));
+    File {
+        policy: Policy {
+            rules,
+            otherwise: otherwise.mode(of_all.options),
+            scope: Scope::ThisNamespace,
+            ..Policy::default()
+        },
+        telling: document::read(&telling, mistakes).unwrap_or_default(),
     }
 }
 

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::condition::{self, Cgroup, Peer, Ports};
 use crate::document::known::{flattened, keys};
 use crate::document::{self, Mistake, Value, merge, span_of};
-use crate::{refuse_unsafe, text};
+use crate::{idle_option, refuse_unsafe, text};
 
 /// A rule as a file has it: conditions, all of which must hold, and what becomes of the
 /// connections.
@@ -111,6 +111,12 @@ pub(super) fn read(
     if matches!(mode, RuleMode::Bundle | RuleMode::Allow) {
         let keys = whole.get_ref().as_table().unwrap_or(own);
         refuse(&rule.options, keys, allow_unsafe, mistakes);
+        // Those of all rules may be there for others.
+        let idle = idle_option(&rule.options).and_then(|key| Some((key, own.get(key)?)));
+        if let Some((key, value)) = idle {
+            let text = format!("`{key}` is for level = \"adaptive\"; give that, too, or remove it");
+            mistakes.push(Mistake::new(value.span(), text));
+        }
     }
     if mode == RuleMode::Companions && rule.companions.is_empty() && mistakes.len() == known {
         let text = format!("no companion; give one of {}", companions().join(", "));

@@ -1,10 +1,9 @@
 use std::fs;
 use std::time::Duration;
 
-use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, ThinTest};
+use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, Target, ThinTest};
 
 use super::*;
-use crate::document::known::keys;
 
 /// Reads a file with this text; on mistakes, gives their lines without the file's name.
 fn read_text(text: impl AsRef<[u8]>) -> Result<Vec<Rule>, Vec<String>> {
@@ -15,7 +14,8 @@ fn read_policy(text: impl AsRef<[u8]>) -> Result<Policy, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
     fs::write(&file, text).unwrap();
-    load(&file, false).map_err(|BadInput(mistakes)| {
+    let loaded = load(&file, false).map(|file| file.policy);
+    loaded.map_err(|BadInput(mistakes)| {
         let name = format!("{}:", file.display());
         let lines = mistakes.lines();
         lines.map(|line| line.replace(&name, "")).collect()
@@ -60,7 +60,7 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(orders.remote_ports, [9000..=9009]);
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
     assert_eq!(options(orders).level, Level::Adaptive);
-    assert_eq!(options(orders).target.ppm(), 5_000);
+    assert_eq!(options(orders).target.map(Target::ppm), Some(5_000));
     assert!(options(orders).without_sack && options(orders).retransmissions);
     let ms = |ms| Some(Duration::from_millis(ms));
     assert!(game.companions.is_empty());
@@ -113,7 +113,6 @@ thin = \"always\"
 [other]
 ";
     let ports = "expected a port from 1 to 65535, or a range as in \"8000-8100\"";
-    let bytes = "expected a number from 0 to 4294967295";
     let expected = [
         "2:8: `sometimes`; expected dpifl[:MS], spifl:N or always",
         "3:1: unknown key `ports`; known: thin, rtt, ",
@@ -125,15 +124,15 @@ thin = \"always\"
         "6:27: `4`; expected an address or a network",
         "7:7: `-1`; expected a user's numeric id, as in 1000",
         "8:13: `both`; expected \"connect\" or \"accept\"",
-        &format!("9:15: `2`; {bytes}"),
-        &format!("10:13: `4294967296`; {bytes}"),
+        "9:15: `2`; expected segments, 1 to 2047, or 0 for no limit",
+        "10:13: `4294967296`; expected bytes, 2 (a new one, and one that rides along) or more, or 0",
         "12:15: an empty list; for any, leave the key out",
         "13:1: unknown key `prot`; known: ports, local-ports",
         "14:12: `panic`; expected \"cwr\" or \"tfrc-sp\" or \"none\"",
         "15:16: `1`; expected true or false",
         "18:1: `thin` says how to bundle what is left alone; remove it",
-        "19:2: unknown key `other`; a file has the key `otherwise`, and [defaults] and [[rule]] \
-         tables",
+        "19:2: unknown key `other`; a file has the keys `otherwise`, `metrics`, `totals-every`, \
+         `stats`, and [defaults] and [[rule]] tables",
     ];
     let found = mistakes(text);
     for (found, expected) in found.iter().zip(expected) {
@@ -307,4 +306,35 @@ fn columns_count_characters_and_any_bytes_are_survived() {
 fn a_cgroup_that_does_not_exist_is_a_mistake() {
     let found = mistakes("[[rule]]\ncgroup = \"/no/such\"\n");
     assert!(found[0].starts_with("2:10: "), "{found:?}");
+}
+
+#[test]
+fn what_is_told_beside_the_log_is_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let text = "metrics = \"unix:/run/m\"\nstats = \"/run/s\"\ntotals-every = 60\n[[rule]]\n";
+    fs::write(&file, text).unwrap();
+    let told = load(&file, false).unwrap().telling;
+    assert_eq!(told.metrics, "unix:/run/m".parse().ok());
+    assert_eq!(told.stats.as_deref(), Some(Path::new("/run/s")));
+    assert_eq!(told.totals_every, Some(60));
+    let found = mistakes("metrics = \"0.0.0.0:1\"\ntotals-every = 0\n[[rule]]\n");
+    assert!(
+        found[0].starts_with("1:11: `0.0.0.0:1`; expected \"unix:/PATH\""),
+        "{found:?}"
+    );
+    assert!(
+        found[1].starts_with("2:16: `0`; expected a whole number from 1 on"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_target_without_the_level_that_takes_it_is_a_mistake() {
+    assert_eq!(
+        mistakes("[[rule]]\ntarget = 1\n"),
+        ["2:10: `target` is for level = \"adaptive\"; give that, too, or remove it"]
+    );
+    let of_all = "[defaults]\ntarget = 1\n[[rule]]\nlevel = \"adaptive\"\n[[rule]]\n";
+    assert_eq!(read_text(of_all).unwrap().len(), 2);
 }

@@ -143,7 +143,10 @@ impl Watch {
         let mut text = match (self.wanted, seen.len()) {
             (_, 0) => return format!("{file}: no TCP connection with data; nothing to replay"),
             (Some(wanted), _) => format!("{file}: no connection {wanted} with data"),
-            (None, count) => format!("{file}: {count} connections with data"),
+            (None, count) => format!(
+                "{file}: {} with data",
+                number::counted(count as u64, "connection")
+            ),
         };
         text += "; choose one with --connection N, of";
         for seen in seen.iter().take(MOST) {

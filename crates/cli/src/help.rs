@@ -1,0 +1,41 @@
+//! The command line, read; and the help that is printed in its place.
+
+use std::env;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use crate::Cli;
+use crate::print::say;
+
+/// Columns that help needs, where a terminal has not said that it has fewer.
+const NARROWEST: usize = 60;
+
+/// What the command line says; help that was asked for is an error as well.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    if let Some(width) = width() {
+        command = command.term_width(width);
+    }
+    Cli::from_arg_matches(&command.try_get_matches()?)
+}
+
+/// The columns to print help in, where `COLUMNS` is all that tells and its value is of no use.
+fn width() -> Option<usize> {
+    let columns: usize = env::var("COLUMNS").ok()?.parse().ok()?;
+    let is_of_no_use = columns < NARROWEST && !io::stdout().is_terminal();
+    is_of_no_use.then_some(NARROWEST)
+}
+
+/// Prints help, or what is wrong with the command line, and gives the exit code.
+pub fn explain(refusal: &clap::Error) -> ExitCode {
+    let printed = refusal.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            say(&format!("pillion: write to standard output: {error}"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::from(refusal.exit_code() as u8),
+    }
+}

@@ -1,0 +1,97 @@
+//! What a pillion that stays tells of itself: `status`, metrics, totals in the log.
+
+mod health;
+mod metrics;
+mod open_metrics;
+pub mod status_socket;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use pillion_bundler::{Attachment, Change, Selection};
+use pillion_settings::Telling;
+
+use crate::account::summary;
+use crate::attach::Reloaded;
+use crate::follow::Watcher;
+use crate::print::say;
+use crate::stats::Stats;
+use health::Shared;
+pub use health::{Health, now};
+use metrics::Metrics;
+
+/// A pillion as those see it who look after it.
+pub struct Service {
+    shared: Arc<Shared>,
+    stats: Stats,
+    totals_every: Option<Duration>,
+    next_totals: Instant,
+    _metrics: Option<Metrics>,
+}
+
+impl Service {
+    /// Tells of itself from now on; `bundling` is what it is to bundle.
+    pub fn begin(telling: &Telling, stats: Stats, bundling: String) -> Result<Self> {
+        let shared = Arc::new(Shared::new(bundling));
+        if let Err(error) = status_socket::serve(Arc::clone(&shared)) {
+            say(&format!("pillion: unknown to `pillion status`: {error}"));
+        }
+        let metrics = telling.metrics.as_ref();
+        let metrics = metrics.map(|endpoint| Metrics::serve(endpoint, Arc::clone(&shared)));
+        let totals_every = telling.totals_every.map(|s| Duration::from_secs(s.into()));
+        Ok(Self {
+            shared,
+            stats,
+            totals_every,
+            next_totals: Instant::now() + totals_every.unwrap_or_default(),
+            _metrics: metrics.transpose()?,
+        })
+    }
+
+    /// The programs are at work.
+    pub fn has_begun(&mut self, attachment: &Attachment, selection: &Selection) -> Result<()> {
+        self.shared.has_begun(attachment.readings()?);
+        self.keep_up(attachment, selection);
+        Ok(())
+    }
+
+    /// Writes the file of `--stats` now.
+    pub fn write_stats(&mut self, attachment: &Attachment) {
+        self.stats.now(attachment);
+    }
+
+    /// Remembers that the rules are others now, or why they are not.
+    pub fn reloaded(&self, outcome: &Result<Reloaded, String>) {
+        match outcome {
+            Ok(reloaded) => self.shared.bundles(reloaded.bundling.clone()),
+            Err(why) => self.shared.failed(why.clone()),
+        }
+    }
+
+    /// The last account.
+    pub fn end(self, attachment: &Attachment) -> Result<()> {
+        self.stats.write(&attachment.totals()?)
+    }
+}
+
+impl Watcher for Service {
+    /// Says what has changed, and remembers it.
+    fn tell(&mut self, change: &Change) {
+        say(&format!("pillion: {change}"));
+        self.shared.tell(change);
+    }
+
+    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
+        self.shared.follow(attachment, selection);
+        self.stats.keep_up(attachment);
+        if let Some(every) = self.totals_every
+            && Instant::now() >= self.next_totals
+        {
+            self.next_totals += every;
+            if let Ok(totals) = attachment.totals() {
+                say(&format!("pillion: so far: {}", summary(&totals)));
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! How `pillion status` finds those at work: by abstract sockets, which end with their process.
+
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::Uid;
+
+use super::health::{Health, Shared};
+
+/// Their names begin with it; the process's id and a number follow.
+const NAME: &str = "pillion-status/";
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tells root and this process's own user how this pillion is, from now on.
+pub fn serve(shared: Arc<Shared>) -> io::Result<()> {
+    let listener = (0..100)
+        .map(|number| {
+            let name = format!("{NAME}{}/{number}", std::process::id());
+            UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
+        })
+        // In another PID namespace there may be a process with the same id.
+        .find(|bound| !matches!(bound, Err(error) if error.kind() == ErrorKind::AddrInUse))
+        .unwrap_or_else(|| Err(ErrorKind::AddrInUse.into()))?;
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            // Whoever has gone meanwhile wants no answer.
+            let _ = tell(stream, &shared);
+        }
+    });
+    Ok(())
+}
+
+fn tell(mut stream: UnixStream, shared: &Shared) -> io::Result<()> {
+    if !is_akin(&stream) {
+        return Ok(());
+    }
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (health, _) = shared.read().map_err(io::Error::other)?;
+    stream.write_all(&serde_json::to_vec(&health)?)
+}
+
+/// Is the other side root, or the same user?
+fn is_akin(stream: &UnixStream) -> bool {
+    getsockopt(stream, PeerCredentials).is_ok_and(|peer| {
+        let uid = Uid::from_raw(peer.uid());
+        uid.is_root() || uid == Uid::effective()
+    })
+}
+
+/// Anybody may have such a socket, but nobody else may have the capability.
+fn may_bundle(stream: &UnixStream) -> bool {
+    const CAP_BPF: u64 = 1 << 39;
+    let status = getsockopt(stream, PeerCredentials)
+        .ok()
+        .and_then(|peer| fs::read_to_string(format!("/proc/{}/status", peer.pid())).ok());
+    let permitted = status.as_deref().and_then(|status| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapPrm:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    });
+    permitted.is_some_and(|set| set & CAP_BPF != 0)
+}
+
+/// How those are that are at work in this network namespace, as far as this user may know.
+pub fn ask() -> io::Result<Vec<Health>> {
+    let table = fs::read_to_string("/proc/net/unix")?;
+    let names = table.lines().filter_map(|line| {
+        let name = line.rsplit(' ').next()?.strip_prefix('@')?;
+        // Connections that were made to it are listed as well, under the same name.
+        let is_listening = line.split(' ').nth(3) == Some("00010000");
+        (name.starts_with(NAME) && is_listening).then_some(name)
+    });
+    let mut all: Vec<Health> = names.filter_map(|name| ask_one(name).ok()).collect();
+    all.sort_by_key(|health| (health.since, health.pid));
+    Ok(all)
+}
+
+fn ask_one(name: &str) -> io::Result<Health> {
+    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    if !is_akin(&stream) && !may_bundle(&stream) {
+        return Err(ErrorKind::PermissionDenied.into());
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = Vec::new();
+    stream.read_to_end(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}

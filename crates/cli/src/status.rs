@@ -1,0 +1,74 @@
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pillion_report::number::counted;
+
+use crate::print::{print_json, print_line, say};
+use crate::service::{Health, status_socket};
+
+/// Say how the pillions are that bundle in this network namespace
+///
+/// Of each `pillion attach`: since when, on which devices, how many connections it covers, what
+/// fails at present, and what failed last. The exit status is 0 if all is well; 1 if none runs, or one
+/// is attached to no device or has something that fails; 3 if all is well but no
+/// connection is covered at this moment.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON, with all totals
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nothing is wrong, and nothing is covered.
+const COVERS_NOTHING: u8 = 3;
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let all = status_socket::ask().context("look for pillions at work")?;
+        if self.json {
+            print_json(&all)?;
+        } else if all.is_empty() {
+            say("pillion: no `pillion attach` of this user is at work in this network namespace");
+        } else {
+            all.iter().try_for_each(tell)?;
+        }
+        let is_well = |it: &Health| !it.devices.is_empty() && it.failing.is_empty();
+        if all.is_empty() || !all.iter().all(is_well) {
+            return Ok(ExitCode::FAILURE);
+        }
+        let covers = all.iter().any(|health| health.connections > 0);
+        Ok(match covers {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(COVERS_NOTHING),
+        })
+    }
+}
+
+fn tell(health: &Health) -> Result<()> {
+    let Health { pid, version, .. } = health;
+    print_line!(
+        "pillion {version}, process {pid}, for {}",
+        ago(health.since)
+    )?;
+    print_line!("  bundling {}", health.bundling)?;
+    match &health.devices[..] {
+        [] => print_line!("  attached to no device")?,
+        devices => print_line!("  attached to {}", devices.join(", "))?,
+    }
+    let covered = counted(health.connections, "connection");
+    let so_far = health.totals["connections"].as_u64().unwrap_or(0);
+    print_line!("  covers {covered} now, {so_far} since it began")?;
+    for failing in &health.failing {
+        print_line!("  fails: {failing}")?;
+    }
+    if let Some(error) = &health.last_error {
+        print_line!("  last error, {} ago: {}", ago(error.at), error.text)?;
+    }
+    Ok(())
+}
+
+fn ago(time: u64) -> String {
+    let seconds = crate::service::now().saturating_sub(time);
+    humantime::format_duration(Duration::from_secs(seconds)).to_string()
+}

@@ -1,0 +1,313 @@
+//! What a pillion that stays tells of itself: metrics, `status`, totals in its log.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_bundler::{Counters, Kind, Outcome};
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use crate::attach::send_to;
+use crate::common::*;
+
+/// A pillion that is ended with the test.
+struct Attached(Child);
+
+impl Attached {
+    fn begin(namespace: &Namespace, options: &[&str]) -> Self {
+        let arguments = [&["attach", "--port", "7001"], options].concat();
+        let mut attach = pillion_in(namespace, &arguments);
+        let attached = Self(attach.stderr(Stdio::piped()).spawn().unwrap());
+        await_attached(attached.0.id());
+        attached
+    }
+
+    fn end(mut self) {
+        kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The head and the body of what is answered.
+fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.to_owned(), body.to_owned())
+}
+
+fn get_at(socket: &Path) -> String {
+    eventually("metrics are served", || UnixStream::connect(socket).is_ok());
+    let (head, body) = get(UnixStream::connect(socket).unwrap(), "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(
+        head.contains("application/openmetrics-text; version=1.0.0"),
+        "{head}"
+    );
+    body
+}
+
+/// The value of a sample, by its name and labels.
+fn value(metrics: &str, sample: &str) -> f64 {
+    let mut lines = metrics.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(name, _)| *name == sample);
+    let (_, value) = found.unwrap_or_else(|| panic!("no {sample} in\n{metrics}"));
+    value.parse().unwrap()
+}
+
+#[test]
+fn metrics_are_what_the_account_says_under_names_of_the_statistics() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, stats) = (folder.path().join("metrics"), folder.path().join("stats"));
+    let endpoint = format!("unix:{}", socket.display());
+    let options = ["--metrics", &endpoint, "--stats", stats.to_str().unwrap()];
+    let attached = Attached::begin(&pair.sender.namespace, &options);
+    let before = get_at(&socket);
+    assert_eq!(
+        value(&before, "pillion_segments_total{outcome=\"bundled\"}"),
+        0.0
+    );
+    send_to(&pair, &[7001]);
+    let metrics = get_at(&socket);
+    attached.end();
+    assert!(!socket.exists(), "the socket is gone with its pillion");
+
+    let told = read_json(&stats);
+    let count = |value: &Value| value.as_u64().unwrap_or(0) as f64;
+    for outcome in Outcome::ALL {
+        let name = serde_json::to_value(outcome).unwrap();
+        let sample = format!("pillion_segments_total{{outcome={name}}}");
+        let expected = count(&told["outcomes"][name.as_str().unwrap()]);
+        assert_eq!(value(&metrics, &sample), expected, "{sample}");
+    }
+    for statistic in Counters::STATISTICS
+        .iter()
+        .filter(|it| it.kind == Kind::Counter)
+    {
+        let sample = format!("pillion_{}_total", statistic.name);
+        assert_eq!(
+            value(&metrics, &sample),
+            count(&told[statistic.name]),
+            "{sample}"
+        );
+    }
+    let saved = value(&metrics, "pillion_saved_seconds");
+    assert!(
+        (saved * 1e6 - count(&told["saved_us"])).abs() < 1.0,
+        "{saved}"
+    );
+    assert_eq!(value(&metrics, "pillion_connections_total"), 2.0);
+    assert_eq!(
+        value(&metrics, "pillion_device_attached{device=\"tap0\"}"),
+        1.0
+    );
+    assert_eq!(value(&metrics, "pillion_failing"), 0.0);
+}
+
+#[test]
+fn metrics_keep_to_the_format() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9273"]);
+    let reach = || {
+        namespace
+            .enter(|| TcpStream::connect("127.0.0.1:9273"))
+            .unwrap()
+    };
+    eventually("metrics are served", || reach().is_ok());
+    let (_, metrics) = get(reach().unwrap(), "/metrics");
+    assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    let (mut samples, mut family) = (BTreeSet::new(), (String::new(), String::new()));
+    for line in metrics.lines() {
+        if let Some((sample, value)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) {
+            let name = sample.split('{').next().unwrap();
+            let suffix = match family.1.as_str() {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            assert_eq!(name, format!("{}{suffix}", family.0), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            assert!(samples.insert(sample.to_owned()), "twice: {line}");
+            continue;
+        }
+        let mut words = line.split(' ').skip(1);
+        match (words.next(), words.next()) {
+            (Some("HELP"), Some(name)) => {
+                assert!(line.len() > name.len() + 20, "{line}");
+                assert!(!line.contains("  ") && !line.ends_with('\\'), "{line}");
+            }
+            (Some("TYPE"), Some(name)) => {
+                family = (name.to_owned(), words.next().unwrap().to_owned());
+            }
+            _ => {}
+        }
+    }
+    assert!(samples.len() < 100, "labels are bounded");
+    assert_served("grafana/pillion.json", &samples);
+    assert_served("prometheus/alerts.yaml", &samples);
+    let (head, _) = get(reach().unwrap(), "/other");
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+    attached.end();
+}
+
+/// Checks that a file of packaging/ asks for nothing but what is served.
+fn assert_served(file: &str, samples: &BTreeSet<String>) {
+    let path = format!("{}/../../packaging/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(path).unwrap();
+    let names = text.match_indices("pillion_").map(|(at, _)| {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+        let end = text[at..].find(|c| !is_part(c)).unwrap_or(text.len() - at);
+        &text[at..at + end]
+    });
+    let names: BTreeSet<_> = names.collect();
+    assert!(names.len() > 3, "{names:?}");
+    for name in names {
+        let is_it = |sample: &String| sample.split('{').next() == Some(name);
+        assert!(samples.iter().any(is_it), "{file}: {name}");
+    }
+}
+
+#[test]
+fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("metrics");
+    let endpoint = format!("unix:{}", socket.display());
+    let options = ["--dev", "lo", "--metrics", &endpoint];
+    let killed = Attached::begin(&namespace, &options);
+    get_at(&socket);
+    drop(killed);
+    assert!(socket.exists());
+    let attached = Attached::begin(&namespace, &options);
+    get_at(&socket);
+    attached.end();
+
+    fs::write(&socket, "mine").unwrap();
+    let arguments = [&["attach", "--all"], &options[..]].concat();
+    let output = pillion_in(&namespace, &arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("something else than a socket"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
+}
+
+fn status(namespace: &Namespace) -> (Option<i32>, String) {
+    let output = pillion_in(namespace, &["status"]).output().unwrap();
+    (output.status.code(), stdout(&output) + &stderr(&output))
+}
+
+#[test]
+fn status_tells_whether_all_is_well_by_words_and_exit_status() {
+    needs_root!();
+    let pair = clean_pair();
+    let namespace = &pair.sender.namespace;
+    let (code, said) = status(namespace);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("no `pillion attach`"), "{said}");
+
+    let attached = Attached::begin(namespace, &[]);
+    eventually("it covers nothing yet", || status(namespace).0 == Some(3));
+    let (_, said) = status(namespace);
+    assert!(
+        said.contains("  bundling connections with port 7001\n"),
+        "{said}"
+    );
+    assert!(said.contains("  attached to tap0\n"), "{said}");
+    assert!(
+        said.contains("  covers 0 connections now, 0 since it began\n"),
+        "{said}"
+    );
+
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| send_to(&pair, &[7001]));
+        eventually("it covers both connections", || {
+            let (code, said) = status(namespace);
+            code == Some(0) && said.contains("covers 2 connections now, 2 since")
+        });
+        traffic.join().unwrap();
+    });
+
+    let json = pillion_in(namespace, &["status", "--json"])
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json[0]["pid"], attached.0.id());
+    assert_eq!(json[0]["totals"]["connections"], 2);
+
+    let mut down = namespace.command("ip");
+    assert!(
+        down.args(["link", "delete", "tap0"])
+            .status()
+            .unwrap()
+            .success()
+    );
+    eventually("without a device, all is not well", || {
+        let (code, said) = status(namespace);
+        code == Some(1) && said.contains("attached to no device")
+    });
+    attached.end();
+}
+
+#[test]
+fn another_user_is_not_told() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    eventually("root is told", || status(&namespace).0 == Some(3));
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(folder.path(), open).unwrap();
+    let copy = folder.path().join("pillion");
+    fs::copy(PILLION, &copy).unwrap();
+    let mut other: Command = namespace.command("setpriv");
+    other
+        .args(["--reuid", "nobody", "--clear-groups"])
+        .arg(copy)
+        .arg("status");
+    assert_eq!(other.output().unwrap().status.code(), Some(1));
+    attached.end();
+}
+
+#[test]
+fn totals_are_said_in_the_log_as_often_as_asked() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attached = Attached::begin(&namespace, &["--dev", "lo", "--totals-every", "1"]);
+    let says = BufReader::new(attached.0.stderr.take().unwrap()).lines();
+    let so_far = says
+        .map_while(Result::ok)
+        .filter(|line| line.contains("so far"));
+    for line in so_far.take(2) {
+        assert!(
+            line.starts_with("pillion: so far: 0 connections, "),
+            "{line}"
+        );
+    }
+    attached.end();
+}
