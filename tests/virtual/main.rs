@@ -10,6 +10,7 @@ mod kernel;
 mod mechanisms;
 mod path_size;
 mod queue;
+mod receiver;
 mod referee;
 mod reproduce;
 mod run;

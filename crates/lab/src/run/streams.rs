@@ -109,7 +109,7 @@ impl Streams {
             };
             let receiver = testbed.receiver.enter(move || Receiver::bind(config))??;
             let ended = Arc::clone(&all_sent);
-            let receiver = receiver.with_manner(plan.receiver)?;
+            let receiver = receiver.with_manner(plan.receiver.manner)?;
             let run = move || receiver.run(&ended);
             receiving.push(testbed.receiver.namespace.spawn(run));
         }

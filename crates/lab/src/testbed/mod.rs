@@ -97,7 +97,7 @@ impl Testbed {
             };
             join(here, there)?;
             let address = addresses::sender(number);
-            set_up_end(here, address, ROUTER_IN)?;
+            set_up_end(here, address, ROUTER_IN, "")?;
             of_router.push(to_hosts.meet(address));
             link::build(host, here, there)?;
         }
@@ -117,11 +117,16 @@ impl Testbed {
         of_router.extend(out.raise(ROUTER_OUT));
         of_router.push(out.meet(RECEIVER));
         router.set_up(of_router)?;
-        set_up_end(last, RECEIVER, ROUTER_OUT)?;
+        let acks = match plan.receiver.delayed_acks {
+            true => "",
+            false => " quickack 1",
+        };
+        set_up_end(last, RECEIVER, ROUTER_OUT, acks)?;
         router.set("net.ipv4.ip_forward", "1")?;
         bottleneck::build(&router, OUT, plan)?;
 
         set_all(&receiver, &plan.sysctls)?;
+        set_all(&receiver, &plan.receiver.sysctls)?;
         for (node, host) in hosts.iter().zip(&plan.hosts) {
             set_all(node, &plan.sysctls)?;
             set_all(node, &host.sysctls)?;
@@ -171,12 +176,15 @@ impl Testbed {
     }
 }
 
-/// Sets up a machine at an end of the testbed, with one router to all others.
-fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr) -> Result<(), Error> {
+/// Sets up a machine at an end of the testbed, with one router to all others, by a route that has
+/// these words of `ip` as well.
+fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr, words: &str) -> Result<(), Error> {
     let mut lines = port.raise(address).to_vec();
     lines.push(port.meet(router));
     let device = port.device;
-    lines.push(format!("route add default via {router} dev {device}"));
+    lines.push(format!(
+        "route add default via {router} dev {device}{words}"
+    ));
     port.node.set_up(lines)
 }
 

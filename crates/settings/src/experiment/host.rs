@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Mechanisms, Rate, Sysctls};
+use super::{Mechanisms, Rate, Sysctls, sysctls};
 use crate::times;
 
 /// A sending host, as files describe it.
@@ -17,5 +17,6 @@ pub struct Host {
     /// TCP's mechanisms on it.
     pub mechanisms: Mechanisms,
     /// More kernel parameters of this host.
+    #[serde(with = "sysctls")]
     pub sysctl: Sysctls,
 }

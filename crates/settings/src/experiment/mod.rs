@@ -20,6 +20,7 @@ mod name;
 mod path;
 mod plan;
 mod read;
+mod receiver;
 mod recovery;
 mod reproduction;
 mod resolve;
@@ -45,7 +46,8 @@ pub use name::Name;
 pub use path::{Path, PathDirection, Reorder};
 /// Which packets of one direction are lost, behind the bottleneck.
 pub use pillion_path::Loss;
-pub use plan::{Plan, SOURCE_PORTS, SendingHost, Streams, source_port};
+pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
+pub use receiver::Receiver;
 pub use reproduction::{
     Cause, Drawn, Extent, FigureKind, Published, Reproduction, Selection, Selector, Series,
     Tolerance,

@@ -24,8 +24,8 @@ pub struct Plan {
     pub hosts: Vec<SendingHost>,
     /// What is sent.
     pub streams: Vec<Streams>,
-    /// What the receiving application does with what comes.
-    pub receiver: Manner,
+    /// Where streams go to.
+    pub receiver: ReceivingHost,
     /// Kernel parameters of every host.
     pub sysctls: Sysctls,
     /// What is written down.
@@ -41,6 +41,17 @@ pub struct SendingHost {
     pub rate_bps: Option<u64>,
     /// Delay of its link, each way.
     pub delay: Duration,
+    /// Kernel parameters of this host, beside those of all.
+    pub sysctls: Sysctls,
+}
+
+/// The host that streams go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceivingHost {
+    /// What its application does with what comes.
+    pub manner: Manner,
+    /// Whether its TCP may hold an ACK back until there is more to acknowledge.
+    pub delayed_acks: bool,
     /// Kernel parameters of this host, beside those of all.
     pub sysctls: Sysctls,
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use pillion_traffic::Manner;
 
 use super::{
-    Contradiction, Group, Mechanism, Mechanisms, Plan, RoundTrips, Run, SendingHost, Streams,
+    Contradiction, Group, Mechanism, Mechanisms, Plan, ReceivingHost, RoundTrips, Run, SendingHost,
+    Streams,
 };
 use crate::traffic::option_of;
 
@@ -19,7 +20,7 @@ impl Run {
     /// All that cannot be: what parts of it that are right each by itself contradict each other in.
     pub fn plan(&self) -> Result<Plan, Vec<Contradiction>> {
         let mut found = Found::new();
-        let receiver = self.receiver.manner().unwrap_or_else(|wrong| {
+        let manner = self.receiver.application.manner().unwrap_or_else(|wrong| {
             found.extend(Contradiction::all_of(&["receiver"], wrong));
             Manner::default()
         });
@@ -31,7 +32,7 @@ impl Run {
             backward: self.path.backward(),
             hosts: self.described_hosts(),
             streams: Vec::new(),
-            receiver,
+            receiver: self.receiving_host(manner),
             sysctls: self.sysctl.clone(),
             measure: self.measure,
         };
@@ -56,6 +57,16 @@ impl Run {
             Ok(plan)
         } else {
             Err(found)
+        }
+    }
+
+    fn receiving_host(&self, manner: Manner) -> ReceivingHost {
+        let mut sysctls = self.receiver.mechanisms.sysctls();
+        sysctls.extend(self.receiver.sysctl.clone());
+        ReceivingHost {
+            manner,
+            delayed_acks: self.receiver.delayed_acks,
+            sysctls,
         }
     }
 

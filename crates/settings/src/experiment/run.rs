@@ -2,9 +2,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bottleneck, Group, Host, Measure, Name, Path, Sysctls, sysctls};
+use super::{Bottleneck, Group, Host, Measure, Name, Path, Receiver, Sysctls, sysctls};
 use crate::times::Length;
-use crate::traffic::Receiving;
 
 /// One run of an experiment, in the words of its file: nothing is left to choose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -24,8 +23,8 @@ pub struct Run {
     /// Kernel parameters of every host.
     #[serde(with = "sysctls")]
     pub sysctl: Sysctls,
-    /// The receiving application.
-    pub receiver: Receiving,
+    /// The receiver and its application.
+    pub receiver: Receiver,
     /// What is written down.
     pub measure: Measure,
     /// Sending hosts that groups share, or that differ from others.

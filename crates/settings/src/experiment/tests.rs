@@ -37,7 +37,7 @@ fn the_example_in_the_documentation_is_read_whole() {
     assert_eq!(run.forward.loss, Some(Loss::Uniform(0.05)));
     assert_eq!(run.sysctls["net.ipv4.tcp_retrans_collapse"], "0");
     let reads = Duration::from_millis(200);
-    assert_eq!(run.receiver.reading, Reading::Late(reads));
+    assert_eq!(run.receiver.manner.reading, Reading::Late(reads));
     let thin = &run.streams[1];
     assert_eq!(thin.traffic.name, "thin");
     assert_eq!(thin.traffic.streams, 20);
