@@ -56,7 +56,8 @@ impl Totals {
             totals.connections += raw.connections;
             totals.connections_refused += raw.connections_refused;
             totals.over_limit += raw.over_limit;
-            totals.unobserved += raw.unobserved;
+            // One processor may take back what another counted.
+            totals.unobserved = totals.unobserved.wrapping_add(raw.unobserved);
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
