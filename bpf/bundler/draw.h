@@ -85,14 +85,18 @@ static __always_inline void fill_drawn(const struct endpoints *ends,
 	}
 }
 
-/* Begins to observe a connection, and draws its arm. */
+/*
+ * Begins to observe a connection, and draws its arm. Where there is no memory
+ * at this moment, its next packet tries again.
+ */
 static __always_inline struct observation *
 begin_observation(struct __sk_buff *skb, struct flow *flow,
 		  struct tcp_sock *full)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	struct totals *all = totals();
+	bool is_first = flow->arm == ARM_NONE;
 	struct observation *blank, *seen;
+	struct totals *all = totals();
 	struct drawn drawn = {};
 	__u32 zero = 0;
 
@@ -104,9 +108,12 @@ begin_observation(struct __sk_buff *skb, struct flow *flow,
 	bpf_map_update_elem(&pillion_observed, &cookie, blank, BPF_ANY);
 	seen = bpf_map_lookup_elem(&pillion_observed, &cookie);
 	if (!seen) {
-		ADD_TO(all->unobserved, 1);
+		if (is_first)
+			ADD_TO(all->unobserved, 1);
 		return NULL;
 	}
+	if (!is_first)
+		ADD_TO(all->unobserved, -1);
 	read_ends(&((struct sock *)full)->__sk_common, &seen->ends);
 	fill_drawn(&seen->ends, &drawn);
 	seen->unit = sip_hash(&drawn);
@@ -121,10 +128,14 @@ begin_observation(struct __sk_buff *skb, struct flow *flow,
 static __always_inline struct observation *
 observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *full)
 {
+	struct observation *seen = NULL;
+
 	if (!observing)
 		return NULL;
-	return flow->arm == ARM_NONE ? begin_observation(skb, flow, full)
-				     : observed(skb);
+	/* Of another connection with the same socket nothing is to be added. */
+	if (flow->arm != ARM_NONE)
+		seen = observed(skb);
+	return seen ?: begin_observation(skb, flow, full);
 }
 
 #endif /* PILLION_DRAW_H */

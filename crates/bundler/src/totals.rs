@@ -39,7 +39,8 @@ macro_rules! totals {
             }
 
             fn add(&mut self, raw: &types::totals) {
-                $(self.$name += raw.$name;)+
+                // One processor may take back what another one counted.
+                $(self.$name = self.$name.wrapping_add(raw.$name);)+
             }
         }
     };

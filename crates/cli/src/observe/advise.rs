@@ -94,7 +94,7 @@ impl Args {
         if advice.is_empty() {
             return print_line!("no connection sent anything");
         }
-        print(&table(&advice).to_text(false))?;
+        print(&seen(&advice).to_text(false))?;
         for it in &advice {
             print_line!("{}: {}", title(it), recommendation(it))?;
         }
@@ -236,7 +236,8 @@ fn recommendation(advice: &Advice) -> String {
     }
 }
 
-fn table(advice: &[Advice]) -> Table {
+/// What was seen. What the model makes of it is too wide for a terminal, and in the advice.
+fn seen(advice: &[Advice]) -> Table {
     let mut table = Table::new(
         "What was watched, those that waited longest first",
         [
@@ -249,9 +250,6 @@ fn table(advice: &[Advice]) -> Table {
             Column::right("lost"),
             Column::right("time-outs"),
             Column::right("probes"),
-            Column::right("repairable"),
-            Column::right("saved").unit("ms a segment"),
-            Column::right("bytes added"),
         ],
     );
     for it in advice {
@@ -264,9 +262,30 @@ fn table(advice: &[Advice]) -> Table {
             number::millis(all.latencies.quantile_ms(0.5)),
             number::millis(all.latencies.quantile_ms(0.99)),
             number::percent(late),
-            estimate(it.loss, Unit::Share),
+            number::percent(it.loss.map(|loss| loss.value)),
             number::count(all.timeouts),
             number::count(all.probes),
+        ]);
+    }
+    table
+}
+
+/// What bundles would have made of it, with intervals.
+fn model(advice: &[Advice]) -> Table {
+    let mut table = Table::new(
+        "What bundling would have done, with intervals of 95 % confidence",
+        [
+            Column::left("process and service"),
+            Column::right("lost"),
+            Column::right("repairable"),
+            Column::right("saved").unit("ms a segment"),
+            Column::right("bytes added"),
+        ],
+    );
+    for it in advice {
+        table.row([
+            title(it),
+            estimate(it.loss, Unit::Share),
             estimate(it.repairable, Unit::Share),
             estimate(it.saved_ms, Unit::Milliseconds),
             estimate(it.added, Unit::Share),
@@ -321,7 +340,12 @@ fn page(advice: &[Advice], elapsed: Duration, config: Option<&str>) -> Page {
             "Of {} services watched, bundling would help {worth}, as far as the data tell.",
             advice.len()
         ),
-        parts: vec![words.into(), table(advice).into(), figure.into()],
+        parts: vec![
+            words.into(),
+            seen(advice).into(),
+            model(advice).into(),
+            figure.into(),
+        ],
         method,
         data: json!({ "advice": advice }),
     }
