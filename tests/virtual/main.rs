@@ -13,6 +13,7 @@ mod queue;
 mod receiver;
 mod referee;
 mod reproduce;
+mod round_trips;
 mod run;
 mod sanitizers;
 mod scaling_ratio;

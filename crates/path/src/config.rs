@@ -45,8 +45,8 @@ pub struct Direction {
         skip_serializing_if = "Duration::is_zero"
     )]
     pub jitter: Duration,
-    /// Delays that packets to single ports have in place of `delay`. Order is kept among the
-    /// packets to each of these ports, and among the others.
+    /// Delays that packets of single ports have in place of `delay`. Order is kept among the
+    /// packets of each of these ports, and among the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub own_delays: Vec<OwnDelay>,
     /// Rate of the link in bits of Ethernet frames per second, at least 1; without one the link
@@ -66,11 +66,11 @@ pub struct Direction {
     pub disorder: Option<Disorder>,
 }
 
-/// The delay of the packets to one port.
+/// The delay of the packets of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnDelay {
-    /// Where TCP segments or UDP datagrams go to.
+    /// Where TCP segments or UDP datagrams go to; or else where they come from.
     pub port: u16,
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]

@@ -7,7 +7,7 @@ use std::{
 
 use rand_pcg::Pcg64;
 
-use crate::{Direction, jitter::Jitter, packet::destination_port};
+use crate::{Direction, jitter::Jitter, packet::ports};
 
 /// The delays of the frames of one direction.
 pub(crate) struct Delays {
@@ -48,7 +48,11 @@ impl Delays {
         let deviation = self.jitter.as_mut().map_or(0.0, |it| it.at(departure));
         let own = match self.own.is_empty() {
             true => None,
-            false => destination_port(frame).and_then(|port| self.own.get_mut(&port)),
+            false => {
+                let ports = ports(frame).unwrap_or_default();
+                let known = ports.iter().rev().find(|port| self.own.contains_key(port));
+                known.and_then(|port| self.own.get_mut(port))
+            }
         };
         let delay = own.unwrap_or(&mut self.common);
         let size = Duration::from_secs_f64(deviation.abs());
@@ -127,6 +131,9 @@ mod tests {
         let now = Instant::now();
         let mut due = |frame: &[u8]| delays.due(now, frame).at - now;
         assert_eq!(due(&ipv4(6, 20_001)), 90 * MS);
+        let mut from = ipv4(6, 7001);
+        from[34..36].copy_from_slice(&20_001u16.to_be_bytes());
+        assert_eq!(due(&from), 90 * MS);
         assert_eq!(due(&ipv4(6, 20_002)), 10 * MS);
         assert_eq!(due(&ipv4(1, 20_001)), 10 * MS);
         assert_eq!(due(&[0; 42]), 10 * MS);

@@ -27,9 +27,9 @@ fn keeps_the_link(packet: &[u8]) -> bool {
     to_the_link || discovery
 }
 
-/// The port that a TCP or UDP packet goes to; `None` for a later fragment, or behind extension
-/// headers of IPv6.
-pub(crate) fn destination_port(frame: &[u8]) -> Option<u16> {
+/// The ports that a TCP or UDP packet comes from and goes to; `None` for a later fragment, or behind
+/// extension headers of IPv6.
+pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
     let (header, packet) = frame.split_at_checked(ETHERNET)?;
     let (protocol, transport) = if header.ends_with(&IPV4) {
         let length = usize::from(packet.first()? & 0x0f) * 4;
@@ -43,9 +43,10 @@ pub(crate) fn destination_port(frame: &[u8]) -> Option<u16> {
     } else {
         return None;
     };
-    let port = transport.get(2..4).and_then(|port| port.try_into().ok());
-    port.filter(|_| [TCP, UDP].contains(&protocol))
-        .map(u16::from_be_bytes)
+    let &[from, of_from, to, of_to] = transport.first_chunk()?;
+    [TCP, UDP]
+        .contains(&protocol)
+        .then(|| [[from, of_from], [to, of_to]].map(u16::from_be_bytes))
 }
 
 #[cfg(test)]
@@ -91,28 +92,28 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_port_is_that_of_tcp_and_udp_over_both_versions_of_ip() {
-        assert_eq!(destination_port(&ipv4(TCP, 20_001)), Some(20_001));
-        assert_eq!(destination_port(&ipv4(UDP, 7)), Some(7));
-        assert_eq!(destination_port(&ipv4(1, 7)), None, "ICMP");
+    fn the_ports_are_those_of_tcp_and_udp_over_both_versions_of_ip() {
+        assert_eq!(ports(&ipv4(TCP, 20_001)), Some([0, 20_001]));
+        assert_eq!(ports(&ipv4(UDP, 7)), Some([0, 7]));
+        assert_eq!(ports(&ipv4(1, 7)), None, "ICMP");
         let mut options = ipv4(TCP, 0);
         options[ETHERNET] = 0x46;
-        options[ETHERNET + 26..ETHERNET + 28].copy_from_slice(&9u16.to_be_bytes());
-        assert_eq!(destination_port(&options), Some(9));
+        options[ETHERNET + 24..ETHERNET + 28].copy_from_slice(&[0, 8, 0, 9]);
+        assert_eq!(ports(&options), Some([8, 9]));
         let mut six = ipv6(TCP, [0xfd, 0], 0);
-        six[ETHERNET + 42..ETHERNET + 44].copy_from_slice(&443u16.to_be_bytes());
-        assert_eq!(destination_port(&six), Some(443));
+        six[ETHERNET + 40..ETHERNET + 44].copy_from_slice(&[0, 80, 1, 187]);
+        assert_eq!(ports(&six), Some([80, 443]));
     }
 
     #[test]
-    fn what_has_no_port_or_is_cut_short_has_none() {
+    fn what_has_no_ports_or_is_cut_short_has_none() {
         let mut fragment = ipv4(TCP, 20_001);
         fragment[ETHERNET + 7] = 1;
-        assert_eq!(destination_port(&fragment), None);
+        assert_eq!(ports(&fragment), None);
         let whole = ipv4(TCP, 20_001);
         for bytes in 0..ETHERNET + 24 {
-            assert_eq!(destination_port(&whole[..bytes]), None, "{bytes} bytes");
+            assert_eq!(ports(&whole[..bytes]), None, "{bytes} bytes");
         }
-        assert_eq!(destination_port(&frame([0x08, 0x06], &[0; 28])), None);
+        assert_eq!(ports(&frame([0x08, 0x06], &[0; 28])), None);
     }
 }

@@ -17,8 +17,9 @@ pub enum Emulator {
         /// back.
         listed: [Option<ListedLoss>; 2],
     },
-    /// pillion's own path in user space, where the kernel has none, and for jitter, which netem has
-    /// packet by packet: each that is much delayed there holds up or is overtaken by those behind.
+    /// pillion's own path in user space, where the kernel has none; for jitter, which netem has
+    /// packet by packet: each that is much delayed there holds up or is overtaken by those behind;
+    /// and where packets of streams with round-trip times of their own are held back.
     Path(Path),
 }
 
@@ -43,8 +44,11 @@ impl Emulator {
                 kernel: kernel_release(),
             });
         }
-        let ways = [&plan.forward, &plan.backward];
-        if !own_path && has_netem && ways.iter().all(|way| way.jitter.is_none()) {
+        let beyond_netem = [&plan.forward, &plan.backward].into_iter().any(|way| {
+            let reorders = way.disturbance.is_some_and(|it| it.reorder > 0.0);
+            way.jitter.is_some() || reorders && plan.delays().next().is_some()
+        });
+        if !own_path && has_netem && !beyond_netem {
             Self::netem(plan, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)
@@ -71,10 +75,15 @@ impl Emulator {
             list(TO_ROUTER, &plan.forward)?,
             list(TO_RECEIVER, &plan.backward)?,
         ];
-        netem::build(&node, TO_RECEIVER, &plan.forward)?;
-        match &plan.delays_back().collect::<Vec<_>>()[..] {
-            [] => netem::build(&node, TO_ROUTER, &plan.backward)?,
-            own => netem::build_by_stream(&node, TO_ROUTER, &plan.backward, own)?,
+        let own: Vec<_> = plan.delays().collect();
+        for (device, way, port) in [
+            (TO_RECEIVER, &plan.forward, "proto-src"),
+            (TO_ROUTER, &plan.backward, "proto-dst"),
+        ] {
+            match &own[..] {
+                [] => netem::build(&node, device, way)?,
+                own => netem::build_by_stream(&node, device, way, port, own)?,
+            }
         }
         Ok(Self::Netem { node, listed })
     }

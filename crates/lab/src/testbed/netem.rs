@@ -66,12 +66,13 @@ pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<
     Ok(())
 }
 
-/// Emulates the direction back, with a delay of its own for each stream that has one, by its
-/// number.
+/// Emulates one direction, with a delay of its own for each stream that has one, by its number.
+/// Its packets have the stream's source port as `port`: `proto-src` or `proto-dst`.
 pub(super) fn build_by_stream(
     node: &Node,
     device: &str,
     emulation: &Emulation,
+    port: &str,
     delays: &[(u32, Duration)],
 ) -> Result<(), Error> {
     // Classes whose rate never holds anything up.
@@ -93,7 +94,7 @@ pub(super) fn build_by_stream(
         lines.push(format!("qdisc add dev {device} parent 1:{minor} {words}"));
     }
     lines.push(format!(
-        "filter add dev {device} parent 1: protocol ip handle 1 flow map key proto-dst \
+        "filter add dev {device} parent 1: protocol ip handle 1 flow map key {port} \
          addend -{SOURCE_PORTS} baseclass 1:1"
     ));
     node.run_batch("tc", &lines).map_err(lacking)

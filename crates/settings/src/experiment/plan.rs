@@ -63,8 +63,9 @@ pub struct Streams {
     pub traffic: pillion_traffic::Group,
     /// The host that they come from: an index of [`Plan::hosts`].
     pub host: usize,
-    /// Delays on the way back of their own, one for each stream; none where they have the path's.
-    pub delays_back: Vec<Duration>,
+    /// Delays of their own, one for each stream and the same each way; none where they have the
+    /// path's.
+    pub delays: Vec<Duration>,
     /// How pillion bundles them; `None` leaves them plain.
     pub bundling: Option<Bundling>,
 }
@@ -73,28 +74,30 @@ impl Plan {
     /// What both directions are for pillion's own path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
-        let delays = self.delays_back();
+        let delays = self.delays();
         let own_delays = delays.map(|(stream, delay)| OwnDelay {
             port: source_port(stream),
             delay,
         });
+        let own_delays: Vec<_> = own_delays.collect();
+        let [forward, backward] = [&self.forward, &self.backward].map(|way| Direction {
+            own_delays: own_delays.clone(),
+            ..Direction::from(way)
+        });
         PathConfig {
-            forward: Direction::from(&self.forward),
-            backward: Direction {
-                own_delays: own_delays.collect(),
-                ..Direction::from(&self.backward)
-            },
+            forward,
+            backward,
             seed: self.seed,
         }
     }
 
-    /// The delay on the way back of each stream that has its own, by the stream's number.
-    pub fn delays_back(&self) -> impl Iterator<Item = (u32, Duration)> {
+    /// The delay each way of each stream that has its own, by the stream's number.
+    pub fn delays(&self) -> impl Iterator<Item = (u32, Duration)> {
         let mut first = 0;
         self.streams.iter().flat_map(move |streams| {
             let numbers = first..;
             first += streams.traffic.streams as u32;
-            numbers.zip(streams.delays_back.iter().copied())
+            numbers.zip(streams.delays.iter().copied())
         })
     }
 
@@ -114,14 +117,10 @@ impl Plan {
 
     fn mean_rtt_s(&self) -> f64 {
         let of_path = self.rtt().as_secs_f64();
-        let there = self.forward.delay.as_secs_f64();
         let (mut sum, mut count) = (0.0, 0);
         for streams in &self.streams {
-            let own = streams
-                .delays_back
-                .iter()
-                .map(|back| there + back.as_secs_f64());
-            let others = streams.traffic.streams - streams.delays_back.len();
+            let own = streams.delays.iter().map(|delay| 2.0 * delay.as_secs_f64());
+            let others = streams.traffic.streams - streams.delays.len();
             sum += own.sum::<f64>() + of_path * others as f64;
             count += streams.traffic.streams;
         }

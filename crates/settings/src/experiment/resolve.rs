@@ -108,41 +108,19 @@ impl Plan {
         }
         let first: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let own = group.rtt.as_ref();
-        let delays = own.map(|own| self.delays(name, own, first, traffic.streams));
-        match delays.transpose() {
-            Ok(delays) => self.streams.push(Streams {
-                traffic,
-                host,
-                delays_back: delays.unwrap_or_default(),
-                bundling: group.bundle,
-            }),
-            Err(contradiction) => found.push(contradiction),
-        }
+        let delays = own.map(|own| self.delays_of(own, first, traffic.streams));
+        self.streams.push(Streams {
+            traffic,
+            host,
+            delays: delays.unwrap_or_default(),
+            bundling: group.bundle,
+        });
     }
 
-    /// What is left of the streams' round trips for the way back.
-    fn delays(
-        &self,
-        name: &str,
-        own: &RoundTrips,
-        first: usize,
-        count: usize,
-    ) -> Result<Vec<Duration>, Contradiction> {
-        let there = self.forward.delay;
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    /// Half of each stream's round-trip time.
+    fn delays_of(&self, own: &RoundTrips, first: usize, count: usize) -> Vec<Duration> {
         let times = own.times(self.seed ^ first as u64).take(count);
-        let delays = times.map(|time| {
-            time.checked_sub(there).ok_or_else(|| {
-                let text = format!(
-                    "a stream of {name} has a round-trip time of {} ms, and {} ms pass on the way \
-                     there alone; shorten the path's delay, or lengthen the stream's",
-                    ms(time),
-                    ms(there)
-                );
-                Contradiction::new(&["group", name, "rtt"], text)
-            })
-        });
-        delays.collect()
+        times.map(|time| time / 2).collect()
     }
 
     /// The index of a group's host, which is made where the group has one to itself.

@@ -11,8 +11,8 @@ use crate::times::{parse_ms, to_ms};
 /// Round-trip times of the streams of a group, where they are not the path's: `100`, `100+5`, or a
 /// distribution.
 ///
-/// Only the part that the path delays on the way back differs; what a group's streams share with
-/// others, the bottleneck before all, stays shared.
+/// Half of it passes on the way to the receiver, and half on the way back, both behind the
+/// bottleneck: that stays shared with others.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RoundTrips {
     /// The first stream's, and how much more each next one has (thesis, section 3.2.3).
