@@ -1,11 +1,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 
 use pillion_measure::Unit;
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
-use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Together};
+use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, Slice, Together};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +29,9 @@ pub struct GroupDigest {
     pub distributions: BTreeMap<String, Vec<f64>>,
 }
 
+/// The distribution over streams of the share of packets with payload that each lost.
+const LOSS_OF_STREAMS: &str = "stream_lost_data_packets_share";
+
 /// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
 /// tail more finely.
 pub fn levels() -> impl Iterator<Item = f64> {
@@ -37,7 +41,7 @@ pub fn levels() -> impl Iterator<Item = f64> {
 
 impl Digest {
     /// Of a run's traces, taken by one clock, and its groups by where their streams go; its streams
-    /// were to send for so long, in seconds.
+    /// were to send from this time on, in nanoseconds since 1970, and for so long, in seconds.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -45,6 +49,7 @@ impl Digest {
         sender: &Path,
         receiver: &Path,
         groups: &[(String, SocketAddr)],
+        began_ns: i64,
         duration_s: f64,
     ) -> Result<Self, OpenError> {
         let period = Period::default();
@@ -59,15 +64,17 @@ impl Digest {
             Some(finding) => observed.observer.finish_pair(&finding.clock),
             None => observed.observer.finish(),
         };
-        Ok(Self::of(&results, duration_s))
+        let start_s = (began_ns - results.begin_ns) as f64 / 1e9;
+        Ok(Self::of(&results, start_s..start_s + duration_s))
     }
 
-    /// Of what was measured of a run whose streams were to send for so long, in seconds.
+    /// Of what was measured of a run whose streams were to send in this time, in seconds since the
+    /// first packet.
     #[must_use]
-    pub fn of(results: &Results, duration_s: f64) -> Self {
+    pub fn of(results: &Results, sending: Range<f64>) -> Self {
         let groups = results.groups.iter().map(|group| {
             let name = group.name.clone().unwrap_or_default();
-            (name, GroupDigest::of(group, duration_s))
+            (name, GroupDigest::of(group, &results.connections, &sending))
         });
         Self {
             groups: groups.collect(),
@@ -76,7 +83,7 @@ impl Digest {
 }
 
 impl GroupDigest {
-    fn of(group: &Together, duration_s: f64) -> Self {
+    fn of(group: &Together, connections: &[Single], sending: &Range<f64>) -> Self {
         let mut values = BTreeMap::new();
         let measured = [
             serde_json::to_value(group.handshakes),
@@ -91,16 +98,26 @@ impl GroupDigest {
             let fields = fields.into_iter();
             values.extend(fields.filter_map(|(name, value)| Some((name, value.as_f64()?))));
         }
-        values.extend(rates(&group.main, duration_s));
+        let both = group.main.loss.is_some();
+        values.extend(rates(&group.main, sending.clone(), both));
         let kept = distributions().filter_map(|measure| {
             let distribution = (measure.of)(&group.main);
             let quantile = |share| Some(in_unit(distribution.quantile(share)?, measure.unit));
             let quantiles: Option<Vec<f64>> = levels().map(quantile).collect();
             Some((measure.name.to_owned(), quantiles?))
         });
+        let mut distributions: BTreeMap<_, _> = kept.collect();
+        let losses = losses_of_streams(connections, group.name.as_ref());
+        if !losses.is_empty() {
+            let quantile = |share: f64| {
+                let rank = (share * losses.len() as f64).ceil().max(1.0);
+                losses[rank as usize - 1]
+            };
+            distributions.insert(LOSS_OF_STREAMS.to_owned(), levels().map(quantile).collect());
+        }
         Self {
             values,
-            distributions: kept.collect(),
+            distributions,
         }
     }
 
@@ -129,28 +146,48 @@ fn at(quantiles: &[f64], share: f64) -> Option<f64> {
     quantiles.get(place).copied()
 }
 
-/// Rates over the time in which streams were to send.
-fn rates(main: &Measures, duration_s: f64) -> Vec<(String, f64)> {
-    let rate = |bytes: u64| bytes as f64 * 8.0 / duration_s;
-    let counts = &main.sent.counts;
+/// Rates over the time in which streams were to send: what arrives once no more is written, as a
+/// backlog does, is no part of what streams got beside others. Slices that lie within it count.
+fn rates(main: &Measures, sending: Range<f64>, both: bool) -> Vec<(String, f64)> {
+    let width_s = main.slices.width_s();
+    let first = (sending.start / width_s).ceil().max(0.0) as i64;
+    let end = (sending.end / width_s).floor() as i64;
+    let length_s = (end - first) as f64 * width_s;
+    if length_s <= 0.0 {
+        return Vec::new();
+    }
+    let rate = |bytes: fn(&Slice) -> u64| {
+        let within = main.slices.iter();
+        let within = within.filter(|(index, _)| (first..end).contains(index));
+        let sum: u64 = within.map(|(_, slice)| bytes(slice)).sum();
+        sum as f64 * 8.0 / length_s
+    };
     let sent = [
-        ("sent_throughput_bit_per_s", rate(counts.wire_bytes)),
-        ("sent_goodput_bit_per_s", rate(counts.new_bytes)),
+        ("sent_throughput_bit_per_s", rate(|it| it.sent_wire_bytes)),
+        ("acked_goodput_bit_per_s", rate(|it| it.acked_bytes)),
     ];
-    let arrived = main.loss.as_deref().map(|loss| {
-        let throughput = main
-            .slices
-            .rates()
-            .map(|it| it.received_throughput_bit_per_s);
-        let bits = throughput.sum::<f64>() * main.slices.width_s();
-        let goodput = rate(loss.passage.delivered_bytes);
+    let received = both.then(|| {
         [
-            ("received_throughput_bit_per_s", bits / duration_s),
-            ("received_goodput_bit_per_s", goodput),
+            (
+                "received_throughput_bit_per_s",
+                rate(|it| it.received_wire_bytes),
+            ),
+            ("received_goodput_bit_per_s", rate(|it| it.readable_bytes)),
         ]
     });
-    let all = sent.into_iter().chain(arrived.into_iter().flatten());
+    let all = sent.into_iter().chain(received.into_iter().flatten());
     all.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The share of packets with payload that each stream of a group lost, in order.
+fn losses_of_streams(connections: &[Single], group: Option<&String>) -> Vec<f64> {
+    let of_group = connections
+        .iter()
+        .filter(|it| group.is_none_or(|group| it.groups.contains(group)));
+    let losses = of_group.filter_map(|it| it.main.loss.as_deref()?.lost_data_packets_share);
+    let mut losses: Vec<f64> = losses.collect();
+    losses.sort_by(f64::total_cmp);
+    losses
 }
 
 /// The unit of a measure, by the end of its name.
