@@ -105,6 +105,60 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     assert_eq!(time("plain,kernel=today,seed=1"), kept);
 }
 
+/// Streams that write four times what the link takes, so that a backlog is sent when they are done.
+const OVERLOADED: &str = r#"
+duration = 10
+[reproduction]
+source = "a paper"
+today = "kernel=today"
+[[reproduction.published]]
+what = "no more than the link takes"
+measure = "received_throughput_bit_per_s"
+at-most = 105e3
+[[reproduction.published]]
+what = "nearly all that it takes"
+measure = "received_throughput_bit_per_s"
+at-least = 80e3
+[[reproduction.published]]
+what = "goodput is less than throughput"
+measure = "received_goodput_bit_per_s"
+at-most = 100e3
+[[reproduction.published]]
+what = "one loses most"
+measure = "stream_lost_data_packets_share p100"
+at-least = 0.01
+[bottleneck]
+rate = 0.1
+limit = 5
+[path]
+rtt = 40
+[group.thin]
+streams = 4
+itt = 20
+size = 250
+[measure]
+sockets = false
+[axis.kernel.today]
+"#;
+
+#[test]
+fn rates_are_those_of_the_time_in_which_streams_were_to_send() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("over.toml"), OVERLOADED).unwrap();
+    let made = reproduce(folder.path(), &["over.toml"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for what in [
+        "no more than the link takes",
+        "nearly all that it takes",
+        "goodput is less than throughput",
+        "one loses most",
+    ] {
+        let line = line(&made, what);
+        assert!(line.contains("near"), "{line}");
+    }
+}
+
 #[test]
 fn without_runs_nothing_is_judged() {
     let folder = tempfile::tempdir().unwrap();

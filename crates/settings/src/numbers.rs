@@ -49,3 +49,11 @@ pub(crate) fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error>
     let number = number.filter(|number| (64..=1_000_000_000).contains(number));
     number.ok_or_else(|| D::Error::custom("expected bytes, 64 to 1000000000"))
 }
+
+/// Reads the memory of a lab kernel in MiB.
+pub(crate) fn some_memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from).ok();
+    let number = number.filter(|number| (64..=65_536).contains(number));
+    let expected = || D::Error::custom("expected MiB, 64 to 65536");
+    number.map(Some).ok_or_else(expected)
+}

@@ -1,12 +1,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::Path;
 
 use pillion_measure::{Unit, quantile};
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
-use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, Together};
+use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, Slice, Together};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -44,7 +45,7 @@ pub fn levels() -> impl Iterator<Item = f64> {
 
 impl Digest {
     /// Of a run's traces, taken by one clock, and its groups by where their streams go; its streams
-    /// were to send for so long, in seconds.
+    /// were to send from this time on, in nanoseconds since 1970, and for so long, in seconds.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -52,6 +53,7 @@ impl Digest {
         sender: &Path,
         receiver: &Path,
         groups: &[(String, SocketAddr)],
+        began_ns: i64,
         duration_s: f64,
     ) -> Result<Self, OpenError> {
         let period = Period::default();
@@ -66,17 +68,19 @@ impl Digest {
             Some(finding) => observed.observer.finish_pair(&finding.clock),
             None => observed.observer.finish(),
         };
-        Ok(Self::of(&results, duration_s))
+        let start_s = (began_ns - results.begin_ns) as f64 / 1e9;
+        Ok(Self::of(&results, start_s..start_s + duration_s))
     }
 
-    /// Of what was measured of a run whose streams were to send for so long, in seconds.
+    /// Of what was measured of a run whose streams were to send in this time, in seconds since the
+    /// first packet.
     #[must_use]
-    pub fn of(results: &Results, duration_s: f64) -> Self {
+    pub fn of(results: &Results, sending: Range<f64>) -> Self {
         let groups = results.groups.iter().map(|group| {
             let name = group.name.clone().unwrap_or_default();
-            let streams = results.connections.iter();
-            let streams = streams.filter(|stream| stream.groups.contains(&name));
-            let digest = GroupDigest::of(group, streams, duration_s);
+            let is_of = |stream: &&Single| group.name.is_none() || stream.groups.contains(&name);
+            let streams = results.connections.iter().filter(is_of);
+            let digest = GroupDigest::of(group, streams, &sending);
             (name, digest)
         });
         Self {
@@ -89,11 +93,11 @@ impl GroupDigest {
     fn of<'a>(
         group: &Together,
         streams: impl Iterator<Item = &'a Single>,
-        duration_s: f64,
+        sending: &Range<f64>,
     ) -> Self {
         let mut values = fields(&group.handshakes);
         values.extend(fields(&group.fairness));
-        values.extend(single_values(&group.main, duration_s));
+        values.extend(single_values(&group.main, sending));
         let kept = distributions().filter_map(|measure| {
             let distribution = (measure.of)(&group.main);
             let quantile = |share| Some(in_unit(distribution.quantile(share)?, measure.unit));
@@ -103,7 +107,7 @@ impl GroupDigest {
         Self {
             values,
             distributions: kept.collect(),
-            streams: of_each(streams, duration_s),
+            streams: of_each(streams, sending),
         }
     }
 
@@ -143,10 +147,10 @@ impl GroupDigest {
 }
 
 /// The single values of directions together, and rates over the time in which they were to send.
-fn single_values(main: &Measures, duration_s: f64) -> BTreeMap<String, f64> {
+fn single_values(main: &Measures, sending: &Range<f64>) -> BTreeMap<String, f64> {
     let mut values = fields(&main.sent);
     values.extend(fields(&main.loss));
-    values.extend(rates(main, duration_s));
+    values.extend(rates(main, sending));
     values
 }
 
@@ -163,7 +167,7 @@ fn fields(of: &impl Serialize) -> BTreeMap<String, f64> {
 
 fn of_each<'a>(
     streams: impl Iterator<Item = &'a Single>,
-    duration_s: f64,
+    sending: &Range<f64>,
 ) -> BTreeMap<String, Vec<f64>> {
     let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for stream in streams {
@@ -172,7 +176,7 @@ fn of_each<'a>(
             let name = format!("{} p50", measure.name);
             Some((name, in_unit(median, measure.unit)))
         });
-        let values = single_values(&stream.main, duration_s).into_iter();
+        let values = single_values(&stream.main, sending).into_iter();
         for (name, value) in values.chain(medians) {
             all.entry(name).or_default().push(value);
         }
@@ -189,27 +193,36 @@ fn at(quantiles: &[f64], share: f64) -> Option<f64> {
     quantiles.get(place).copied()
 }
 
-/// Rates over the time in which streams were to send.
-fn rates(main: &Measures, duration_s: f64) -> Vec<(String, f64)> {
-    let rate = |bytes: u64| bytes as f64 * 8.0 / duration_s;
-    let counts = &main.sent.counts;
+/// Rates over the time in which streams were to send: what arrives once no more is written, as a
+/// backlog does, is no part of what streams got beside others. Slices that lie within it count.
+fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
+    let width_s = main.slices.width_s();
+    let first = (sending.start / width_s).ceil().max(0.0) as i64;
+    let end = (sending.end / width_s).floor() as i64;
+    let length_s = (end - first) as f64 * width_s;
+    if length_s <= 0.0 {
+        return Vec::new();
+    }
+    let rate = |bytes: fn(&Slice) -> u64| {
+        let within = main.slices.iter();
+        let within = within.filter(|(index, _)| (first..end).contains(index));
+        let sum: u64 = within.map(|(_, slice)| bytes(slice)).sum();
+        sum as f64 * 8.0 / length_s
+    };
     let sent = [
-        ("sent_throughput_bit_per_s", rate(counts.wire_bytes)),
-        ("sent_goodput_bit_per_s", rate(counts.new_bytes)),
+        ("sent_throughput_bit_per_s", rate(|it| it.sent_wire_bytes)),
+        ("acked_goodput_bit_per_s", rate(|it| it.acked_bytes)),
     ];
-    let arrived = main.loss.as_deref().map(|loss| {
-        let throughput = main
-            .slices
-            .rates()
-            .map(|it| it.received_throughput_bit_per_s);
-        let bits = throughput.sum::<f64>() * main.slices.width_s();
-        let goodput = rate(loss.passage.delivered_bytes);
+    let received = main.loss.is_some().then(|| {
         [
-            ("received_throughput_bit_per_s", bits / duration_s),
-            ("received_goodput_bit_per_s", goodput),
+            (
+                "received_throughput_bit_per_s",
+                rate(|it| it.received_wire_bytes),
+            ),
+            ("received_goodput_bit_per_s", rate(|it| it.readable_bytes)),
         ]
     });
-    let all = sent.into_iter().chain(arrived.into_iter().flatten());
+    let all = sent.into_iter().chain(received.into_iter().flatten());
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -7,17 +7,21 @@ use pillion_lab::engine::{LabKernel, Machine};
 
 use pillion_settings::times::parse_s;
 
+/// Memory of a lab kernel where nothing else is said.
+const MEMORY_MIB: u32 = 1024;
+
 /// Options of everything that runs in the lab kernel.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct MachineArgs {
     /// The lab kernel, or `sanitizing` for the last that was built to look for faults of its own
     /// [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel` built]
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 
-    /// The lab kernel's memory in MiB; what a run leaves must fit into it
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
-    memory: u32,
+    /// The lab kernel's memory in MiB; what a run leaves must fit into it [default: the `memory` of
+    /// the experiment, else 1024]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65536))]
+    memory: Option<u32>,
 
     /// Seconds of work during which virtual time may stand still
     #[arg(long, value_name = "S", default_value = "20", value_parser = parse_s)]
@@ -25,11 +29,16 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// The kernel's memory in MiB, where a run asks for so much.
+    pub fn memory_mib(&self, of_run: Option<u32>) -> u32 {
+        self.memory.or(of_run).unwrap_or(MEMORY_MIB)
+    }
+
     /// A machine on the core that pillion runs on just now.
-    pub fn machine(&self, seed: u64) -> Result<Machine> {
+    pub fn machine(&self, seed: u64, memory: Option<u32>) -> Result<Machine> {
         Ok(Machine {
             kernel: LabKernel::find(self.kernel.as_deref())?,
-            memory_mib: self.memory,
+            memory_mib: self.memory_mib(memory),
             seed,
             core: sched_getcpu().ok(),
             patience: self.patience,

@@ -1,9 +1,10 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_report::{Column, Table, number};
-use pillion_settings::experiment::{self, Planned};
+use pillion_settings::experiment::{self, Planned, Sysctls};
 use serde::Serialize;
 
 use crate::print::{print_json, print_line};
@@ -17,7 +18,8 @@ pub struct Args {
     #[arg(value_name = "EXPERIMENT")]
     file: PathBuf,
 
-    /// Print the runs as JSON, each with the file that describes it alone
+    /// Print the runs as JSON, each with the kernel parameters that it sets on each host, and the
+    /// file that describes it alone
     #[arg(long)]
     json: bool,
 }
@@ -27,6 +29,8 @@ struct Listed<'a> {
     name: &'a str,
     duration_s: f64,
     streams: usize,
+    /// Kernel parameters that the run sets, by host.
+    sysctls: BTreeMap<&'a str, Sysctls>,
     file: String,
 }
 
@@ -64,6 +68,7 @@ fn listed(planned: &Planned) -> Listed<'_> {
         name: &planned.name,
         duration_s: plan.duration.as_secs_f64(),
         streams: plan.streams.iter().map(|group| group.traffic.streams).sum(),
+        sysctls: plan.sysctls_of_hosts(),
         file: planned.run.to_text(),
     }
 }

@@ -24,17 +24,27 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
         return Err(Error::file(&run.path)(io::Error::other("it has no traces")));
     };
     let duration_s = planned.plan.duration.as_secs_f64();
-    let digest = Digest::read(&traced.sender, &traced.receiver, &traced.groups, duration_s)?;
+    let began_ns = run.sending_began_ns()?;
+    let digest = Digest::read(
+        &traced.sender,
+        &traced.receiver,
+        &traced.groups,
+        began_ns,
+        duration_s,
+    )?;
     let text = serde_json::to_string(&digest).map_err(io::Error::from);
     text.and_then(|text| fs::write(&file, text))
         .map_err(Error::file(&file))?;
     Ok(digest)
 }
 
+/// The end of the file's name; another one whenever what is kept of a run changes.
+const KEPT: &str = ".digest-3.json";
+
 /// The file with the digest of a run in this folder.
 #[must_use]
 pub fn digest_file(run: &Path) -> PathBuf {
     let mut file = run.to_owned().into_os_string();
-    file.push(".digest.json");
+    file.push(KEPT);
     file.into()
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::StoredRun;
 use crate::Error;
-use crate::run::{RECEIVER_TRACE, SENDER_TRACE, STREAMS_FILE};
+use crate::run::{MANIFEST_FILE, RECEIVER_TRACE, SENDER_TRACE, STREAMS_FILE};
 
 /// What an analysis of a run's traces needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,24 @@ struct GroupFile {
     to: SocketAddr,
 }
 
+/// What is needed of the manifest.
+#[derive(Deserialize)]
+struct Times {
+    begun_realtime_ns: i64,
+    begun_ns: i64,
+    barrier_ns: i64,
+}
+
 impl StoredRun {
+    /// When its streams began to send, in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn sending_began_ns(&self) -> Result<i64, Error> {
+        let times: Times = self.json(MANIFEST_FILE)?;
+        Ok(times.begun_realtime_ns + times.barrier_ns - times.begun_ns)
+    }
+
     /// The run's traces, if it has both.
     ///
     /// # Errors
@@ -49,7 +66,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::run::{MANIFEST_FILE, RUN_FILE, SUMMARY_FILE};
+    use crate::run::{RUN_FILE, SUMMARY_FILE};
 
     #[test]
     fn a_runs_traces_come_with_the_names_and_ports_of_its_groups() {
@@ -71,5 +88,8 @@ mod tests {
             groups,
             [("thin".to_owned(), "10.77.2.1:7001".parse().unwrap())]
         );
+        let manifest = r#"{"begun_realtime_ns": 1000, "begun_ns": 10, "barrier_ns": 30}"#;
+        fs::write(folder.path().join(MANIFEST_FILE), manifest).unwrap();
+        assert_eq!(run.sending_began_ns().unwrap(), 1020);
     }
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use pillion_path::{Direction, OwnDelay, PathConfig};
@@ -99,6 +100,19 @@ impl Plan {
             first += streams.traffic.streams as u32;
             numbers.zip(streams.delays.iter().copied())
         })
+    }
+
+    /// Kernel parameters that the run sets on each host and on the receiver, by its name.
+    #[must_use]
+    pub fn sysctls_of_hosts(&self) -> BTreeMap<&str, Sysctls> {
+        let hosts = self.hosts.iter().map(|it| (it.name.as_str(), &it.sysctls));
+        let all = hosts.chain([("receiver", &self.receiver.sysctls)]);
+        let all = all.map(|(name, own)| {
+            let mut sysctls = self.sysctls.clone();
+            sysctls.extend(own.clone());
+            (name, sysctls)
+        });
+        all.collect()
     }
 
     /// The path's own round-trip time, without queues and the links' own delays.

@@ -73,7 +73,7 @@ fn every_key_is_documented_and_tried() {
     let manual = ["experiments.md", "traffic.md", "policy.md"]
         .map(read)
         .concat();
-    let tried = values().concat() + SMALL + "title = seed = ";
+    let tried = values().concat() + SMALL + "title = seed = memory = ";
     let tables = [
         keys::<Run>(),
         keys::<Bottleneck>(),

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Bottleneck, Group, Host, Measure, Name, Path, Receiver, Sysctls, sysctls};
+use crate::numbers;
 use crate::times::Length;
 
 /// One run of an experiment, in the words of its file: nothing is left to choose.
@@ -16,6 +17,9 @@ pub struct Run {
     /// Seed of losses, times, sizes and content; in the virtual engine of the kernel as well.
     #[serde(default = "one")]
     pub seed: u32,
+    /// Memory of the lab kernel that makes the run, in MiB; `None` leaves it to who makes it.
+    #[serde(deserialize_with = "numbers::some_memory")]
+    pub memory: Option<u32>,
     /// The router's way to the receiver.
     pub bottleneck: Bottleneck,
     /// The emulator.

@@ -371,6 +371,37 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
 }
 
 #[test]
+fn a_run_says_how_much_memory_it_takes() {
+    let planned = load_text(&format!("memory = 2048\n{SMALL}")).unwrap();
+    let text = planned.runs[0].run.to_text();
+    assert_eq!(load_text(&text).unwrap().runs[0].run.memory, Some(2048));
+    for wrong in ["63", "65537", "\"much\""] {
+        let told = mistake(&format!("memory = {wrong}\n{SMALL}"));
+        assert!(
+            told.starts_with("1:10: expected MiB, 64 to 65536"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn parameters_of_a_host_come_after_those_of_all() {
+    let text = "\
+duration = 1
+sysctl.\"net.ipv4.tcp_sack\" = 0
+receiver.sysctl.\"net.ipv4.tcp_sack\" = 1
+[group.a]
+mechanisms.tlp = false
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let all = plan.sysctls_of_hosts();
+    assert_eq!(all["receiver"]["net.ipv4.tcp_sack"], "1");
+    assert_eq!(all["a"]["net.ipv4.tcp_sack"], "0");
+    assert_eq!(all["a"]["net.ipv4.tcp_early_retrans"], "0");
+    assert!(!all["receiver"].contains_key("net.ipv4.tcp_early_retrans"));
+}
+
+#[test]
 fn every_mistake_of_a_file_is_told() {
     let text = "\
 duration = \"long\"

@@ -16,6 +16,7 @@ use crate::lab::machine::MachineArgs;
 
 /// Kernels that are to make runs.
 pub struct Kernels {
+    arguments: MachineArgs,
     machine: Machine,
     image: Image,
     cores: Vec<usize>,
@@ -23,11 +24,13 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn new(machine: &MachineArgs, jobs: Option<NonZeroUsize>) -> Result<Self> {
-        let machine = machine.machine(0)?;
+        let arguments = machine.clone();
+        let machine = arguments.machine(0, None)?;
         let pillion = std::env::current_exe().context("find the pillion binary")?;
         let mut cores = cores()?;
         cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
         Ok(Self {
+            arguments,
             machine,
             image: Image::new(&pillion)?,
             cores,
@@ -48,6 +51,7 @@ impl Kernels {
         let machine = Machine {
             core: Some(core),
             seed: planned.plan.seed,
+            memory_mib: self.arguments.memory_mib(planned.run.memory),
             ..self.machine.clone()
         };
         let line = campaign.board.begin(planned);
