@@ -20,6 +20,7 @@ mod lent;
 mod man;
 mod netns;
 mod print;
+mod privilege;
 mod progress;
 mod queue;
 mod run;
@@ -28,6 +29,7 @@ mod sockets;
 mod stats;
 mod status;
 mod stop;
+mod succession;
 mod traffic;
 
 use std::process::ExitCode;

@@ -96,13 +96,14 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     let is_open = |fd: &u32| fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
     eventually("it waits", || state(attached.attach.pid()) == 'S');
     let first_free = (0..).find(|fd| !is_open(fd)).expect("a number");
-    // Enough to read the file, and too few to look at connections.
+    // Enough to read the file, and too few to look at connections. One more is reserved by the
+    // thread that waits for `pillion status`, though it is not open yet.
     let limit = |most: &str| {
         let mut prlimit = std::process::Command::new("prlimit");
         prlimit.args(["--pid", &pid.to_string(), &format!("--nofile={most}:1024")]);
         assert!(prlimit.status().expect("it runs").success());
     };
-    limit(&(first_free + 1).to_string());
+    limit(&(first_free + 2).to_string());
     attached.attach.signal(Signal::SIGHUP);
     // Each such second is too few for the file of --stats as well.
     let reloaded = |attached: &mut Attached| {
