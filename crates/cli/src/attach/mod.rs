@@ -28,7 +28,7 @@ use crate::print::{print_line, say};
 use crate::privilege;
 use crate::service::{Service, manager};
 use crate::stats::Stats;
-use crate::succession::{self, Successor};
+use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
 use place::{Names, Place};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
@@ -98,6 +98,7 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
+        leave_predecessor().context("leave the one that is succeeded")?;
         let File { policy, telling } = match &self.config {
             None => File {
                 policy: self.policy()?,
@@ -137,7 +138,6 @@ impl Args {
             Signal::SIGTERM,
             Signal::SIGUSR1,
             Signal::SIGUSR2,
-            Signal::SIGCHLD,
         ]);
         // As `nohup` has it, the end of a terminal is nothing to pillion.
         if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
@@ -192,9 +192,8 @@ impl Args {
         }
 
         self.drop_privilege(&telling);
-        succession::take_over();
+        take_over();
 
-        let mut successor = Successor::default();
         let is_succeeded = loop {
             until_readable(&signals, &mut attachment, &mut selection, &mut service)
                 .context("wait for a signal")?;
@@ -213,16 +212,11 @@ impl Args {
                 }
                 (Ok(Signal::SIGUSR1), _) => service.write_stats(&attachment),
                 (Ok(Signal::SIGUSR2), _) => {
-                    if let Err(error) = self.may_be_succeeded().and_then(|()| successor.begin()) {
+                    if let Err(error) = self.may_be_succeeded().and_then(|()| begin_successor()) {
                         say(&format!("pillion: no successor: {}", one_line(&error)));
                     }
                 }
-                (Ok(Signal::SIGCHLD), _) => {
-                    if let Some(status) = successor.has_failed() {
-                        say(&format!("pillion: goes on: its successor ended: {status}"));
-                    }
-                }
-                _ => break successor.is(info.ssi_pid),
+                _ => break is_successors(&info),
             }
         };
         if !is_succeeded {
