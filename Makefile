@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man install clean
+.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man pages dist deb rpm install uninstall clean
 
 all: setup
 	$(CARGO) build --release
@@ -87,16 +87,63 @@ format:
 bench: setup
 	$(CARGO) bench --workspace --benches
 
+# Manual pages, completions and the default file of rules, from the binary itself.
+BIN = target/$(PROFILE)/pillion
+PROFILE ?= release
 man: all
-	mkdir -p target/man
-	target/release/pillion man target/man
+	@$(MAKE) --no-print-directory pages
+
+pages:
+	rm -rf target/pages && mkdir -p target/pages
+	$(BIN) man target/pages
+	$(BIN) man --config > target/pages/pillion.toml
+	$(BIN) man --completions bash > target/pages/pillion.bash
+	$(BIN) man --completions zsh > target/pages/_pillion
+	$(BIN) man --completions fish > target/pages/pillion.fish
+
+# The binary as packages ship it, at most 12 MB.
+dist: setup
+	$(CARGO) build --profile dist --package pillion
+	@$(MAKE) --no-print-directory pages PROFILE=dist
+	@size=$$(stat -c %s target/dist/pillion) && echo "target/dist/pillion: $$size bytes" && \
+		[ $$size -le 12000000 ]
+
+deb: dist
+	$(CARGO) deb --package pillion --profile dist --no-build --no-strip
+
+rpm: dist
+	$(CARGO) generate-rpm --package crates/cli --profile dist --target-dir target
 
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+UNITDIR ?= /lib/systemd/system
+SYSUSERSDIR ?= /usr/lib/sysusers.d
+SHARE = $(DESTDIR)$(PREFIX)/share
 install: man
-	install -D target/release/pillion $(DESTDIR)$(PREFIX)/bin/pillion
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 target/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D $(BIN) $(DESTDIR)$(PREFIX)/bin/pillion
+	install -d $(SHARE)/man/man1 $(SHARE)/man/man5
+	install -m 644 target/pages/*.1 $(SHARE)/man/man1
+	install -m 644 target/pages/*.5 $(SHARE)/man/man5
+	install -Dm 644 target/pages/pillion.bash $(SHARE)/bash-completion/completions/pillion
+	install -Dm 644 target/pages/_pillion $(SHARE)/zsh/site-functions/_pillion
+	install -Dm 644 target/pages/pillion.fish $(SHARE)/fish/vendor_completions.d/pillion.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
+	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
+		> $(DESTDIR)$(UNITDIR)/pillion.service
+	[ -e $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml ] || \
+		install -Dm 644 target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml
+
+# The file of rules stays if it was changed.
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/pillion $(DESTDIR)$(PREFIX)/include/pillion.h
+	rm -f $(SHARE)/man/man1/pillion.1 $(SHARE)/man/man1/pillion-*.1 $(SHARE)/man/man5/pillion.toml.5
+	rm -f $(SHARE)/bash-completion/completions/pillion $(SHARE)/zsh/site-functions/_pillion
+	rm -f $(SHARE)/fish/vendor_completions.d/pillion.fish
+	rm -f $(DESTDIR)$(SYSUSERSDIR)/pillion.conf $(DESTDIR)$(UNITDIR)/pillion.service
+	! cmp -s target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml || \
+		rm -r $(DESTDIR)$(SYSCONFDIR)/pillion
 
 clean:
 	$(CARGO) clean

@@ -36,6 +36,7 @@ mod socket_option;
 mod sockets;
 mod stats;
 mod stream;
+mod systemd;
 mod testbed;
 mod trace;
 mod traffic;

@@ -21,6 +21,7 @@ mod man;
 mod netns;
 mod observe;
 mod print;
+mod privilege;
 mod progress;
 mod queue;
 mod run;
@@ -29,6 +30,7 @@ mod sockets;
 mod stats;
 mod status;
 mod stop;
+mod succession;
 mod traffic;
 
 use std::process::ExitCode;

@@ -48,12 +48,13 @@ impl End {
         }
     }
 
-    /// The signal that ends a pillion, which reads rules from a file or does not.
-    pub fn signal(self, has_file: bool) -> Signal {
+    /// The signal that ends a pillion, which stays or has a command: `attach` ends on SIGHUP only
+    /// with its terminal.
+    pub fn signal(self, stays: bool) -> Signal {
         match self {
             Self::Terminated => Signal::SIGTERM,
             Self::Interrupted => Signal::SIGINT,
-            Self::HungUp if has_file => Signal::SIGTERM,
+            Self::HungUp if stays => Signal::SIGTERM,
             Self::HungUp => Signal::SIGHUP,
             Self::Killed | Self::KilledEarly => Signal::SIGKILL,
         }

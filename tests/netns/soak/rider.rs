@@ -171,8 +171,8 @@ impl<'a> Rider<'a> {
         if attached && objects.is_empty() {
             return Err("it is at work without any program".to_owned());
         }
-        let has_file = matches!(self.ride.whom, Whom::Cgroup(_));
-        self.signal(self.ride.end.signal(has_file))?;
+        let stays = !matches!(self.ride.whom, Whom::Run(_));
+        self.signal(self.ride.end.signal(stays))?;
         let status = self.status()?;
         if !self.ride.end.is_killed() && !status.success() {
             let said: Vec<_> = self.lines.try_iter().collect();

@@ -14,11 +14,16 @@ use crate::Error;
 pub fn cgroup2_mount() -> Result<PathBuf, Error> {
     let path = "/proc/self/mountinfo";
     let mounts = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
-    find_cgroup2(&mounts).ok_or(Error::NoCgroup2)
+    // Another mount may lie over it, as one over all of /sys/fs/cgroup does.
+    let is_reached = |mount: &PathBuf| mount.join("cgroup.controllers").exists();
+    find_cgroup2(&mounts)
+        .find(is_reached)
+        .or_else(|| find_cgroup2(&mounts).next())
+        .ok_or(Error::NoCgroup2)
 }
 
-fn find_cgroup2(mountinfo: &str) -> Option<PathBuf> {
-    mountinfo.lines().find_map(|line| {
+fn find_cgroup2(mountinfo: &str) -> impl Iterator<Item = PathBuf> {
+    mountinfo.lines().filter_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mount_point = mount.split(' ').nth(4)?;
         kind.starts_with("cgroup2 ")
@@ -86,7 +91,7 @@ mod tests {
                       32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(
-            find_cgroup2(mounts),
+            find_cgroup2(mounts).next(),
             Some(PathBuf::from("/sys/fs/cgroup/unified"))
         );
     }
@@ -94,13 +99,13 @@ mod tests {
     #[test]
     fn a_mount_point_with_a_space_is_unescaped() {
         let mounts = "41 31 0:38 / /mnt/c\\0402 rw - cgroup2 none rw\n";
-        assert_eq!(find_cgroup2(mounts), Some(PathBuf::from("/mnt/c 2")));
+        assert_eq!(find_cgroup2(mounts).next(), Some(PathBuf::from("/mnt/c 2")));
     }
 
     #[test]
     fn without_a_unified_hierarchy_there_is_none() {
         assert_eq!(
-            find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"),
+            find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n").next(),
             None
         );
     }

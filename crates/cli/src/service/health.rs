@@ -82,6 +82,15 @@ impl Shared {
         Ok((health, Some(totals)))
     }
 
+    /// What is bundled, and where.
+    pub fn words(&self) -> String {
+        let State { health, .. } = &*self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &health.devices[..] {
+            [] => format!("bundling {}, once a device is up", health.bundling),
+            devices => format!("bundling {} on {}", health.bundling, devices.join(", ")),
+        }
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -2,19 +2,27 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use nix::sys::socket::sockopt::{ReuseAddr, ReusePort};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, setsockopt, socket,
+};
 use pillion_settings::Endpoint;
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{Header, Listener, Method, Request, Response, Server};
 
 use super::health::Shared;
 use super::open_metrics::{self, CONTENT_TYPE};
+use crate::print::say;
+use crate::privilege::only_read;
+use crate::succession::predecessor;
 
 /// The server; dropping it takes its socket out of the file system.
 pub struct Metrics {
@@ -41,20 +49,22 @@ impl Metrics {
     /// Serves from now on.
     pub fn serve(endpoint: &Endpoint, shared: Arc<Shared>) -> Result<Self> {
         let failed = || format!("serve --metrics {endpoint}");
-        let (server, socket) = match endpoint {
+        let (listener, socket) = match endpoint {
             Endpoint::Loopback(address) => {
-                let listener = TcpListener::bind(address).with_context(failed)?;
-                (Server::from_listener(listener, None), None)
+                (Listener::from(bind(address).with_context(failed)?), None)
             }
             Endpoint::Unix(path) => {
                 let (listener, socket) = listen(path).with_context(failed)?;
-                (Server::from_listener(listener, None), Some(socket))
+                (Listener::from(listener), Some(socket))
             }
         };
-        let server = server
-            .map_err(|error| anyhow!(error))
-            .with_context(failed)?;
+        // Its own threads have what this thread has now.
         thread::spawn(move || {
+            only_read();
+            let Ok(server) = Server::from_listener(listener, None) else {
+                say("pillion: no thread for --metrics; raise the limit on threads");
+                return;
+            };
             for request in server.incoming_requests() {
                 // Whoever has gone meanwhile wants no answer.
                 let _ = answer(request, &shared);
@@ -62,6 +72,25 @@ impl Metrics {
         });
         Ok(Self { socket })
     }
+}
+
+/// The port can be had by two processes of one user, so that a successor has it at once; no other
+/// second one is to have it.
+fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
+    if predecessor().is_none() {
+        drop(TcpListener::bind(address)?);
+    }
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let socket = socket(family, SockType::Stream, flags, SockProtocol::Tcp)?;
+    setsockopt(&socket, ReuseAddr, &true)?;
+    setsockopt(&socket, ReusePort, &true)?;
+    nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(*address))?;
+    nix::sys::socket::listen(&socket, Backlog::new(128)?)?;
+    Ok(TcpListener::from(socket))
 }
 
 /// Listens at a path, in the place of a socket that is there: a killed pillion's, or that of one

@@ -1,6 +1,7 @@
 //! What a pillion that stays tells of itself: `status`, metrics, totals in the log.
 
 mod health;
+pub mod manager;
 mod metrics;
 mod open_metrics;
 pub mod status_socket;
@@ -53,6 +54,7 @@ impl Service {
     pub fn has_begun(&mut self, attachment: &Attachment, selection: &Selection) -> Result<()> {
         self.shared.has_begun(attachment.readings()?);
         self.keep_up(attachment, selection);
+        manager::is_at_work(&self.shared.words());
         Ok(())
     }
 
@@ -67,6 +69,7 @@ impl Service {
             Ok(reloaded) => self.shared.bundles(reloaded.bundling.clone()),
             Err(why) => self.shared.failed(why.clone()),
         }
+        manager::is_at_work(&self.shared.words());
     }
 
     /// The last account.
@@ -85,6 +88,7 @@ impl Watcher for Service {
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
         self.shared.follow(attachment, selection);
         self.stats.keep_up(attachment);
+        manager::is_alive();
         if let Some(every) = self.totals_every
             && Instant::now() >= self.next_totals
         {

@@ -12,6 +12,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::Uid;
 
 use super::health::{Health, Shared};
+use crate::privilege::only_read;
 
 /// Their names begin with it; the process's id and a number follow.
 const NAME: &str = "pillion-status/";
@@ -30,6 +31,7 @@ pub fn serve(shared: Arc<Shared>) -> io::Result<()> {
         .find(|bound| !matches!(bound, Err(error) if error.kind() == ErrorKind::AddrInUse))
         .unwrap_or_else(|| Err(ErrorKind::AddrInUse.into()))?;
     thread::spawn(move || {
+        only_read();
         for stream in listener.incoming().flatten() {
             // Whoever has gone meanwhile wants no answer.
             let _ = tell(stream, &shared);

@@ -1,6 +1,7 @@
 //! The file of rules that `attach --config` reads; docs/policy.md describes it.
 
 mod condition;
+mod example;
 mod rule;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ use crate::document::known::keys;
 use crate::document::{self, Mistake, Value};
 use crate::{BadInput, Bundling, Telling};
 pub use condition::{Cgroup, Peer, Ports};
+pub use example::{Key, Section, example, sections};
 pub use rule::{Rule, RuleMode};
 
 /// What becomes of connections that are not chosen.

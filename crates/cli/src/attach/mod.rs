@@ -1,16 +1,17 @@
+mod place;
+
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Id;
-use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use pillion_bundler::{
-    Attachment, Device, Error, NamespaceName, Policy, Programs, Rule, Scope, Selection,
-    cgroup2_mount, remove_filters,
+    Attachment, Device, Error, Hook, NamespaceName, Policy, Programs, Rule, Scope, Selection,
+    remove_filters,
 };
 use pillion_report::number::counted;
 use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
@@ -20,11 +21,15 @@ use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
+use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::janitor;
 use crate::print::{print_line, say};
-use crate::service::Service;
+use crate::privilege;
+use crate::service::{Service, manager};
 use crate::stats::Stats;
+use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
+use place::{Names, Place};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -63,6 +68,10 @@ pub struct Args {
     #[arg(long = "netns", value_name = "NAMESPACE")]
     namespaces: Vec<NamespaceName>,
 
+    /// Wait for devices, network namespaces and cgroups that are not there yet, as at boot, and say so
+    #[arg(long)]
+    wait: bool,
+
     /// Only say what is wrong with the file, a line for each mistake
     #[arg(long, requires = "config")]
     check_config: bool,
@@ -89,6 +98,7 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
+        leave_predecessor().context("leave the one that is succeeded")?;
         let File { policy, telling } = match &self.config {
             None => File {
                 policy: self.policy()?,
@@ -109,14 +119,12 @@ impl Args {
         }
         Descriptors::raise();
         let hook = self.bundling.hook();
-        let mut selection = Selection::new(&self.bundling.devices, &self.namespaces, hook)?;
-        let devices = selection.devices()?;
-        let mount = cgroup2_mount()?;
         let telling = self.telling.clone().or(telling);
         let stats = Stats::to(telling.stats.clone())?;
         if self.dry_run {
             // What the kernel will not have, or not of this user, is to be known before.
             Programs::load(&policy)?;
+            let Place { devices, mount, .. } = self.names(hook).find()?;
             print_line!("would bundle {chosen} on {}", names(&devices))?;
             print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
@@ -125,7 +133,12 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // Blocked first: a signal that comes early must not be lost, nor kill.
-        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1]);
+        let mut signals = SigSet::from_iter([
+            Signal::SIGINT,
+            Signal::SIGTERM,
+            Signal::SIGUSR1,
+            Signal::SIGUSR2,
+        ]);
         // As `nohup` has it, the end of a terminal is nothing to pillion.
         if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
             signals.add(Signal::SIGHUP);
@@ -133,6 +146,18 @@ impl Args {
         signals.thread_block().context("block signals")?;
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
+        let place = match self.wait {
+            true => self.names(hook).wait(&signals)?,
+            false => Some(self.names(hook).find()?),
+        };
+        let Some(Place {
+            mut selection,
+            devices,
+            mount,
+        }) = place
+        else {
+            return Ok(ExitCode::SUCCESS);
+        };
 
         let programs = Programs::load(&Policy {
             scope: self.scope(&selection),
@@ -166,23 +191,36 @@ impl Args {
             service.tell(&change);
         }
 
-        loop {
+        self.drop_privilege(&telling);
+        take_over();
+
+        let is_succeeded = loop {
             until_readable(&signals, &mut attachment, &mut selection, &mut service)
                 .context("wait for a signal")?;
-            let signal = match signals.read_signal() {
-                Ok(Some(info)) => info.ssi_signo.cast_signed(),
-                Ok(None) | Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(errno).context("read a signal"),
+            let Some(info) = place::read(&signals)? else {
+                continue;
             };
-            match &self.config {
-                Some(file) if signal == Signal::SIGHUP as i32 => {
+            match (Signal::try_from(info.ssi_signo.cast_signed()), &self.config) {
+                (Ok(Signal::SIGHUP), Some(file)) => {
+                    manager::reloads();
                     let reloaded = self.reload(file, &attachment);
                     service.reloaded(&reloaded);
                     say(&reloaded.map_or_else(|why| why, |told| told.log));
                 }
-                _ if signal == Signal::SIGUSR1 as i32 => service.write_stats(&attachment),
-                _ => break,
+                (Ok(Signal::SIGHUP), None) if !is_terminals(&info) => {
+                    say("pillion: nothing to read again: no --config; SIGTERM ends it");
+                }
+                (Ok(Signal::SIGUSR1), _) => service.write_stats(&attachment),
+                (Ok(Signal::SIGUSR2), _) => {
+                    if let Err(error) = self.may_be_succeeded().and_then(|()| begin_successor()) {
+                        say(&format!("pillion: no successor: {}", one_line(&error)));
+                    }
+                }
+                _ => break is_successors(&info),
             }
+        };
+        if !is_succeeded {
+            manager::ends();
         }
         attachment.detach();
         let totals = attachment.totals()?;
@@ -191,8 +229,35 @@ impl Args {
         if !reasons.is_empty() {
             say(&format!("pillion: not bundled: {reasons}"));
         }
+        if is_succeeded {
+            say("pillion: its successor is at work");
+            return Ok(ExitCode::SUCCESS);
+        }
         service.end(&attachment)?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn names(&self, hook: Hook) -> Names<'_> {
+        Names {
+            devices: &self.bundling.devices,
+            namespaces: &self.namespaces,
+            hook,
+        }
+    }
+
+    fn drop_privilege(&self, telling: &Telling) {
+        let has_files = self.config.is_some() || telling.stats.is_some();
+        privilege::keep_what_following_takes(!self.namespaces.is_empty(), has_files);
+    }
+
+    /// A successor reads all that this process has read.
+    fn may_be_succeeded(&self) -> Result<()> {
+        match &self.config {
+            Some(file) if file == Path::new(STANDARD_INPUT) => {
+                bail!("the rules of standard input cannot be read again")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the options on the command line make: one rule, or none.
@@ -301,6 +366,11 @@ impl Args {
             (true, false) => "connections whose application asks for it".to_owned(),
         }
     }
+}
+
+/// Has the end of a terminal sent it? Others mean that something be read again.
+fn is_terminals(info: &siginfo) -> bool {
+    info.ssi_code == libc::SI_KERNEL || fs::File::open("/dev/tty").is_ok()
 }
 
 /// Other rules that are in force.

@@ -1,0 +1,94 @@
+//! Where to bundle, and waiting for it.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::{SignalFd, siginfo};
+use pillion_bundler::{Device, Error, Hook, NamespaceName, Selection, cgroup2_mount};
+
+use crate::exit::one_line;
+use crate::print::say;
+use crate::service::manager;
+
+/// How often it is looked whether what is waited for has come.
+const LOOK_EVERY_MS: u16 = 1000;
+
+/// What the command line calls it.
+pub struct Names<'a> {
+    pub devices: &'a [OsString],
+    pub namespaces: &'a [NamespaceName],
+    pub hook: Hook,
+}
+
+/// What is there under these names.
+pub struct Place {
+    pub selection: Selection,
+    pub devices: Vec<Device>,
+    /// Where cgroups are.
+    pub mount: PathBuf,
+}
+
+impl Names<'_> {
+    pub fn find(&self) -> Result<Place> {
+        let selection = Selection::new(self.devices, self.namespaces, self.hook)?;
+        Ok(Place {
+            devices: selection.devices()?,
+            mount: cgroup2_mount()?,
+            selection,
+        })
+    }
+
+    /// Waits for what is not there yet; None if a signal ends that.
+    pub fn wait(&self, signals: &SignalFd) -> Result<Option<Place>> {
+        let mut said = String::new();
+        loop {
+            let why = match self.find() {
+                Err(error) if is_still_to_come(&error) => one_line(&error),
+                found => return found.map(Some),
+            };
+            if why != said {
+                say(&format!("pillion: waits: {why}"));
+                manager::waits(&format!("waits: {why}"));
+                said = why;
+            }
+            let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            let has_come = match poll(&mut fds, LOOK_EVERY_MS) {
+                Err(Errno::EINTR) => false,
+                ready => ready.context("wait for a signal")? > 0,
+            };
+            manager::is_alive();
+            let signal = if has_come { read(signals)? } else { None };
+            let signal = signal.and_then(|it| Signal::try_from(it.ssi_signo.cast_signed()).ok());
+            if let Some(Signal::SIGINT | Signal::SIGTERM) = signal {
+                manager::ends();
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// At boot a device may not be up yet, and a network namespace not made.
+fn is_still_to_come(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(
+            Error::UnknownDevice { .. }
+                | Error::NoDevice
+                | Error::UnknownNamespace { .. }
+                | Error::NoCgroup2
+        )
+    )
+}
+
+/// The signal that has come.
+pub fn read(signals: &SignalFd) -> Result<Option<siginfo>> {
+    match signals.read_signal() {
+        Err(Errno::EINTR) => Ok(None),
+        read => read.context("read a signal"),
+    }
+}

@@ -1,0 +1,36 @@
+//! The service manager's protocol, sd_notify(3). Without a manager nothing is told.
+
+use sd_notify::NotifyState;
+
+fn notify(state: &[NotifyState]) {
+    // A manager that cannot be reached gives up by itself, by the watchdog.
+    let _ = sd_notify::notify(state);
+}
+
+/// pillion waits, and is up as far as the manager is concerned: what it waits for may never come.
+pub fn waits(what: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(what)]);
+}
+
+/// pillion is at work.
+pub fn is_at_work(what: &str) {
+    let id = NotifyState::MainPid(std::process::id());
+    notify(&[NotifyState::Ready, id, NotifyState::Status(what)]);
+}
+
+/// pillion reads its rules again, until it is at work once more.
+pub fn reloads() {
+    let now = NotifyState::monotonic_usec_now().ok();
+    let state: Vec<_> = [NotifyState::Reloading].into_iter().chain(now).collect();
+    notify(&state);
+}
+
+/// pillion ends.
+pub fn ends() {
+    notify(&[NotifyState::Stopping]);
+}
+
+/// The watchdog hears that pillion is alive.
+pub fn is_alive() {
+    notify(&[NotifyState::Watchdog]);
+}

@@ -1,0 +1,423 @@
+//! A pillion that a service manager looks after: one that is played by the test, and systemd itself.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use pillion_tests::HostPair;
+use tempfile::TempDir;
+
+use crate::common::*;
+
+/// The socket to which a service tells its state.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Manager {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        Self {
+            socket,
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn start(&self, namespace: &Namespace, arguments: &[&str]) -> Child {
+        let mut service = pillion_in(namespace, arguments);
+        service.env("NOTIFY_SOCKET", &self.path);
+        service.stdout(Stdio::null()).stderr(Stdio::piped());
+        service.spawn().unwrap()
+    }
+
+    /// The next message that has this in it.
+    fn hear(&self, part: &str) -> String {
+        let mut bytes = [0; 4096];
+        for _ in 0..100 {
+            let length = self.socket.recv(&mut bytes).expect(part);
+            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            if text.contains(part) {
+                return text;
+            }
+        }
+        panic!("never told: {part}");
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
+}
+
+#[test]
+fn a_manager_is_told_of_readiness_life_reload_and_end() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\nports = 7001\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut service = manager.start(&namespace, &config);
+    let ready = manager.hear("READY=1");
+    assert!(
+        ready.contains(&format!("MAINPID={}\n", service.id())),
+        "{ready}"
+    );
+    assert!(ready.contains("STATUS=bundling by 1 rule of "), "{ready}");
+    manager.hear("WATCHDOG=1");
+    fs::write(&rules, "[[rule]]\nports = 7001\n[[rule]]\n").unwrap();
+    signal(&service, Signal::SIGHUP);
+    assert!(manager.hear("RELOADING=1").contains("MONOTONIC_USEC="));
+    assert!(manager.hear("READY=1").contains("by 2 rules"));
+    signal(&service, Signal::SIGTERM);
+    manager.hear("STOPPING=1");
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn at_boot_it_waits_for_what_is_not_there_yet_and_says_so() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), Namespace::create().unwrap());
+    let wait = ["attach", "--all", "--wait", "--dev", "late0"];
+    let mut service = manager.start(&namespace, &wait);
+    let waits = manager.hear("READY=1");
+    assert!(
+        waits.contains("STATUS=waits: no network device `late0`"),
+        "{waits}"
+    );
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
+    let mut line = || says.next().unwrap().unwrap();
+    assert!(line().starts_with("pillion: waits: no network device `late0`"));
+    let ip = |words: &str| {
+        let mut ip = namespace.command("ip");
+        assert!(ip.args(words.split(' ')).status().unwrap().success());
+    };
+    ip("tuntap add late0 mode tap");
+    ip("link set late0 up");
+    assert!(
+        manager
+            .hear("MAINPID=")
+            .contains("bundling all connections on late0")
+    );
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+
+    let mut service = manager.start(
+        &namespace,
+        &["attach", "--all", "--wait", "--dev", "never0"],
+    );
+    manager.hear("STATUS=waits: ");
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn a_hang_up_without_rules_to_read_does_no_harm_to_a_service() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut setsid = namespace.command("setsid");
+    setsid.args(["--wait", PILLION, "attach", "--all", "--dev", "lo"]);
+    hears_all_signals(&mut setsid);
+    let mut service = setsid.stderr(Stdio::piped()).spawn().unwrap();
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
+    assert!(
+        says.next()
+            .unwrap()
+            .unwrap()
+            .starts_with("pillion: bundling ")
+    );
+    signal(&service, Signal::SIGHUP);
+    let line = says.next().unwrap().unwrap();
+    assert!(line.contains("nothing to read again"), "{line}");
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+/// The process ids of the pillions that hold programs in a namespace.
+fn at_work(namespace: &Namespace) -> Vec<u32> {
+    let json = pillion_in(namespace, &["status", "--json"])
+        .output()
+        .unwrap();
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
+    all.iter()
+        .map(|it| it["pid"].as_u64().unwrap() as u32)
+        .collect()
+}
+
+/// A process that is nobody's child here.
+struct Successor(u32);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0.cast_signed()), Signal::SIGTERM);
+    }
+}
+
+#[test]
+fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
+    needs_root!();
+    let (manager, pair) = (Manager::new(), clean_pair());
+    let namespace = &pair.sender.namespace;
+    let attach = ["attach", "--port", "7001", "--metrics", "127.0.0.1:9274"];
+    let mut service = manager.start(namespace, &attach);
+    manager.hear("READY=1");
+    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
+    let mut here = namespace.enter(connect).unwrap();
+    let (mut there, _) = listener.accept().unwrap();
+    let status = || stdout(&pillion_in(namespace, &["status"]).output().unwrap());
+    eventually("the connection is covered", || {
+        status().contains("covers 1 connection now")
+    });
+    signal(&service, Signal::SIGUSR2);
+    let ready = manager.hear("MAINPID=");
+    let pid = ready.split_once("MAINPID=").unwrap().1;
+    let successor = Successor(pid.split('\n').next().unwrap().parse().unwrap());
+    assert_ne!(successor.0, service.id());
+    assert!(service.wait().unwrap().success());
+    assert_eq!(at_work(namespace), [successor.0]);
+    let told = status();
+    assert!(told.contains("covers 1 connection now, 1 since"), "{told}");
+    here.write_all(b"as before").unwrap();
+    let mut heard = [0; 9];
+    there.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"as before");
+    drop(successor);
+    eventually("nothing is left", || at_work(namespace).is_empty());
+}
+
+#[test]
+fn a_successor_that_fails_leaves_the_old_one_at_work() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut service = manager.start(&namespace, &config);
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
+    manager.hear("READY=1");
+    fs::write(&rules, "no rules").unwrap();
+    signal(&service, Signal::SIGUSR2);
+    let mut lines = says.by_ref().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("rules.toml:1:")));
+    assert_eq!(at_work(&namespace), [service.id()]);
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+/// A systemd with the unit of packaging/ alone, in namespaces of its own.
+struct Systemd {
+    process: Child,
+    folder: TempDir,
+    cgroup: PathBuf,
+}
+
+const SYSTEMD: &str = "/lib/systemd/systemd";
+
+impl Systemd {
+    /// Boots it in the network namespace of the sender.
+    fn boot(pair: &HostPair, rules: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::set_permissions(
+            folder.path(),
+            std::os::unix::fs::PermissionsExt::from_mode(0o755),
+        )
+        .unwrap();
+        fs::create_dir(at("units")).unwrap();
+        fs::copy(PILLION, at("pillion")).unwrap();
+        fs::write(at("pillion.toml"), rules).unwrap();
+        let unit = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../packaging/systemd/pillion.service"
+        );
+        let unit = fs::read_to_string(unit).unwrap();
+        // The rest is as it is installed. The folder is where /tmp is, of which a service has its own.
+        let unit = unit
+            .replace("/usr/bin/pillion", at("pillion").to_str().unwrap())
+            .replace(
+                "/etc/pillion/pillion.toml",
+                at("pillion.toml").to_str().unwrap(),
+            )
+            .replace("User=pillion", "User=nobody")
+            .replace("PrivateTmp=yes\n", "")
+            .replace("[Service]\n", "[Service]\nStandardError=append:/run/log\n");
+        let unit = unit.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n");
+        fs::write(at("units/pillion.service"), unit).unwrap();
+        let target = "[Unit]\nDefaultDependencies=no\nWants=pillion.service\n";
+        fs::write(at("units/boot.target"), target).unwrap();
+        let cgroup = own_cgroup().join(format!("pillion-boot-{}", std::process::id()));
+        fs::create_dir(&cgroup).unwrap();
+        let script = "echo $$ > $1/cgroup.procs && exec unshare --pid --fork --kill-child --mount \
+                      --cgroup --uts --ipc --mount-proc sh -c 'mount -t tmpfs none /run && \
+                      mount -t cgroup2 none /sys/fs/cgroup && exec $0 --system --unit=boot.target \
+                      --show-status=no --log-target=null' $0";
+        let mut boot = pair.sender.namespace.command("sh");
+        boot.args(["-c", script, SYSTEMD]).arg(&cgroup);
+        boot.env("container", "pillion")
+            .env("SYSTEMD_UNIT_PATH", at("units"));
+        boot.stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let process = boot.spawn().unwrap();
+        Self {
+            process,
+            folder,
+            cgroup,
+        }
+    }
+
+    /// A command that is run where systemd is.
+    fn run(&self, words: &[&str]) -> Output {
+        let children = format!("/proc/{0}/task/{0}/children", self.process.id());
+        let first = fs::read_to_string(children).unwrap_or_default();
+        let mut enter = Command::new("nsenter");
+        enter
+            .args(["--target", first.trim(), "--all", "--"])
+            .args(words);
+        enter.output().unwrap()
+    }
+
+    fn show(&self, property: &str) -> String {
+        let shown = self.run(&[
+            "systemctl",
+            "show",
+            "--value",
+            "--property",
+            property,
+            "pillion",
+        ]);
+        stdout(&shown).trim().to_owned()
+    }
+
+    fn log(&self) -> String {
+        stdout(&self.run(&["cat", "/run/log"]))
+    }
+
+    fn rules(&self) -> PathBuf {
+        self.folder.path().join("pillion.toml")
+    }
+}
+
+impl Drop for Systemd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let remove = || remove_cgroups(&self.cgroup).is_ok();
+        if !std::thread::panicking() {
+            eventually("its cgroups are gone", remove);
+        }
+    }
+}
+
+fn remove_cgroups(path: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(path)?
+        .flatten()
+        .filter(|it| it.path().is_dir())
+    {
+        remove_cgroups(&entry.path())?;
+    }
+    fs::remove_dir(path)
+}
+
+#[test]
+fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
+    needs_root!();
+    if !Path::new(SYSTEMD).exists() {
+        println!("left out without systemd");
+        return;
+    }
+    let pair = clean_pair();
+    let systemd = Systemd::boot(
+        &pair,
+        "metrics = \"unix:/run/pillion/metrics\"\n[[rule]]\nports = 7001\n",
+    );
+    within(Duration::from_secs(30), "the service is active", || {
+        let log = systemd.log();
+        assert!(!log.contains("pillion: open"), "{log}");
+        systemd.show("ActiveState") == "active"
+    });
+    let status = systemd.show("StatusText");
+    assert!(status.starts_with("bundling by 1 rule of "), "{status}");
+    assert!(status.ends_with(" on tap0"), "{status}");
+    let pid = systemd.show("MainPID");
+    let process = stdout(&systemd.run(&["cat", &format!("/proc/{pid}/status")]));
+    let set = |name| {
+        let line = process
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    let (net_admin, perfmon, bpf) = (1 << 12, 1 << 38, 1u64 << 39);
+    assert_eq!(set("CapEff:"), net_admin | bpf, "{process}");
+    assert_eq!(set("CapPrm:"), net_admin | bpf | perfmon, "{process}");
+    let url = "http://pillion/metrics";
+    let scraped = systemd.run(&["curl", "-s", "--unix-socket", "/run/pillion/metrics", url]);
+    if scraped.status.success() {
+        let metrics = stdout(&scraped);
+        assert!(metrics.contains("\npillion_devices 1.0\n"), "{metrics}");
+    }
+
+    fs::write(
+        systemd.rules(),
+        "[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n",
+    )
+    .unwrap();
+    assert!(
+        systemd
+            .run(&["systemctl", "reload", "pillion"])
+            .status
+            .success()
+    );
+    eventually("the rules are others", || {
+        systemd.show("StatusText").contains("by 2 rules")
+    });
+
+    let hand_over = [
+        "systemctl",
+        "kill",
+        "--kill-whom=main",
+        "-s",
+        "USR2",
+        "pillion",
+    ];
+    let handed = systemd.run(&hand_over);
+    assert!(handed.status.success(), "{}", stderr(&handed));
+    eventually("the successor is the main process", || {
+        let now = systemd.show("MainPID");
+        now != pid && now != "0" && systemd.log().contains("its successor is at work")
+    });
+    assert_eq!(systemd.show("ActiveState"), "active");
+    assert_eq!(systemd.show("NRestarts"), "0");
+    let process =
+        stdout(&systemd.run(&["cat", &format!("/proc/{}/status", systemd.show("MainPID"))]));
+    assert!(process.contains("Name:\tpillion"), "{process}");
+
+    assert!(
+        systemd
+            .run(&["systemctl", "stop", "pillion"])
+            .status
+            .success()
+    );
+    let ended = [systemd.show("ExecMainCode"), systemd.show("ExecMainStatus")];
+    assert_eq!(ended, ["1", "0"], "{}", systemd.log());
+    assert_eq!(systemd.show("Result"), "success");
+    assert_eq!(systemd.show("ActiveState"), "inactive");
+}
