@@ -135,7 +135,7 @@ impl GroupDigest {
         Some(over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)]))
     }
 
-    /// The quantiles of a distribution, or of what is said of each stream alone, at [`levels`].
+    /// The quantiles of a distribution, or of what is said of each stream alone, at the shares that are kept.
     #[must_use]
     pub fn quantiles(&self, measure: &str) -> Option<Cow<'_, [f64]>> {
         let Some(name) = measure.strip_suffix(OF_STREAMS) else {
