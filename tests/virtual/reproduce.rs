@@ -125,7 +125,7 @@ measure = "received_goodput_bit_per_s"
 at-most = 100e3
 [[reproduction.published]]
 what = "one loses most"
-measure = "stream_lost_data_packets_share p100"
+measure = "lost_data_packets_share of streams p100"
 at-least = 0.01
 [bottleneck]
 rate = 0.1

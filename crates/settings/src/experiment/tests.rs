@@ -200,7 +200,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottle]\n",
-            "3:2: unknown key `bottle`; known: title, duration, seed, bottleneck, ",
+            "3:2: unknown key `bottle`; known: title, duration, seed, memory, bottleneck, ",
         ),
     ] {
         let found = with(more);
@@ -377,10 +377,8 @@ fn a_run_says_how_much_memory_it_takes() {
     assert_eq!(load_text(&text).unwrap().runs[0].run.memory, Some(2048));
     for wrong in ["63", "65537", "\"much\""] {
         let told = mistake(&format!("memory = {wrong}\n{SMALL}"));
-        assert!(
-            told.starts_with("1:10: expected MiB, 64 to 65536"),
-            "{told}"
-        );
+        assert!(told.starts_with("1:10: "), "{told}");
+        assert!(told.contains("expected MiB, 64 to 65536"), "{told}");
     }
 }
 
