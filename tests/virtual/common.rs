@@ -1,12 +1,13 @@
 //! What the tests share.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_lab::engine::LabKernel;
+use serde_json::Value;
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
@@ -37,6 +38,34 @@ pub fn lab(command: &str, file: &Path) -> Command {
         .arg(file)
         .stdin(Stdio::null());
     pillion
+}
+
+/// Makes all runs of an experiment, none of which may fail, in a store in the folder; the folders of
+/// the runs, in the order of the experiment.
+pub fn run_all(folder: &Path, experiment: &str) -> Vec<PathBuf> {
+    let file = folder.join("experiment.toml");
+    fs::write(&file, experiment).unwrap();
+    let output = lab("run", &file)
+        .args(["--json", "--store"])
+        .arg(folder.join("store"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let runs: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let folders = runs.iter().map(|run| run["folder"].as_str().unwrap());
+    folders.map(PathBuf::from).collect()
+}
+
+/// What a file of a run says.
+pub fn json(run: &Path, name: &str) -> Value {
+    serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
+}
+
+/// `pillion` with its working directory.
+pub fn pillion_at(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(PILLION);
+    command.args(arguments).current_dir(folder);
+    command
 }
 
 /// `pillion lab boot` with its options and the program's arguments.

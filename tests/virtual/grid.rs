@@ -31,12 +31,6 @@ const RUNS: [&str; 4] = [
     "bundled,seed=2",
 ];
 
-fn pillion_at(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PILLION);
-    command.args(arguments).current_dir(folder);
-    command
-}
-
 fn said(mut command: Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
@@ -86,6 +80,43 @@ fn jobs_in_any_order_and_one_of_them_killed_make_the_runs_of_the_experiment() {
     let again = said(job(&jobs, RUNS[0]));
     assert!(stderr(&again).contains("there already"), "{again:?}");
     assert_same_as_lab_run(folder.path());
+}
+
+/// What is there stays: it may be anybody's.
+#[test]
+fn a_run_takes_the_place_of_nothing_but_a_run_that_is_not_whole() {
+    needs_kernel!();
+    let folder = grid();
+    let jobs = folder.path().join("jobs");
+    let refused = |status| {
+        let output = job(&jobs, RUNS[0]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let told = stderr(&output);
+        assert!(
+            told.contains("never overwritten; name another folder"),
+            "{told}"
+        );
+    };
+    let place = jobs.join(RUNS[0]);
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("thesis.tex"), "years").unwrap();
+    refused(1);
+    assert_eq!(
+        fs::read_to_string(place.join("thesis.tex")).unwrap(),
+        "years"
+    );
+    fs::remove_dir_all(&place).unwrap();
+
+    let file = format!("jobs/{}.toml", RUNS[1]);
+    let arguments = ["lab", "run", &file, "--folder", RUNS[0]];
+    said(pillion_at(&jobs, &arguments));
+    let text = fs::read_to_string(place.join("run.toml")).unwrap();
+    refused(2);
+    assert_eq!(fs::read_to_string(place.join("run.toml")).unwrap(), text);
+    // As Snakemake leaves one that is to be made again.
+    fs::remove_file(place.join("manifest.json")).unwrap();
+    said(job(&jobs, RUNS[0]));
+    assert_ne!(fs::read_to_string(place.join("run.toml")).unwrap(), text);
 }
 
 #[test]

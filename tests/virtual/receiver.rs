@@ -1,10 +1,5 @@
 //! What an experiment says of the receiver.
 
-use std::fs;
-use std::path::Path;
-
-use serde_json::Value;
-
 use crate::common::*;
 
 const EXPERIMENT: &str = r#"
@@ -21,29 +16,16 @@ sysctl."net.ipv4.tcp_sack" = 0
 receiver.delayed-acks = false
 "#;
 
-fn json(folder: &str, name: &str) -> Value {
-    serde_json::from_slice(&fs::read(Path::new(folder).join(name)).unwrap()).unwrap()
-}
-
 #[test]
 fn acks_are_delayed_or_not_and_sysctls_are_the_receiver_s_alone() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("receiver.toml");
-    fs::write(&file, EXPERIMENT).unwrap();
-    let output = lab("run", &file)
-        .args(["--json", "--store"])
-        .arg(folder.path().join("store"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let runs: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let runs = run_all(folder.path(), EXPERIMENT);
     let acks_a_segment = runs.iter().map(|run| {
-        let folder = run["folder"].as_str().unwrap();
-        let parameters = json(folder, "sysctls.json");
+        let parameters = json(run, "sysctls.json");
         let sack = |host: &str| parameters[host]["net.ipv4.tcp_sack"].clone();
         assert_eq!([sack("thin"), sack("receiver")], ["1", "0"]);
-        let summary = json(folder, "summary.json");
+        let summary = json(run, "summary.json");
         let count = |way: &str, at: &str| summary[way][at].as_f64().unwrap();
         count("backward", "trace_before") / count("forward", "trace_behind")
     });

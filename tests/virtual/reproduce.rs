@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use crate::common::*;
 
@@ -51,12 +51,8 @@ path.rtt = 80
 "#;
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(PILLION)
-        .args(["lab", "reproduce"])
-        .args(arguments)
-        .current_dir(folder)
-        .output()
-        .unwrap()
+    let arguments = [&["lab", "reproduce"], arguments].concat();
+    pillion_at(folder, &arguments).output().unwrap()
 }
 
 /// The line of the table that has this text.

@@ -48,7 +48,7 @@ impl Folder {
             let why = "it is there already, and a run is never overwritten; name another folder";
             return Err(Error::file(target)(io::Error::other(why)));
         }
-        let path = part_of(target);
+        let path = beside(target, PART);
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
         }
@@ -97,11 +97,6 @@ impl Folder {
             let _ = fs::rename(&self.path, name);
         }
     }
-}
-
-/// Where a run is while it is made that is to have this folder.
-pub(crate) fn part_of(target: &Path) -> PathBuf {
-    beside(target, PART)
 }
 
 fn beside(target: &Path, addition: &str) -> PathBuf {

@@ -26,7 +26,6 @@ use pillion_records::Writer;
 use pillion_settings::experiment::{Plan, Run};
 
 pub use counts::WayCounts;
-pub(crate) use folder::part_of;
 pub use folder::{
     BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,
     SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,

@@ -1,4 +1,5 @@
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use pillion_settings::experiment::Planned;
@@ -6,6 +7,7 @@ use pillion_settings::experiment::Planned;
 use super::{EXPERIMENT_FILE, State, StoredRun};
 use crate::Error;
 use crate::reproduction::digest_file;
+use crate::run::{RUN_FILE, SUMMARY_FILE};
 
 /// The folder that the runs of an experiment are made into, as far as they are not there.
 #[derive(Debug, Clone)]
@@ -57,11 +59,11 @@ impl Making {
         })
     }
 
-    /// The runs that are to be made. What is in the way of them is removed: a run that is another
-    /// one by now with what was kept of it, and one that was stopped.
+    /// The runs that are to be made. A run that is in the way of one, for it is another one by now
+    /// or not whole any more, is removed, with what was kept of it.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`], also if what is in the way is no run.
     pub fn missing(&self, runs: &[Planned]) -> Result<Vec<Planned>, Error> {
         let mut missing = Vec::new();
         for planned in runs {
@@ -84,15 +86,24 @@ pub fn folder_name(planned: &Planned) -> &str {
 }
 
 fn remove(run: &Path) -> Result<(), Error> {
-    let stopped = crate::run::part_of(run);
-    for folder in [run, &stopped] {
-        if folder.exists() {
-            fs::remove_dir_all(folder).map_err(Error::file(folder))?;
+    if run.symlink_metadata().is_ok() {
+        if !was_a_run(run) {
+            let why = "something else is there, which is never overwritten; name another folder";
+            return Err(Error::file(run)(io::Error::other(why)));
         }
+        fs::remove_dir_all(run).map_err(Error::file(run))?;
     }
     let digest = digest_file(run);
     if digest.exists() {
         fs::remove_file(&digest).map_err(Error::file(&digest))?;
     }
     Ok(())
+}
+
+/// Is it a run's folder? Of one that is to be made again, Snakemake takes away the file that the
+/// workflow declares, and leaves an empty folder where there was none.
+fn was_a_run(folder: &Path) -> bool {
+    let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    let has = |file: &str| folder.join(file).is_file();
+    has(RUN_FILE) && has(SUMMARY_FILE) || is_empty()
 }

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use pillion_lab::store::{Making, folder_name};
+use pillion_lab::store::{Making, State, StoredRun, folder_name};
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Planned};
 
@@ -110,7 +110,8 @@ impl Args {
             None => live::make_all(&runs, &campaign),
         };
         board.finish();
-        conclude(&runs, results, &folder, self.json)
+        let shown = self.folder.as_ref().unwrap_or(&folder);
+        conclude(&runs, results, shown, self.json)
     }
 
     /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
@@ -138,6 +139,14 @@ fn missing(mut runs: Vec<Planned>, folder: &Path) -> Result<(PathBuf, Vec<Planne
     };
     run.name = name.to_owned();
     let making = Making::of(folder.parent().unwrap_or(Path::new("")));
+    let there = StoredRun::read(folder)?.is_some_and(|there| there.state == State::Whole);
+    if there && making.made(run)?.is_none() {
+        let why = format!(
+            "{}: another run is there, which is never overwritten; name another folder",
+            folder.display()
+        );
+        return Err(BadInput(why).into());
+    }
     Ok((making.folder().to_owned(), making.missing(&runs)?))
 }
 
