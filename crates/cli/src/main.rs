@@ -6,6 +6,7 @@ mod attach;
 mod beside;
 mod bundling;
 mod check;
+mod chosen;
 mod command;
 mod companions;
 mod descriptors;

@@ -171,22 +171,26 @@ impl Setting {
 }
 
 #[cfg(test)]
-mod tests {
-    use pillion_bundler::{Arm, DrawBy};
-
-    use super::*;
-    use crate::Summary;
-
-    fn setting() -> Setting {
-        Setting {
+impl Setting {
+    /// One for tests.
+    pub(crate) fn example() -> Self {
+        Self {
             bundled_ppm: 500_000,
-            draw_by: DrawBy::Peer,
+            draw_by: pillion_bundler::DrawBy::Peer,
             grace_us: 50_000,
             stall_us: 300_000,
             chosen: "all connections".to_owned(),
             bundling: "{}".to_owned(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_bundler::Arm;
+
+    use super::*;
+    use crate::Summary;
 
     fn unit(segments: u64) -> Unit {
         let summary = Summary {
@@ -204,13 +208,13 @@ mod tests {
     fn a_trial_goes_on_from_its_record() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trial.json");
-        assert_eq!(Record::load(&path, &setting()).unwrap(), None);
-        let mut record = Record::new(setting(), [u64::MAX, 3]);
+        assert_eq!(Record::load(&path, &Setting::example()).unwrap(), None);
+        let mut record = Record::new(Setting::example(), [u64::MAX, 3]);
         record.add(u64::MAX, &unit(5), 10);
         record.add(u64::MAX, &unit(6), 10);
         record.save(&path).unwrap();
         record.save(&path).unwrap();
-        let read = Record::load(&path, &setting()).unwrap().unwrap();
+        let read = Record::load(&path, &Setting::example()).unwrap().unwrap();
         assert_eq!(read, record);
         assert_eq!(read.units[&u64::MAX].summary.segments, 11);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -220,10 +224,10 @@ mod tests {
     fn another_trials_record_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trial.json");
-        Record::new(setting(), [1, 2]).save(&path).unwrap();
+        Record::new(Setting::example(), [1, 2]).save(&path).unwrap();
         let other = Setting {
             bundled_ppm: 300_000,
-            ..setting()
+            ..Setting::example()
         };
         let refused = Record::load(&path, &other).unwrap_err().to_string();
         assert!(
@@ -232,14 +236,14 @@ mod tests {
         );
         fs::write(&path, "{}").unwrap();
         assert!(matches!(
-            Record::load(&path, &setting()),
+            Record::load(&path, &Setting::example()),
             Err(RecordError::Foreign { .. })
         ));
     }
 
     #[test]
     fn more_units_than_can_be_compared_are_counted() {
-        let mut record = Record::new(setting(), [1, 2]);
+        let mut record = Record::new(Setting::example(), [1, 2]);
         (0..3).for_each(|number| record.add(number, &unit(1), 2));
         record.add(0, &unit(1), 2);
         assert_eq!((record.units.len(), record.left_out), (2, 1));

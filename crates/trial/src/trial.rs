@@ -234,17 +234,6 @@ mod tests {
 
     use super::*;
 
-    fn setting() -> Setting {
-        Setting {
-            bundled_ppm: 500_000,
-            draw_by: DrawBy::Peer,
-            grace_us: 50_000,
-            stall_us: 300_000,
-            chosen: "all connections".to_owned(),
-            bundling: "{}".to_owned(),
-        }
-    }
-
     /// A peer as its connections fare on a path that is its own.
     struct Peer {
         arm: Arm,
@@ -258,7 +247,10 @@ mod tests {
     /// what it would be.
     fn play(seed: u64, rounds: u32, bundled_share: f64) -> Verdict {
         let random = &mut generator(seed);
-        let mut trial = Trial::new(Record::new(setting(), [random.random(), random.random()]));
+        let mut trial = Trial::new(Record::new(
+            Setting::example(),
+            [random.random(), random.random()],
+        ));
         let mut peers: Vec<Peer> = Vec::new();
         for _ in 0..rounds {
             for _ in 0..4 {
@@ -326,7 +318,7 @@ mod tests {
 
     #[test]
     fn with_few_units_no_look_is_taken() {
-        let mut trial = Trial::new(Record::new(setting(), [1, 2]));
+        let mut trial = Trial::new(Record::new(Setting::example(), [1, 2]));
         let unit = |unit: u64| {
             let arm = [Arm::Bundled, Arm::Plain][usize::from(unit.is_multiple_of(2))];
             let summary = Summary {

@@ -9,21 +9,18 @@ use anyhow::{Context, Result, bail};
 use clap::Id;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
-use pillion_bundler::{
-    Attachment, Device, Error, Hook, NamespaceName, Policy, Programs, Rule, Scope, Selection,
-    remove_filters,
-};
+use pillion_bundler::{Attachment, Device, Error, Hook, NamespaceName, Policy, Programs, Scope};
 use pillion_report::number::counted;
 use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
 use pillion_settings::{BadInput, Bundling, Telling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
+use crate::chosen;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
-use crate::janitor;
 use crate::print::{print_line, say};
 use crate::privilege;
 use crate::service::{Service, manager};
@@ -160,21 +157,12 @@ impl Args {
         };
 
         let programs = Programs::load(&Policy {
-            scope: self.scope(&selection),
+            scope: chosen::scope(&self.namespaces, &selection),
             max_connections: self.bundling.max_connections,
             ..policy
         })?
         .by(hook);
-        let filters = programs.left_behind();
-        let _janitor = match &filters[..] {
-            [] => None,
-            filters => Some(
-                janitor::watch(|| {
-                    let _ = remove_filters(filters, &self.namespaces);
-                })
-                .context("start the janitor")?,
-            ),
-        };
+        let _janitor = chosen::watch(&programs, &self.namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let mut service = Service::begin(&telling, stats, chosen.clone())?;
         // They keep their network namespaces from ending, and may have changed since.
@@ -269,16 +257,7 @@ impl Args {
                        --port or --peer";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = Rule {
-            ports: self
-                .ports
-                .iter()
-                .map(|Ports(range)| range.clone())
-                .collect(),
-            peers: self.peers.iter().map(|Peer(net)| *net).collect(),
-            companions: self.bundling.how.companions,
-            ..Rule::all(options)
-        };
+        let rule = chosen::rule(&self.ports, &self.peers, &self.bundling.how, options);
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
@@ -342,29 +321,14 @@ impl Args {
         self.read(file)
     }
 
-    fn scope(&self, selection: &Selection) -> Scope {
-        if self.namespaces.is_empty() {
-            Scope::ThisNamespace
-        } else {
-            Scope::Namespaces(selection.namespaces())
-        }
-    }
-
     fn connections(&self, rules: usize) -> String {
         if let Some(file) = &self.config {
             return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
-        let list = |kind: &str, values: Vec<String>| {
-            (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
-        };
-        let ports = list("port", self.ports.iter().map(ToString::to_string).collect());
-        let peers = list("peer", self.peers.iter().map(ToString::to_string).collect());
-        let conditions: Vec<_> = [ports, peers].into_iter().flatten().collect();
-        match (conditions.is_empty(), self.all) {
-            (false, _) => format!("connections with {}", conditions.join(" and ")),
-            (true, true) => "all connections".to_owned(),
-            (true, false) => "connections whose application asks for it".to_owned(),
-        }
+        chosen::words(&self.ports, &self.peers).unwrap_or_else(|| match self.all {
+            true => "all connections".to_owned(),
+            false => "connections whose application asks for it".to_owned(),
+        })
     }
 }
 

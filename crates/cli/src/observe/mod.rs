@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
     Attachment, Change, NamespaceName, Observation, ObservationReader, Observing, Policy, Programs,
-    Rule, Scope, Selection, cgroup2_mount, remove_filters,
+    Selection, cgroup2_mount,
 };
 use pillion_settings::policy::{Peer, Ports};
 use pillion_settings::times::{parse_ms, parse_s};
@@ -24,10 +24,11 @@ pub use advise::Args as AdviseArgs;
 pub use trial::Args as TrialArgs;
 
 use crate::bundling::BundlingArgs;
+use crate::chosen;
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::follow::{Watcher, until_readable_or};
-use crate::janitor::{self, Janitor};
+use crate::janitor::Janitor;
 use crate::print::say;
 use crate::stats::Stats;
 
@@ -100,16 +101,8 @@ impl ObserveArgs {
 
     /// The connections that are chosen, in words.
     fn chosen(&self) -> String {
-        let list = |kind: &str, values: Vec<String>| {
-            (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
-        };
-        let ports = list("port", self.ports.iter().map(ToString::to_string).collect());
-        let peers = list("peer", self.peers.iter().map(ToString::to_string).collect());
-        let conditions: Vec<_> = [ports, peers].into_iter().flatten().collect();
-        match conditions.is_empty() {
-            true => "all connections".to_owned(),
-            false => format!("connections with {}", conditions.join(" and ")),
-        }
+        let words = chosen::words(&self.ports, &self.peers);
+        words.unwrap_or_else(|| "all connections".to_owned())
     }
 
     fn policy(
@@ -118,24 +111,12 @@ impl ObserveArgs {
         selection: &Selection,
         observing: Observing,
     ) -> Result<Policy> {
-        let rule = Rule {
-            ports: self
-                .ports
-                .iter()
-                .map(|Ports(range)| range.clone())
-                .collect(),
-            peers: self.peers.iter().map(|Peer(net)| *net).collect(),
-            companions: bundling.how.companions,
-            ..Rule::all(bundling.options()?)
-        };
-        let scope = match self.namespaces.is_empty() {
-            true => Scope::ThisNamespace,
-            false => Scope::Namespaces(selection.namespaces()),
-        };
+        let options = bundling.options()?;
+        let rule = chosen::rule(&self.ports, &self.peers, &bundling.how, options);
         Ok(Policy {
             rules: vec![rule],
             otherwise: pillion_bundler::Mode::LeaveAlone,
-            scope,
+            scope: chosen::scope(&self.namespaces, selection),
             max_connections: bundling.max_connections,
             observing: Some(observing),
         })
@@ -159,16 +140,7 @@ impl ObserveArgs {
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
         let policy = self.policy(bundling, &selection, observing)?;
         let programs = Programs::load(&policy)?.by(hook);
-        let filters = programs.left_behind();
-        let janitor = match &filters[..] {
-            [] => None,
-            filters => {
-                let clean_up = || {
-                    let _ = remove_filters(filters, &self.namespaces);
-                };
-                Some(janitor::watch(clean_up).context("start the janitor")?)
-            }
-        };
+        let janitor = chosen::watch(&programs, &self.namespaces)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let (attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
