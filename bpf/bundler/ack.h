@@ -14,8 +14,8 @@ struct ack {
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
-	bool sacked; /* the newest block, that is no report */
-	__u32 sacked_end;
+	__u8 blocks; /* that acknowledge selectively, the newest first */
+	__u8 first_block; /* where it stands among the options */
 };
 
 static __always_inline __u32 option_word(const struct tcp_options *options,
@@ -61,15 +61,17 @@ static __always_inline void read_duplicate(const struct tcp_options *options,
 }
 
 /* A receiver tells first of what came last (RFC 2018, section 4). */
-static __always_inline void read_sacked(const struct tcp_options *options,
-					const struct options_found *found,
+static __always_inline void find_blocks(const struct options_found *found,
 					struct ack *ack)
 {
-	__u8 dsacks = ack->duplicate && !found->dsack_len;
-	__u32 end = found->sack + SACK_HEADER + dsacks * SACK_BLOCK + 4;
+	__u32 len = found->sack_len, dsack = 0;
 
-	ack->sacked = has_blocks(found->sack_len, 1 + dsacks);
-	ack->sacked_end = option_word(options, end);
+	if (ack->duplicate && !found->dsack_len)
+		dsack = SACK_BLOCK;
+	if (len < SACK_HEADER + dsack + SACK_BLOCK)
+		return;
+	ack->blocks = (len - SACK_HEADER - dsack) / SACK_BLOCK;
+	ack->first_block = found->sack + SACK_HEADER + dsack;
 }
 
 /*
@@ -104,7 +106,7 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 		read_block(options, found->dsack, ack);
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
-	read_sacked(options, found, ack);
+	find_blocks(found, ack);
 	return 0;
 }
 

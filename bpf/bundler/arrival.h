@@ -79,7 +79,7 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 		else
 			settled->lost_start = ack->duplicate_end;
 	}
-	count_lost(record, settled, &hidden);
+	count_lost(record, ingress, settled, &hidden);
 	if (!hidden.segments)
 		return;
 	ADD(flow, repaired_along, hidden.segments);
@@ -91,13 +91,17 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 			   ingress->calls_if_undone + 1);
 }
 
-/* A packet has arrived behind a gap. */
+/* A packet has arrived behind a gap, and maybe others before it. */
 static __always_inline void note_sacked(struct flow *flow, __u32 next,
-					__u32 end, __u32 mss)
+					const struct tcp_options *options,
+					const struct ack *ack, __u32 mss)
 {
+	struct record *record = &flow->egress.record;
+	__u32 end = option_word(options, ack->first_block + 4);
 	struct packet packet = {};
 
-	find_packet(&flow->egress.record, next, end, &packet);
+	mark_blocks(&flow->ingress.sacked, record, options, ack);
+	find_packet(record, next, end, &packet);
 	if (packet.end == end && !(packet.how & RETRANSMITTED))
 		note_arrival(&flow->ingress, packet.start, end, mss,
 			     packet.how);
@@ -117,19 +121,21 @@ static __always_inline void forget_old_losses(struct ingress *ingress,
 		ingress->doubts_end = oldest_byte - OLD;
 }
 
-static __always_inline void acknowledge(struct flow *flow,
-					struct bpf_tcp_sock *tp,
-					const struct ack *ack, __u32 next)
+static __always_inline void
+acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
+	    const struct tcp_options *options, __u32 next)
 {
 	struct record *record = &flow->egress.record;
 	struct ingress *ingress = &flow->ingress;
-	__u32 end = first_byte(slot(record, next)), una;
+	__u32 end = first_byte(slot(record, next));
+	__u32 una = acked_so_far(flow, tp, end);
 	struct settled settled = {};
 	struct packet packet = {};
 
-	if (ack->sacked)
-		note_sacked(flow, next, ack->sacked_end, tp->mss_cache);
-	una = acked_so_far(flow, tp, end);
+	settled.from = find_segment(record, next, una);
+	forget_sacked(&ingress->sacked, settled.from);
+	if (ack->blocks)
+		note_sacked(flow, next, options, ack, tp->mss_cache);
 	if (!after(ack->ack, una)) {
 		come_late(flow, next, ack);
 		return;
@@ -137,7 +143,6 @@ static __always_inline void acknowledge(struct flow *flow,
 	if (after(ack->ack, end))
 		return; /* what was not recorded was not bundled */
 	find_packet(record, next, ack->ack, &packet);
-	settled.from = find_segment(record, next, una);
 	settled.to = packet.end == ack->ack ? packet.slot + 1 : packet.slot;
 	settled.lost_start = settled.lost_end = una;
 	settled.mss = tp->mss_cache;
@@ -157,6 +162,7 @@ static __always_inline void acknowledge(struct flow *flow,
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 				   const struct ack *ack,
+				   const struct tcp_options *options,
 				   struct observation *seen)
 {
 	struct ingress *ingress = &flow->ingress;
@@ -177,7 +183,8 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	if (ack->unread)
 		ADD(flow, acks_unread, 1);
 	else
-		acknowledge(flow, tp, ack, READ_ONCE(flow->egress.record.next));
+		acknowledge(flow, tp, ack, options,
+			    READ_ONCE(flow->egress.record.next));
 	if (seen)
 		seen->counters = flow->counters;
 	leave(&ingress->busy);

@@ -322,6 +322,15 @@ struct run {
 };
 
 /*
+ * Segments that were acknowledged selectively (sacked.h): a bit for each slot
+ * of the record, from the oldest on that is not acknowledged.
+ */
+struct sacked {
+	__u32 from; /* its slot, as record.next counts */
+	__u64 bits[RECORD / 64];
+};
+
+/*
  * Written by what stands on the way in alone, by one processor at a time. ACKs
  * come here before TCP has looked at them, and while it sends.
  */
@@ -344,6 +353,8 @@ struct ingress {
 	__u32 lost_start; /* the loss found last */
 	__u32 lost_end;
 	__u64 lost_saved_us; /* what was counted for it */
+
+	struct sacked sacked;
 
 	__u32 along_judged; /* of egress.along_count */
 

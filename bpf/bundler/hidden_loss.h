@@ -132,11 +132,11 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		return; /* what was redundant is acknowledged already */
 	if (ingress->rule != LOSS_RULE_DSACK) {
 		lost_by_ack(packet, una, settled);
-		count_lost(record, settled, &by_ack);
+		count_lost(record, ingress, settled, &by_ack);
 	}
 	if (ingress->rule != LOSS_RULE_ACK) {
 		lost_by_dsack(ack, packet, una, settled);
-		count_lost(record, settled, &hidden);
+		count_lost(record, ingress, settled, &hidden);
 		hidden.saved_us =
 			(__u64)hidden.segments * saved_us(tp, packet->sent);
 	}

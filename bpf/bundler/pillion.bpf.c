@@ -140,7 +140,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	on_ack(flow, tp, &ack, observed(skb));
+	on_ack(flow, tp, &ack, &options, observed(skb));
 	return 1;
 }
 

@@ -8,6 +8,7 @@
 
 #include "level.h"
 #include "record.h"
+#include "sacked.h"
 
 struct settled {
 	__u32 from; /* the first slot */
@@ -60,7 +61,9 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 		end = first_byte(slot(record, at + 1));
 		how = READ_ONCE(slot(record, at)->how);
 		lost = how & RETRANSMITTED ||
-		       begins_in(seq, settled->lost_start, settled->lost_end);
+		       (begins_in(seq, settled->lost_start,
+				  settled->lost_end) &&
+			!is_sacked(&ingress->sacked, at));
 		if (!lost)
 			note_arrival(ingress, packet_start(seq, how), end,
 				     settled->mss, how);
@@ -75,15 +78,16 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 }
 
 /*
- * Of the bytes lost, those of segments that TCP has not retransmitted: of the
- * others it knows, and has done what it does about a loss.
+ * Of the bytes lost, those of segments that had not come behind a gap, and that
+ * TCP has not retransmitted: of the others it knows, and has done what it does
+ * about a loss.
  */
-__noinline int count_lost(struct record *record, const struct settled *settled,
-			  struct hidden *hidden)
+__noinline int count_lost(struct record *record, struct ingress *ingress,
+			  const struct settled *settled, struct hidden *hidden)
 {
 	__u32 at, i, seq, end;
 
-	if (!record || !settled || !hidden)
+	if (!record || !ingress || !settled || !hidden)
 		return 0;
 	at = settled->from;
 	end = first_byte(slot(record, at));
@@ -91,6 +95,7 @@ __noinline int count_lost(struct record *record, const struct settled *settled,
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		if (!begins_in(seq, settled->lost_start, settled->lost_end) ||
+		    is_sacked(&ingress->sacked, at) ||
 		    READ_ONCE(slot(record, at)->how) & RETRANSMITTED)
 			continue;
 		hidden->segments++;

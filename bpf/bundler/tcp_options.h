@@ -23,6 +23,7 @@
 #define TIMESTAMPS_LENGTH 10
 #define SACK_HEADER	  2
 #define SACK_BLOCK	  8
+#define SACK_BLOCKS	  4 /* that find room */
 #define OPTIONS_MAX	  40 /* all of a header's */
 #define OPTIONS_BUFFER	  64 /* a power of two */
 

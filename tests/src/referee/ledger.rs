@@ -14,6 +14,8 @@ pub struct Segment {
     pub rode_along: bool,
     /// The packet that first brought all of the segment to the receiver.
     pub came_with: Option<usize>,
+    /// True if an ACK has told that the segment had come behind a gap.
+    pub sacked: bool,
     /// True if the segment was counted as lost, and repaired by a bundle.
     pub found: bool,
 }
@@ -33,6 +35,8 @@ pub struct Packet {
     pub kind: Kind,
     /// True if the report that the packet caused was in an ACK that was lost or overtaken.
     pub report_lost: bool,
+    /// True if the packet brought ranges twice that its report has no room for.
+    pub report_incomplete: bool,
     /// What the receiver lacked of the packet when it first arrived.
     pub lacked: Option<Vec<Range>>,
 }
@@ -83,6 +87,7 @@ impl Ledger {
             range,
             kind,
             report_lost: false,
+            report_incomplete: false,
             lacked: None,
         });
         Ok(id)
@@ -104,6 +109,7 @@ impl Ledger {
             retransmitted: false,
             rode_along: false,
             came_with: None,
+            sacked: false,
             found: false,
         });
         Ok(())
@@ -134,6 +140,17 @@ impl Ledger {
             }
         }
         self.packets[id].lacked.get_or_insert(lacked);
+    }
+
+    /// Takes note of what an ACK acknowledges selectively.
+    pub fn sacks(&mut self, ack: &Ack) {
+        for segment in &mut self.segments {
+            let (start, end) = segment.range;
+            segment.sacked |= ack
+                .blocks
+                .iter()
+                .any(|block| block.0 <= start && end <= block.1);
+        }
     }
 
     /// The segment that ends where an ACK does.
@@ -169,23 +186,24 @@ impl Ledger {
                 lost.0 = lost.0.max(report.range.1);
             }
         }
-        self.not_retransmitted_in(lost)
+        self.unaccounted_in(lost)
     }
 
     /// The segments that an ACK tells to be lost and repaired, by the published rule: an ACK of
     /// several segments.
     pub fn hidden_by_ack(&self, packet: usize) -> Vec<usize> {
         match self.packets[packet].kind {
-            Kind::New { from } => self.not_retransmitted_in((self.acknowledged, from)),
+            Kind::New { from } => self.unaccounted_in((self.acknowledged, from)),
             Kind::Retransmission { .. } => Vec::new(),
         }
     }
 
-    fn not_retransmitted_in(&self, (start, end): Range) -> Vec<usize> {
+    /// The segments that nothing else brought, for all that is known.
+    fn unaccounted_in(&self, (start, end): Range) -> Vec<usize> {
         let segments = self.segments.iter().enumerate();
         let begins_in = segments.filter(|(_, at)| (start..end).contains(&at.range.0));
-        let not_again = begins_in.filter(|(_, at)| !at.retransmitted);
-        not_again.map(|(at, _)| at).collect()
+        let unaccounted = begins_in.filter(|(_, at)| !at.retransmitted && !at.sacked);
+        unaccounted.map(|(at, _)| at).collect()
     }
 
     /// True if a report is about a bundle, and so not for TCP: the rule, in a few lines.

@@ -60,6 +60,8 @@ pub struct Receiver {
     echo: u32,
     /// Packets whose report another one took the place of before it was sent.
     unreported: Vec<usize>,
+    /// Packets whose report has no room for all that came twice with them.
+    reported_in_part: Vec<usize>,
     waiting: u32,
     due: Option<Instant>,
 }
@@ -74,6 +76,7 @@ impl Receiver {
             report: None,
             echo: 0,
             unreported: Vec::new(),
+            reported_in_part: Vec::new(),
             waiting: 0,
             due: None,
         }
@@ -191,6 +194,11 @@ impl Receiver {
         std::mem::take(&mut self.unreported)
     }
 
+    /// Packets of which the receiver will not report all that they brought twice.
+    pub fn reported_in_part(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.reported_in_part)
+    }
+
     /// Adds a range to the report, which has room for one: what does not adjoin is left out.
     fn report_more(&mut self, packet: usize, (start, end): Range) {
         match &mut self.report {
@@ -198,7 +206,7 @@ impl Receiver {
             Some(report) if report.range.0 <= end && start <= report.range.1 => {
                 report.range = (report.range.0.min(start), report.range.1.max(end));
             }
-            Some(_) => self.unreported.push(packet),
+            Some(_) => self.reported_in_part.push(packet),
         }
     }
 

@@ -20,7 +20,8 @@ pub struct Tally {
     pub found: u64,
     /// Hidden losses that were not found for want of an ACK that ends with the bundle.
     pub unacknowledged: u64,
-    /// Segments found though they had come: the report of that was lost, or came late.
+    /// Segments found though they had come: the report of that was lost, or came late, or was of
+    /// another range, and so were the ACKs that told of them behind a gap.
     pub report_lost: u64,
     /// Window reductions that the kernel was asked for.
     pub reactions: u64,

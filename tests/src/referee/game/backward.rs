@@ -17,6 +17,7 @@ impl Game {
             let packet = &mut self.ledger.packets[report.packet];
             packet.report_lost &= ack.number <= self.ledger.acknowledged.max(packet.range.1 - 1);
         }
+        self.ledger.sacks(&ack);
         let expected = self.expect(&ack);
         let seen = reports_seen();
         let blocks = ack.report.map(|report| report.range);

@@ -85,6 +85,9 @@ impl Game {
         for packet in self.receiver.unreported() {
             self.ledger.packets[packet].report_lost = true;
         }
+        for packet in self.receiver.reported_in_part() {
+            self.ledger.packets[packet].report_incomplete = true;
+        }
         if let Some(ack) = ack {
             self.sends_ack(ack, now);
         }

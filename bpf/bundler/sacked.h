@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which segments were acknowledged selectively, and so were not lost.
+ *
+ * A bundle that fills two gaps brings again what had come between them, and
+ * often also what had come before. Of what came twice, its ACK reports one
+ * range alone (tcp_dsack_extend()): the rest would look lost.
+ *
+ * The way in keeps this for itself, for the record is not its to write.
+ */
+#ifndef PILLION_SACKED_H
+#define PILLION_SACKED_H
+
+#include "ack.h"
+#include "record.h"
+
+static __always_inline __u64 *sacked_word(struct sacked *sacked, __u32 at)
+{
+	return &sacked->bits[(at & (RECORD - 1)) / 64];
+}
+
+static __always_inline bool is_sacked(struct sacked *sacked, __u32 at)
+{
+	return *sacked_word(sacked, at) >> (at & 63) & 1;
+}
+
+/*
+ * Segments before this slot are acknowledged: the places of theirs are for
+ * those that come. A global function, as the verifier is to look at the loop
+ * once.
+ */
+__noinline int forget_sacked(struct sacked *sacked, __u32 slot)
+{
+	__u32 at, i;
+
+	if (!sacked)
+		return 0;
+	at = sacked->from;
+	for (i = 0; i < RECORD && before(at, slot); i++, at++)
+		*sacked_word(sacked, at) &= ~(1ULL << (at & 63));
+	sacked->from = slot;
+	return 0;
+}
+
+/* Marks the segments that lie within start and end. */
+__noinline int mark_sacked(struct sacked *sacked, struct record *record,
+			   __u32 start, __u32 end)
+{
+	__u32 next, at, i;
+
+	if (!sacked || !record)
+		return 0;
+	next = READ_ONCE(record->next);
+	at = find_segment(record, next, start);
+	if (before(first_byte(slot(record, at)), start))
+		at++;
+	if (before(at, sacked->from))
+		at = sacked->from;
+	for (i = 0; i < RECORD && before(at, next); i++, at++) {
+		if (after(first_byte(slot(record, at + 1)), end))
+			break;
+		*sacked_word(sacked, at) |= 1ULL << (at & 63);
+	}
+	return 0;
+}
+
+static __always_inline void mark_blocks(struct sacked *sacked,
+					struct record *record,
+					const struct tcp_options *options,
+					const struct ack *ack)
+{
+	__u32 at = ack->first_block, i;
+
+	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK)
+		mark_sacked(sacked, record, option_word(options, at),
+			    option_word(options, at + 4));
+}
+
+#endif /* PILLION_SACKED_H */
