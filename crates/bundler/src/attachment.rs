@@ -211,7 +211,7 @@ impl Attachment {
         Totals::read(&self.programs.totals)
     }
 
-    /// The same, and how many connections there are, for another thread to read.
+    /// The totals and the number of connections, for another thread to read.
     ///
     /// # Errors
     /// [`Error::System`] if there are too many open files.

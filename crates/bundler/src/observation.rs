@@ -80,9 +80,9 @@ pub struct Losses {
     pub segments: u32,
     /// Of these, those that the receiver reported to have had already.
     pub needless: u32,
-    /// Those that the first bundle with them would have repaired.
+    /// Of the segments retransmitted, those that the first bundle with them would have repaired.
     pub repairable: u32,
-    /// Those that would have been in no bundle.
+    /// Of the segments retransmitted, those that would have been in no bundle.
     pub unfollowed: u32,
     /// How much sooner bundles would have had them acknowledged, with all that waited behind, in
     /// microseconds.

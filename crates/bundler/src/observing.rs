@@ -31,11 +31,11 @@ impl Observing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DrawBy {
-    /// Those with the same peer: its IPv4 address, or its IPv6 network (/64). Who connects anew is
+    /// Connections share a draw with those to the same peer: its IPv4 address, or its IPv6 network (/64). Who connects anew is
     /// in the same arm.
     #[default]
     Peer,
-    /// Each is drawn for itself, by both endpoints. For peers behind one address.
+    /// Each connection is drawn for itself, by both endpoints. For peers behind one address.
     Connection,
 }
 

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bundler::{Hook, Options, Policy};
 use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
-/// That of [`Options`], and not of what comes behind them.
+/// The heading of [`Bundling`] in the help; clap would put it over what comes behind it as well.
 const HEADING: &str = "Bundling";
 
 #[derive(clap::Args)]

@@ -17,7 +17,7 @@ pub fn rule(ports: &[Ports], peers: &[Peer], how: &Bundling, options: Options) -
     }
 }
 
-/// Such connections in words; `None` if nothing is asked of them.
+/// Describes connections with these ports and peers; `None` if nothing is asked of them.
 pub fn words(ports: &[Ports], peers: &[Peer]) -> Option<String> {
     let list = |kind: &str, values: Vec<String>| {
         (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
@@ -28,7 +28,7 @@ pub fn words(ports: &[Ports], peers: &[Peer]) -> Option<String> {
     (!conditions.is_empty()).then(|| format!("connections with {}", conditions.join(" and ")))
 }
 
-/// Those of the namespaces that are named, or of pillion's own if none is.
+/// The scope of the namespaces that are named, or of pillion's own if none is.
 pub fn scope(names: &[NamespaceName], selection: &Selection) -> Scope {
     match names.is_empty() {
         true => Scope::ThisNamespace,

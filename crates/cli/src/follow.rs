@@ -29,7 +29,8 @@ pub fn until_readable(
     until_readable_or(signals, attachment, selection, None, watcher).map(drop)
 }
 
-/// The same, but no longer than to a moment; true if `signals` can be read.
+/// Waits until `signals` can be read or the moment `end` comes, and follows devices and connections
+/// until then; true if `signals` can be read.
 pub fn until_readable_or(
     signals: &impl AsFd,
     attachment: &mut Attachment,

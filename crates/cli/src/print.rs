@@ -21,7 +21,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// The same for JSON.
+/// Prints a value as JSON, indented.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&(serde_json::to_string_pretty(value)? + "\n"))
 }

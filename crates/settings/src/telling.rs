@@ -33,7 +33,7 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// The same, with what it leaves open as the other one has it.
+    /// Fills what is left open with what the other one says.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

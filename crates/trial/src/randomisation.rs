@@ -11,12 +11,12 @@ use rand::{Rng, RngExt};
 /// How often the draw is made again.
 const REDRAWS: u32 = 20_000;
 
-/// How likely the draw alone makes such a difference, or a greater one.
+/// Probabilities with which the draw alone makes such a difference as was seen, or a greater one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Chances {
-    /// That the bundled arm has so low values.
+    /// That the values of the bundled arm are so low.
     pub(crate) of_lower: f64,
-    /// That the bundled arm has so high values.
+    /// That the values of the bundled arm are so high.
     pub(crate) of_higher: f64,
 }
 

@@ -5,15 +5,15 @@ use pillion_settings::policy::Peer;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which connections")]
 pub struct ChoiceArgs {
-    /// Those with an end at this address or in this network; may be repeated
+    /// Look at connections with an end at this address or in this network; may be repeated
     #[arg(long, value_name = "ADDRESS[/PREFIX]")]
     address: Vec<Peer>,
 
-    /// Those with an end at this port; may be repeated
+    /// Look at connections with an end at this port; may be repeated
     #[arg(long, value_name = "PORT")]
     port: Vec<u16>,
 
-    /// Those with this number in --list; may be repeated
+    /// Look at the connection with this number in --list; may be repeated
     #[arg(long, value_name = "N")]
     connection: Vec<u64>,
 }

@@ -16,7 +16,7 @@ use super::writes::written;
 
 /// Send the writes of an application again, to `pillion traffic receive`
 ///
-/// They are those of one connection of a packet trace, as far as it shows them, or of a list.
+/// The writes are those of one connection of a packet trace, as far as it shows them, or of a list.
 #[derive(clap::Args)]
 pub struct Args {
     /// A packet trace (pcap or pcapng, plain or compressed), or a list of writes as CSV: the

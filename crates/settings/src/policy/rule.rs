@@ -50,14 +50,14 @@ flattened!(Rule);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleMode {
-    /// They are bundled, unless their application declines.
+    /// The connections are bundled, unless their application declines.
     #[default]
     Bundle,
-    /// They are bundled once their application asks.
+    /// The connections are bundled once their application asks.
     Allow,
-    /// They get companions alone.
+    /// The connections get companions, and are not bundled.
     Companions,
-    /// Neither.
+    /// The connections get no companions, and are not bundled.
     LeaveAlone,
 }
 

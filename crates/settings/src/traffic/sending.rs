@@ -22,7 +22,7 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// The same traffic, sent so.
+    /// Has traffic sent with these threads and timeouts.
     #[must_use]
     pub fn send(&self, traffic: Traffic) -> Traffic {
         Traffic {

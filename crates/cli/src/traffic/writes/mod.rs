@@ -39,9 +39,9 @@ struct Seen {
     sender: Endpoint,
     receiver: Endpoint,
     direction: Direction,
-    /// New, of the main sender.
+    /// New payload that the main sender sent.
     bytes: u64,
-    /// That the trace does not show as sent, of the same.
+    /// Payload of the main sender that was acknowledged, and that the trace does not show as sent.
     missing_bytes: u64,
     /// Of the largest segment that its receiver takes.
     mss: Option<u16>,

@@ -54,7 +54,7 @@ pub struct Reproduction {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cause {
-    /// Which runs.
+    /// The runs in which the reason is taken away.
     pub runs: Selector,
     /// What was otherwise, as in `losses are recovered from as in Linux 3.16`.
     pub is: String,

@@ -16,21 +16,21 @@ pub struct Published {
     pub measure: String,
     /// The group of streams.
     pub group: Option<Name>,
-    /// Of which runs.
+    /// The runs that the measure is taken of.
     pub runs: Selector,
     /// The published value, in the measure's unit.
     pub value: Option<f64>,
     /// How far off a reproduction may be.
     #[serde(deserialize_with = "text::option::deserialize")]
     pub within: Option<Tolerance>,
-    /// It is at most that.
+    /// The most that the measure may be.
     pub at_most: Option<f64>,
-    /// It is at least that.
+    /// The least that the measure may be.
     pub at_least: Option<f64>,
     /// The measure is taken in proportion to that of these runs; of the same ones if only a group
     /// is named.
     pub over: Option<Selector>,
-    /// In proportion to that of this group.
+    /// The group that the measure is taken in proportion to.
     pub over_group: Option<Name>,
     /// The measure grows in this order of runs.
     pub ascending: Vec<Selector>,
