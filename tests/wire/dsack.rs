@@ -205,6 +205,17 @@ fn a_report_of_what_was_retransmitted_in_an_ack_of_half_a_packet_reaches_tcp() {
     });
 }
 
+/// The path doubled the packet, and the ACK of its first copy was lost.
+#[test]
+fn a_report_of_a_whole_packet_with_what_was_retransmitted_reaches_tcp() {
+    one_at_a_time(options(), |wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:101");
+        wire.ack_duplicate(201, "1:201", "");
+        assert_eq!(reports(wire), (1, 0));
+    });
+}
+
 /// It rode along with a retransmission as well, which is the packet that was acknowledged.
 #[test]
 fn the_report_of_what_rode_along_and_was_retransmitted_is_taken_out() {
