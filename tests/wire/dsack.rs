@@ -135,6 +135,18 @@ fn the_report_of_a_retransmission_reaches_tcp_and_undoes_what_it_did() {
     });
 }
 
+/// TCP merged both segments into one, of which the receiver had the beginning.
+#[test]
+fn the_report_of_the_beginning_of_a_retransmission_reaches_tcp() {
+    let rto_min = Duration::from_secs(1);
+    Setup { rto_min, ..setup() }.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:201");
+        wire.ack_duplicate(201, "1:101", "");
+        assert_eq!(reports(wire), (1, 0));
+    });
+}
+
 /// The network brought it twice.
 #[test]
 fn the_report_of_what_neither_rode_along_nor_was_retransmitted_reaches_tcp() {
