@@ -8,6 +8,7 @@ mod grid;
 mod jitter;
 mod kernel;
 mod mechanisms;
+mod own_ways;
 mod path_size;
 mod queue;
 mod receiver;

@@ -45,10 +45,10 @@ pub struct Direction {
         skip_serializing_if = "Duration::is_zero"
     )]
     pub jitter: Duration,
-    /// Delays that packets of single ports have in place of `delay`. Order is kept among the
-    /// packets of each of these ports, and among the others.
+    /// What packets of single ports meet in place of `delay`, `jitter` and `loss`. Order is kept
+    /// among the packets of each of these ports, and among the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub own_delays: Vec<OwnDelay>,
+    pub own: Vec<Own>,
     /// Rate of the link in bits of Ethernet frames per second, at least 1; without one the link
     /// takes no time and nothing ever waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -66,15 +66,42 @@ pub struct Direction {
     pub disorder: Option<Disorder>,
 }
 
-/// The delay of the packets of one port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What the packets of one port meet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnDelay {
+pub struct Own {
     /// Where TCP segments or UDP datagrams go to; or else where they come from.
     pub port: u16,
     /// Delay after the queue, 0 to 60 s. Serialised as `delay_ms`, in milliseconds.
     #[serde(rename = "delay_ms", with = "milliseconds")]
     pub delay: Duration,
+    /// Standard deviation of the delay, 0 to a quarter of it, which varies apart from that of other
+    /// packets; `None` for the direction's, with which it varies together. Serialised as
+    /// `jitter_ms`, in milliseconds.
+    #[serde(
+        rename = "jitter_ms",
+        with = "some_milliseconds",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub jitter: Option<Duration>,
+    /// Which of the packets are lost, apart from others; `None` where the direction's `loss` takes
+    /// them as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+}
+
+impl Own {
+    /// A delay of the port's own, and nothing else.
+    #[must_use]
+    pub fn delayed(port: u16, delay: Duration) -> Self {
+        Self {
+            port,
+            delay,
+            jitter: None,
+            loss: None,
+        }
+    }
 }
 
 /// Packets that arrive late or twice, of those that loss applies to and spares.
@@ -109,7 +136,7 @@ impl Direction {
         Self {
             delay,
             jitter: Duration::ZERO,
-            own_delays: Vec::new(),
+            own: Vec::new(),
             rate_bps: None,
             // Without a rate none waits.
             queue_packets: 1,
@@ -127,21 +154,29 @@ impl Direction {
                 range,
             })
         };
-        let own = self.own_delays.iter().map(|own| ("own_delays", own.delay));
-        let shortest = own
-            .clone()
-            .map(|(_, delay)| delay)
-            .chain([self.delay])
-            .min();
+        let own = self.own.iter().flat_map(|own| {
+            let jitter = own.jitter.unwrap_or_default();
+            [("own.delay", own.delay), ("own.jitter", jitter)]
+        });
         let mut times = [("delay", self.delay), ("jitter", self.jitter)]
             .into_iter()
             .chain(own);
         if let Some((field, time)) = times.find(|(_, time)| *time > MAX_DELAY) {
             return out_of_range(field, format!("{time:?}"), "0 to 60 s");
         }
-        if shortest.is_some_and(|delay| self.jitter * FARTHEST > delay) {
-            let range = "at most a quarter of the direction's shortest delay";
-            return out_of_range("jitter", format!("{:?}", self.jitter), range);
+        let own = self.own.iter().map(|own| (own.delay, own.jitter));
+        let mut varying = own.chain([(self.delay, None)]);
+        if let Some((_, own)) = varying
+            .find(|(delay, own)| own.unwrap_or(self.jitter).saturating_mul(FARTHEST) > *delay)
+        {
+            let (field, jitter, range) = match own {
+                Some(own) => ("own.jitter", own, "at most a quarter of its port's delay"),
+                None => {
+                    let range = "at most a quarter of the direction's shortest delay";
+                    ("jitter", self.jitter, range)
+                }
+            };
+            return out_of_range(field, format!("{jitter:?}"), range);
         }
         if self.rate_bps == Some(0) {
             return out_of_range("rate_bps", "0".into(), "at least 1, or absent");
@@ -150,7 +185,8 @@ impl Direction {
             let value = self.queue_packets.to_string();
             return out_of_range("queue_packets", value, "1 to 65536");
         }
-        if let Some((field, value, range)) = self.loss.mistake() {
+        let losses = self.own.iter().filter_map(|own| own.loss.as_ref());
+        if let Some((field, value, range)) = losses.chain([&self.loss]).find_map(Loss::mistake) {
             return out_of_range(field, value, range);
         }
         let Some(disorder) = self.disorder else {
@@ -189,5 +225,32 @@ mod milliseconds {
         let ms = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(ms / 1e3)
             .map_err(|_| D::Error::custom(format!("a delay is {ms} ms; it must be 0 to 60000")))
+    }
+}
+
+/// Durations that there may be none of, as numbers of milliseconds.
+mod some_milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::milliseconds;
+
+    pub fn serialize<S: Serializer>(
+        delay: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match delay {
+            Some(delay) => milliseconds::serialize(delay, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        #[derive(Deserialize)]
+        struct Milliseconds(#[serde(with = "milliseconds")] Duration);
+        Ok(Option::deserialize(deserializer)?.map(|Milliseconds(delay)| delay))
     }
 }

@@ -1,19 +1,22 @@
 //! When packets are due behind the link: delay, jitter, and delays of single ports.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use rand_pcg::Pcg64;
 
-use crate::{Direction, jitter::Jitter, packet::ports};
+use crate::{Direction, by_port::ByPort, jitter::Jitter};
 
 /// The delays of the frames of one direction.
 pub(crate) struct Delays {
     common: Delay,
-    own: HashMap<u16, Delay>,
+    own: ByPort<OwnDelay>,
     jitter: Option<Jitter>,
+}
+
+/// The delay of a port, and how it varies, if not with that of other packets.
+struct OwnDelay {
+    delay: Delay,
+    jitter: Option<Option<Jitter>>,
 }
 
 /// A delay, and when the last packet that has it is due: none behind it overtakes it, not even by
@@ -32,29 +35,33 @@ pub(crate) struct Due {
 }
 
 impl Delays {
-    /// The delays of a direction, with the next generator from `source`.
+    /// The delays of a direction, with the next generators from `source`: one for all, and one for
+    /// each port whose delay varies apart.
     pub fn new(source: &mut Pcg64, direction: &Direction) -> Self {
-        let delay = |time| Delay { time, last: None };
-        let own = direction.own_delays.iter();
+        let jitter = Jitter::new(source, direction.jitter);
+        let own = direction.own.iter().map(|own| {
+            let jitter = own.jitter.map(|sd| Jitter::new(source, sd));
+            let delay = Delay::of(own.delay);
+            (own.port, OwnDelay { delay, jitter })
+        });
         Self {
-            common: delay(direction.delay),
-            own: own.map(|own| (own.port, delay(own.delay))).collect(),
-            jitter: Jitter::new(source, direction.jitter),
+            common: Delay::of(direction.delay),
+            own: own.collect(),
+            jitter,
         }
     }
 
     /// When a frame that has left the link, after those before it, is due.
     pub fn due(&mut self, departure: Instant, frame: &[u8]) -> Due {
-        let deviation = self.jitter.as_mut().map_or(0.0, |it| it.at(departure));
-        let own = match self.own.is_empty() {
-            true => None,
-            false => {
-                let ports = ports(frame).unwrap_or_default();
-                let known = ports.iter().rev().find(|port| self.own.contains_key(port));
-                known.and_then(|port| self.own.get_mut(port))
-            }
+        let common = self.jitter.as_mut().map_or(0.0, |it| it.at(departure));
+        let (delay, jitter) = match self.own.of(frame) {
+            Some(own) => (&mut own.delay, own.jitter.as_mut()),
+            None => (&mut self.common, None),
         };
-        let delay = own.unwrap_or(&mut self.common);
+        let deviation = match jitter {
+            Some(jitter) => jitter.as_mut().map_or(0.0, |it| it.at(departure)),
+            None => common,
+        };
         let size = Duration::from_secs_f64(deviation.abs());
         let time = match deviation < 0.0 {
             true => delay.time.saturating_sub(size),
@@ -67,6 +74,12 @@ impl Delays {
             at,
             steady: departure + delay.time,
         }
+    }
+}
+
+impl Delay {
+    fn of(time: Duration) -> Self {
+        Self { time, last: None }
     }
 }
 
@@ -85,23 +98,47 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::{OwnDelay, packet::tests::ipv4};
+    use crate::{Own, packet::tests::ipv4};
 
     const MS: Duration = Duration::from_millis(1);
+
+    fn delays(direction: &Direction) -> Delays {
+        Delays::new(&mut Pcg64::seed_from_u64(1), direction)
+    }
+
+    #[test]
+    fn a_port_s_own_jitter_is_apart_from_that_of_others() {
+        let own = Own {
+            jitter: Some(5 * MS),
+            ..Own::delayed(20_001, 30 * MS)
+        };
+        let direction = Direction {
+            own: vec![own, Own::delayed(20_002, 30 * MS)],
+            ..Direction::delayed(75 * MS)
+        };
+        let mut delays = delays(&direction);
+        let now = Instant::now();
+        let mut varies = |port| {
+            let packet = ipv4(6, port);
+            (0..100u32).any(|number| {
+                let due = delays.due(now + 50 * MS * number, &packet);
+                due.at != due.steady
+            })
+        };
+        assert!(varies(20_001));
+        assert!(!varies(20_002) && !varies(7));
+    }
 
     #[test]
     fn jitter_keeps_the_order_and_every_delay_s_mean() {
         let direction = Direction {
             jitter: 5 * MS,
-            own_delays: vec![OwnDelay {
-                port: 20_001,
-                delay: 30 * MS,
-            }],
+            own: vec![Own::delayed(20_001, 30 * MS)],
             ..Direction::delayed(75 * MS)
         };
         let begin = Instant::now();
         for (port, delay) in [(20_001, 30.0), (7, 75.0)] {
-            let mut delays = Delays::new(&mut Pcg64::seed_from_u64(1), &direction);
+            let mut delays = delays(&direction);
             let packet = ipv4(6, port);
             let mut last = None;
             let mut sum = 0.0;
@@ -123,11 +160,8 @@ mod tests {
     #[test]
     fn a_port_s_own_delay_holds_up_no_other_packets() {
         let mut direction = Direction::delayed(10 * MS);
-        direction.own_delays = vec![OwnDelay {
-            port: 20_001,
-            delay: 90 * MS,
-        }];
-        let mut delays = Delays::new(&mut Pcg64::seed_from_u64(1), &direction);
+        direction.own = vec![Own::delayed(20_001, 90 * MS)];
+        let mut delays = delays(&direction);
         let now = Instant::now();
         let mut due = |frame: &[u8]| delays.due(now, frame).at - now;
         assert_eq!(due(&ipv4(6, 20_001)), 90 * MS);

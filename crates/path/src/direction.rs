@@ -11,14 +11,14 @@ use crate::{
     delays::{Delays, Due},
     disorder::{Turn, Turns},
     link::Link,
-    loss_model::LossModel,
+    losses::Losses,
     punctuality::Punctuality,
     variation::Variation,
 };
 
 pub(crate) struct LiveDirection {
     link: Link,
-    losses: LossModel,
+    losses: Losses,
     turns: Turns,
     delays: Delays,
     /// By how much longer than the delay a frame that is held back takes.
@@ -37,7 +37,7 @@ impl LiveDirection {
         let mut source = Pcg64::seed_from_u64(config.seed);
         // Every kind of chance has generators of its own, for both directions in turn: what is
         // lost then does not depend on what is disturbed.
-        let [to, fro] = ways.map(|way| LossModel::new(&mut source, &way.loss));
+        let [to, fro] = ways.map(|way| Losses::new(&mut source, way));
         let [turns_to, turns_fro] = ways.map(|way| Turns::new(&mut source, way.disorder));
         let [delays_to, delays_fro] = ways.map(|way| Delays::new(&mut source, way));
         [
@@ -46,7 +46,7 @@ impl LiveDirection {
         ]
     }
 
-    fn new(direction: &Direction, losses: LossModel, turns: Turns, delays: Delays) -> Self {
+    fn new(direction: &Direction, losses: Losses, turns: Turns, delays: Delays) -> Self {
         Self {
             link: Link::new(direction.rate_bps, direction.queue_packets),
             losses,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Disorder, Loss, OwnDelay};
+use crate::{Disorder, Loss, Own};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -166,17 +166,17 @@ fn disorder_does_not_change_what_is_lost() {
 #[test]
 fn neither_jitter_nor_delays_of_single_ports_change_what_is_lost() {
     let now = Instant::now();
-    let survivors = |jitter, own_delays| {
+    let survivors = |jitter, own| {
         let mut direction = forward(Direction {
             jitter,
-            own_delays,
+            own,
             loss: Loss::Uniform(0.3),
             ..Direction::delayed(75 * MS)
         });
         (0..200).for_each(|n| direction.arrive(now, &frame(n, 125)));
         departures(&mut direction, now + 10_000 * MS)
     };
-    let own = vec![OwnDelay { port: 7, delay: MS }];
+    let own = vec![Own::delayed(7, MS)];
     let plain = survivors(Duration::ZERO, Vec::new());
     assert!(plain.len() < 200);
     assert_eq!(survivors(5 * MS, own), plain);

@@ -31,6 +31,7 @@
 //! TAP device's own queue (`txqueuelen`, 500 packets or more) fills, and `ip -s link` counts the
 //! drops.
 
+mod by_port;
 mod carrier;
 mod config;
 mod delay_line;
@@ -43,6 +44,7 @@ mod ledger;
 mod link;
 mod loss;
 mod loss_model;
+mod losses;
 mod packet;
 mod path;
 mod promptness;
@@ -50,7 +52,7 @@ mod punctuality;
 mod tap;
 mod variation;
 
-pub use config::{Direction, Disorder, OwnDelay, PathConfig};
+pub use config::{Direction, Disorder, Own, PathConfig};
 pub use error::PathError;
 pub use ledger::{Counts, DelayError, Ledger, Obtained, Volume};
 pub use loss::Loss;

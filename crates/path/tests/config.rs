@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_path::{Direction, Disorder, Loss, OwnDelay, PathConfig};
+use pillion_path::{Direction, Disorder, Loss, Own, PathConfig};
 use serde_json::json;
 
 fn config() -> PathConfig {
@@ -139,7 +139,7 @@ fn losses_in_runs_and_of_a_list_are_checked_and_written_as_they_are() {
 
 #[test]
 fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
-    let own = |delay| vec![OwnDelay { port: 7, delay }];
+    let own = |delay| vec![Own::delayed(7, delay)];
     let long = Duration::from_secs(61);
     assert_eq!(
         complaint(|config| config.forward.jitter = long),
@@ -148,8 +148,7 @@ fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
     for change in [
         |config: &mut PathConfig| config.forward.jitter = Duration::from_millis(20),
         |config: &mut PathConfig| {
-            let delay = Duration::from_millis(19);
-            config.forward.own_delays = vec![OwnDelay { port: 7, delay }];
+            config.forward.own = vec![Own::delayed(7, Duration::from_millis(19))];
             config.forward.jitter = Duration::from_millis(5);
         },
     ] {
@@ -157,18 +156,34 @@ fn jitter_and_delays_of_single_ports_are_checked_and_written_in_milliseconds() {
         let range = "it must be at most a quarter of the direction's shortest delay";
         assert!(complaint.ends_with(range), "{complaint}");
     }
+    let varying = Own {
+        jitter: Some(Duration::from_millis(5)),
+        ..Own::delayed(7, Duration::from_millis(19))
+    };
     assert_eq!(
-        complaint(|config| config.backward.own_delays = own(long)),
-        "path: backward.own_delays is 61s; it must be 0 to 60 s"
+        complaint(|config| config.forward.own = vec![varying]),
+        "path: forward.own.jitter is 5ms; it must be at most a quarter of its port's delay"
+    );
+    assert_eq!(
+        complaint(|config| config.backward.own = own(long)),
+        "path: backward.own.delay is 61s; it must be 0 to 60 s"
     );
     let mut direction = config().forward;
     direction.jitter = Duration::from_micros(2500);
-    direction.own_delays = own(Duration::from_millis(90));
+    direction.own = own(Duration::from_millis(90));
+    direction.own.push(Own {
+        jitter: Some(Duration::from_millis(1)),
+        loss: Some(Loss::Uniform(0.5)),
+        ..Own::delayed(8, Duration::from_millis(10))
+    });
     let written = serde_json::to_value(&direction).unwrap();
     assert_eq!(written["jitter_ms"], 2.5);
     assert_eq!(
-        written["own_delays"],
-        json!([{ "port": 7, "delay_ms": 90.0 }])
+        written["own"],
+        json!([
+            { "port": 7, "delay_ms": 90.0 },
+            { "port": 8, "delay_ms": 10.0, "jitter_ms": 1.0, "loss": 0.5 },
+        ])
     );
     assert_eq!(
         serde_json::from_value::<Direction>(written).unwrap(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use common::{Hosts, Namespace, delay, ip, root};
-use pillion_path::{Counts, Direction, Ledger, Loss, OwnDelay, Path, PathConfig, PathError, Tap};
+use pillion_path::{Counts, Direction, Ledger, Loss, Own, Path, PathConfig, PathError, Tap};
 
 /// Bytes of the Ethernet, IPv4 and UDP headers.
 const HEADERS: u64 = 14 + 20 + 8;
@@ -203,10 +203,7 @@ fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
         return;
     }
     let own = Direction {
-        own_delays: vec![OwnDelay {
-            port: 9,
-            delay: Duration::from_millis(20),
-        }],
+        own: vec![Own::delayed(9, Duration::from_millis(20))],
         ..delay(600)
     };
     let hosts = Hosts::join(&both(own, delay(0)));

@@ -44,18 +44,29 @@ impl Emulator {
                 kernel: kernel_release(),
             });
         }
-        let beyond_netem = [&plan.forward, &plan.backward].into_iter().any(|way| {
-            let reorders = way.disturbance.is_some_and(|it| it.reorder > 0.0);
-            way.jitter.is_some() || reorders && plan.delays().next().is_some()
-        });
+        let own: Vec<_> = plan.own_emulations().collect();
+        let ways = own.iter().flat_map(|(_, ways)| ways);
+        let beyond_netem = [&plan.forward, &plan.backward]
+            .into_iter()
+            .chain(ways)
+            .any(|way| {
+                let reorders = way.disturbance.is_some_and(|it| it.reorder > 0.0);
+                way.jitter.is_some() || reorders && !own.is_empty()
+            });
         if !own_path && has_netem && !beyond_netem {
-            Self::netem(plan, router, receiver, log)
+            Self::netem(plan, own, router, receiver, log)
         } else {
             Self::path(plan, router, receiver)
         }
     }
 
-    fn netem(plan: &Plan, router: Port, receiver: Port, log: &Log) -> Result<Self, Error> {
+    fn netem(
+        plan: &Plan,
+        own: Vec<(u32, [Emulation; 2])>,
+        router: Port,
+        receiver: Port,
+        log: &Log,
+    ) -> Result<Self, Error> {
         let node = Node::create("emulator", log)?;
         for (end, device) in [(router, TO_ROUTER), (receiver, TO_RECEIVER)] {
             join(
@@ -75,10 +86,13 @@ impl Emulator {
             list(TO_ROUTER, &plan.forward)?,
             list(TO_RECEIVER, &plan.backward)?,
         ];
-        let own: Vec<_> = plan.delays().collect();
-        for (device, way, port) in [
-            (TO_RECEIVER, &plan.forward, "proto-src"),
-            (TO_ROUTER, &plan.backward, "proto-dst"),
+        let (to, back): (Vec<_>, Vec<_>) = own
+            .into_iter()
+            .map(|(stream, [to, back])| ((stream, to), (stream, back)))
+            .unzip();
+        for (device, way, port, own) in [
+            (TO_RECEIVER, &plan.forward, "proto-src", to),
+            (TO_ROUTER, &plan.backward, "proto-dst", back),
         ] {
             match &own[..] {
                 [] => netem::build(&node, device, way)?,

@@ -35,7 +35,7 @@ pub(super) fn build(host: &SendingHost, here: Port, bridge: Port) -> Result<(), 
         parent = "parent 1:1".to_owned();
     }
     if host.delay > Duration::ZERO {
-        let netem = netem::words(&delayed, host.delay);
+        let netem = netem::words(&delayed);
         tc(
             here.node,
             format!("qdisc add dev {device} {parent} handle 20: {netem}"),

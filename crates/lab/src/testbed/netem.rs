@@ -27,9 +27,9 @@ pub(super) fn is_there() -> Result<bool, Error> {
     Ok(output.status.success())
 }
 
-/// What netem is to do, in the words of `tc`, where the delay is this. It has no part in jitter.
-pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
-    let mut words = format!("netem limit {LIMIT} delay {}", time(delay));
+/// What netem is to do, in the words of `tc`. It has no part in jitter.
+pub(super) fn words(emulation: &Emulation) -> String {
+    let mut words = format!("netem limit {LIMIT} delay {}", time(emulation.delay));
     match &emulation.loss {
         Some(Loss::Uniform(share)) => words += &format!(" loss random {}", percent(*share)),
         Some(Loss::GilbertElliott {
@@ -51,7 +51,7 @@ pub(super) fn words(emulation: &Emulation, delay: Duration) -> String {
 
 /// Emulates one direction on the device that sends in it.
 pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<(), Error> {
-    let words = words(emulation, emulation.delay);
+    let words = words(emulation);
     let tc = |rest: String| node.run(&format!("tc {rest}")).map_err(lacking);
     tc(format!("qdisc add dev {device} root handle 1: {words}"))?;
     if let Some(disturbance) = emulation.disturbance.filter(|it| it.reorder > 0.0) {
@@ -66,14 +66,14 @@ pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<
     Ok(())
 }
 
-/// Emulates one direction, with a delay of its own for each stream that has one, by its number.
+/// Emulates one direction, otherwise for each stream that has anything of its own, by its number.
 /// Its packets have the stream's source port as `port`: `proto-src` or `proto-dst`.
 pub(super) fn build_by_stream(
     node: &Node,
     device: &str,
     emulation: &Emulation,
     port: &str,
-    delays: &[(u32, Duration)],
+    own: &[(u32, Emulation)],
 ) -> Result<(), Error> {
     // Classes whose rate never holds anything up.
     let class = "htb rate 10gbit quantum 60000";
@@ -81,13 +81,11 @@ pub(super) fn build_by_stream(
     let mut lines = vec![format!(
         "qdisc add dev {device} root handle 1: htb default {OTHERS}"
     )];
-    let others = [(OTHERS.to_owned(), emulation.delay)];
-    let own = delays.iter().map(|(stream, delay)| {
-        let minor = format!("{:x}", stream + 1);
-        (minor, *delay)
-    });
-    for (minor, delay) in others.into_iter().chain(own) {
-        let words = words(emulation, delay);
+    let others = [(OTHERS.to_owned(), emulation)];
+    let own = own.iter();
+    let own = own.map(|(stream, own)| (format!("{:x}", stream + 1), own));
+    for (minor, emulation) in others.into_iter().chain(own) {
+        let words = words(emulation);
         lines.push(format!(
             "class add dev {device} parent 1: classid 1:{minor} {class}"
         ));

@@ -1,5 +1,6 @@
 use super::plan::SOURCE_PORTS;
-use super::{Discipline, Limit, Plan, Shaper};
+use super::{Discipline, Limit, Loss, Plan, Shaper};
+use crate::times::to_ms;
 use crate::traffic::Wrong;
 
 /// Hosts that the network of senders has room for.
@@ -40,7 +41,8 @@ impl Plan {
     pub(super) fn contradictions(&self) -> Vec<Contradiction> {
         let streams: usize = self.streams.iter().map(|it| it.traffic.streams).sum();
         let hosts = self.hosts.len();
-        let mut found = Vec::new();
+        let mut found = self.contradictions_of_groups();
+        let paths_are_right = found.is_empty();
         let mut fails = |path: &[&str], text: String| found.push(Contradiction::new(path, text));
         if hosts > MOST_HOSTS {
             let text = format!("{hosts} sending hosts; {MOST_HOSTS} are the most");
@@ -50,10 +52,42 @@ impl Plan {
             let text = format!("{streams} streams in all; {MOST_STREAMS} are the most");
             fails(&["group"], text);
         }
-        if let Err(error) = self.path().validate() {
+        if let Err(error) = self.path().validate()
+            && paths_are_right
+        {
             fails(&["path"], error.to_string());
         }
         self.check_bottleneck(&mut fails);
+        found
+    }
+
+    /// What of a group's own path does not go with the rest.
+    fn contradictions_of_groups(&self) -> Vec<Contradiction> {
+        let common = [&self.forward, &self.backward];
+        let mut found = Vec::new();
+        for streams in &self.streams {
+            let group = ["group", streams.traffic.name.as_str()];
+            let tables = [group.to_vec(), [&group[..], &["back"]].concat()];
+            for ((own, common), table) in streams.ways.iter().zip(common).zip(tables) {
+                let shortest = streams.delays.iter().min().unwrap_or(&common.delay);
+                if own
+                    .jitter
+                    .is_some_and(|jitter| jitter.saturating_mul(4) > *shortest)
+                {
+                    let text = format!(
+                        "varies by more than a quarter of the delay, which is {} ms each way",
+                        to_ms(*shortest)
+                    );
+                    let path = [&table[..], &["jitter"]].concat();
+                    found.push(Contradiction::new(&path, text));
+                }
+                if own.loss.is_some() && matches!(common.loss, Some(Loss::Listed(_))) {
+                    let text = "the path's list counts these packets as well; list them all there";
+                    let path = [&table[..], &["loss"]].concat();
+                    found.push(Contradiction::new(&path, text));
+                }
+            }
+        }
         found
     }
 

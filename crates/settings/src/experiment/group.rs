@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Mechanisms, RoundTrips};
+use super::{Mechanisms, OwnWay, RoundTrips};
 use crate::document::known::flattened;
 use crate::{Bundling, text, traffic};
 
@@ -16,6 +16,11 @@ pub struct Group {
     /// Round-trip times that differ from the path's.
     #[serde(with = "text::option")]
     pub rtt: Option<RoundTrips>,
+    /// What their packets meet on the way to the receiver.
+    #[serde(flatten)]
+    pub forward: OwnWay,
+    /// What packets meet on the way back to them.
+    pub back: OwnWay,
     /// TCP's mechanisms on the group's host.
     pub mechanisms: Mechanisms,
     /// How pillion bundles them; `None` leaves them plain.

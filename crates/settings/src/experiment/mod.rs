@@ -17,6 +17,7 @@ mod measure;
 mod mechanism;
 mod mechanisms;
 mod name;
+mod own_way;
 mod path;
 mod plan;
 mod read;
@@ -43,6 +44,7 @@ pub use measure::Measure;
 pub use mechanism::{Mechanism, Setting};
 pub use mechanisms::Mechanisms;
 pub use name::Name;
+pub use own_way::OwnWay;
 pub use path::{Path, PathDirection, Reorder};
 /// Which packets of one direction are lost, behind the bottleneck.
 pub use pillion_path::Loss;

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pillion_path::{Direction, OwnDelay, PathConfig};
+use pillion_path::{Direction, Own, PathConfig};
 use pillion_traffic::Manner;
 
-use super::{Bottleneck, Emulation, Measure, Sysctls};
+use super::{Bottleneck, Emulation, Measure, OwnWay, Sysctls};
 use crate::Bundling;
 
 /// What a run is, worked out: hosts with all their parameters, what each group sends from which
@@ -67,6 +67,8 @@ pub struct Streams {
     /// Delays of their own, one for each stream and the same each way; none where they have the
     /// path's.
     pub delays: Vec<Duration>,
+    /// What else of the path is their own: to the receiver, and back.
+    pub ways: [OwnWay; 2],
     /// How pillion bundles them; `None` leaves them plain.
     pub bundling: Option<Bundling>,
 }
@@ -75,30 +77,46 @@ impl Plan {
     /// What both directions are for pillion's own path.
     #[must_use]
     pub fn path(&self) -> PathConfig {
-        let delays = self.delays();
-        let own_delays = delays.map(|(stream, delay)| OwnDelay {
-            port: source_port(stream),
-            delay,
-        });
-        let own_delays: Vec<_> = own_delays.collect();
-        let [forward, backward] = [&self.forward, &self.backward].map(|way| Direction {
-            own_delays: own_delays.clone(),
-            ..Direction::from(way)
-        });
-        PathConfig {
-            forward,
-            backward,
+        let mut config = PathConfig {
+            forward: Direction::from(&self.forward),
+            backward: Direction::from(&self.backward),
             seed: self.seed,
+        };
+        for (stream, delay, [to, back]) in self.own() {
+            let own = |way: &OwnWay, common: Duration| Own {
+                port: source_port(stream),
+                delay: delay.unwrap_or(common),
+                jitter: way.jitter,
+                loss: way.loss.clone(),
+            };
+            config.forward.own.push(own(to, self.forward.delay));
+            config.backward.own.push(own(back, self.backward.delay));
         }
+        config
     }
 
-    /// The delay each way of each stream that has its own, by the stream's number.
-    pub fn delays(&self) -> impl Iterator<Item = (u32, Duration)> {
+    /// What is done to packets of each stream that has anything of its own, by the stream's number:
+    /// to the receiver, and back.
+    pub fn own_emulations(&self) -> impl Iterator<Item = (u32, [Emulation; 2])> {
+        self.own().map(|(stream, delay, [to, back])| {
+            let to = to.emulation(&self.forward, delay);
+            (stream, [to, back.emulation(&self.backward, delay)])
+        })
+    }
+
+    /// Each stream that has anything of the path of its own: its number, its delay each way, and
+    /// what else.
+    fn own(&self) -> impl Iterator<Item = (u32, Option<Duration>, &[OwnWay; 2])> {
         let mut first = 0;
         self.streams.iter().flat_map(move |streams| {
-            let numbers = first..;
-            first += streams.traffic.streams as u32;
-            numbers.zip(streams.delays.iter().copied())
+            let count = streams.traffic.streams as u32;
+            let numbers = first..first + count;
+            first += count;
+            let is_own = !streams.delays.is_empty() || !streams.ways.iter().all(OwnWay::is_common);
+            let delays = streams.delays.iter().copied().map(Some);
+            let delays = delays.chain(std::iter::repeat(None));
+            let own = numbers.zip(delays).filter(move |_| is_own);
+            own.map(|(stream, delay)| (stream, delay, &streams.ways))
         })
     }
 

@@ -113,6 +113,7 @@ impl Plan {
             traffic,
             host,
             delays: delays.unwrap_or_default(),
+            ways: [group.forward.clone(), group.back.clone()],
             bundling: group.bundle,
         });
     }

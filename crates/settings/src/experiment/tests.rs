@@ -238,10 +238,39 @@ fn a_stream_s_own_round_trip_is_split_both_ways_whatever_the_path_s() {
     let each_way = Duration::from_millis(5);
     let path = plan.path();
     for way in [&path.forward, &path.backward] {
-        let own = way.own_delays.iter().map(|own| (own.port, own.delay));
+        let own = way.own.iter().map(|own| (own.port, own.delay));
         assert_eq!(own.collect::<Vec<_>>(), [(SOURCE_PORTS, each_way)]);
     }
     assert_eq!(plan.bdp_bytes(), Some(10_000.0));
+}
+
+#[test]
+fn a_group_s_own_losses_and_jitter_take_the_place_of_the_path_s() {
+    let text = format!(
+        "{SMALL}loss = 0\nback = {{ loss = 3, jitter = 1 }}\n[path]\nrtt = 150\nloss = 2\n"
+    );
+    let plan = &load_text(&text).unwrap().runs[0].plan;
+    let own: Vec<_> = plan.own_emulations().collect();
+    let [(0, [to, back])] = &own[..] else {
+        panic!("{own:?}")
+    };
+    let ms = Duration::from_millis;
+    assert_eq!((to.delay, to.jitter), (ms(75), None));
+    assert_eq!(to.loss, Some(Loss::Uniform(0.0)));
+    assert_eq!((back.delay, back.jitter), (ms(75), Some(ms(1))));
+    assert_eq!(back.loss, Some(Loss::Uniform(0.03)));
+    let path = plan.path();
+    assert_eq!(path.forward.loss, Loss::Uniform(0.02));
+    assert_eq!(path.forward.own[0].loss, to.loss);
+    assert_eq!(path.backward.own[0].jitter, back.jitter);
+}
+
+#[test]
+fn a_list_of_losses_is_the_whole_path_s() {
+    let told = mistake(&format!("{SMALL}loss = [3]\n"));
+    assert!(told.contains("list them in [path]"), "{told}");
+    let told = mistake(&format!("{SMALL}loss = 3\n[path]\nloss = [3]\n"));
+    assert!(told.contains("list them all there"), "{told}");
 }
 
 #[test]
@@ -355,6 +384,10 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
         (
             "rtt = 10\n[path]\nrtt = 150\njitter = 3\n",
             "4:1: path: forward.jitter is 3ms; it must be at most a quarter of the direction's",
+        ),
+        (
+            "rtt = 10\nback = { jitter = 2 }\n[path]\nrtt = 150\njitter = 1\n",
+            "4:19: varies by more than a quarter of the delay, which is 5 ms each way",
         ),
         (
             "[path]\nreorder = \"60:5\"\nduplicate = 50\n",

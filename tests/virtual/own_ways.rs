@@ -1,0 +1,44 @@
+//! Losses and jitter that groups have of their own.
+
+use serde_json::Value;
+
+use crate::common::*;
+
+const EXPERIMENT: &str = r#"
+duration = 10
+path = { rtt = 100, loss = 3 }
+[defaults]
+itt = 50
+streams = 2
+[group.as-the-path]
+[group.lossy]
+loss = 20
+[group.spared]
+loss = 0
+[variant.netem]
+[variant.own-path]
+group.spared.jitter = 5
+"#;
+
+#[test]
+fn a_group_meets_the_losses_and_the_jitter_that_it_is_given() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), EXPERIMENT);
+    assert_eq!(runs.len(), 2);
+    for run in &runs {
+        let summary = json(run, "summary.json");
+        assert_eq!(summary["doubts"], Value::Array(Vec::new()), "{run:?}");
+        let ms = |group: usize, what: &str| {
+            let latency = &summary["groups"][group]["delivery_us"];
+            latency[what].as_f64().unwrap() / 1e3
+        };
+        // A message that is lost takes a retransmission's time more, and so do those behind it.
+        assert!(ms(1, "mean") > ms(0, "mean") + 50.0, "{summary:#}");
+        assert!(ms(0, "max") > 200.0, "{summary:#}");
+        // 4 standard deviations at the most.
+        assert!(ms(2, "max") < 71.0, "{summary:#}");
+        let varies = ms(2, "max") - ms(2, "min") > 5.0;
+        assert_eq!(varies, run.to_string_lossy().contains("own-path"), "{summary:#}");
+    }
+}
