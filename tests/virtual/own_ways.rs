@@ -39,6 +39,10 @@ fn a_group_meets_the_losses_and_the_jitter_that_it_is_given() {
         // 4 standard deviations at the most.
         assert!(ms(2, "max") < 71.0, "{summary:#}");
         let varies = ms(2, "max") - ms(2, "min") > 5.0;
-        assert_eq!(varies, run.to_string_lossy().contains("own-path"), "{summary:#}");
+        assert_eq!(
+            varies,
+            run.to_string_lossy().contains("own-path"),
+            "{summary:#}"
+        );
     }
 }
