@@ -41,6 +41,8 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "impact",
     "skype",
     "ssh",
+    "website-rtt",
+    "at-scale",
 ];
 
 impl PublishedExperiment {
