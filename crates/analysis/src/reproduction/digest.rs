@@ -24,7 +24,7 @@ pub struct Digest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupDigest {
     /// Single values by name: those that `analyse --json` has of handshakes, of fairness, and of
-    /// what was sent and lost.
+    /// what was sent and lost; and the means of distributions, as `ack_latency_ms mean`.
     pub values: BTreeMap<String, f64>,
     /// Distributions by name: their quantiles in steps of a thousandth, and finer at the end.
     pub distributions: BTreeMap<String, Vec<f64>>,
@@ -98,6 +98,7 @@ impl GroupDigest {
         let mut values = fields(&group.handshakes);
         values.extend(fields(&group.fairness));
         values.extend(single_values(&group.main, sending));
+        values.extend(means(&group.main));
         let kept = distributions().filter_map(|measure| {
             let distribution = (measure.of)(&group.main);
             let quantile = |share| Some(in_unit(distribution.quantile(share)?, measure.unit));
@@ -112,16 +113,19 @@ impl GroupDigest {
     }
 
     /// The value of a measure: the name of a single value, or of a distribution with what is asked
-    /// of it behind it, as in `ack_latency_ms p97` or `… above 150` (a share). Of each stream alone,
+    /// of it behind it, as in `ack_latency_ms p97`, `… mean` or `… above 150` (a share). Of each stream alone,
     /// `lost_data_packets_share of streams p50`, or of the streams' medians
     /// `ack_latency_ms p50 of streams p100`.
     #[must_use]
     pub fn value(&self, measure: &str) -> Option<f64> {
+        if let Some(value) = self.values.get(measure) {
+            return Some(*value);
+        }
         let (name, what) = match measure.rsplit_once(OF_STREAMS) {
             Some((name, what)) => (format!("{name}{OF_STREAMS}"), what.trim_start()),
             None => match measure.split_once(' ') {
                 Some((name, what)) => (name.to_owned(), what),
-                None => return self.values.get(measure).copied(),
+                None => return None,
             },
         };
         let quantiles = self.quantiles(&name)?;
@@ -144,6 +148,14 @@ impl GroupDigest {
         let of_streams = self.streams.get(name)?;
         levels().map(|level| quantile(of_streams, level)).collect()
     }
+}
+
+fn means(main: &Measures) -> impl Iterator<Item = (String, f64)> {
+    distributions().filter_map(|measure| {
+        let mean = (measure.of)(main).mean()?;
+        let unit = in_unit(1, measure.unit);
+        Some((format!("{} mean", measure.name), mean * unit))
+    })
 }
 
 /// The single values of directions together, and rates over the time in which they were to send.

@@ -39,7 +39,7 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-3.json";
+const KEPT: &str = ".digest-4.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

@@ -41,6 +41,7 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "impact",
     "skype",
     "ssh",
+    "game-server",
     "website-rtt",
     "at-scale",
 ];

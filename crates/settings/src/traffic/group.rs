@@ -41,7 +41,8 @@ pub struct Group {
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
 
-    /// Milliseconds between two messages (kinds thin, isochronous and burst): MEAN, MEAN:SD
+    /// Milliseconds between two messages (kinds thin, isochronous and burst), or between the starts
+    /// of two streams (kind flow): MEAN, MEAN:SD
     /// (normal), exponential:MEAN, pareto:MEAN:SHAPE, lognormal:MEAN:SD or table:FILE
     /// [default: 100:10, and 100 where it must be fixed]
     #[arg(long, value_name = "MS")]

@@ -18,6 +18,7 @@ pub(crate) fn whole<'i>(own: &DeTable<'i>, defaults: &DeTable<'i>) -> DeTable<'i
     let of_a_kind = OF_THE_KIND.iter().any(|key| own.contains_key(*key));
     let fits = |key: &str| match key {
         "profile" => !of_a_kind,
+        "ramp-up" => profile || kind.has(key),
         _ if OF_THE_KIND.contains(&key) => !profile && kind.has(key),
         _ => true,
     };

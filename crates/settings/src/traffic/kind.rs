@@ -21,6 +21,8 @@ pub enum KindName {
     Greedy,
     /// A message, its answer, a time to think, and the next
     RequestResponse,
+    /// A connection that opens when the stream starts, sends its messages at once, and closes
+    Flow,
 }
 
 impl KindName {
@@ -32,9 +34,10 @@ impl KindName {
 
     /// Whether an option says something of it.
     pub(super) fn has(self, option: &str) -> bool {
-        use KindName::{Burst, Isochronous, RequestResponse, Thin};
+        use KindName::{Burst, Flow, Isochronous, RequestResponse, Thin};
         match option {
-            "itt" => matches!(self, Thin | Isochronous | Burst),
+            "itt" => matches!(self, Thin | Isochronous | Burst | Flow),
+            "ramp-up" => self != Flow,
             "think" | "answer" => self == RequestResponse,
             _ => true,
         }
@@ -55,7 +58,9 @@ impl Group {
             ("think", self.think.is_some()),
             ("answer", self.answer.is_some()),
         ];
-        let given = given.into_iter().filter(|(_, given)| *given);
+        let ramp_up = ("ramp-up", self.ramp_up.is_some() && self.profile.is_none());
+        let given = given.into_iter().chain([ramp_up]);
+        let given = given.filter(|(_, given)| *given);
         let mut given = given.map(|(option, _)| option);
         if let Some(name) = &self.profile {
             let beside = given.map(|option| {
@@ -82,7 +87,7 @@ impl Group {
     }
 
     fn made(&self, kind: KindName) -> Result<Kind, Wrong> {
-        use KindName::{Burst, Greedy, Isochronous, RequestResponse, Thin};
+        use KindName::{Burst, Flow, Greedy, Isochronous, RequestResponse, Thin};
         let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
         Ok(match kind {
             Thin => Kind::Thin {
@@ -107,6 +112,10 @@ impl Group {
                 think: self.think.clone().unwrap_or(Distribution::constant(100.0)),
                 size,
                 answer: self.answer.unwrap_or(120),
+            },
+            Flow => Kind::Flow {
+                arrival: self.itt.clone().unwrap_or(Distribution::constant(100.0)),
+                size,
             },
         })
     }

@@ -143,6 +143,12 @@ impl HalfConnection {
         }
     }
 
+    /// Whether any byte was sent, and each is acknowledged.
+    pub(crate) fn is_all_acked(&self) -> bool {
+        let tracker = self.tracker.as_ref();
+        tracker.is_some_and(|it| self.counts.new_bytes > 0 && it.acked() >= it.next())
+    }
+
     /// Whether all bytes were sent and acknowledged, FIN included.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {

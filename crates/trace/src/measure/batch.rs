@@ -32,6 +32,8 @@ pub(super) struct Departure {
     pub(super) direction: Direction,
     pub(super) at_ns: i64,
     pub(super) class: Class,
+    /// Position behind the payload.
+    pub(super) end: i64,
     pub(super) payload_bytes: u32,
     pub(super) wire_bytes: u32,
     pub(super) in_flight: u32,
@@ -53,6 +55,8 @@ pub(super) struct Extent {
     pub(super) len: u64,
     pub(super) first_sent_ns: Option<i64>,
     pub(super) ack_latency_ns: Option<i64>,
+    /// How often it was sent with no new byte.
+    pub(super) retransmissions: usize,
     pub(super) delivery: Option<Delivery>,
     /// The range arrived, and the receiver's trace does not show it.
     pub(super) arrived_unseen: bool,
@@ -70,9 +74,11 @@ pub(super) struct Transit {
     pub(super) direction: Direction,
     pub(super) class: Class,
     pub(super) sent_ns: i64,
+    /// Position behind the payload.
+    pub(super) end: i64,
     pub(super) bytes: u64,
     pub(super) old_bytes: u64,
-    pub(super) end: End,
+    pub(super) outcome: End,
 }
 
 /// How a packet's way ended.
@@ -94,6 +100,7 @@ impl Departure {
             direction: sent.direction,
             at_ns: sent.at_ns,
             class: sent.class,
+            end: sent.end,
             payload_bytes: u32::try_from(sent.begin.abs_diff(sent.end)).unwrap_or(u32::MAX),
             wire_bytes: sent.wire_bytes,
             in_flight: sent.in_flight,
@@ -119,9 +126,10 @@ impl Transit {
             direction: fate.direction,
             class: fate.class,
             sent_ns: fate.sent_ns,
+            end: fate.end,
             bytes: fate.begin.abs_diff(fate.end),
             old_bytes: fate.old_bytes,
-            end: match fate.arrival {
+            outcome: match fate.arrival {
                 Arrival::Delivered { at_ns, .. } => End::Delivered {
                     raw_delay_ns: at_ns.saturating_sub(fate.sent_ns),
                 },
@@ -149,6 +157,7 @@ impl Extent {
             len: range.len(),
             first_sent_ns: range.first_sent_ns(),
             ack_latency_ns: range.ack_latency_ns(),
+            retransmissions: range.retransmissions(),
             delivery: range.delivery,
             arrived_unseen: range.arrived_unseen || range.acked_ns.is_some(),
             brought_by: copy.map(|copy| copy.kind),

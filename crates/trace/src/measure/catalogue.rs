@@ -21,6 +21,53 @@ pub const ACK_LATENCY: Distributed = Measure {
     of: |measures| &measures.latency.ack_latency,
 };
 
+/// ACK latency of what was retransmitted once (2013 poster, figure 2).
+pub const ACK_LATENCY_RETRANSMITTED_ONCE: Distributed = Measure {
+    name: "ack_latency_retransmitted_once_ms",
+    label: "ACK latency, retransmitted once",
+    unit: Unit::Milliseconds,
+    meaning: "ACK latency of byte ranges that were retransmitted once",
+    of: |measures| &measures.latency.ack_latency_retransmitted[0],
+};
+
+/// ACK latency of what was retransmitted twice.
+pub const ACK_LATENCY_RETRANSMITTED_TWICE: Distributed = Measure {
+    name: "ack_latency_retransmitted_twice_ms",
+    label: "ACK latency, retransmitted twice",
+    unit: Unit::Milliseconds,
+    meaning: "of those that were retransmitted twice",
+    of: |measures| &measures.latency.ack_latency_retransmitted[1],
+};
+
+/// ACK latency of what was retransmitted three times.
+pub const ACK_LATENCY_RETRANSMITTED_THRICE: Distributed = Measure {
+    name: "ack_latency_retransmitted_thrice_ms",
+    label: "ACK latency, retransmitted three times",
+    unit: Unit::Milliseconds,
+    meaning: "of those that were retransmitted three times",
+    of: |measures| &measures.latency.ack_latency_retransmitted[2],
+};
+
+/// Flow completion time (2013 poster, figure 1).
+pub const COMPLETION: Distributed = Measure {
+    name: "completion_ms",
+    label: "completion time",
+    unit: Unit::Milliseconds,
+    meaning: "of each connection, from the first SYN to the ACK of the last byte that the end sent \
+              which opened it, if all was acknowledged",
+    of: |measures| &measures.completion.time,
+};
+
+/// Flow completion time where one of the last three segments was lost (2013 poster, figure 1).
+pub const COMPLETION_WITH_A_TAIL_LOSS: Distributed = Measure {
+    name: "completion_with_a_tail_loss_ms",
+    label: "completion time, with a tail loss",
+    unit: Unit::Milliseconds,
+    meaning: "of those connections of which one of the last three segments was lost, or a copy of \
+              one",
+    of: |measures| &measures.completion.with_a_tail_loss,
+};
+
 /// Round-trip time (P. Karn, C. Partridge, 1987).
 pub const RTT: Distributed = Measure {
     name: "rtt_ms",
@@ -134,8 +181,13 @@ pub const HEAD_OF_LINE_WAIT: Distributed = Measure {
 };
 
 /// Those that stand beside each other in JSON, in that order.
-const BESIDE: [Distributed; 12] = [
+const BESIDE: [Distributed; 17] = [
     ACK_LATENCY,
+    ACK_LATENCY_RETRANSMITTED_ONCE,
+    ACK_LATENCY_RETRANSMITTED_TWICE,
+    ACK_LATENCY_RETRANSMITTED_THRICE,
+    COMPLETION,
+    COMPLETION_WITH_A_TAIL_LOSS,
     RTT,
     DELAY_VARIATION,
     DELAY_VARIATION_BY_REGRESSION,

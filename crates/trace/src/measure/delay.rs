@@ -91,7 +91,7 @@ impl Delay {
     /// Enters a packet with payload.
     #[inline]
     pub(super) fn fate(&mut self, fate: &Transit) {
-        let End::Delivered { raw_delay_ns } = fate.end else {
+        let End::Delivered { raw_delay_ns } = fate.outcome else {
             return;
         };
         match &mut self.waiting {

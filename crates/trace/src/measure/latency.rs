@@ -12,6 +12,9 @@ pub struct Latency {
     /// Round-trip time: from sending to the ACK, where the last packet that the ACK covers was
     /// sent once and in no bundle.
     pub rtt: Distribution,
+    /// ACK latency of byte ranges that were retransmitted once, twice and three times (2013
+    /// poster, figure 2), no matter how often they rode along in bundles.
+    pub ack_latency_retransmitted: [Distribution; 3],
 }
 
 impl Latency {
@@ -26,16 +29,27 @@ impl Latency {
     pub(super) fn range(&mut self, range: &Extent) {
         if let Some(latency_ns) = range.ack_latency_ns {
             self.ack_latency.record(latency_ns);
+            let place = range.retransmissions.wrapping_sub(1);
+            if let Some(of_so_many) = self.ack_latency_retransmitted.get_mut(place) {
+                of_so_many.record(latency_ns);
+            }
         }
     }
 
     pub(super) fn add(&mut self, other: &Self) {
         self.ack_latency.add(&other.ack_latency);
         self.rtt.add(&other.rtt);
+        let others = &other.ack_latency_retransmitted;
+        for (own, other) in self.ack_latency_retransmitted.iter_mut().zip(others) {
+            own.add(other);
+        }
     }
 
     pub(super) fn settle(&mut self) {
         self.ack_latency.settle();
         self.rtt.settle();
+        for of_so_many in &mut self.ack_latency_retransmitted {
+            of_so_many.settle();
+        }
     }
 }

@@ -56,6 +56,11 @@ pub(super) struct Total {
     pub(super) counts: Counts,
     pub(super) duplicate_acks_received: u64,
     pub(super) passage: Option<Passage>,
+    /// When its sender began to open the connection, since the first packet; none of the other
+    /// direction.
+    pub(super) opened_since_ns: Option<i64>,
+    /// Whether anything was sent, and all of it acknowledged.
+    pub(super) all_acked: bool,
 }
 
 impl Ledger {
@@ -193,8 +198,13 @@ impl Ledger {
 }
 
 impl Finished {
-    /// `groups`: those that it belongs to, by their places among the options.
-    pub(super) fn of(connection: &Connection, groups: Vec<usize>) -> Self {
+    /// `groups`: those that it belongs to, by their places among the options; `opened_since_ns`:
+    /// when the first SYN was sent, since the first packet.
+    pub(super) fn of(
+        connection: &Connection,
+        groups: Vec<usize>,
+        opened_since_ns: Option<i64>,
+    ) -> Self {
         let handshake = connection.handshake;
         let completed_ns = handshake.first_syn_ns.zip(handshake.completed_ns);
         let known = Known {
@@ -216,6 +226,8 @@ impl Finished {
                 counts: half.counts,
                 duplicate_acks_received: peer.counts.duplicate_acks,
                 passage: half.passage().copied(),
+                opened_since_ns: opened_since_ns.filter(|_| direction == Direction::Forward),
+                all_acked: half.is_all_acked(),
             }
         });
         Self { known, totals }

@@ -58,13 +58,13 @@ impl Loss {
     /// Counts a packet with payload; [`Passage`] counts for itself.
     #[inline]
     pub(super) fn fate(&mut self, fate: &Transit) {
-        if fate.end == End::Unknown {
+        if fate.outcome == End::Unknown {
             self.unknown_data_packets += 1;
             return;
         }
         self.data_packets += 1;
         self.data_bytes += fate.bytes;
-        if fate.end != End::Lost {
+        if fate.outcome != End::Lost {
             return;
         }
         self.lost_old_bytes += fate.old_bytes;

@@ -1,5 +1,6 @@
 use super::batch::{Acknowledgement, Departure, End, Extent, Transit};
 use super::blocking::Blocking;
+use super::completion::Completion;
 use super::delay::Delay;
 use super::latency::Latency;
 use super::ledger::Total;
@@ -19,6 +20,8 @@ pub struct Measures {
     pub loss: Option<Box<Loss>>,
     /// Times at the sender.
     pub latency: Latency,
+    /// Times of whole connections.
+    pub completion: Completion,
     /// Times from the sender to the receiver; empty without a trace there.
     pub delay: Delay,
     /// Packets one after the other.
@@ -38,6 +41,7 @@ impl Measures {
             sent: Volume::default(),
             loss: None,
             latency: Latency::default(),
+            completion: Completion::default(),
             delay: Delay::new(one_clock),
             spacing: Spacing::default(),
             head_of_line: Blocking::default(),
@@ -59,6 +63,7 @@ impl Measures {
         let again = matches!(sent.class, Class::Retransmission { .. });
         slice.retransmitted_packets += u32::from(again);
         self.spacing.sent(sent);
+        self.completion.sent(sent);
         if let Class::Retransmission { nth } = sent.class
             && let Some(place) = nth_place(nth)
         {
@@ -70,6 +75,7 @@ impl Measures {
     pub(super) fn acked(&mut self, acked: &Acknowledgement, since_ns: i64) {
         if acked.bytes > 0 {
             self.slices.at(since_ns).acked_bytes += acked.bytes;
+            self.completion.acked(since_ns);
         }
         self.latency.acked(acked);
     }
@@ -89,7 +95,8 @@ impl Measures {
     pub(super) fn fate(&mut self, fate: &Transit, sent_since_ns: i64) {
         self.loss.get_or_insert_default().fate(fate);
         self.delay.fate(fate);
-        if fate.end == End::Lost {
+        self.completion.fate(fate);
+        if fate.outcome == End::Lost {
             self.slices.at(sent_since_ns).lost_data_packets += 1;
         }
     }
@@ -111,6 +118,7 @@ impl Measures {
 
     /// Takes over what the connection counted itself.
     pub(super) fn finished(&mut self, total: &Total) {
+        self.completion.finished(total);
         self.sent.counts = total.counts;
         self.sent.duplicate_acks_received = total.duplicate_acks_received;
         match total.passage {
@@ -129,6 +137,7 @@ impl Measures {
             self.loss.get_or_insert_default().add(loss);
         }
         self.latency.add(&other.latency);
+        self.completion.add(&other.completion);
         self.delay.add(&other.delay);
         self.spacing.add(&other.spacing);
         self.head_of_line.add(&other.head_of_line);
@@ -142,6 +151,7 @@ impl Measures {
             loss.settle();
         }
         self.latency.settle();
+        self.completion.settle();
         self.delay.settle();
         self.spacing.settle();
         self.head_of_line.settle();

@@ -190,7 +190,10 @@ impl Observer for Meter {
             .filter(|(_, group)| group.takes(connection))
             .map(|(index, _)| index)
             .collect();
-        let finished = Finished::of(connection, groups);
+        let way = connection.path_direction(Direction::Forward);
+        let opened_ns = connection.handshake.first_syn_ns;
+        let opened_since_ns = opened_ns.map(|at_ns| self.since_ns(way, at_ns));
+        let finished = Finished::of(connection, groups, opened_since_ns);
         self.batch.finished.push(finished);
         self.noted();
     }

@@ -15,6 +15,7 @@ mod batch;
 mod blocking;
 mod bookkeeper;
 pub mod catalogue;
+mod completion;
 mod delay;
 mod fairness;
 mod group;
@@ -37,6 +38,7 @@ mod undated;
 mod volume;
 
 pub use blocking::{Blocker, Blocking};
+pub use completion::Completion;
 pub use delay::{Delay, Untold};
 pub use fairness::{Fairness, jain_index};
 pub use group::{Group, GroupError};

@@ -1,10 +1,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+
 use super::{ConfigError, RampUp, SocketOptions};
+use crate::clock::ns;
 use crate::distribution::Distribution;
 use crate::replay::Write;
 use crate::wire::MAX_SIZE;
+use crate::wire::content::mix;
 
 /// Streams that are alike.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,6 +72,14 @@ pub enum Kind {
         /// The size of an answer.
         answer: u32,
     },
+    /// A connection that opens when its stream starts, has all its messages written at once, one
+    /// unless [`Group::messages`] says otherwise, and closes.
+    Flow {
+        /// The time between the starts of two flows.
+        arrival: Distribution,
+        /// The size of a message; that of the last one includes the few bytes that end the stream.
+        size: Distribution,
+    },
     /// The writes of a list, once.
     Replay {
         /// The list.
@@ -114,9 +127,9 @@ impl Group {
             let start = self.start;
             return Err(ConfigError::Start { start, duration });
         }
-        let replay = matches!(self.kind, Kind::Replay { .. });
+        let has_end = matches!(self.kind, Kind::Replay { .. } | Kind::Flow { .. });
         let Some(duration) = self.end(duration) else {
-            let ends = self.messages.is_some() || replay;
+            let ends = self.messages.is_some() || has_end;
             return if ends {
                 Ok(())
             } else {
@@ -124,9 +137,12 @@ impl Group {
             };
         };
         let itt = self.kind.mean_itt();
-        if self.messages.is_none() && !replay && itt.is_some_and(|itt| too_many(duration, itt)) {
+        if self.messages.is_none() && !has_end && itt.is_some_and(|itt| too_many(duration, itt)) {
             let itt = itt.unwrap_or_default();
             return Err(ConfigError::Messages { duration, itt });
+        }
+        if let Kind::Flow { .. } = self.kind {
+            return Ok(());
         }
         let last = self.starts(seed).nth(self.streams - 1).unwrap_or(u64::MAX);
         if u128::from(last) >= duration.as_nanos() {
@@ -147,15 +163,32 @@ impl Group {
         own.into_iter().chain(duration).min()
     }
 
+    /// Its streams, where `duration` is that of all groups: flows that would start at the end or
+    /// later are none.
+    pub(crate) fn streams_until(&self, duration: Option<Duration>, seed: u64) -> usize {
+        let (Kind::Flow { .. }, Some(end)) = (&self.kind, self.end(duration)) else {
+            return self.streams;
+        };
+        let starts = self.starts(seed).take(self.streams);
+        starts.take_while(|start| *start < ns(end)).count()
+    }
+
     /// When its streams start, in nanoseconds after the barrier has opened, without end.
-    pub(crate) fn starts(&self, seed: u64) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn starts(&self, seed: u64) -> Box<dyn Iterator<Item = u64> + '_> {
+        let start = ns(self.start);
+        if let Kind::Flow { arrival, .. } = &self.kind {
+            const ARRIVALS: u64 = 0x6172_7269;
+            let mut draws = Pcg64::seed_from_u64(mix(seed ^ ARRIVALS));
+            let next = move |at: &f64| Some(at + arrival.draw(&mut draws) * 1e6);
+            let starts = std::iter::successors(Some(0.0), next);
+            return Box::new(starts.map(move |since| start.saturating_add(since as u64)));
+        }
         let spread = match self.kind {
             Kind::Burst { .. } => Duration::ZERO,
             _ => self.kind.mean_itt().unwrap_or_default() / self.streams.max(1) as u32,
         };
-        let start = crate::clock::ns(self.start);
         let starts = self.ramp_up.starts(spread, seed);
-        starts.map(move |since| start.saturating_add(since))
+        Box::new(starts.map(move |since| start.saturating_add(since)))
     }
 }
 
@@ -168,8 +201,14 @@ impl Kind {
             Self::Burst { .. } => "burst",
             Self::Greedy { .. } => "greedy",
             Self::RequestResponse { .. } => "request-response",
+            Self::Flow { .. } => "flow",
             Self::Replay { .. } => "replay",
         }
+    }
+
+    /// Whether its connections are made before anything is sent, and not when each stream starts.
+    pub(crate) fn connects_first(&self) -> bool {
+        !matches!(self, Self::Flow { .. })
     }
 
     /// The time between two messages, where that does not depend on the network.
@@ -178,7 +217,10 @@ impl Kind {
             Self::Thin { itt, .. } => Some(ms(itt.mean())),
             Self::Isochronous { itt, .. } => Some(*itt),
             Self::Burst { tick, .. } => Some(*tick),
-            Self::Greedy { .. } | Self::RequestResponse { .. } | Self::Replay { .. } => None,
+            Self::Greedy { .. }
+            | Self::RequestResponse { .. }
+            | Self::Flow { .. }
+            | Self::Replay { .. } => None,
         }
     }
 
@@ -205,6 +247,10 @@ impl Kind {
                 drawn("time to think", think)?;
                 drawn_size(size)?;
                 fixed_size(*answer)
+            }
+            Self::Flow { arrival, size } => {
+                drawn("time between flows", arrival)?;
+                drawn_size(size)
             }
             Self::Replay { writes, speed } => {
                 if writes.is_empty() {

@@ -14,8 +14,8 @@ use nix::sys::socket::{
 
 use super::{SendError, switch};
 use crate::clock::{now_ns, ns};
-use crate::plan::{SocketOptions, Traffic};
-use crate::poller::{Poller, system};
+use crate::plan::{Group, SocketOptions, Traffic};
+use crate::poller::{Poller, SystemError, system};
 
 /// How long a wait may last before the stop flag is looked at again.
 pub(super) const STOP_CHECK_NS: u64 = 100_000_000;
@@ -26,13 +26,43 @@ pub(super) fn all_changes() -> EpollFlags {
 }
 
 /// A stream's connection, or why there is none.
-pub(super) type Attempt = Result<TcpStream, String>;
+pub(super) type Attempt = Result<Connection, String>;
+
+/// How a stream comes to its connection.
+pub(super) enum Connection {
+    /// It is made.
+    Made(TcpStream),
+    /// The stream makes it when it starts.
+    ToMake(Opening),
+}
+
+/// A connection to be made.
+pub(super) struct Opening {
+    to: SocketAddr,
+    /// Its own port, 0 for any.
+    port: u16,
+    options: SocketOptions,
+}
+
+impl Opening {
+    /// Begins to connect, and has the poller tell of the socket by this number.
+    pub(super) fn open(&self, poller: &Poller, number: usize) -> Result<TcpStream, String> {
+        let begun = start(self.to, self.port, &self.options);
+        let socket = begun.map_err(|error| error.to_string())?;
+        let socket = socket.map_err(|error| error.to_string())?;
+        let added = poller.add(&socket, number, all_changes());
+        added.map_err(|SystemError { call, source }| format!("{call}: {source}"))?;
+        Ok(socket)
+    }
+}
 
 /// Establishes all connections and returns them in the order of the streams.
 pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<Attempt>, SendError> {
     let to = traffic.to;
     let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
-    let streams = traffic.streams();
+    let first = |group: &&Group| group.kind.connects_first();
+    let first = traffic.groups.iter().filter(first);
+    let streams = first.map(|group| group.streams).sum();
     let failed = |connected, source| SendError::Connect {
         to,
         connected,
@@ -45,20 +75,29 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
     for group in groups.flat_map(|group| std::iter::repeat_n(group, group.streams)) {
         let offset = attempts.len() as u16;
         let port = traffic.source_port.map_or(0, |first| first + offset);
+        if !group.kind.connects_first() {
+            attempts.push(Ok(Connection::ToMake(Opening {
+                to,
+                port,
+                options: group.socket.clone(),
+            })));
+            continue;
+        }
         attempts.push(match start(to, port, &group.socket)? {
             Ok(socket) => {
                 poller.add(&socket, attempts.len(), all_changes())?;
-                Ok(socket)
+                Ok(Connection::Made(socket))
             }
             Err(source) if traffic.partly => Err(source.to_string()),
             Err(source) => {
-                let sockets = attempts.iter().flatten();
-                let connected = sockets.filter(|s| s.peer_addr().is_ok());
+                let connected = attempts.iter().filter(|attempt| {
+                    matches!(attempt, Ok(Connection::Made(it)) if it.peer_addr().is_ok())
+                });
                 return Err(failed(connected.count(), source));
             }
         });
     }
-    let mut established = vec![false; streams];
+    let mut established = vec![false; attempts.len()];
     let mut connected = 0;
     let mut refused = attempts.iter().filter(|it| it.is_err()).count();
     while connected + refused < streams {
@@ -78,7 +117,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
             });
         }
         for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
-            let Ok(socket) = &attempts[index] else {
+            let Ok(Connection::Made(socket)) = &attempts[index] else {
                 continue;
             };
             match socket.take_error().unwrap_or_else(Some) {
@@ -97,7 +136,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
         }
     }
     for (attempt, established) in attempts.iter_mut().zip(established) {
-        if attempt.is_ok() && !established {
+        if let (Ok(Connection::Made(_)), false) = (&attempt, established) {
             *attempt = Err(format!("no answer within {:?}", traffic.connect_timeout));
         }
     }

@@ -1,8 +1,7 @@
-use std::net::TcpStream;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use super::connect::{Attempt, all_changes};
+use super::connect::{Attempt, Connection, all_changes};
 use super::pace::Pace;
 use super::report::StreamSent;
 use super::source::Source;
@@ -19,14 +18,14 @@ pub struct Connected<'a> {
 }
 
 /// A connection, its stream's number, its group's and what it sends.
-type Part<'a> = Vec<(TcpStream, u32, (usize, Source<'a>))>;
+type Part<'a> = Vec<(Connection, u32, (usize, Source<'a>))>;
 
 impl<'a> Connected<'a> {
     pub(super) fn new(sender: &'a Sender, attempts: Vec<Attempt>) -> Self {
         Self { sender, attempts }
     }
 
-    /// Streams that are connected.
+    /// Streams that are connected, or connect when they start.
     pub fn count(&self) -> usize {
         self.attempts.iter().filter(|it| it.is_ok()).count()
     }
@@ -94,8 +93,10 @@ impl Sender {
     ) -> Result<(Vec<StreamSent>, Measurements), SystemError> {
         let poller = Poller::new()?;
         let mut streams = Vec::with_capacity(part.len());
-        for (index, (socket, stream, (group, source))) in part.into_iter().enumerate() {
-            poller.add(&socket, index, all_changes())?;
+        for (index, (connection, stream, (group, source))) in part.into_iter().enumerate() {
+            if let Connection::Made(socket) = &connection {
+                poller.add(socket, index, all_changes())?;
+            }
             let wants_answers = source.wants_answers();
             let preface = Preface {
                 role: Role::Sender,
@@ -105,7 +106,7 @@ impl Sender {
                 answer_every: wants_answers.map_or(0, |_| 1),
                 answer_size: wants_answers.unwrap_or(0),
             };
-            streams.push(Stream::new(socket, preface, group, source));
+            streams.push(Stream::new(connection, preface, group, source));
         }
         let work = Work::new(self.traffic.records);
         let mut pace = Pace::new(streams, poller, work, start_ns, &self.progress);

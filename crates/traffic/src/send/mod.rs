@@ -47,8 +47,12 @@ impl Sender {
     /// # Errors
     /// [`SendError::Config`].
     pub fn new(traffic: impl Into<Traffic>) -> Result<Self, SendError> {
-        let traffic = traffic.into();
+        let mut traffic = traffic.into();
         traffic.validate()?;
+        let Traffic { seed, duration, .. } = traffic;
+        for group in &mut traffic.groups {
+            group.streams = group.streams_until(duration, seed);
+        }
         Ok(Self {
             traffic,
             progress: Arc::default(),

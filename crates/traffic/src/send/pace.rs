@@ -111,6 +111,7 @@ impl<'a> Pace<'a> {
                 if stream.source.can_be_late() {
                     self.work.measured.late_ns.saturating_record(late);
                 }
+                stream.open(&self.poller, index, now);
                 stream.hand_over(now, &mut self.work);
                 self.progress.fetch_add(1, Ordering::Relaxed);
                 self.schedule(index, now);

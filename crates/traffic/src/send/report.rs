@@ -88,6 +88,10 @@ pub struct StreamSent {
     pub blocked_writes: u64,
     /// Answers that came, verified.
     pub answers: u64,
+    /// Of a flow that ended well, from when it began to connect until the receiver had read all
+    /// and its close had come, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_us: Option<f64>,
     /// What TCP counted, read when the connection had ended and before the socket was closed.
     #[serde(flatten)]
     pub tcp: TcpInfo,
@@ -108,6 +112,7 @@ impl StreamSent {
             bytes: 0,
             blocked_writes: 0,
             answers: 0,
+            completion_us: None,
             tcp: TcpInfo::default(),
             bundling: None,
             error: None,

@@ -2,8 +2,9 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 use crate::clock::ns;
+use crate::distribution::Distribution;
 use crate::plan::{Group, Kind, MAX_MESSAGES};
-use crate::wire::MAX_SIZE;
+use crate::wire::{END_LEN, MAX_SIZE};
 use crate::wire::content::mix;
 
 /// Decides when one stream sends, and how much. Times are nanoseconds since the barrier opened.
@@ -52,6 +53,7 @@ impl<'a> Source<'a> {
             sent: 0,
             messages: match &group.kind {
                 Kind::Replay { writes, .. } => messages.min(writes.len() as u64),
+                Kind::Flow { .. } => group.messages.map_or(1, |_| messages),
                 _ => messages,
             },
             awaits_answer: false,
@@ -87,11 +89,12 @@ impl<'a> Source<'a> {
         let size = match self.kind {
             Kind::Thin { size, .. }
             | Kind::Burst { size, .. }
-            | Kind::RequestResponse { size, .. } => {
-                // As a number without fraction, and in the format's range.
-                size.draw(&mut self.sizes)
-                    .round()
-                    .clamp(1.0, MAX_SIZE.into()) as u32
+            | Kind::RequestResponse { size, .. } => drawn(size, &mut self.sizes),
+            Kind::Flow { size, .. } => {
+                let size = drawn(size, &mut self.sizes);
+                let is_last = self.sent + 1 == self.messages;
+                let end = if is_last { END_LEN } else { 0 };
+                size.saturating_sub(end).max(1)
             }
             Kind::Isochronous { size, .. } => *size,
             Kind::Greedy { write } => *write,
@@ -150,9 +153,14 @@ impl<'a> Source<'a> {
             Kind::Replay { writes, speed } => writes
                 .get(self.sent as usize)
                 .map_or(0.0, |write| ns(write.gap) as f64 / speed),
-            Kind::Greedy { .. } | Kind::RequestResponse { .. } => 0.0,
+            Kind::Greedy { .. } | Kind::RequestResponse { .. } | Kind::Flow { .. } => 0.0,
         }
     }
+}
+
+/// As a number without fraction, and in the format's range.
+fn drawn(size: &Distribution, draws: &mut Pcg64) -> u32 {
+    size.draw(draws).round().clamp(1.0, MAX_SIZE.into()) as u32
 }
 
 #[cfg(test)]

@@ -8,10 +8,13 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
 use super::answers::Answers;
+use super::connect::{Connection, Opening};
 use super::report::StreamSent;
 use super::source::Source;
 use super::work::Work;
 use crate::bundled::Bundled;
+use crate::clock::{now_ns, us};
+use crate::poller::Poller;
 use crate::tcp_info::TcpInfo;
 use crate::wire::{Encoder, Preface};
 
@@ -23,7 +26,7 @@ pub(super) struct Stream<'a> {
     pub(super) source: Source<'a>,
     /// Whether its next message stands among those due.
     pub(super) scheduled: bool,
-    socket: TcpStream,
+    socket: Socket,
     encoder: Encoder,
     /// Messages that the kernel has not wholly taken: when handed over, and the size.
     queue: VecDeque<(u64, u32)>,
@@ -43,9 +46,21 @@ pub(super) struct Stream<'a> {
     open: bool,
 }
 
+/// A stream's end of its connection.
+enum Socket {
+    /// Connected before the stream began.
+    Ready(TcpStream),
+    /// To be made when the stream starts.
+    ToMake(Opening),
+    /// Made by the stream, at this time, and whether it is known to be connected.
+    Own(TcpStream, u64, bool),
+    /// Made by the stream, and closed.
+    Done,
+}
+
 impl<'a> Stream<'a> {
     pub(super) fn new(
-        socket: TcpStream,
+        connection: Connection,
         preface: Preface,
         group: usize,
         source: Source<'a>,
@@ -53,7 +68,6 @@ impl<'a> Stream<'a> {
         Self {
             source,
             scheduled: false,
-            socket,
             queue: VecDeque::new(),
             encoded: 0,
             rest: Vec::new(),
@@ -64,11 +78,26 @@ impl<'a> Stream<'a> {
             half_closed: false,
             answers: Answers::new(&preface),
             report: StreamSent {
-                connected: true,
+                connected: matches!(connection, Connection::Made(_)),
                 ..StreamSent::new(preface.stream, group)
             },
             encoder: Encoder::new(preface),
+            socket: match connection {
+                Connection::Made(socket) => Socket::Ready(socket),
+                Connection::ToMake(opening) => Socket::ToMake(opening),
+            },
             open: true,
+        }
+    }
+
+    /// Begins to connect, where it has not yet; the poller will tell by this number.
+    pub(super) fn open(&mut self, poller: &Poller, number: usize, now_ns: u64) {
+        let Socket::ToMake(opening) = &self.socket else {
+            return;
+        };
+        match opening.open(poller, number) {
+            Ok(socket) => self.socket = Socket::Own(socket, now_ns, false),
+            Err(why) => self.fail(format!("never connected: {why}")),
         }
     }
 
@@ -102,6 +131,9 @@ impl<'a> Stream<'a> {
     pub(super) fn finish(&mut self, work: &mut Work) {
         if self.is_active() {
             self.last_message_seen = true;
+            if let Socket::ToMake(_) = self.socket {
+                self.open = false;
+            }
             self.write(work);
             self.half_close();
         }
@@ -109,6 +141,9 @@ impl<'a> Stream<'a> {
 
     /// The socket has changed.
     pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64) {
+        if let Socket::Own(_, _, connected) = &mut self.socket {
+            *connected = true;
+        }
         if self.open {
             self.write(work);
             self.half_close();
@@ -128,7 +163,10 @@ impl<'a> Stream<'a> {
     }
 
     fn write(&mut self, work: &mut Work) {
-        while self.open {
+        while self.open
+            && let Some(socket) = self.socket.connected()
+        {
+            let socket = socket.as_raw_fd();
             let rest = self.rest_from < self.rest.len();
             if !rest {
                 self.rest.clear();
@@ -149,11 +187,7 @@ impl<'a> Stream<'a> {
                 true => MsgFlags::from_bits_retain(libc::MSG_MORE),
                 false => MsgFlags::empty(),
             };
-            let result = send(
-                self.socket.as_raw_fd(),
-                bytes,
-                MsgFlags::MSG_NOSIGNAL | more,
-            );
+            let result = send(socket, bytes, MsgFlags::MSG_NOSIGNAL | more);
             let len = match result {
                 Ok(len) => len,
                 Err(Errno::EAGAIN) => 0,
@@ -193,6 +227,7 @@ impl<'a> Stream<'a> {
 
     /// The kernel took `len` more bytes.
     fn account(&mut self, len: usize) {
+        self.report.connected |= len > 0;
         self.report.bytes += len as u64;
         self.taken += len;
         while let Some(&(_, size)) = self
@@ -212,7 +247,10 @@ impl<'a> Stream<'a> {
         if !self.open || self.half_closed || !all_taken {
             return;
         }
-        match self.socket.shutdown(Shutdown::Write) {
+        let Some(socket) = self.socket.connected() else {
+            return;
+        };
+        match socket.shutdown(Shutdown::Write) {
             Ok(()) => self.half_closed = true,
             Err(error) => self.broke(error),
         }
@@ -220,8 +258,10 @@ impl<'a> Stream<'a> {
 
     /// Reads answers, if the receiver sends any, and its close.
     fn read(&mut self, work: &mut Work, barrier_ns: u64) {
-        while self.open {
-            match self.socket.read(&mut work.input) {
+        while self.open
+            && let Some(mut socket) = self.socket.connected()
+        {
+            match socket.read(&mut work.input) {
                 Ok(0) if !self.half_closed => {
                     self.fail("the receiver closed before the end".to_owned());
                 }
@@ -257,7 +297,25 @@ impl<'a> Stream<'a> {
     fn end(&mut self) {
         self.open = false;
         self.report.answers = self.answers.messages();
-        self.report.tcp = TcpInfo::read(&self.socket).unwrap_or_default();
-        self.report.bundling = Bundled::read(&self.socket);
+        if let Some(socket) = self.socket.connected() {
+            self.report.tcp = TcpInfo::read(socket).unwrap_or_default();
+            self.report.bundling = Bundled::read(socket);
+        }
+        // Of many flows only those under way need a file descriptor.
+        if let Socket::Own(_, opened_ns, _) = self.socket {
+            let completion_us = us(now_ns().saturating_sub(opened_ns));
+            self.report.completion_us = self.report.error.is_none().then_some(completion_us);
+            self.socket = Socket::Done;
+        }
+    }
+}
+
+impl Socket {
+    /// The socket, once it is connected, or has failed to.
+    fn connected(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Ready(socket) | Self::Own(socket, _, true) => Some(socket),
+            Self::Own(_, _, false) | Self::ToMake(_) | Self::Done => None,
+        }
     }
 }

@@ -50,6 +50,9 @@ pub use preface::{Preface, Role};
 /// The largest message that either end accepts: 1 MiB.
 pub const MAX_SIZE: u32 = 1 << 20;
 
+/// The bytes of the end, where there are fewer than 128 messages and all notes have found room.
+pub(crate) const END_LEN: u32 = 3;
+
 /// A field or a byte of content that is not what the format and the preface promise.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: found {found} ({found:#x}), expected {expected} ({expected:#x})")]

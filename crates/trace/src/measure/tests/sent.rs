@@ -34,6 +34,20 @@ fn ack_latency_is_from_the_first_time_sent_to_the_ack_that_covers_it() {
 }
 
 #[test]
+fn ack_latency_is_told_apart_by_how_often_a_range_was_retransmitted() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(300).data(101, 201);
+    script.at(600).data(1, 101).at(1000).data(1, 101);
+    script.at(1100).data(1, 101).at(1200).data(101, 201);
+    script.at(1400).ack(201).at(1500).close(201);
+    let results = measure(&script, Options::default());
+    let [once, twice, thrice] = &results.all.main.latency.ack_latency_retransmitted;
+    assert_eq!(ms(once), [(1100, 1)]);
+    assert!(twice.is_empty());
+    assert_eq!(ms(thrice), [(1200, 1)]);
+}
+
+#[test]
 fn spacing_is_that_of_packets_with_payload() {
     let script = one_loss();
     let (here, there) = carry(&script, ONE_WAY, AHEAD, &[4]);
@@ -61,4 +75,47 @@ fn the_main_direction_is_that_of_more_new_bytes() {
     assert!(!connection.opened_by_sender);
     assert_eq!(connection.main.sent.counts.new_bytes, 500);
     assert_eq!(connection.back.sent.counts.new_bytes, 10);
+}
+
+/// A flow of five segments, from its SYN at 0 to the ACK of its last byte at 900 ms; these packets
+/// are lost.
+fn flow(lost: &[u64]) -> super::super::Completion {
+    let mut script = established();
+    for number in 0..5 {
+        script.at(200).data(number * 100 + 1, number * 100 + 101);
+    }
+    for number in 0..5 {
+        script.at(700).data(number * 100 + 1, number * 100 + 101);
+    }
+    script.at(900).ack(501).at(1000).close(501);
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, lost);
+    let results = measure_both(&here, &there, Options::default());
+    results.all.main.completion
+}
+
+#[test]
+fn completion_is_from_the_first_syn_to_the_ack_of_the_last_byte() {
+    let completion = flow(&[]);
+    assert_eq!(ms(&completion.time), [(900, 1)]);
+    assert!(completion.with_a_tail_loss.is_empty());
+}
+
+#[test]
+fn a_tail_loss_is_one_among_the_last_three_segments() {
+    let first = 4;
+    for lost in first..first + 2 {
+        assert!(flow(&[lost]).with_a_tail_loss.is_empty(), "{lost}");
+    }
+    for lost in first + 2..first + 5 {
+        assert_eq!(ms(&flow(&[lost]).with_a_tail_loss), [(900, 1)], "{lost}");
+    }
+}
+
+#[test]
+fn what_is_not_all_acknowledged_is_not_complete() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(300).data(101, 201);
+    script.at(400).ack(101);
+    let results = measure(&script, Options::default());
+    assert!(results.all.main.completion.time.is_empty());
 }
