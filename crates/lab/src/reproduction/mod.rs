@@ -29,6 +29,7 @@ macro_rules! published {
 
 /// All of them, in the order of the report.
 pub const PUBLISHED: &[PublishedExperiment] = published![
+    "dpifl",
     "uniform-loss",
     "redundancy-level",
     "tcp-fairness",

@@ -171,6 +171,15 @@ pub const IN_FLIGHT: Distributed = Measure {
     of: |measures| &measures.spacing.in_flight,
 };
 
+/// Packets in flight, where the stream bundles (LCN 2015, section III.B.2: the test of thinness).
+pub const IN_FLIGHT_OF_BUNDLES: Distributed = Measure {
+    name: "in_flight_of_bundles_packets",
+    label: "packets in flight, of bundles",
+    unit: Unit::Number,
+    meaning: "as each packet that carries a bundle finds them when it is sent, itself not counted",
+    of: |measures| &measures.spacing.in_flight_of_bundles,
+};
+
 /// Head-of-line blocking; in JSON it is `head_of_line.wait_ms`.
 pub const HEAD_OF_LINE_WAIT: Distributed = Measure {
     name: "head_of_line_wait_ms",
@@ -181,7 +190,7 @@ pub const HEAD_OF_LINE_WAIT: Distributed = Measure {
 };
 
 /// Those that stand beside each other in JSON, in that order.
-const BESIDE: [Distributed; 17] = [
+const BESIDE: [Distributed; 18] = [
     ACK_LATENCY,
     ACK_LATENCY_RETRANSMITTED_ONCE,
     ACK_LATENCY_RETRANSMITTED_TWICE,
@@ -199,6 +208,7 @@ const BESIDE: [Distributed; 17] = [
     PAYLOAD,
     PACKET,
     IN_FLIGHT,
+    IN_FLIGHT_OF_BUNDLES,
 ];
 
 /// All distributions.

@@ -1,7 +1,7 @@
 use pillion_measure::Distribution;
 
 use super::batch::Departure;
-use crate::Arrived;
+use crate::{Arrived, Class};
 
 /// How packets with payload follow each other, retransmissions included, and how large they are;
 /// probes are left out.
@@ -17,6 +17,9 @@ pub struct Spacing {
     pub packet: Distribution,
     /// Packets in flight as each finds them when it is sent, itself not counted.
     pub in_flight: Distribution,
+    /// The same of each packet that carries a bundle: a test of thinness lets none go beyond its
+    /// limit.
+    pub in_flight_of_bundles: Distribution,
     last_sent_ns: Option<i64>,
     last_arrived_ns: Option<i64>,
 }
@@ -31,6 +34,9 @@ impl Spacing {
         self.payload.record(sent.payload_bytes.into());
         self.packet.record(sent.wire_bytes.into());
         self.in_flight.record(sent.in_flight.into());
+        if sent.class == Class::Bundled {
+            self.in_flight_of_bundles.record(sent.in_flight.into());
+        }
     }
 
     /// Enters a packet with payload.
@@ -47,6 +53,7 @@ impl Spacing {
         self.payload.add(&other.payload);
         self.packet.add(&other.packet);
         self.in_flight.add(&other.in_flight);
+        self.in_flight_of_bundles.add(&other.in_flight_of_bundles);
     }
 
     pub(super) fn settle(&mut self) {
@@ -56,6 +63,7 @@ impl Spacing {
             &mut self.payload,
             &mut self.packet,
             &mut self.in_flight,
+            &mut self.in_flight_of_bundles,
         ] {
             distribution.settle();
         }

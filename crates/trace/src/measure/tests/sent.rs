@@ -22,6 +22,22 @@ fn what_is_sent_is_counted_and_what_of_it_is_redundant() {
 }
 
 #[test]
+fn what_is_in_flight_is_told_apart_for_bundles() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(230).data(101, 201);
+    script.at(260).data(101, 301).at(290).data(301, 401);
+    script.at(400).ack(401).at(500).close(401);
+    let results = measure(&script, Options::default());
+    let spacing = &results.all.main.spacing;
+    assert_eq!(
+        (spacing.in_flight.len(), spacing.in_flight.max()),
+        (4, Some(3))
+    );
+    let bundles = &spacing.in_flight_of_bundles;
+    assert_eq!((bundles.len(), bundles.max()), (1, Some(2)));
+}
+
+#[test]
 fn ack_latency_is_from_the_first_time_sent_to_the_ack_that_covers_it() {
     let results = measure(&one_loss(), Options::default());
     let main = &results.connections[0].main;
