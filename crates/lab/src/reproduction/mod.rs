@@ -45,6 +45,8 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "game-server",
     "website-rtt",
     "at-scale",
+    "bursty-loss",
+    "todays-queues",
 ];
 
 impl PublishedExperiment {
