@@ -378,6 +378,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+typedef struct {
+	__s64 counter;
+} atomic64_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -388,6 +392,7 @@ struct sock_common {
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+	atomic64_t skc_cookie;
 };
 
 typedef struct {
@@ -468,6 +473,8 @@ struct tcp_sock {
 	__u32 lost_out;
 	__u32 retrans_out;
 	__u32 total_retrans;
+	__u32 data_segs_out;
+	__u32 srtt_us;
 	__u32 high_seq;
 	struct minmax rtt_min;
 };

@@ -407,12 +407,17 @@ struct endpoints {
 
 /* What flows.bpf.c writes of each connection, and its counters behind that. */
 struct flow_record {
+	__u64 cookie; /* the socket's; 0: nobody has asked for one yet */
+	__u64 inode; /* by which processes have it open; 0: none has */
 	struct endpoints ends;
 	__u32 netns; /* inode number of its network namespace; 0: not known */
 	__u32 in_flight; /* packets */
 	__u32 rtt_min_us;
+	__u32 srtt_us; /* smoothed; 0: no sample */
 	__u32 snd_cwnd; /* packets */
 	__u32 mss;
+	__u32 data_packets; /* sent since it was opened */
+	__u32 retransmitted; /* of these */
 	enum outcome last;
 	__u32 rule;
 	enum wanted_by wanted_by;

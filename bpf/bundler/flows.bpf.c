@@ -26,6 +26,16 @@ static __noinline long write_counters(struct seq_file *seq,
 	return bpf_seq_write(seq, counters, sizeof(*counters));
 }
 
+/* The inode by which processes have a socket open; 0 if none has. */
+static __always_inline __u64 read_inode(struct sock *sk)
+{
+	struct socket *socket = sk->sk_socket;
+	struct file *file = socket ? socket->file : NULL;
+	struct inode *inode = file ? file->f_inode : NULL;
+
+	return inode ? inode->i_ino : 0;
+}
+
 SEC("iter/bpf_sk_storage_map")
 int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -43,6 +53,8 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!tp)
 		return 0;
 	read_ends(skc, &record.ends);
+	record.cookie = skc->skc_cookie.counter;
+	record.inode = read_inode((struct sock *)skc);
 	if (bpf_core_field_exists(skc->skc_net.net))
 		record.netns = skc->skc_net.net->ns.inum;
 	record.in_flight = tp->packets_out - (tp->sacked_out + tp->lost_out) +
@@ -50,6 +62,9 @@ int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
 	record.rtt_min_us = flow->egress.rtt_min_us;
 	if (tp->rtt_min.s[0].v < record.rtt_min_us)
 		record.rtt_min_us = tp->rtt_min.s[0].v;
+	record.srtt_us = tp->srtt_us >> 3;
+	record.data_packets = tp->data_segs_out;
+	record.retransmitted = tp->total_retrans;
 	record.snd_cwnd = tp->snd_cwnd;
 	record.mss = tp->mss_cache;
 	record.last = flow->egress.last;

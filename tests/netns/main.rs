@@ -38,5 +38,6 @@ mod stats;
 mod stream;
 mod systemd;
 mod testbed;
+mod top;
 mod trace;
 mod traffic;

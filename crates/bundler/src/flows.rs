@@ -16,6 +16,11 @@ use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome}
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Flow {
+    /// The socket's cookie, as `ss --extended` shows it, which no second socket gets; `None` while
+    /// nobody has asked the kernel for one.
+    pub cookie: Option<u64>,
+    /// The inode by which processes have the socket open, if one has.
+    pub inode: Option<u64>,
     /// The endpoint on this host.
     pub local: SocketAddr,
     /// The peer's endpoint.
@@ -27,6 +32,12 @@ pub struct Flow {
     pub in_flight: u32,
     /// The connection's minimum RTT in microseconds, if it has a sample.
     pub rtt_min_us: Option<u32>,
+    /// The smoothed RTT in microseconds, if there is a sample.
+    pub srtt_us: Option<u32>,
+    /// Packets with data that TCP has sent since the connection was opened, retransmissions included.
+    pub data_packets: u32,
+    /// Packets of these that were retransmissions.
+    pub retransmitted: u32,
     /// Congestion window in packets.
     pub snd_cwnd: u32,
     /// Maximum segment size in bytes of payload.
@@ -61,6 +72,18 @@ pub struct Flow {
     pub decision: Option<Decision>,
 }
 
+impl Flow {
+    /// The share of packets with data that were lost, as far as is known: those that TCP retransmitted
+    /// or a bundle repaired; `None` before the first packet. What TCP retransmitted needlessly counts
+    /// as lost.
+    #[must_use]
+    pub fn loss(&self) -> Option<f64> {
+        let lost = u64::from(self.retransmitted) + self.counters.hidden_losses;
+        let sent = f64::from(self.data_packets);
+        (sent > 0.0).then(|| (lost as f64 / sent).min(1.0))
+    }
+}
+
 /// Who wants a connection to be bundled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -71,19 +94,41 @@ pub enum WantedBy {
     Application,
 }
 
+/// Reads the connections of every pillion that runs on this host, as often as is wanted: what that
+/// takes is loaded once.
+#[derive(Debug)]
+pub struct FlowLister {
+    program: OwnedFd,
+}
+
+impl FlowLister {
+    /// # Errors
+    /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] where the kernel has no
+    /// iterator over socket storage.
+    pub fn load() -> Result<Self, Error> {
+        load().map(|program| Self { program })
+    }
+
+    /// The connections as they are now, of pillions that have begun since as well.
+    ///
+    /// # Errors
+    /// [`Error::MayNotList`] without the capability for what other processes keep;
+    /// [`Error::System`].
+    pub fn list(&self) -> Result<Vec<Flow>, Error> {
+        let mut flows = Vec::new();
+        for map in maps()? {
+            flows.extend(FlowReader::new(self.program.as_fd(), map.as_fd())?.read()?);
+        }
+        Ok(flows)
+    }
+}
+
 /// Reads the connections of every pillion that runs on this host.
 ///
 /// # Errors
-/// [`Error::NotPermitted`] without the capabilities, [`Error::MayNotList`] without that for
-/// what other processes keep, [`Error::Load`] where the kernel has no iterator over socket
-/// storage.
+/// As [`FlowLister`].
 pub fn list_flows() -> Result<Vec<Flow>, Error> {
-    let program = load()?;
-    let mut flows = Vec::new();
-    for map in maps()? {
-        flows.extend(FlowReader::new(program.as_fd(), map.as_fd())?.read()?);
-    }
-    Ok(flows)
+    FlowLister::load()?.list()
 }
 
 /// The maps in which pillions on this host keep their connections.
@@ -220,11 +265,16 @@ fn parse(record: &[u8]) -> Flow {
         _ => WantedBy::Rule,
     };
     Flow {
+        cookie: Some(raw.cookie).filter(|cookie| *cookie != 0),
+        inode: Some(raw.inode).filter(|inode| *inode != 0),
         local: address(raw.ends.local, raw.ends.local_port),
         peer: address(raw.ends.peer, raw.ends.peer_port),
         netns: Some(raw.netns).filter(|netns| *netns != 0),
         in_flight: raw.in_flight,
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
+        srtt_us: Some(raw.srtt_us).filter(|rtt| *rtt != 0),
+        data_packets: raw.data_packets,
+        retransmitted: raw.retransmitted,
         snd_cwnd: raw.snd_cwnd,
         mss: raw.mss,
         wanted_by,

@@ -60,7 +60,7 @@ pub use counters::Counters;
 pub use decision::Decision;
 pub use device::{Device, LinkHeader};
 pub use error::Error;
-pub use flows::{Flow, FlowReader, WantedBy, list_flows};
+pub use flows::{Flow, FlowLister, FlowReader, WantedBy, list_flows};
 pub use hook::Hook;
 pub use netns::Namespace;
 pub use netns_name::NamespaceName;

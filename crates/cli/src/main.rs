@@ -32,6 +32,7 @@ mod stats;
 mod status;
 mod stop;
 mod succession;
+mod top;
 mod traffic;
 
 use std::process::ExitCode;
@@ -61,6 +62,7 @@ enum Command {
     Advise(observe::AdviseArgs),
     Trial(observe::TrialArgs),
     Flows(flows::Args),
+    Top(top::Args),
     Status(status::Args),
     Check(check::Args),
     Traffic(traffic::Args),
@@ -86,6 +88,7 @@ impl Command {
             Self::Advise(args) => args.execute(),
             Self::Trial(args) => args.execute(),
             Self::Flows(args) => args.execute(),
+            Self::Top(args) => args.execute(),
             Self::Status(args) => args.execute(),
             Self::Check(args) => args.execute(),
             Self::Traffic(args) => args.execute(),

@@ -7,7 +7,9 @@ pub mod network_namespace;
 mod socket_owners;
 mod tcp_info;
 mod ticks;
+mod unit;
 
-pub use socket_owners::socket_owners;
+pub use socket_owners::{SocketOwner, socket_owners};
 pub use tcp_info::TcpInfo;
 pub use ticks::Ticks;
+pub use unit::Unit;

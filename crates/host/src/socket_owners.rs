@@ -2,14 +2,28 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Whose sockets are: the name of a process that has each one open, by the socket's inode, of all
-/// processes that can be seen from here. A process that comes or goes meanwhile may be missing.
+use crate::unit::{Unit, unit_of};
+
+/// A process that has a socket open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketOwner {
+    /// The process's id, as this process sees it.
+    pub pid: u32,
+    /// The process's name (`comm`), at most 15 bytes; may hold any character.
+    pub process: String,
+    /// The container or unit that the process is of, if its cgroup tells.
+    pub unit: Option<Unit>,
+}
+
+/// Whose sockets are: a process that has each one open, by the socket's inode, of all processes that
+/// can be seen from here. A process that comes or goes meanwhile may be missing.
 #[must_use]
-pub fn socket_owners() -> HashMap<u64, String> {
+pub fn socket_owners() -> HashMap<u64, SocketOwner> {
     let mut owners = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path();
-        let Ok(descriptors) = fs::read_dir(path.join("fd")) else {
+        let pid = process.file_name().to_str().and_then(|it| it.parse().ok());
+        let (Some(pid), Ok(descriptors)) = (pid, fs::read_dir(path.join("fd"))) else {
             continue;
         };
         let sockets = descriptors.flatten().filter_map(|fd| inode(&fd.path()));
@@ -18,8 +32,12 @@ pub fn socket_owners() -> HashMap<u64, String> {
             continue;
         }
         if let Ok(name) = fs::read_to_string(path.join("comm")) {
-            let name = name.trim_end().to_owned();
-            owners.extend(sockets.into_iter().map(|inode| (inode, name.clone())));
+            let owner = SocketOwner {
+                pid,
+                process: name.trim_end().to_owned(),
+                unit: unit_of(&path),
+            };
+            owners.extend(sockets.into_iter().map(|inode| (inode, owner.clone())));
         }
     }
     owners
@@ -36,6 +54,7 @@ fn inode(descriptor: &Path) -> Option<u64> {
 mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
+    use std::process;
 
     use super::*;
 
@@ -45,6 +64,8 @@ mod tests {
         let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let inode = inode(Path::new(&descriptor)).unwrap();
         let own = fs::read_to_string("/proc/self/comm").unwrap();
-        assert_eq!(socket_owners()[&inode], own.trim_end());
+        let owner = &socket_owners()[&inode];
+        assert_eq!(owner.process, own.trim_end());
+        assert_eq!(owner.pid, process::id());
     }
 }

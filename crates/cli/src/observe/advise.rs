@@ -142,7 +142,7 @@ impl Watch {
         let found = socket_owners();
         let found: Vec<_> = new
             .iter()
-            .filter_map(|seen| Some((seen.cookie, found.get(&seen.inode?)?.clone())))
+            .filter_map(|seen| Some((seen.cookie, found.get(&seen.inode?)?.process.clone())))
             .collect();
         self.owners.extend(found);
         self.looked = Some(Instant::now());

@@ -68,6 +68,11 @@ mod tests {
     #[test]
     fn columns_are_fields_of_the_flow_as_json() {
         let flow = Flow {
+            cookie: None,
+            inode: None,
+            srtt_us: None,
+            data_packets: 0,
+            retransmitted: 0,
             local: "10.77.1.1:20000".parse().unwrap(),
             peer: "10.77.2.1:7001".parse().unwrap(),
             netns: None,

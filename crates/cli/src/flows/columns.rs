@@ -1,0 +1,178 @@
+//! What is shown of connections, one column each.
+
+use std::cmp::Ordering;
+
+use pillion_bundler::{Counters, Flow, Outcome, WantedBy};
+use pillion_report::{Column, Table, number};
+
+use super::Connection;
+use crate::companions::words;
+
+/// A cell, and how it compares with others of its column.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    Words(String),
+    Number { value: f64, shown: String },
+}
+
+impl Cell {
+    fn count(count: u64) -> Self {
+        Self::number(count as f64, number::count(count))
+    }
+
+    fn number(value: f64, shown: String) -> Self {
+        Self::Number { value, shown }
+    }
+
+    /// A number that may not be known, which comes before all others.
+    fn known(value: Option<f64>, show: impl Fn(Option<f64>) -> String) -> Self {
+        Self::number(value.unwrap_or(f64::NEG_INFINITY), show(value))
+    }
+
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Words(shown) | Self::Number { shown, .. } => shown,
+        }
+    }
+
+    pub fn compare(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Number { value: a, .. }, Self::Number { value: b, .. }) => a.total_cmp(b),
+            _ => self.text().cmp(other.text()),
+        }
+    }
+}
+
+/// A column: what it shows of a connection, and of all together.
+#[derive(Clone)]
+pub struct Shown {
+    pub column: Column,
+    /// The higher, the sooner it is left out.
+    rank: u8,
+    pub of: fn(&Connection) -> Cell,
+    of_all: fn(&Counters) -> String,
+}
+
+impl Shown {
+    fn new(column: Column, rank: u8, of: fn(&Connection) -> Cell) -> Self {
+        let of_all = |_: &Counters| String::new();
+        Self {
+            column,
+            rank,
+            of,
+            of_all,
+        }
+    }
+
+    fn in_all(self, of_all: fn(&Counters) -> String) -> Self {
+        Self { of_all, ..self }
+    }
+}
+
+/// All columns, in their order.
+pub fn columns() -> Vec<Shown> {
+    let right = Column::right;
+    let words = Column::left;
+    vec![
+        Shown::new(words("local"), 0, |it| {
+            Cell::Words(it.flow.local.to_string())
+        })
+        .in_all(|_| "all together".to_owned()),
+        Shown::new(words("peer"), 0, |it| Cell::Words(it.flow.peer.to_string())),
+        Shown::new(words("process"), 2, |it| {
+            Cell::Words(it.process.clone().unwrap_or_default())
+        }),
+        Shown::new(words("container or unit"), 8, |it| {
+            Cell::Words(it.unit.clone().unwrap_or_default())
+        }),
+        Shown::new(words("wanted by"), 7, |it| Cell::Words(wanted_by(&it.flow))),
+        Shown::new(right("in flight"), 10, |it| {
+            Cell::count(it.flow.in_flight.into())
+        }),
+        Shown::new(right("RTT").unit("ms"), 4, |it| millis(it.flow.srtt_us)),
+        Shown::new(right("min RTT").unit("ms"), 9, |it| {
+            millis(it.flow.rtt_min_us)
+        }),
+        Shown::new(right("loss"), 3, |it| {
+            Cell::known(it.flow.loss(), number::percent)
+        }),
+        Shown::new(right("level"), 8, |it| Cell::count(it.flow.level.into())),
+        Shown::new(right("segments"), 6, |it| {
+            Cell::count(it.flow.counters.segments())
+        })
+        .in_all(|all| number::count(all.segments())),
+        Shown::new(right("bundled"), 1, |it| {
+            Cell::count(it.flow.counters.of(Outcome::Bundled))
+        })
+        .in_all(|all| number::count(all.of(Outcome::Bundled))),
+        Shown::new(right("redundant"), 5, |it| {
+            let share = it.flow.counters.redundant_share();
+            Cell::number(share, number::percent(share))
+        })
+        .in_all(|all| number::percent(all.redundant_share())),
+        Shown::new(right("hidden losses"), 2, |it| {
+            Cell::count(it.flow.counters.hidden_losses)
+        })
+        .in_all(|all| number::count(all.hidden_losses)),
+        Shown::new(right("saved").unit("ms"), 2, |it| {
+            let ms = it.flow.counters.saved_us as f64 / 1e3;
+            Cell::number(ms, number::millis(ms))
+        })
+        .in_all(|all| number::millis(all.saved_us as f64 / 1e3)),
+        Shown::new(right("reactions"), 8, |it| {
+            Cell::count(it.flow.counters.reactions)
+        })
+        .in_all(|all| number::count(all.reactions)),
+        Shown::new(words("last segment"), 2, |it| Cell::Words(last(&it.flow))),
+        Shown::new(words("companions"), 11, |it| {
+            Cell::Words(companions(&it.flow))
+        }),
+    ]
+}
+
+fn millis(us: Option<u32>) -> Cell {
+    Cell::known(us.map(|us| f64::from(us) / 1e3), number::millis)
+}
+
+/// The columns without the least important ones; `None` where no more can be left out.
+pub fn fewer(shown: &[Shown]) -> Option<Vec<Shown>> {
+    let least = shown.iter().map(|it| it.rank).max().filter(|it| *it > 0)?;
+    let kept = shown.iter().filter(|it| it.rank < least);
+    Some(kept.cloned().collect())
+}
+
+/// The row of all connections together, where there are several.
+pub fn all_together(connections: &[&Connection], shown: &[Shown], table: &mut Table) {
+    if connections.len() > 1 {
+        let mut all = Counters::default();
+        connections.iter().for_each(|it| all += &it.flow.counters);
+        table.row(shown.iter().map(|it| (it.of_all)(&all)));
+    }
+}
+
+/// The rules or the application; the latter may also have switched it off.
+fn wanted_by(flow: &Flow) -> String {
+    match (flow.off, flow.wanted_by, flow.rule) {
+        (true, ..) => "nobody: switched off".to_owned(),
+        (false, WantedBy::Application, _) => "its application".to_owned(),
+        (false, WantedBy::Rule, Some(rule)) => format!("rule {rule}"),
+        (false, WantedBy::Rule, None) => "default".to_owned(),
+    }
+}
+
+/// What became of its last segment, and how large bundles get while the path takes no larger ones.
+fn last(flow: &Flow) -> String {
+    let last = flow.last.map(|last| last.label().to_owned());
+    let limit = flow
+        .path_size
+        .map(|bytes| format!("at most {}", number::counted(bytes.into(), "byte")));
+    last.into_iter().chain(limit).collect::<Vec<_>>().join(", ")
+}
+
+/// What it has, and what the kernel refused.
+fn companions(flow: &Flow) -> String {
+    let refused = flow.companions_refused.iter();
+    let refused = refused.map(|companion| format!("({} refused)", companion.label()));
+    let has = Some(words(&flow.companions)).filter(|words| !words.is_empty());
+    has.into_iter().chain(refused).collect::<Vec<_>>().join(" ")
+}

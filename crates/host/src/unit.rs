@@ -1,0 +1,77 @@
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+/// What a process is of, by the cgroup that it is in.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unit {
+    /// A unit of the service manager: `sshd.service`, `session-3.scope`.
+    Managed(String),
+    /// A container, by its id of 64 hexadecimal digits.
+    Container(String),
+}
+
+/// The digits that runtimes show of a container's id.
+const SHOWN: usize = 12;
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Managed(name) => f.pad(name),
+            Self::Container(id) => write!(f, "container {}", &id[..SHOWN]),
+        }
+    }
+}
+
+/// The unit of the process with this folder under `/proc`.
+pub(crate) fn unit_of(process: &Path) -> Option<Unit> {
+    let cgroups = fs::read_to_string(process.join("cgroup")).ok()?;
+    // In the unified hierarchy, which has no controllers' names.
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    of_path(path)
+}
+
+/// The innermost container, else the innermost unit.
+fn of_path(path: &str) -> Option<Unit> {
+    let container = path.rsplit('/').find_map(container_id);
+    let is_unit = |name: &&str| name.ends_with(".service") || name.ends_with(".scope");
+    let managed = || path.rsplit('/').find(is_unit);
+    container
+        .map(|id| Unit::Container(id.to_owned()))
+        .or_else(|| managed().map(|name| Unit::Managed(name.to_owned())))
+}
+
+/// The id in a cgroup's name: alone, or as in `docker-ID.scope`, `cri-containerd-ID.scope`.
+fn container_id(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".scope").unwrap_or(name);
+    let id = name.rsplit(['-', ':']).next()?;
+    (id.len() == 64 && id.bytes().all(|it| it.is_ascii_hexdigit())).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn the_innermost_unit_counts_and_a_container_first() {
+        let of = |path: &str| of_path(path).map(|unit| unit.to_string());
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(of("/"), None);
+        assert_eq!(of("/system.slice/sshd.service"), some("sshd.service"));
+        assert_eq!(
+            of("/user.slice/user-1000.slice/user@1000.service/app.slice/game.scope"),
+            some("game.scope")
+        );
+        let container = some("container 0123456789ab");
+        assert_eq!(of(&format!("/docker/{ID}")), container);
+        assert_eq!(of(&format!("/system.slice/docker-{ID}.scope")), container);
+        let pod = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice";
+        assert_eq!(of(&format!("/{pod}/cri-containerd-{ID}.scope")), container);
+        assert_eq!(
+            of(&format!("/machine.slice/libpod-{ID}.scope/container")),
+            container
+        );
+    }
+}
