@@ -56,6 +56,8 @@ pub struct Axis {
     pub min: Option<f64>,
     /// The upper end of the axis; from the data where it is not given.
     pub max: Option<f64>,
+    /// Names that stand at 0, 1 and so on in place of numbers; the axis has room for just these.
+    pub names: Vec<String>,
 }
 
 impl Axis {
@@ -67,6 +69,15 @@ impl Axis {
             scale: Scale::Linear,
             min: None,
             max: None,
+            names: Vec::new(),
+        }
+    }
+
+    /// An axis of things that have a name and no number, from its lower end on.
+    pub fn names(label: impl Into<String>, names: Vec<String>) -> Self {
+        Self {
+            names,
+            ..Self::linear(label, "")
         }
     }
 
@@ -116,6 +127,9 @@ pub enum Shape {
     Step,
     /// Points are joined by straight lines.
     Straight,
+    /// Five points are the box of a distribution, which lies: a line from the first to the second,
+    /// a box from there to the fourth, divided by the third, and a line to the last.
+    Box,
 }
 
 /// What a [`Line`] is.
@@ -143,6 +157,15 @@ impl Line {
         Self {
             shape: Shape::Straight,
             ..Self::step(label, points)
+        }
+    }
+
+    /// The box of a distribution at a height: of five values in ascending order, such as its 5th,
+    /// 25th, 50th, 75th and 95th percentile.
+    pub fn box_of(label: impl Into<String>, values: [f64; 5], y: f64) -> Self {
+        Self {
+            shape: Shape::Box,
+            ..Self::step(label, values.map(|x| (x, y)).to_vec())
         }
     }
 

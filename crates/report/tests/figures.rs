@@ -152,6 +152,32 @@ fn a_figure_without_data_says_so() {
 }
 
 #[test]
+fn boxes_lie_beside_their_names() {
+    let names = [
+        "sfq",
+        "pfifo, with a name that is longer than there is room for",
+    ];
+    let figure = Figure {
+        title: "latency".into(),
+        caption: String::new(),
+        x: axis(),
+        y: Axis::names("queue", names.map(str::to_owned).to_vec()),
+        side: None,
+        lines: vec![
+            Line::box_of(names[0], [1.0, 2.0, 3.0, 4.0, 5.0], 0.0),
+            Line::box_of(names[1], [1.0, 2.0, 3.0, 4.0, f64::INFINITY], 1.0),
+            Line::box_of("of nothing", [f64::NAN; 5], 0.0),
+        ],
+    };
+    for svg in drawings(&figure) {
+        assert_eq!(svg.matches("class=\"box\"").count(), 2);
+        assert!(!svg.contains("NaN") && !svg.contains("no data"), "{svg}");
+        let named = texts(&svg, "axis");
+        assert!(named.iter().any(|text| text == "sfq"), "{named:?}");
+    }
+}
+
+#[test]
 fn odd_points_draw_a_figure_all_the_same() {
     let odd = [
         0.0,

@@ -35,6 +35,8 @@ pub enum Kind {
     Cdf,
     /// The share of values that exceed each one, on a logarithmic axis.
     Ccdf,
+    /// The 5th, 25th, 50th, 75th and 95th percentile of each curve.
+    Boxes,
     /// A value for each parameter.
     Values {
         /// The parameter's name as runs have it in theirs, as in `n`.
@@ -57,14 +59,15 @@ impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
-        let curves = self.curves.iter();
+        let curves = self.curves.iter().enumerate();
         let lines: Vec<Line> = curves
-            .flat_map(|curve| {
+            .flat_map(|(place, curve)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
                 match &self.kind {
                     Kind::Values { over, .. } => self.values(curve, &of, over),
                     Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of),
+                    Kind::Boxes => self.boxed(curve, &of, (self.curves.len() - 1 - place) as f64),
                 }
             })
             .collect();
@@ -105,6 +108,11 @@ impl Sketch {
                     },
                 )
             }
+            Kind::Boxes => {
+                let names = self.curves.iter().rev().map(|curve| curve.label.clone());
+                let x = scale(&self.label, symbol);
+                (x, Axis::names("", names.collect()))
+            }
             Kind::Values { label, .. } => {
                 let y = Axis::linear(&*self.label, symbol);
                 (
@@ -118,6 +126,10 @@ impl Sketch {
         };
         let seeds = match &self.kind {
             Kind::Values { .. } => "thin lines: intervals of 95 % over seeds",
+            Kind::Boxes => {
+                "boxes from the 25th to the 75th percentile, divided at the median; lines from \
+                 the 5th and to the 95th; means over seeds"
+            }
             _ => "thin lines: the lowest and the highest of single seeds",
         };
         Some(Figure {
@@ -162,6 +174,22 @@ impl Sketch {
             lines.push(Line::straight("", drawn(&most)).reference());
         }
         lines
+    }
+
+    fn boxed(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
+        let percentile = |percentile| {
+            let measure = format!("{} p{percentile}", self.measure);
+            let values = runs
+                .iter()
+                .filter_map(|run| curve.subject.group(run)?.value(&measure));
+            let values: Vec<_> = values.collect();
+            Some(Estimate::of(&values)?.mean * self.scale())
+        };
+        let [a, b, c, d, e] = [5, 25, 50, 75, 95].map(percentile);
+        let values = a.zip(b).zip(c).zip(d).zip(e);
+        let boxed =
+            values.map(|((((a, b), c), d), e)| Line::box_of(&*curve.label, [a, b, c, d, e], y));
+        boxed.into_iter().collect()
     }
 
     /// What values are multiplied with, to be in the unit of the axis.

@@ -89,6 +89,7 @@ fn sketch(drawn: &Drawn) -> Sketch {
         kind: match drawn.kind {
             FigureKind::Cdf => Kind::Cdf,
             FigureKind::Ccdf => Kind::Ccdf,
+            FigureKind::Boxes => Kind::Boxes,
             FigureKind::Values => Kind::Values {
                 over: drawn.over.clone().unwrap_or_default(),
                 label: drawn.over_label.clone().unwrap_or_default(),

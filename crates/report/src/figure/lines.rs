@@ -3,16 +3,24 @@
 use super::labels::{self, Labelled};
 use super::layout::Layout;
 use super::svg::{place, text_at};
-use super::{Figure, Line, Role, trace};
+use super::{Figure, Line, Role, Shape, trace};
 use crate::markup::Markup;
 
 /// The number of styles for lines of data, in the theme.
 const STYLES: usize = 6;
 
 pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
-    let classes = classes(&figure.lines);
-    let mut labelled = Vec::with_capacity(figure.lines.len());
-    for (line, class) in figure.lines.iter().zip(&classes) {
+    let (boxes, lines): (Vec<&Line>, Vec<&Line>) = figure
+        .lines
+        .iter()
+        .partition(|line| line.shape == Shape::Box);
+    // Their names stand at the axis.
+    for d in boxes.iter().filter_map(|line| trace::boxed(line, layout)) {
+        out.raw("\n").empty("path", &[("class", "box"), ("d", &d)]);
+    }
+    let classes = classes(&lines);
+    let mut labelled = Vec::with_capacity(lines.len());
+    for (line, class) in lines.into_iter().zip(&classes) {
         let path = trace::trace(line, layout);
         if !path.is_empty() {
             let attributes = [
@@ -31,7 +39,7 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
             path,
         });
     }
-    if labelled.is_empty() {
+    if figure.lines.is_empty() {
         labelled.push(Labelled {
             label: "no data".into(),
             size: layout.format.label,
@@ -62,9 +70,9 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
 }
 
 /// Each line's style: one after the other for data, the same for all references.
-fn classes(lines: &[Line]) -> Vec<String> {
+fn classes(lines: &[&Line]) -> Vec<String> {
     let mut styles = (0..STYLES).cycle();
-    let mut class = |line: &Line| match line.role {
+    let mut class = |line: &&Line| match line.role {
         Role::Data => format!("style{}", styles.next().unwrap_or_default()),
         Role::Reference => "reference".into(),
     };

@@ -14,12 +14,17 @@ pub(super) struct Domain {
     pub(super) ticks: Vec<f64>,
     /// The finest difference that a tick's label has to show.
     step: f64,
+    /// What stands at 0, 1 and so on in place of numbers.
+    names: Vec<String>,
 }
 
 impl Domain {
     /// A range that holds the values (those that can be shown) unless the axis gives one, with
     /// about `wanted` ticks at round numbers.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, wanted: usize) -> Self {
+        if !axis.names.is_empty() {
+            return Self::named(&axis.names);
+        }
         let floor = match axis.scale {
             Scale::Linear => -LARGEST,
             Scale::Log => 1.0 / LARGEST,
@@ -39,6 +44,19 @@ impl Domain {
         match axis.scale {
             Scale::Linear => Self::linear(low, high, rounded, wanted),
             Scale::Log => Self::log(low, high, rounded, wanted),
+        }
+    }
+
+    /// Names one beside the other, with half of their distance at both ends.
+    fn named(names: &[String]) -> Self {
+        let count = names.len();
+        Self {
+            scale: Scale::Linear,
+            low: -0.5,
+            high: count as f64 - 0.5,
+            ticks: (0..count).map(|place| place as f64).collect(),
+            step: 1.0,
+            names: names.to_vec(),
         }
     }
 
@@ -70,6 +88,7 @@ impl Domain {
             high,
             ticks,
             step,
+            names: Vec::new(),
         }
     }
 
@@ -103,6 +122,7 @@ impl Domain {
             high,
             ticks: ticks.collect(),
             step: 0.0,
+            names: Vec::new(),
         }
     }
 
@@ -121,6 +141,9 @@ impl Domain {
     }
 
     pub(super) fn label(&self, tick: f64) -> String {
+        if let Some(name) = self.names.get(tick as usize) {
+            return name.clone();
+        }
         match self.scale {
             Scale::Linear => number::tick(tick, self.step),
             Scale::Log => number::tick(tick, 10_f64.powf(tick.log10().floor())),

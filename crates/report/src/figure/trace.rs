@@ -2,6 +2,7 @@
 
 use super::geometry::Point;
 use super::layout::Layout;
+use super::svg::place;
 use super::{Line, Shape};
 
 /// The corners of the line within the plot, to a tenth of a unit. Empty if none of it is there.
@@ -20,6 +21,28 @@ pub(super) fn trace(line: &Line, layout: &Layout) -> Vec<Point> {
     }
     let cut = cut(&corners, layout.plot.left, layout.plot.right);
     simplify(cut)
+}
+
+/// Half of a box's height, of the distance between two heights.
+const HALF: f64 = 0.3;
+
+/// The box of five points as the data of an SVG path; `None` if there are not five, or one is NaN.
+pub(super) fn boxed(line: &Line, layout: &Layout) -> Option<String> {
+    let &[first, second, middle, fourth, last] = &line.points[..] else {
+        return None;
+    };
+    if line.points.iter().any(|(x, y)| x.is_nan() || y.is_nan()) {
+        return None;
+    }
+    let across =
+        |(x, _): (f64, f64)| place(layout.px(x).clamp(layout.plot.left, layout.plot.right));
+    let [first, second, middle, fourth, last] = [first, second, middle, fourth, last].map(across);
+    let height = line.points[0].1;
+    let [low, at, high] = [height - HALF, height, height + HALF].map(|y| place(layout.py(y)));
+    Some(format!(
+        "M{first} {at}H{second}M{second} {low}V{high}H{fourth}V{low}ZM{middle} {low}V{high}\
+         M{fourth} {at}H{last}"
+    ))
 }
 
 /// The corners as the data of an SVG path.

@@ -40,6 +40,8 @@ pub enum FigureKind {
     Ccdf,
     /// One value for each parameter.
     Values,
+    /// A box for each curve: the 5th, 25th, 50th, 75th and 95th percentile.
+    Boxes,
 }
 
 /// A curve of a figure.
