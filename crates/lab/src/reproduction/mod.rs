@@ -41,7 +41,9 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "impact",
     "skype",
     "ssh",
+    "rto-restart",
     "game-server",
+    "traffic-table",
 ];
 
 impl PublishedExperiment {

@@ -90,9 +90,9 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
             }
             Err(source) if traffic.partly => Err(source.to_string()),
             Err(source) => {
-                let connected = attempts.iter().filter(|attempt| {
-                    matches!(attempt, Ok(Connection::Made(it)) if it.peer_addr().is_ok())
-                });
+                let connected = attempts.iter().filter(
+                    |attempt| matches!(attempt, Ok(Connection::Made(it)) if it.peer_addr().is_ok()),
+                );
                 return Err(failed(connected.count(), source));
             }
         });

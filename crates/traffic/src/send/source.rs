@@ -4,8 +4,8 @@ use rand_pcg::Pcg64;
 use crate::clock::ns;
 use crate::distribution::Distribution;
 use crate::plan::{Group, Kind, MAX_MESSAGES};
-use crate::wire::{END_LEN, MAX_SIZE};
 use crate::wire::content::mix;
+use crate::wire::{END_LEN, MAX_SIZE};
 
 /// Decides when one stream sends, and how much. Times are nanoseconds since the barrier opened.
 ///
