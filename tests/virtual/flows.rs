@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// A flow each 100 ms; of the first, packet 4 of all, its last segment, is lost: SYN, ACK, and two
-/// segments before it.
+/// Of the first flow the last segment is lost, the fifth packet of all: SYN, ACK, and two segments come
+/// before it.
 const EXPERIMENT: &str = r#"
 duration = 3
 path.rtt = 100
@@ -17,7 +17,7 @@ path.loss = [5]
 kind = "flow"
 streams = 1000
 itt = 1000
-size = 4344
+size = 4343
 mechanisms.tlp = false
 "#;
 
@@ -54,8 +54,9 @@ fn a_flow_is_its_segments_and_its_time_is_told_by_both_ends() {
         .unwrap();
     let analysed: Value = serde_json::from_slice(&analysed.stdout).unwrap();
     let main = &analysed["all"]["main"];
-    // Segments of 1448 B, and one sent again.
+    // Three segments each, the last with the FIN, and one sent again.
     assert_eq!(main["sent"]["data_packets"], 3 * 3 + 1);
+    assert_eq!(main["sent"]["fins"], 3 + 1);
     let with_a_loss = &main["completion_with_a_tail_loss_ms"];
     assert_eq!(with_a_loss["count"], 1);
     let both = [&main["completion_ms"]["max"], &with_a_loss["max"]];

@@ -44,6 +44,7 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "rto-restart",
     "game-server",
     "traffic-table",
+    "website-rtt",
 ];
 
 impl PublishedExperiment {
