@@ -4,6 +4,7 @@ mod boot;
 mod bundling;
 mod common;
 mod detection;
+mod flows;
 mod grid;
 mod jitter;
 mod kernel;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::{MS, receive, receive_so, send, traffic};
 use pillion_traffic::{
-    Answering, Distribution, Group, Kind, Reading, Record, Sender, SocketOptions, Traffic,
+    Answering, Distribution, Group, Kind, Reading, Record, Sender, SocketOptions, StreamSent,
+    Traffic,
 };
 
 fn drawn(text: &str) -> Distribution {
@@ -177,6 +178,54 @@ fn one_answer_comes_to_each_so_many_messages() {
     let sent = send(with_messages(traffic(address, 1, kind), 35));
     received.join().unwrap();
     assert_eq!((sent.failed, sent.messages, sent.answers), (0, 35, 3));
+}
+
+#[test]
+fn a_flow_opens_when_it_starts_sends_its_size_and_closes() {
+    let (address, received) = receive(20);
+    let kind = Kind::Flow {
+        arrival: drawn("5"),
+        size: drawn("3000"),
+    };
+    let sent = send(traffic(address, 20, kind));
+    let received = received.join().unwrap();
+    assert_eq!((sent.failed, sent.messages, sent.bytes), (0, 20, 20 * 3000));
+    assert_eq!(received.report.messages, 20);
+    let took = |stream: &StreamSent| stream.completion_us.filter(|_| stream.connected);
+    let took: Option<Vec<f64>> = sent.streams.iter().map(took).collect();
+    assert!(took.unwrap().iter().all(|us| (1.0..20e6).contains(us)));
+    // What it sends waits for nothing but its start.
+    let mut begun: Vec<u64> = received.records.iter().map(|it| it.sent_ns).collect();
+    begun.sort_unstable();
+    assert!(begun[19] - begun[0] >= 19 * 4_000_000, "{begun:?}");
+}
+
+#[test]
+fn flows_that_would_start_after_the_end_are_none() {
+    let kind = Kind::Flow {
+        arrival: drawn("exponential:5"),
+        size: drawn("100"),
+    };
+    let sender = Sender::new(traffic("127.0.0.1:1".parse().unwrap(), 1000, kind)).unwrap();
+    // About 40 in 200 ms; so many as this seed draws.
+    let flows = sender.due().len();
+    assert!((20..80).contains(&flows), "{flows}");
+}
+
+#[test]
+fn a_flow_that_nobody_answers_says_so() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let kind = Kind::Flow {
+        arrival: drawn("5"),
+        size: drawn("100"),
+    };
+    let sent = send(traffic(address, 2, kind));
+    assert_eq!((sent.failed, sent.groups[0].connected), (2, 0));
+    assert!(sent.streams.iter().all(|it| it.completion_us.is_none()));
+    let error = sent.streams[0].error.as_ref().unwrap();
+    assert!(error.contains("refused"), "{error}");
 }
 
 #[test]

@@ -7,12 +7,14 @@
 mod digest;
 mod estimate;
 mod figures;
+mod messages;
 mod page;
 mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch};
+pub use messages::Messages;
 pub use page::{Row, page, summary_table};
 pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};
 

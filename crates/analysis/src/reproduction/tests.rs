@@ -53,6 +53,7 @@ fn claim(statement: Statement) -> Claim {
         measure: P97.to_owned(),
         subject: subject("plain", "thin"),
         over: None,
+        minus: None,
         statement,
     }
 }
@@ -122,6 +123,17 @@ fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
     };
     let judged = judged(&to_bundled);
     assert_eq!(judged.verdict, Verdict::Near);
+    assert_eq!(judged.today[0].runs, 1, "seed 2 has no bundled run");
+}
+
+#[test]
+fn a_difference_is_taken_of_the_same_seed() {
+    let less = Claim {
+        minus: Some(subject("bundled", "thin")),
+        ..claim(Statement::Value(485.0, 0.1))
+    };
+    let judged = judged(&less);
+    assert_eq!(judged.verdict, Verdict::Near, "{judged:?}");
     assert_eq!(judged.today[0].runs, 1, "seed 2 has no bundled run");
 }
 

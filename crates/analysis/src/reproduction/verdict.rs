@@ -33,6 +33,8 @@ pub struct Claim {
     pub subject: Subject,
     /// In proportion to what: of the same seed, and of the same run where that is one of them.
     pub over: Option<Subject>,
+    /// What is taken off it: of the same seed.
+    pub minus: Option<Subject>,
     /// What is said of the measure.
     pub statement: Statement,
 }
@@ -110,17 +112,20 @@ impl Claim {
             _ => vec![&self.subject],
         };
         let all = subjects.into_iter().map(|subject| {
-            let over = self.over.as_ref();
             let values = runs.iter().filter(|run| subject.is_of(run, more));
             let values = values.filter_map(|run| {
                 let value = subject.value(run, &self.measure)?;
-                let Some(over) = over else {
-                    return Some(value);
+                let of_base = |base: &Subject| {
+                    let is_base = |it: &&DigestedRun| base.is_of(it, more) && seed(it) == seed(run);
+                    // The run itself, where another of its groups is meant.
+                    let run = std::iter::once(run).chain(runs).find(is_base)?;
+                    base.value(run, &self.measure)
                 };
-                let is_base = |it: &&DigestedRun| over.is_of(it, more) && seed(it) == seed(run);
-                // The run itself, where another of its groups is meant.
-                let base = std::iter::once(run).chain(runs).find(is_base)?;
-                Some(value / over.value(base, &self.measure)?)
+                match (&self.over, &self.minus) {
+                    (Some(over), _) => Some(value / of_base(over)?),
+                    (None, Some(minus)) => Some(value - of_base(minus)?),
+                    (None, None) => Some(value),
+                }
             });
             Estimate::of(&values.collect::<Vec<_>>())
         });

@@ -19,7 +19,7 @@ pub const DELIVERY_LATENCY: &str =
     "from one application's write to the other one's read, of each message";
 
 /// All measures, in the order in which they are shown.
-pub const MEASURES: [RunMeasure; 17] = [
+pub const MEASURES: [RunMeasure; 18] = [
     delivery("delivery_p50_ms", Percentile::P50),
     delivery("delivery_p90_ms", Percentile::P90),
     delivery("delivery_p97_ms", Percentile::P97),
@@ -41,6 +41,16 @@ pub const MEASURES: [RunMeasure; 17] = [
         meaning: "streams that never connected, or did not end with the receiver's close after \
                   all was sent, in each run",
         of: Of::Totals(|it| per_run(it, it.failed_streams)),
+    },
+    Measure {
+        name: "completion_ms",
+        label: "completion",
+        unit: Unit::Milliseconds,
+        meaning: "of flows that ended well, the mean time from when each began to connect until \
+                  the receiver's close had come",
+        of: Of::Totals(|it| {
+            (it.completed_flows > 0).then(|| it.completion_ms / it.completed_flows as f64)
+        }),
     },
     Measure {
         name: "retransmissions",
@@ -187,6 +197,7 @@ mod tests {
         assert_eq!(value("retransmissions", &plain), Some(1.5));
         assert_eq!(value("redundant_share", &plain), Some(0.1));
         assert_eq!(value("hidden_losses", &plain), None);
+        assert_eq!(value("completion_ms", &plain), None);
         assert_eq!(value("loss_share", &plain), None);
         assert_eq!(value("goodput_bit_per_s", &plain), None);
         let untold = Totals { untold: 1, ..plain };

@@ -64,6 +64,11 @@ pub struct Totals {
     pub received_messages: u64,
     /// Payload that the receiver's application read.
     pub received_bytes: u64,
+    /// Flows that ended well.
+    pub completed_flows: u64,
+    /// How long they took together, from when each began to connect until the receiver's close had
+    /// come, in milliseconds.
+    pub completion_ms: f64,
     /// Streams of which TCP did not tell what it sent.
     pub untold: u64,
     /// Segments that TCP retransmitted.
@@ -145,6 +150,8 @@ impl AddAssign for Totals {
         self.sent_messages += other.sent_messages;
         self.received_messages += other.received_messages;
         self.received_bytes += other.received_bytes;
+        self.completed_flows += other.completed_flows;
+        self.completion_ms += other.completion_ms;
         self.untold += other.untold;
         self.retransmissions += other.retransmissions;
         self.sent_bytes += other.sent_bytes;

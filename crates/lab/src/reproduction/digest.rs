@@ -1,15 +1,16 @@
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::Digest;
+use pillion_analysis::reproduction::{Digest, Messages};
 use pillion_settings::experiment::Planned;
 
 use crate::Error;
-use crate::store::StoredRun;
+use crate::store::{StoredRun, Traced};
 
-/// What is kept of a run's traces; read from them once, and from a file beside the run's folder
-/// from then on.
+/// What is kept of a run's traces and records; read from them once, and from a file beside the run's
+/// folder from then on.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Trace`].
@@ -20,26 +21,48 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     {
         return Ok(digest);
     }
-    let Some(traced) = run.traced()? else {
-        return Err(Error::file(&run.path)(io::Error::other("it has no traces")));
+    let mut digest = match run.traced()? {
+        Some(traced) => of_traces(run, &traced, planned)?,
+        None => Digest::default(),
     };
-    let duration_s = planned.plan.duration.as_secs_f64();
-    let began_ns = run.sending_began_ns()?;
-    let digest = Digest::read(
-        &traced.sender,
-        &traced.receiver,
-        &traced.groups,
-        began_ns,
-        duration_s,
-    )?;
+    let mut groups: BTreeMap<String, Messages> = BTreeMap::new();
+    run.messages(|group, message| {
+        let messages = match groups.get_mut(group) {
+            Some(messages) => messages,
+            None => groups.entry(group.to_owned()).or_default(),
+        };
+        messages.add(
+            message.stream,
+            message.sequence.into(),
+            message.size,
+            message.sent_ns,
+        );
+    })?;
+    digest.add_messages(groups);
+    if digest.groups.is_empty() {
+        let neither = io::Error::other("it has neither traces nor records");
+        return Err(Error::file(&run.path)(neither));
+    }
     let text = serde_json::to_string(&digest).map_err(io::Error::from);
     text.and_then(|text| fs::write(&file, text))
         .map_err(Error::file(&file))?;
     Ok(digest)
 }
 
+fn of_traces(run: &StoredRun, traced: &Traced, planned: &Planned) -> Result<Digest, Error> {
+    let duration_s = planned.plan.duration.as_secs_f64();
+    let began_ns = run.sending_began_ns()?;
+    Ok(Digest::read(
+        &traced.sender,
+        &traced.receiver,
+        &traced.groups,
+        began_ns,
+        duration_s,
+    )?)
+}
+
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-4.json";
+const KEPT: &str = ".digest-5.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

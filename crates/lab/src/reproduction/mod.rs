@@ -42,7 +42,9 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "impact",
     "skype",
     "ssh",
+    "rto-restart",
     "game-server",
+    "traffic-table",
     "website-rtt",
     "at-scale",
     "bursty-loss",
@@ -65,6 +67,15 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+
+    #[test]
+    fn the_round_trips_of_web_sites_are_those_of_the_list() {
+        let list = include_str!("../../../../experiments/website-rtt.csv");
+        let values: Vec<&str> = list.lines().skip(1).collect();
+        let values = format!("\"values:{}\"", values.join(","));
+        let row = PUBLISHED.iter().find(|it| it.name == "website-rtt");
+        assert!(row.unwrap().text.contains(&values));
+    }
 
     #[test]
     fn each_file_is_known_and_sound_to_any_extent() {

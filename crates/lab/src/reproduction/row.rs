@@ -58,6 +58,13 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
             published.what
         ));
     };
+    let over = published.over.is_some() || published.over_group.is_some();
+    if over && published.minus.is_some() {
+        return Err(format!(
+            "`{}` has both `over` and `minus`; leave one out",
+            published.what
+        ));
+    }
     if matches!(statement, Statement::Value(_, within) if within == 0.0) {
         return Err(format!("`{}` has a value, and no `within`", published.what));
     }
@@ -69,7 +76,8 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
             .unwrap_or_else(|| of.source.clone()),
         measure: published.measure.clone(),
         subject: subject(&published.runs, &group),
-        over: (published.over.is_some() || published.over_group.is_some()).then(|| {
+        minus: published.minus.as_ref().map(|runs| subject(runs, &group)),
+        over: over.then(|| {
             let own = published.over_group.as_ref();
             let runs = published.over.clone().unwrap_or_default();
             subject(&runs, own.map_or(&*group, |name| name))

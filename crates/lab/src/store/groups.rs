@@ -37,6 +37,7 @@ pub(super) struct StreamSent {
     pub(super) stream: u32,
     messages: u64,
     error: Option<String>,
+    completion_us: Option<f64>,
     retransmissions: Option<u64>,
     bytes_retrans: Option<u64>,
     bytes_sent: Option<u64>,
@@ -182,6 +183,8 @@ impl StreamSent {
             sent_messages: self.messages,
             received_messages: received.map_or(0, |it| it.messages),
             received_bytes: received.map_or(0, |it| it.bytes),
+            completed_flows: u64::from(self.completion_us.is_some()),
+            completion_ms: self.completion_us.map_or(0.0, |it| it / 1e3),
             untold: u64::from(!is_told),
             retransmissions,
             sent_bytes,
@@ -213,7 +216,7 @@ mod tests {
     const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005", "first_stream": 5,
         "sent": {"streams": [
             {"stream": 5, "messages": 10, "retransmissions": 1, "bytes_retrans": 100,
-             "bytes_sent": 1000},
+             "bytes_sent": 1000, "completion_us": 400500},
             {"stream": 6, "messages": 10, "retransmissions": 2, "bytes_retrans": 100,
              "bytes_sent": 1000, "error": "timed out"}]},
         "received": {"streams": [{"stream": 6, "messages": 8, "bytes": 800},
@@ -254,6 +257,7 @@ mod tests {
         assert_eq!(value("delivery_p50_ms"), None);
         assert_eq!(value("missing_share"), Some(0.15));
         assert_eq!(value("failed_streams"), Some(1.0));
+        assert_eq!(value("completion_ms"), Some(400.5));
     }
 
     #[test]

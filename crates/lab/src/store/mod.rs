@@ -7,6 +7,7 @@ mod detection;
 mod entry;
 mod groups;
 mod making;
+mod messages;
 mod traced;
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Tables that an experiment has in files of their own, taken into its runs, so that each of these
+//! Tables and lists that an experiment has in files of their own, taken into its runs, so that each of these
 //! can be made anywhere and at any time.
 
 use std::path::Path;
@@ -8,8 +8,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::document::Mistake;
+use crate::traffic::Writes;
 
-/// Replaces every `table:FILE` by what the file says; files are sought from the experiment's
+/// Replaces every `table:FILE` and `file:FILE` by what the file says; files are sought from the experiment's
 /// folder.
 pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
     for (_, value) in document.iter_mut() {
@@ -17,12 +18,18 @@ pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<M
         match Spanned::get_mut(value) {
             DeValue::Table(table) => tables(table, folder, mistakes),
             DeValue::String(text) => {
-                let Some(file) = text.strip_prefix("table:") else {
+                let table = |file| Table::read_csv(&folder.join(file));
+                let table = |file| table(file).map_err(|error| error.to_string());
+                let embedded = if let Some(file) = text.strip_prefix("table:") {
+                    table(file).map(|table| table.to_text())
+                } else if let Some(file) = text.strip_prefix("file:") {
+                    Writes::read(&folder.join(file)).map(|writes| writes.to_string())
+                } else {
                     continue;
                 };
-                match Table::read_csv(&folder.join(file)) {
-                    Ok(table) => *text = table.to_text().into(),
-                    Err(error) => mistakes.push(Mistake::new(span, error.to_string())),
+                match embedded {
+                    Ok(embedded) => *text = embedded.into(),
+                    Err(error) => mistakes.push(Mistake::new(span, error)),
                 }
             }
             _ => {}

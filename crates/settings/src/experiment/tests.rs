@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pillion_traffic::Reading;
@@ -471,7 +472,7 @@ fn a_grid_that_would_take_forever_is_refused() {
 }
 
 #[test]
-fn a_table_in_a_file_becomes_part_of_the_run() {
+fn what_is_in_a_file_becomes_part_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("rtt.csv", "value\n150\n30.5\n30.5\n");
@@ -485,6 +486,12 @@ fn a_table_in_a_file_becomes_part_of_the_run() {
     let quantiles = "\"quantiles:0=10,0.5=30,1=100\"";
     assert!(text.contains(quantiles), "{text}");
     assert_eq!(load_text(&text).unwrap().runs[0].run, planned.run);
+    write("writes.csv", "gap_ms,size\n0,48\n12.5,16\n");
+    let replay = "kind = \"replay\"\nwrites = \"file:writes.csv\"\n";
+    write("c.toml", &format!("{SMALL}{replay}"));
+    let experiment = load(&folder.path().join("c.toml")).unwrap();
+    let text = experiment.runs[0].run.to_text();
+    assert!(text.contains("\"list:0=48,12.5=16\""), "{text}");
     write("b.toml", &format!("{SMALL}rtt = \"table:none.csv\"\n"));
     let told = load(&folder.path().join("b.toml")).unwrap_err().0;
     assert!(
@@ -498,7 +505,8 @@ fn every_experiment_that_comes_with_pillion_is_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     let files = std::fs::read_dir(folder).unwrap().flatten();
     let files = files.map(|file| file.path());
-    let files: Vec<_> = files.filter(|file| file.is_file()).collect();
+    let is_experiment = |file: &PathBuf| file.extension().is_some_and(|end| end == "toml");
+    let files: Vec<_> = files.filter(is_experiment).collect();
     assert!(!files.is_empty());
     for file in files {
         let experiment = load(&file).unwrap();

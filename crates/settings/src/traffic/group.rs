@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use pillion_traffic::{Distribution, RampUp, SocketOptions};
 use serde::{Deserialize, Serialize};
 
-use super::{KindName, Wrong};
+use super::{KindName, Writes, Wrong};
 use crate::numbers;
 use crate::text;
 use crate::times::{self, Itt};
@@ -64,14 +64,20 @@ pub struct Group {
     #[arg(long, value_name = "BYTES")]
     pub answer: Option<u32>,
 
+    /// What an application wrote (kind replay): file:FILE, CSV with the heading gap_ms,size, or
+    /// list:GAP=SIZE,...
+    #[arg(long, value_name = "WRITES")]
+    #[serde(with = "text::option")]
+    pub writes: Option<Writes>,
+
     /// Messages of each stream [default: as many as fall due]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     #[serde(deserialize_with = "numbers::some_positive")]
     pub messages: Option<u64>,
 
     /// Milliseconds between the starts of two streams, and their standard deviation
-    /// [default: the inter-transmission time divided by the number of streams; kinds burst and
-    /// greedy all start at once]
+    /// [default: the inter-transmission time divided by the number of streams; where there is none,
+    /// and of kind burst, all start at once]
     #[arg(long, value_name = "MS[:SD]")]
     #[serde(with = "text::option")]
     pub ramp_up: Option<Itt>,
@@ -123,6 +129,7 @@ impl Default for Group {
             size: None,
             think: None,
             answer: None,
+            writes: None,
             messages: None,
             ramp_up: None,
             nagle: false,

@@ -7,7 +7,7 @@ use crate::document::{self, merge};
 pub(crate) const OWN_KEYS: [&str; 3] = ["name", "start", "duration"];
 
 /// The keys that a profile takes the place of.
-const OF_THE_KIND: [&str; 5] = ["kind", "itt", "size", "think", "answer"];
+const OF_THE_KIND: [&str; 6] = ["kind", "itt", "size", "think", "answer", "writes"];
 
 /// A group's own keys, and the defaults that say something of such a group.
 pub(crate) fn whole<'i>(own: &DeTable<'i>, defaults: &DeTable<'i>) -> DeTable<'i> {

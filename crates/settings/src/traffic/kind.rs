@@ -23,6 +23,8 @@ pub enum KindName {
     RequestResponse,
     /// A connection that opens when the stream starts, sends its messages at once, and closes
     Flow,
+    /// The writes of a list, once
+    Replay,
 }
 
 impl KindName {
@@ -34,10 +36,12 @@ impl KindName {
 
     /// Whether an option says something of it.
     pub(super) fn has(self, option: &str) -> bool {
-        use KindName::{Burst, Flow, Isochronous, RequestResponse, Thin};
+        use KindName::{Burst, Flow, Isochronous, Replay, RequestResponse, Thin};
         match option {
             "itt" => matches!(self, Thin | Isochronous | Burst | Flow),
             "ramp-up" => self != Flow,
+            "size" => self != Replay,
+            "writes" => self == Replay,
             "think" | "answer" => self == RequestResponse,
             _ => true,
         }
@@ -57,6 +61,7 @@ impl Group {
             ("size", self.size.is_some()),
             ("think", self.think.is_some()),
             ("answer", self.answer.is_some()),
+            ("writes", self.writes.is_some()),
         ];
         let ramp_up = ("ramp-up", self.ramp_up.is_some() && self.profile.is_none());
         let given = given.into_iter().chain([ramp_up]);
@@ -87,7 +92,7 @@ impl Group {
     }
 
     fn made(&self, kind: KindName) -> Result<Kind, Wrong> {
-        use KindName::{Burst, Flow, Greedy, Isochronous, RequestResponse, Thin};
+        use KindName::{Burst, Flow, Greedy, Isochronous, Replay, RequestResponse, Thin};
         let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
         Ok(match kind {
             Thin => Kind::Thin {
@@ -117,6 +122,15 @@ impl Group {
                 arrival: self.itt.clone().unwrap_or(Distribution::constant(100.0)),
                 size,
             },
+            Replay => {
+                let none = || {
+                    let text = "`kind` replay without `writes`; give the list, as in \
+                                \"file:writes.csv\"";
+                    Wrong::new("kind", text.to_owned())
+                };
+                let super::Writes(writes) = self.writes.clone().ok_or_else(none)?;
+                Kind::Replay { writes, speed: 1.0 }
+            }
         })
     }
 

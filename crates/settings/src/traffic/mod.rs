@@ -6,6 +6,7 @@ mod inherit;
 mod kind;
 mod receiving;
 mod sending;
+mod writes;
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub(crate) use inherit::{OWN_KEYS, whole};
 pub use kind::KindName;
 pub use receiving::Receiving;
 pub use sending::Sending;
+pub use writes::Writes;
 
 /// An option that cannot be as it is, beside the others.
 #[derive(Debug)]

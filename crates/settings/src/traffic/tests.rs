@@ -27,7 +27,7 @@ fn the_example_is_read_as_it_says() {
     let text = fs::read_to_string(format!("{DOCS}mix.toml")).unwrap();
     let mix = read_text(&text).unwrap();
     assert_eq!((mix.duration, mix.seed), (Some(Duration::from_secs(60)), 7));
-    let [players, sensors, voice, terminals, download] = &mix.groups[..] else {
+    let [players, sensors, voice, terminals, download, pages, session] = &mix.groups[..] else {
         panic!("{mix:?}")
     };
     let drawn = |text| Distribution::parse(text).unwrap();
@@ -66,6 +66,10 @@ fn the_example_is_read_as_it_says() {
     assert_eq!((download.start, download.streams), (ms(20_000), 1));
     assert_eq!(download.duration, Some(ms(10_000)));
     assert_eq!(download.socket.congestion.as_deref(), Some("reno"));
+    assert!(
+        matches!(&pages.kind, Kind::Flow { arrival, .. } if *arrival == drawn("exponential:100"))
+    );
+    assert!(matches!(&session.kind, Kind::Replay { writes, .. } if writes.len() == 3));
 }
 
 #[test]
@@ -112,7 +116,7 @@ color = 3
         "5:7: `weibull:3` is no distribution; give MEAN",
         "7:8: `thick`; expected \"thin\" or \"isochronous\" or ",
         "8:11: `0`; expected a whole number from 1 on",
-        "12:7: `itt` goes with `kind` thin or isochronous or burst and not with greedy; leave it out",
+        "12:7: `itt` goes with `kind` thin or isochronous or burst or flow and not with greedy; leave it out",
         "13:10: `answer` goes with `kind` request-response and not with greedy; leave it out",
         "14:8: `size`: this kind has a fixed one; give a single number",
         "15:11: `true`; expected \"on\" or \"off\"",
@@ -206,4 +210,45 @@ fn a_file_without_groups_is_a_mistake() {
     let broken = &mistakes("[[group]]\nitt = = 1\n")[0];
     assert!(broken.starts_with("2:7: no TOML: "), "{broken}");
     assert!(broken.ends_with("docs/traffic.md has an example of every key"));
+}
+
+#[test]
+fn a_flow_s_arrivals_are_its_itt_and_it_has_no_ramp_up() {
+    let flows = "duration = 1\n[defaults]\nramp-up = 5\n[[group]]\nkind = \"flow\"\n";
+    let mix = read_text(&format!("{flows}itt = \"exponential:20\"\nsize = 1448")).unwrap();
+    let [arrival, size] = ["exponential:20", "1448"].map(|it| Distribution::parse(it).unwrap());
+    assert_eq!(mix.groups[0].kind, Kind::Flow { arrival, size });
+    let told = mistakes(&format!("{flows}ramp-up = 5"));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].contains("`ramp-up` goes with `kind` thin"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_list_of_writes_is_replayed_from_a_file_or_as_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("writes.csv");
+    fs::write(&file, "gap_ms,size\n12.5,120\n30,80\n").unwrap();
+    let replay = "duration = 1\n[[group]]\nkind = \"replay\"\n";
+    let of = |writes: &str| read_text(&format!("{replay}writes = \"{writes}\"\n"));
+    let mix = of(&format!("file:{}", file.display())).unwrap();
+    let Kind::Replay { writes, .. } = &mix.groups[0].kind else {
+        panic!("{mix:?}")
+    };
+    let each: Vec<_> = writes
+        .iter()
+        .map(|it| (it.gap.as_micros(), it.size))
+        .collect();
+    assert_eq!(each, [(12_500, 120), (30_000, 80)]);
+    assert_eq!(of("list:12.5=120,30=80"), Ok(mix));
+    let told = |text| of(text).unwrap_err().join("\n");
+    assert!(told("list:12.5").contains("no list of writes"));
+    assert!(told("list:1=0").contains("no list of writes"));
+    assert!(told("file:/none.csv").contains("/none.csv"));
+    let without = mistakes(replay).join("\n");
+    assert!(without.contains("without `writes`"), "{without}");
+    let sized = mistakes(&format!("{replay}size = 5\nwrites = \"list:1=1\"")).join("\n");
+    assert!(sized.contains("`size` goes with"), "{sized}");
 }
