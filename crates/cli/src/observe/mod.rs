@@ -124,7 +124,11 @@ impl ObserveArgs {
                 .iter()
                 .map(|Ports(range)| range.clone())
                 .collect(),
-            peers: self.peers.iter().map(|Peer(net)| *net).collect(),
+            peers: self
+                .peers
+                .iter()
+                .flat_map(|peer| peer.nets.clone())
+                .collect(),
             companions: bundling.how.companions,
             ..Rule::all(bundling.options()?)
         };
