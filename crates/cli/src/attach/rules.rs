@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pillion_bundler::{Attachment, CgroupName, Change, Error, Policy, Selection, is_whole};
+use pillion_bundler::{Attachment, CgroupName, Change, Error, Policy, Rule, Selection, is_whole};
 
 use crate::follow::Watcher;
 use crate::print::say;
@@ -44,7 +44,7 @@ impl Rules {
 }
 
 fn cgroups(policy: &Policy) -> Vec<Option<Vec<u64>>> {
-    policy.rules.iter().map(|rule| rule.cgroup_ids()).collect()
+    policy.rules.iter().map(Rule::cgroup_ids).collect()
 }
 
 /// What it means that only a part of the hierarchy can be seen, if that is so.
