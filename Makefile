@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man pages dist deb rpm install uninstall clean
+.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man pages book dist deb rpm install uninstall clean
 
 all: setup
 	$(CARGO) build --release
@@ -100,6 +100,12 @@ pages:
 	$(BIN) man --completions bash > target/pages/pillion.bash
 	$(BIN) man --completions zsh > target/pages/_pillion
 	$(BIN) man --completions fish > target/pages/pillion.fish
+
+# The README and docs/ as a site: target/book/index.html.
+book:
+	@command -v mdbook > /dev/null || { echo 'book: mdbook is missing; install it with: cargo install mdbook' >&2; exit 1; }
+	scripts/book
+	mdbook build
 
 # The binary as packages ship it, at most 12 MB.
 dist: setup

@@ -8,6 +8,7 @@ mod analyse;
 mod attach;
 mod bad_input;
 mod check;
+mod coming;
 mod common;
 mod compare;
 mod config;

@@ -42,8 +42,13 @@ pub struct Name(pub String);
 
 impl Name {
     pub fn give(resident: &Resident) -> Self {
+        Self::give_with(resident, "")
+    }
+
+    /// One that ends so.
+    pub fn give_with(resident: &Resident, end: &str) -> Self {
         let pid = resident.pid();
-        let name = format!("pillion-test-{pid}");
+        let name = format!("pillion-test-{pid}{end}");
         Self::attach(&name, &pid);
         Self(name)
     }

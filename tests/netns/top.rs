@@ -123,7 +123,7 @@ impl InTerminal {
     }
 
     /// Once it has ended, the terminal is as it was before.
-    fn is_left(mut self) {
+    fn ends(mut self) {
         assert!(self.top.wait().unwrap().success());
         self.is_told("\u{1b}[?1049l");
         assert_eq!(tcgetattr(&self.terminal).unwrap(), self.before);
@@ -144,7 +144,7 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     terminal.keyboard.write_all(b"?").unwrap();
     terminal.is_told("retransmissions");
     terminal.keyboard.write_all(b" q").unwrap();
-    terminal.is_left();
+    terminal.ends();
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
         Signal::SIGTERM,
     )
     .unwrap();
-    terminal.is_left();
+    terminal.ends();
 }
 
 #[test]

@@ -227,7 +227,10 @@ pub fn remove_filters(programs: &[u32], namespaces: &[NamespaceName]) -> Result<
         return remove_filters_here(programs);
     }
     // With one that is gone, its filters are. One that cannot be cleaned keeps no other from it.
-    let opened = namespaces.iter().filter_map(|name| name.open().ok());
+    let opened = namespaces
+        .iter()
+        .flat_map(NamespaceName::now)
+        .filter_map(|name| name.open().ok());
     let remove = |namespace: Namespace| namespace.enter(|| remove_filters_here(programs))?;
     let removed: Vec<_> = opened.map(remove).collect();
     removed.into_iter().collect()

@@ -62,7 +62,9 @@ impl DeviceAttachments {
         }
         if attached.all.is_empty() {
             selection.devices()?;
-            return Err(Error::NoDevice);
+            if !selection.may_be_empty() {
+                return Err(Error::NoDevice);
+            }
         }
         changes.append(&mut refused);
         for namespace in selection.namespaces() {

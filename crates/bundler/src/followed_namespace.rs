@@ -8,6 +8,8 @@ use crate::{Change, Device, Error, Hook, Namespace, NamespaceName};
 #[derive(Debug)]
 pub(crate) struct FollowedNamespace {
     name: Option<NamespaceName>,
+    /// True if the name was found by one with wildcards, and is of no interest once it is gone.
+    pub(crate) is_matched: bool,
     now: Option<Present>,
 }
 
@@ -27,6 +29,7 @@ impl FollowedNamespace {
     pub(crate) fn here(hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: None,
+            is_matched: false,
             now: Some(Present::begin(Namespace::default(), hook)?),
         })
     }
@@ -34,8 +37,27 @@ impl FollowedNamespace {
     pub(crate) fn named(name: &NamespaceName, hook: Hook) -> Result<Self, Error> {
         Ok(Self {
             name: Some(name.clone()),
+            is_matched: false,
             now: Some(Present::begin(name.open()?, hook)?),
         })
+    }
+
+    /// Follows a name that was found by one with wildcards, once it can be taken.
+    pub(crate) fn awaited(name: NamespaceName) -> Self {
+        Self {
+            name: Some(name),
+            is_matched: true,
+            now: None,
+        }
+    }
+
+    /// The same, taken at once if it can be.
+    pub(crate) fn matched(name: NamespaceName, hook: Hook) -> Self {
+        let now = name.open().and_then(|it| Present::begin(it, hook)).ok();
+        Self {
+            now,
+            ..Self::awaited(name)
+        }
     }
 
     pub(crate) fn name(&self) -> Option<&NamespaceName> {

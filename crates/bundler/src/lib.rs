@@ -32,6 +32,7 @@ mod observation;
 mod observing;
 mod options;
 mod outcome;
+mod pattern;
 mod places;
 mod policy;
 mod programs;
@@ -50,7 +51,7 @@ mod turn;
 mod watch;
 
 pub use attachment::Attachment;
-pub use cgroup::{Cgroup, cgroup_id, cgroup2_mount};
+pub use cgroup::{Cgroup, CgroupName, cgroup2_mount, is_whole};
 pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use clsact::remove_filters;

@@ -5,15 +5,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use crate::escaped::escaped;
+use crate::pattern::{is_pattern, matching};
 use crate::{Error, Namespace};
 
 /// The folder where `ip netns` keeps the names that it gives.
 const NAMES: &str = "/run/netns";
 
 /// What a user calls a network namespace: a name under `/run/netns`, the PID of a process
-/// that is in it, or a file that refers to it. Which one that is may change.
+/// that is in it, or a file that refers to it. Which one that is may change. A name or a file's name
+/// may have the wildcards of shells, and stands for many then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceName {
     name: OsString,
@@ -42,7 +45,45 @@ impl From<&OsStr> for NamespaceName {
     }
 }
 
+impl FromStr for NamespaceName {
+    type Err = std::convert::Infallible;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(OsStr::new(name).into())
+    }
+}
+
 impl NamespaceName {
+    /// True if the name has wildcards, and nothing is called exactly so.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        is_pattern(&self.name) && !self.path.exists()
+    }
+
+    /// The names that there are now like this one, if it has wildcards; else this one.
+    #[must_use]
+    pub fn now(&self) -> Vec<Self> {
+        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return vec![self.clone()];
+        };
+        if !self.is_pattern() {
+            return vec![self.clone()];
+        }
+        let found = matching(folder, name).into_iter();
+        let named = found.filter_map(|path| {
+            let name = match self.name.as_bytes().contains(&b'/') {
+                true => path.clone().into_os_string(),
+                false => path.file_name()?.to_owned(),
+            };
+            Some(Self {
+                name,
+                path,
+                is_process: false,
+            })
+        });
+        named.collect()
+    }
+
     /// Opens the network namespace that the name stands for now.
     ///
     /// # Errors

@@ -48,7 +48,11 @@ impl Policy {
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
     fn table(&self) -> Result<Box<types::rules>, Error> {
-        let needed: usize = self.rules.iter().map(Rule::rows).sum();
+        let mut rows = Vec::new();
+        for (number, rule) in (1..).zip(&self.rules) {
+            rows.extend(rule.expand(number));
+        }
+        let needed = rows.len();
         if needed > Self::MAX_ROWS {
             return Err(Error::TooManyRules { needed });
         }
@@ -63,8 +67,7 @@ impl Policy {
             mode: self.otherwise,
             ..Rule::default()
         };
-        let numbered = (1..).zip(&self.rules).chain([(0, &others)]);
-        let rows = numbered.flat_map(|(number, rule)| rule.expand(number));
+        rows.extend(others.expand(0));
         for (place, row) in table.rules.iter_mut().zip(rows) {
             *place = row;
         }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
-use crate::{Companions, Options};
+use crate::{CgroupName, Companions, Options};
 
 /// Who opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -47,8 +47,8 @@ pub struct Rule {
     pub remote_ports: Vec<RangeInclusive<u16>>,
     /// Addresses of the peer.
     pub peers: Vec<IpNet>,
-    /// The [`cgroup_id`](crate::cgroup_id) of the socket's cgroup, or of one above it.
-    pub cgroup: Option<u64>,
+    /// The socket's cgroup, or one above it. A name that no cgroup has matches nothing.
+    pub cgroups: Vec<CgroupName>,
     /// The user whose the socket is.
     pub uid: Option<u32>,
     /// Who opened the connection. Of connections older than the programs nobody knows: they match a
@@ -75,7 +75,7 @@ impl Rule {
             local_ports: Vec::new(),
             remote_ports: Vec::new(),
             peers: Vec::new(),
-            cgroup: None,
+            cgroups: Vec::new(),
             uid: None,
             direction: None,
             mode: Mode::Bundle(options),
@@ -84,15 +84,21 @@ impl Rule {
     }
 
     /// Rows that the rule takes in the kernel's table: the product of its lists' lengths, where an
-    /// empty one counts as 1.
+    /// empty one counts as 1, and cgroups are those that have the names now.
     #[must_use]
     pub fn rows(&self) -> usize {
         let ports = [&self.ports, &self.local_ports, &self.remote_ports];
-        ports
-            .map(Vec::len)
-            .into_iter()
-            .chain([self.peers.len()])
-            .fold(1, |rows, length| rows.saturating_mul(length.max(1)))
+        let lists = ports.map(Vec::len).into_iter().chain([self.peers.len()]);
+        let lists = lists.map(|length| length.max(1));
+        let cgroups = self.cgroup_ids().map(|ids| ids.len());
+        lists.chain(cgroups).fold(1, usize::saturating_mul)
+    }
+
+    /// The ids of the cgroups that have the names now; `None` where it may be any cgroup.
+    #[must_use]
+    pub fn cgroup_ids(&self) -> Option<Vec<u64>> {
+        let ids = || self.cgroups.iter().flat_map(CgroupName::ids).collect();
+        (!self.cgroups.is_empty()).then(ids)
     }
 
     /// The rule's rows, one for each combination of its lists' entries; all have the rule's number.
@@ -111,6 +117,11 @@ impl Rule {
         each(&mut rows, &self.peers, |row, peer| {
             (row.peer, row.peer_mask) = prefix(*peer);
         });
+        match self.cgroup_ids().as_deref() {
+            None => {}
+            Some([]) => rows.clear(),
+            Some(ids) => each(&mut rows, ids, |row, id| row.cgroup = *id),
+        }
         rows
     }
 
@@ -142,7 +153,6 @@ impl Rule {
             ports: any,
             local_ports: any,
             remote_ports: any,
-            cgroup: self.cgroup.unwrap_or(0),
             uid: self.uid.unwrap_or(ANY_UID),
             openings: opening.0 | unknown,
             mode,

@@ -18,6 +18,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Selection {
     pub(crate) names: Vec<OsString>,
     followed: Vec<FollowedNamespace>,
+    /// Names with wildcards: those like them are followed while they are there.
+    patterns: Vec<NamespaceName>,
     hook: Hook,
     news: Epoll,
     clock: TimerFd,
@@ -59,14 +61,17 @@ impl Selection {
         namespaces: &[NamespaceName],
         hook: Hook,
     ) -> Result<Self, Error> {
-        let followed = if namespaces.is_empty() {
+        let mut followed = if namespaces.is_empty() {
             vec![FollowedNamespace::here(hook)?]
         } else {
-            let followed = namespaces
-                .iter()
-                .map(|name| FollowedNamespace::named(name, hook));
+            let plain = namespaces.iter().filter(|name| !name.is_pattern());
+            let followed = plain.map(|name| FollowedNamespace::named(name, hook));
             followed.collect::<Result<_, _>>()?
         };
+        let patterns = namespaces.iter().filter(|name| name.is_pattern());
+        let patterns: Vec<_> = patterns.cloned().collect();
+        let there = patterns.iter().flat_map(NamespaceName::now);
+        followed.extend(there.map(|name| FollowedNamespace::matched(name, hook)));
         let watched = || -> nix::Result<(Epoll, TimerFd)> {
             let news = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
             let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
@@ -84,11 +89,32 @@ impl Selection {
         Ok(Self {
             names: names.iter().map(|name| name.as_ref().to_owned()).collect(),
             followed,
+            patterns,
             hook,
             news,
             clock,
             troubles: Troubles::new(),
         })
+    }
+
+    /// Names with wildcards that no network namespace is like now.
+    pub fn unmatched(&self) -> impl Iterator<Item = &NamespaceName> {
+        self.patterns.iter().filter(|name| name.now().is_empty())
+    }
+
+    /// Follows the names that there are now like one with wildcards, and no longer those that were.
+    fn match_names(&mut self) {
+        let there: Vec<_> = self.patterns.iter().flat_map(NamespaceName::now).collect();
+        self.followed.retain(|followed| {
+            let is_there = followed.name().is_none_or(|name| there.contains(name));
+            !followed.is_matched || followed.now().is_some() || is_there
+        });
+        for name in there {
+            let is_followed = self.followed.iter().any(|it| it.name() == Some(&name));
+            if !is_followed {
+                self.followed.push(FollowedNamespace::awaited(name));
+            }
+        }
     }
 
     /// The devices to begin with.
@@ -100,7 +126,12 @@ impl Selection {
         for namespace in self.namespaces() {
             known.extend(Device::list_in(&namespace)?.all);
         }
-        device_list::select(known, &self.names)
+        match device_list::select(known, &self.names) {
+            Err(Error::NoDevice | Error::UnknownDevice { .. }) if self.may_be_empty() => {
+                Ok(Vec::new())
+            }
+            selected => selected,
+        }
     }
 
     /// The network namespaces where the devices are, and others may come.
@@ -120,9 +151,21 @@ impl Selection {
         self.troubles.said()
     }
 
+    /// True if there need be no device yet: namespaces with names like one with wildcards may come.
+    pub(crate) fn may_be_empty(&self) -> bool {
+        !self.patterns.is_empty()
+    }
+
     /// How many network namespaces there can be.
     pub(crate) fn namespace_count(&self) -> usize {
-        self.followed.len()
+        /// Those that names with wildcards leave room for, at least.
+        const OF_PATTERNS: usize = 64;
+        let matched = if self.patterns.is_empty() {
+            0
+        } else {
+            OF_PATTERNS
+        };
+        self.followed.len().max(matched)
     }
 
     /// A file descriptor that is readable when devices may have come, gone or changed, or something
@@ -141,6 +184,7 @@ impl Selection {
         changes: &mut Vec<Change>,
     ) -> Vec<Namespace> {
         let _ = self.clock.wait();
+        self.match_names();
         for followed in &mut self.followed {
             changes.extend(followed.let_go());
             let Some(name) = followed.name().cloned() else {
@@ -244,10 +288,8 @@ impl Selection {
     pub(crate) fn set_clock(&self, more: bool) {
         /// The shortest time that wakes up; zero would be never.
         const AT_ONCE: Duration = Duration::from_nanos(1);
-        let has_names = self
-            .followed
-            .iter()
-            .any(|followed| followed.name().is_some());
+        let is_named = |followed: &FollowedNamespace| followed.name().is_some();
+        let has_names = !self.patterns.is_empty() || self.followed.iter().any(is_named);
         let now = Instant::now();
         // What is due and was not tried has to wait for something else.
         let retry = self.troubles.next();

@@ -1,7 +1,9 @@
 //! Connections that are chosen on the command line, by what they are and where they are.
 
 use anyhow::{Context, Result};
-use pillion_bundler::{NamespaceName, Options, Programs, Rule, Scope, Selection, remove_filters};
+use pillion_bundler::{
+    CgroupName, NamespaceName, Options, Programs, Rule, Scope, Selection, remove_filters,
+};
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Peer, Ports};
 
@@ -11,20 +13,21 @@ use crate::janitor::{self, Janitor};
 pub fn rule(ports: &[Ports], peers: &[Peer], how: &Bundling, options: Options) -> Rule {
     Rule {
         ports: ports.iter().map(|Ports(range)| range.clone()).collect(),
-        peers: peers.iter().map(|Peer(net)| *net).collect(),
+        peers: peers.iter().flat_map(|peer| peer.nets.clone()).collect(),
         companions: how.companions,
         ..Rule::all(options)
     }
 }
 
-/// Describes connections with these ports and peers; `None` if nothing is asked of them.
-pub fn words(ports: &[Ports], peers: &[Peer]) -> Option<String> {
+/// Describes connections with these ports, peers and cgroups; `None` if nothing is asked of them.
+pub fn words(ports: &[Ports], peers: &[Peer], cgroups: &[CgroupName]) -> Option<String> {
     let list = |kind: &str, values: Vec<String>| {
         (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
     };
     let ports = list("port", ports.iter().map(ToString::to_string).collect());
     let peers = list("peer", peers.iter().map(ToString::to_string).collect());
-    let conditions: Vec<_> = [ports, peers].into_iter().flatten().collect();
+    let cgroups = list("cgroup", cgroups.iter().map(ToString::to_string).collect());
+    let conditions: Vec<_> = [ports, peers, cgroups].into_iter().flatten().collect();
     (!conditions.is_empty()).then(|| format!("connections with {}", conditions.join(" and ")))
 }
 

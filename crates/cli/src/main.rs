@@ -11,6 +11,8 @@ mod command;
 mod companions;
 mod descriptors;
 mod disposition;
+#[cfg(test)]
+mod documented;
 mod exit;
 mod flows;
 mod follow;

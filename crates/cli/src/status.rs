@@ -62,6 +62,9 @@ fn tell(health: &Health) -> Result<()> {
     for failing in &health.failing {
         print_line!("  fails: {failing}")?;
     }
+    for note in &health.notes {
+        print_line!("  note: {note}")?;
+    }
     if let Some(error) = &health.last_error {
         print_line!("  last error, {} ago: {}", ago(error.at), error.text)?;
     }

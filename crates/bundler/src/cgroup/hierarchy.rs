@@ -1,10 +1,8 @@
 //! Where cgroups (v2) are, and what the kernel calls them.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::at;
 use crate::Error;
 
 /// Where the cgroup v2 hierarchy is mounted; it may stand beside v1.
@@ -53,20 +51,12 @@ fn unescape(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The kernel's id of a cgroup (v2), which rules match against.
-///
-/// `path` is as in `/proc/PID/cgroup`: from the mount point on, with or without a `/` in
-/// front.
-///
-/// # Errors
-/// [`Error::NoCgroup2`], or [`Error::Cgroup`] where it does not exist.
-pub fn cgroup_id(path: &str) -> Result<u64, Error> {
-    let folder = cgroup2_mount()?.join(path.trim_start_matches('/'));
-    // The procs file exists in cgroups alone; its folder's inode number is the id.
-    fs::metadata(folder.join("cgroup.procs"))
-        .and_then(|_| fs::metadata(&folder))
-        .map(|cgroup| cgroup.ino())
-        .map_err(|source| at(&folder, source))
+/// False if what is mounted is a part of the hierarchy, as in a container that has a cgroup namespace
+/// of its own: programs that are attached there see the sockets of that part alone.
+#[must_use]
+pub fn is_whole(mount: &Path) -> bool {
+    // The root alone has no type.
+    !mount.join("cgroup.type").exists()
 }
 
 /// The folder of the cgroup that this process is in.

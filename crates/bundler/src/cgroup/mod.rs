@@ -1,5 +1,6 @@
 mod claim;
 mod hierarchy;
+mod name;
 mod removal;
 
 use std::fs::{self, File, OpenOptions};
@@ -11,7 +12,8 @@ use nix::fcntl::Flock;
 
 use crate::Error;
 use hierarchy::own_cgroup;
-pub use hierarchy::{cgroup_id, cgroup2_mount};
+pub use hierarchy::{cgroup2_mount, is_whole};
+pub use name::CgroupName;
 
 /// A cgroup (v2) of our own, below the one this process is in, so that the limits
 /// set there go on to hold.

@@ -21,7 +21,11 @@ pub struct ChoiceArgs {
 impl From<ChoiceArgs> for Choice {
     fn from(args: ChoiceArgs) -> Self {
         Self {
-            addresses: args.address.into_iter().map(|Peer(net)| net).collect(),
+            addresses: args
+                .address
+                .into_iter()
+                .flat_map(|peer| peer.nets)
+                .collect(),
             ports: args.port,
             connections: args.connection,
         }

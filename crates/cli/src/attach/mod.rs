@@ -1,4 +1,5 @@
 mod place;
+mod rules;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -9,7 +10,9 @@ use anyhow::{Context, Result, bail};
 use clap::Id;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
-use pillion_bundler::{Attachment, Device, Error, Hook, NamespaceName, Policy, Programs, Scope};
+use pillion_bundler::{
+    Attachment, CgroupName, Device, Error, Hook, NamespaceName, Policy, Programs, Rule, Scope,
+};
 use pillion_report::number::counted;
 use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
 use pillion_settings::{BadInput, Bundling, Telling, arguments};
@@ -27,6 +30,7 @@ use crate::service::{Service, manager};
 use crate::stats::Stats;
 use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
 use place::{Names, Place};
+use rules::{Follower, Rules, of_the_view};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -47,8 +51,14 @@ pub struct Args {
     peers: Vec<Peer>,
 
     /// All connections
-    #[arg(long, conflicts_with_all = ["ports", "peers"])]
+    #[arg(long, conflicts_with_all = ["ports", "peers", "cgroups"])]
     all: bool,
+
+    /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
+    /// `[...]` are as in shells: '/system.slice/game-*.service'. It need not be there yet; repeat for
+    /// more
+    #[arg(long = "cgroup", value_name = "CGROUP")]
+    cgroups: Vec<CgroupName>,
 
     /// What becomes of connections that are not chosen
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
@@ -60,8 +70,8 @@ pub struct Args {
     config: Option<PathBuf>,
 
     /// Connections of this network namespace and no longer of pillion's own: a name under
-    /// /run/netns, the PID of a process that is in it, or a file; repeat for more (its own:
-    /// /proc/self/ns/net)
+    /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
+    /// if so wanted: 'cni-*'; repeat for more (its own: /proc/self/ns/net)
     #[arg(long = "netns", value_name = "NAMESPACE")]
     namespaces: Vec<NamespaceName>,
 
@@ -86,7 +96,7 @@ pub struct Args {
 
 /// What the file says, if there is one.
 fn in_the_file() -> impl Iterator<Item = Id> {
-    let choice = ["ports", "peers", "all", "otherwise"];
+    let choice = ["ports", "peers", "all", "cgroups", "otherwise"];
     choice
         .map(Id::from)
         .into_iter()
@@ -96,9 +106,14 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         leave_predecessor().context("leave the one that is succeeded")?;
-        let File { policy, telling } = match &self.config {
+        let File {
+            policy,
+            namespaces,
+            telling,
+        } = match &self.config {
             None => File {
                 policy: self.policy()?,
+                namespaces: Vec::new(),
                 telling: Telling::default(),
             },
             Some(file) => match self.read(file) {
@@ -109,8 +124,16 @@ impl Args {
                 }
             },
         };
+        let namespaces = match self.namespaces.is_empty() {
+            true => namespaces,
+            false => self.namespaces.clone(),
+        };
         let chosen = self.connections(policy.rules.len());
+        let rules = Rules::of(policy.clone());
         if self.check_config {
+            for idle in rules.idle() {
+                say(&format!("pillion: now covers nothing: {idle}"));
+            }
             print_line!("no mistake: would bundle {chosen}")?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -121,7 +144,7 @@ impl Args {
         if self.dry_run {
             // What the kernel will not have, or not of this user, is to be known before.
             Programs::load(&policy)?;
-            let Place { devices, mount, .. } = self.names(hook).find()?;
+            let Place { devices, mount, .. } = self.names(hook, &namespaces).find()?;
             print_line!("would bundle {chosen} on {}", names(&devices))?;
             print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
@@ -144,8 +167,8 @@ impl Args {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
         let place = match self.wait {
-            true => self.names(hook).wait(&signals)?,
-            false => Some(self.names(hook).find()?),
+            true => self.names(hook, &namespaces).wait(&signals)?,
+            false => Some(self.names(hook, &namespaces).find()?),
         };
         let Some(Place {
             mut selection,
@@ -157,33 +180,36 @@ impl Args {
         };
 
         let programs = Programs::load(&Policy {
-            scope: chosen::scope(&self.namespaces, &selection),
+            scope: chosen::scope(&namespaces, &selection),
             max_connections: self.bundling.max_connections,
             ..policy
         })?
         .by(hook);
-        let _janitor = chosen::watch(&programs, &self.namespaces)?;
+        let _janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
-        let mut service = Service::begin(&telling, stats, chosen.clone())?;
+        let service = Service::begin(&telling, stats, chosen.clone())?;
         // They keep their network namespaces from ending, and may have changed since.
         drop(devices);
         let (mut attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
-        service.has_begun(&attachment, &selection)?;
+        let mut follower = Follower::new(service, rules, of_the_view(&mount));
+        follower.service.has_begun(&attachment, &selection)?;
         say(&format!(
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(attachment.devices())
         ));
         for change in changes {
-            service.tell(&change);
+            follower.tell(&change);
         }
+        follower.tell_of_idle(&selection);
 
-        self.drop_privilege(&telling);
+        let has_files = self.config.is_some() || telling.stats.is_some();
+        privilege::keep_what_following_takes(!namespaces.is_empty(), has_files);
         take_over();
 
         let is_succeeded = loop {
-            until_readable(&signals, &mut attachment, &mut selection, &mut service)
+            until_readable(&signals, &mut attachment, &mut selection, &mut follower)
                 .context("wait for a signal")?;
             let Some(info) = place::read(&signals)? else {
                 continue;
@@ -192,13 +218,20 @@ impl Args {
                 (Ok(Signal::SIGHUP), Some(file)) => {
                     manager::reloads();
                     let reloaded = self.reload(file, &attachment);
-                    service.reloaded(&reloaded);
-                    say(&reloaded.map_or_else(|why| why, |told| told.log));
+                    follower.service.reloaded(&reloaded);
+                    match reloaded {
+                        Err(why) => say(&why),
+                        Ok(Reloaded { rules, log, .. }) => {
+                            say(&log);
+                            follower.reloaded(rules);
+                            follower.tell_of_idle(&selection);
+                        }
+                    }
                 }
                 (Ok(Signal::SIGHUP), None) if !is_terminals(&info) => {
                     say("pillion: nothing to read again: no --config; SIGTERM ends it");
                 }
-                (Ok(Signal::SIGUSR1), _) => service.write_stats(&attachment),
+                (Ok(Signal::SIGUSR1), _) => follower.service.write_stats(&attachment),
                 (Ok(Signal::SIGUSR2), _) => {
                     if let Err(error) = self.may_be_succeeded().and_then(|()| begin_successor()) {
                         say(&format!("pillion: no successor: {}", one_line(&error)));
@@ -221,21 +254,16 @@ impl Args {
             say("pillion: its successor is at work");
             return Ok(ExitCode::SUCCESS);
         }
-        service.end(&attachment)?;
+        follower.service.end(&attachment)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn names(&self, hook: Hook) -> Names<'_> {
+    fn names<'a>(&'a self, hook: Hook, namespaces: &'a [NamespaceName]) -> Names<'a> {
         Names {
             devices: &self.bundling.devices,
-            namespaces: &self.namespaces,
+            namespaces,
             hook,
         }
-    }
-
-    fn drop_privilege(&self, telling: &Telling) {
-        let has_files = self.config.is_some() || telling.stats.is_some();
-        privilege::keep_what_following_takes(!self.namespaces.is_empty(), has_files);
     }
 
     /// A successor reads all that this process has read.
@@ -251,13 +279,19 @@ impl Args {
     /// What the options on the command line make: one rule, or none.
     fn policy(&self) -> Result<Policy> {
         let options = self.bundling.options()?;
-        let chosen = self.all || !self.ports.is_empty() || !self.peers.is_empty();
+        let chosen = self.all
+            || !self.ports.is_empty()
+            || !self.peers.is_empty()
+            || !self.cgroups.is_empty();
         if self.otherwise == Otherwise::LeaveAlone && !chosen {
             let why = "--otherwise leave-alone leaves all alone: choose connections with \
-                       --port or --peer";
+                       --port, --peer or --cgroup";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = chosen::rule(&self.ports, &self.peers, &self.bundling.how, options);
+        let rule = Rule {
+            cgroups: self.cgroups.clone(),
+            ..chosen::rule(&self.ports, &self.peers, &self.bundling.how, options)
+        };
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
@@ -307,7 +341,12 @@ impl Args {
             ),
         };
         let bundling = self.connections(policy.rules.len());
-        Ok(Reloaded { bundling, log })
+        let rules = Rules::of(policy);
+        Ok(Reloaded {
+            bundling,
+            rules,
+            log,
+        })
     }
 
     /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
@@ -325,7 +364,8 @@ impl Args {
         if let Some(file) = &self.config {
             return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
-        chosen::words(&self.ports, &self.peers).unwrap_or_else(|| match self.all {
+        let words = chosen::words(&self.ports, &self.peers, &self.cgroups);
+        words.unwrap_or_else(|| match self.all {
             true => "all connections".to_owned(),
             false => "connections whose application asks for it".to_owned(),
         })
@@ -341,6 +381,7 @@ fn is_terminals(info: &siginfo) -> bool {
 pub struct Reloaded {
     /// What is bundled by them.
     pub bundling: String,
+    rules: Rules,
     log: String,
 }
 
@@ -355,9 +396,10 @@ fn name(file: &Path) -> String {
 }
 
 fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
-    devices
-        .into_iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    let devices = devices.into_iter();
+    let names: Vec<_> = devices.map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => "no device yet".to_owned(),
+        false => names.join(", "),
+    }
 }

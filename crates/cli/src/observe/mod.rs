@@ -101,7 +101,7 @@ impl ObserveArgs {
 
     /// The connections that are chosen, in words.
     fn chosen(&self) -> String {
-        let words = chosen::words(&self.ports, &self.peers);
+        let words = chosen::words(&self.ports, &self.peers, &[]);
         words.unwrap_or_else(|| "all connections".to_owned())
     }
 

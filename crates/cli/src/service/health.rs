@@ -21,6 +21,9 @@ pub struct Health {
     pub devices: Vec<String>,
     /// What fails at present, and is tried again.
     pub failing: Vec<String>,
+    /// What it does not cover now, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
     pub last_error: Option<LastError>,
     /// Connections that are covered at this moment.
     pub connections: u64,
@@ -59,6 +62,7 @@ impl Shared {
             bundling,
             devices: Vec::new(),
             failing: Vec::new(),
+            notes: Vec::new(),
             last_error: None,
             connections: 0,
             totals: Value::Null,
@@ -113,6 +117,10 @@ impl Shared {
         if let Change::Refused(error) = change {
             self.failed(error.to_string());
         }
+    }
+
+    pub fn notes(&self, notes: Vec<String>) {
+        self.change(|state| state.health.notes = notes);
     }
 
     pub fn failed(&self, text: String) {

@@ -72,6 +72,16 @@ impl Service {
         manager::is_at_work(&self.shared.words());
     }
 
+    /// Remembers what failed.
+    pub fn failed(&self, why: String) {
+        self.shared.failed(why);
+    }
+
+    /// Remembers what it does not cover now, and why.
+    pub fn notes(&self, notes: Vec<String>) {
+        self.shared.notes(notes);
+    }
+
     /// The last account.
     pub fn end(self, attachment: &Attachment) -> Result<()> {
         self.stats.write(&attachment.totals()?)

@@ -127,6 +127,7 @@ Columns; the least important are left out where they do not fit
 mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::buffer::Cell;
     use ratatui::crossterm::event::KeyCode;
 
     use super::*;
@@ -138,7 +139,7 @@ mod tests {
         terminal.draw(|frame| draw(frame, view)).unwrap();
         let buffer = terminal.backend().buffer();
         let rows = buffer.content().chunks(width.into());
-        let text = rows.map(|row| row.iter().map(|cell| cell.symbol()).collect());
+        let text = rows.map(|row| row.iter().map(Cell::symbol).collect());
         text.collect()
     }
 

@@ -5,6 +5,7 @@ mod send;
 mod sending;
 mod writes;
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -27,6 +28,26 @@ enum Command {
     Receive(receive::Args),
     Profiles(profiles::Args),
     Replay(replay::Args),
+}
+
+/// An address and a port, or a host's name and a port: its first address then.
+fn parse_endpoint(text: &str) -> Result<SocketAddr, String> {
+    const EXPECTED: &str = "expected an address or a host's name, and a port, as in \
+                            192.0.2.1:7000, [2001:db8::1]:7000 or game.example.org:7000";
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let is_host = |(host, port): (&str, &str)| {
+        !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok()
+    };
+    if !text.rsplit_once(':').is_some_and(is_host) {
+        return Err(EXPECTED.to_owned());
+    }
+    let found = text.to_socket_addrs();
+    let mut found = found.map_err(|error| format!("the name has no address: {error}"))?;
+    found
+        .next()
+        .ok_or_else(|| "the name has no address".to_owned())
 }
 
 impl Args {

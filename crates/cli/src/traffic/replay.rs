@@ -30,7 +30,7 @@ pub struct Args {
     connection: Option<u64>,
 
     /// The receiver
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = super::parse_endpoint)]
     to: SocketAddr,
 
     /// How many times as fast

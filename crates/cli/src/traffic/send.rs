@@ -22,7 +22,8 @@ pub struct Args {
     /// The receiver
     #[arg(
         long,
-        value_name = "ADDR:PORT",
+        value_name = "HOST:PORT",
+        value_parser = super::parse_endpoint,
         required_unless_present = "check_config"
     )]
     to: Option<SocketAddr>,

@@ -1,14 +1,13 @@
 //! What the values of a rule's conditions must be.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnet::IpNet;
-use pillion_bundler::cgroup_id;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 /// A port from 1 to 65535, or a range of them, as in `8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,54 +35,52 @@ impl fmt::Display for Ports {
     }
 }
 
-/// A network, or an address as one of a single host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub IpNet);
+/// A network, an address as one of a single host, or a host's name: the addresses that it has when it
+/// is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    text: String,
+    /// One network; of a name, a host for each of its addresses.
+    pub nets: Vec<IpNet>,
+}
 
 impl FromStr for Peer {
-    type Err = &'static str;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
-        let found = text.parse::<IpNet>().or_else(|_| address());
-        found
-            .map(Self)
-            .map_err(|_| "expected an address or a network, as in 192.0.2.0/24 or 2001:db8::/32")
+        let nets = match text.parse::<IpNet>().or_else(|_| address()) {
+            Ok(net) => vec![net],
+            Err(_) => resolve(text)?,
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            nets,
+        })
     }
+}
+
+/// The addresses of a host by its name.
+fn resolve(name: &str) -> Result<Vec<IpNet>, String> {
+    let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');
+    let is_number = name.chars().all(|it| it.is_ascii_digit() || it == '.');
+    if name.is_empty() || is_number || !name.chars().all(is_of_name) {
+        let expected = "expected an address, a network or a host's name, as in 192.0.2.0/24, \
+                        2001:db8::/32 or game.example.org";
+        return Err(expected.to_owned());
+    }
+    // A port has to be given, and is of no meaning.
+    let found = (name, 0).to_socket_addrs();
+    let found = found.map_err(|error| format!("the name has no address: {error}"))?;
+    let mut nets: Vec<_> = found.map(|it| IpNet::from(it.ip())).collect();
+    nets.sort();
+    nets.dedup();
+    Ok(nets)
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A cgroup of this host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Cgroup {
-    path: String,
-    /// The cgroup's [`cgroup_id`].
-    pub id: u64,
-}
-
-impl TryFrom<String> for Cgroup {
-    type Error = String;
-
-    fn try_from(path: String) -> Result<Self, String> {
-        let id = cgroup_id(&path).map_err(|error| {
-            format!(
-                "{error}; /proc/PID/cgroup names that of a process, on the line that begins with \
-                 0::"
-            )
-        })?;
-        Ok(Self { path, id })
-    }
-}
-
-impl From<Cgroup> for String {
-    fn from(cgroup: Cgroup) -> Self {
-        cgroup.path
+        self.text.fmt(f)
     }
 }
 

@@ -57,7 +57,7 @@ const CHOICE: &[(&str, &str, &str)] = &[
     (
         "cgroup",
         "\"/\"",
-        "The socket's cgroup, or one above it, as in /proc/PID/cgroup",
+        "The socket's cgroup, or one above it, as in /proc/PID/cgroup, with wildcards if so wanted",
     ),
     ("uid", "1000", "The id of the user whose the socket is"),
     (
@@ -83,6 +83,13 @@ pub fn sections() -> Vec<Section> {
             .to_owned(),
         value: "\"allow\"".to_owned(),
     };
+    let netns = Key {
+        name: "netns".to_owned(),
+        meaning: "Network namespaces whose connections are taken in instead of those of this one: \
+                  names under /run/netns or files, with wildcards if so wanted"
+            .to_owned(),
+        value: "[\"web\", \"cni-*\"]".to_owned(),
+    };
     let choice = CHOICE.iter().map(|(name, value, meaning)| Key {
         name: (*name).to_owned(),
         meaning: (*meaning).to_owned(),
@@ -92,7 +99,10 @@ pub fn sections() -> Vec<Section> {
         Section {
             header: "",
             meaning: "Of all connections, and of pillion itself.",
-            keys: [otherwise].into_iter().chain(keys::<Telling>()).collect(),
+            keys: [otherwise, netns]
+                .into_iter()
+                .chain(keys::<Telling>())
+                .collect(),
         },
         Section {
             header: "[defaults]",

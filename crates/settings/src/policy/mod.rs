@@ -7,15 +7,15 @@ mod rule;
 use std::path::Path;
 
 use clap::ValueEnum;
-use pillion_bundler::{Error, Mode, Options, Policy, Scope};
+use pillion_bundler::{Error, Mode, NamespaceName, Options, Policy, Scope};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::document::known::keys;
 use crate::document::{self, Mistake, Value};
-use crate::{BadInput, Bundling, Telling};
-pub use condition::{Cgroup, Peer, Ports};
+use crate::{BadInput, Bundling, Telling, text};
+pub use condition::{Peer, Ports};
 pub use example::{Key, Section, example, sections};
 pub use rule::{Rule, RuleMode};
 
@@ -46,6 +46,8 @@ impl Otherwise {
 pub struct File {
     /// The policy for this network namespace, with the rules in their order.
     pub policy: Policy,
+    /// The network namespaces that are served; none: this one.
+    pub namespaces: Vec<NamespaceName>,
     /// What is told beside the log.
     pub telling: Telling,
 }
@@ -61,10 +63,15 @@ pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
     })
 }
 
+/// Names of network namespaces.
+#[derive(Debug, Default, Deserialize)]
+struct Namespaces(#[serde(with = "text::list")] Vec<NamespaceName>);
+
 fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> File {
     let (mut defaults, mut of_all) = (DeTable::new(), Bundling::default());
     let mut otherwise = Otherwise::default();
     let mut tables: &[Value] = &[];
+    let mut namespaces = Namespaces::default();
     let (known, mut telling) = (keys::<Telling>(), DeTable::new());
     for (key, value) in document {
         match (key.get_ref().as_ref(), value.get_ref()) {
@@ -77,13 +84,14 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             ("otherwise", _) => {
                 otherwise = document::read(value, mistakes).unwrap_or(Otherwise::LeaveAlone);
             }
+            ("netns", _) => namespaces = document::read(value, mistakes).unwrap_or_default(),
             (of_telling, _) if known.iter().any(|known| known == of_telling) => {
                 telling.insert(key.clone(), value.clone());
             }
             (unknown, _) => mistakes.push(Mistake::new(
                 key.span(),
                 format!(
-                    "unknown key `{unknown}`; a file has the keys `otherwise`, `{}`, and [defaults] \
+                    "unknown key `{unknown}`; a file has the keys `otherwise`, `netns`, `{}`, and [defaults] \
                      and [[rule]] tables",
                     known.join("`, `")
                 ),
@@ -120,6 +128,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             scope: Scope::ThisNamespace,
             ..Policy::default()
         },
+        namespaces: namespaces.0,
         telling: document::read(&telling, mistakes).unwrap_or_default(),
     }
 }

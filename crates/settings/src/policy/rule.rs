@@ -1,11 +1,11 @@
 use std::borrow::Cow;
 
-use pillion_bundler::{Companion, Companions, Direction, Mode, Options};
+use pillion_bundler::{CgroupName, Companion, Companions, Direction, Mode, Options};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::condition::{self, Cgroup, Peer, Ports};
+use super::condition::{self, Peer, Ports};
 use crate::document::known::{flattened, keys};
 use crate::document::{self, Mistake, Value, merge, span_of};
 use crate::{idle_option, refuse_unsafe, text};
@@ -28,7 +28,8 @@ pub struct Rule {
     #[serde(with = "text::list")]
     pub peers: Vec<Peer>,
     /// The socket's cgroup, or one above it.
-    pub cgroup: Option<Cgroup>,
+    #[serde(with = "text::list")]
+    pub cgroup: Vec<CgroupName>,
     /// The user whose the socket is.
     #[serde(deserialize_with = "condition::uid")]
     pub uid: Option<u32>,
@@ -68,8 +69,8 @@ impl From<Rule> for pillion_bundler::Rule {
             ports: ranges(rule.ports),
             local_ports: ranges(rule.local_ports),
             remote_ports: ranges(rule.remote_ports),
-            peers: rule.peers.into_iter().map(|Peer(net)| net).collect(),
-            cgroup: rule.cgroup.map(|cgroup| cgroup.id),
+            peers: rule.peers.into_iter().flat_map(|peer| peer.nets).collect(),
+            cgroups: rule.cgroup,
             uid: rule.uid,
             direction: rule.direction,
             mode: match rule.mode {

@@ -120,8 +120,8 @@ thin = \"always\"
         &format!("5:13: `70000`; {ports}"),
         &format!("5:20: `9-8`; {ports}"),
         &format!("5:27: `http`; {ports}"),
-        "6:12: `10.0.0.0/33`; expected an address or a network, as in 192.0.2.0/24 or",
-        "6:27: `4`; expected an address or a network",
+        "6:12: `10.0.0.0/33`; expected an address, a network or a host's name, as in 192.0.2.0/24,",
+        "6:27: `4`; expected an address, a network or a host's name",
         "7:7: `-1`; expected a user's numeric id, as in 1000",
         "8:13: `both`; expected \"connect\" or \"accept\"",
         "9:15: `2`; expected segments, 1 to 2047, or 0 for no limit",
@@ -131,7 +131,7 @@ thin = \"always\"
         "14:12: `panic`; expected \"cwr\" or \"tfrc-sp\" or \"none\"",
         "15:16: `1`; expected true or false",
         "18:1: `thin` says how to bundle what is left alone; remove it",
-        "19:2: unknown key `other`; a file has the keys `otherwise`, `metrics`, `totals-every`, \
+        "19:2: unknown key `other`; a file has the keys `otherwise`, `netns`, `metrics`, `totals-every`, \
          `stats`, and [defaults] and [[rule]] tables",
     ];
     let found = mistakes(text);
@@ -303,9 +303,36 @@ fn columns_count_characters_and_any_bytes_are_survived() {
 }
 
 #[test]
-fn a_cgroup_that_does_not_exist_is_a_mistake() {
-    let found = mistakes("[[rule]]\ncgroup = \"/no/such\"\n");
+fn a_cgroup_may_be_still_to_come_and_has_a_path() {
+    let rules = read_text("[[rule]]\ncgroup = [\"/no/such-*\", \"/b\"]\n").unwrap();
+    assert_eq!(rules[0].cgroups.len(), 2);
+    assert_eq!(
+        (rules[0].rows(), rules[0].cgroup_ids()),
+        (0, Some(Vec::new()))
+    );
+    let found = mistakes("[[rule]]\ncgroup = \"../b\"\n");
     assert!(found[0].starts_with("2:10: "), "{found:?}");
+}
+
+#[test]
+fn network_namespaces_are_named_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, "netns = [\"web\", \"cni-*\"]\n[[rule]]\n").unwrap();
+    let namespaces = load(&file, false).unwrap().namespaces;
+    assert_eq!(namespaces.len(), 2);
+    assert!(!namespaces[0].is_pattern() && namespaces[1].is_pattern());
+}
+
+#[test]
+fn peers_may_have_names() {
+    let rules = read_text("[[rule]]\npeers = \"localhost\"\n").unwrap();
+    let is_loopback = |net: &ipnet::IpNet| net.addr().is_loopback();
+    assert!(rules[0].peers.iter().any(is_loopback), "{rules:?}");
+    for mistake in ["\"10.0.0\"", "\"no such\"", "\"no-such.invalid\"", "\"\""] {
+        let found = mistakes(format!("[[rule]]\npeers = {mistake}\n"));
+        assert!(found[0].starts_with("2:9: "), "{found:?}");
+    }
 }
 
 #[test]

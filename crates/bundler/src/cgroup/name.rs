@@ -1,0 +1,80 @@
+use std::fmt;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use super::cgroup2_mount;
+use crate::pattern::matching;
+
+/// What a user calls cgroups (v2): a path as in `/proc/PID/cgroup`, from the mount point on, in which
+/// `*`, `?` and `[...]` stand for what they do in shells. Which cgroups these are may change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CgroupName(PathBuf);
+
+impl FromStr for CgroupName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let path = Path::new(text.trim_start_matches('/'));
+        let is_plain = |part| matches!(part, Component::Normal(_));
+        match !text.is_empty() && path.components().all(is_plain) {
+            true => Ok(Self(path.to_owned())),
+            false => Err(
+                "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that \
+                 of a process, on the line that begins with 0::",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for CgroupName {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "/{}", self.0.display())
+    }
+}
+
+impl CgroupName {
+    /// The kernel's ids of the cgroups that have this name now, which rules match against; none
+    /// where no hierarchy is mounted.
+    #[must_use]
+    pub fn ids(&self) -> Vec<u64> {
+        let Ok(mount) = cgroup2_mount() else {
+            return Vec::new();
+        };
+        let mut found = vec![mount];
+        for part in &self.0 {
+            found = found.iter().flat_map(|it| matching(it, part)).collect();
+        }
+        found.iter().filter_map(|path| id(path)).collect()
+    }
+}
+
+/// The inode number of a cgroup's folder: its id.
+fn id(folder: &Path) -> Option<u64> {
+    // The procs file exists in cgroups alone.
+    let is_cgroup = match fs::symlink_metadata(folder.join("cgroup.procs")) {
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        Ok(_) => true,
+    };
+    is_cgroup
+        .then(|| fs::metadata(folder).ok())?
+        .map(|it| it.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_path_below_the_mount_point() {
+        for (name, shown) in [("/", "/"), ("a.slice/b-*.service", "/a.slice/b-*.service")] {
+            assert_eq!(name.parse::<CgroupName>().unwrap().to_string(), shown);
+        }
+        for mistake in ["", "..", "/a/../b"] {
+            assert!(mistake.parse::<CgroupName>().is_err(), "{mistake}");
+        }
+        assert!("/no/such-*".parse::<CgroupName>().unwrap().ids().is_empty());
+    }
+}

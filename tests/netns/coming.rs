@@ -1,0 +1,195 @@
+//! Cgroups and network namespaces by name or wildcards, which come and go while pillion runs.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use crate::common::*;
+use crate::devices::Attach;
+use crate::namespaces::{Name, Resident};
+
+/// A cgroup that ends with the test, and its processes with it.
+struct Group(PathBuf);
+
+impl Group {
+    fn create(name: &str) -> Self {
+        let path = pillion_bundler::cgroup2_mount().unwrap().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// A stream over loopback by a process of this cgroup, to this host by its name.
+    fn stream(&self, namespace: &Namespace) -> (Child, TcpListener) {
+        let listener = namespace.enter(|| TcpListener::bind("localhost:0"));
+        let listener = listener.unwrap().unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let door = self.0.join("cgroup.procs");
+        let script = format!(
+            "echo 0 > {} && exec {PILLION} traffic send --to localhost:{port} --itt 10 --duration 60",
+            door.display()
+        );
+        let mut send = namespace.command("sh");
+        send.args(["-c", &script]);
+        send.stdout(Stdio::null()).stderr(Stdio::null());
+        (send.spawn().unwrap(), listener)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        eventually("the cgroup is empty", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+fn status(namespace: &Namespace) -> Value {
+    let output = pillion_in(namespace, &["status", "--json"])
+        .output()
+        .unwrap();
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    all[0].clone()
+}
+
+#[test]
+fn cgroups_like_a_name_are_covered_as_they_come_and_told_of_while_there_are_none() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let id = std::process::id();
+    let pattern = format!("/coming-{id}-*");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let rules = format!("[[rule]]\nthin = \"always\"\ncgroup = \"{pattern}\"\n");
+    fs::write(&file, rules).unwrap();
+    let file = file.to_str().unwrap();
+    for options in [
+        &["--config", file][..],
+        &["--cgroup", &pattern, "--thin", "always"],
+    ] {
+        let arguments = [&["attach", "--dev", "lo"], options].concat();
+        let command = pillion_in(&namespace, &arguments);
+        let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+        assert!(attach.said().starts_with("pillion: bundling "));
+        let idle = format!("rule 1: no cgroup is called {pattern}");
+        attach.says(&format!("covers nothing: {idle}"));
+        assert_eq!(status(&namespace)["notes"][0], idle);
+        let groups = ["a", "b"].map(|it| Group::create(&format!("coming-{id}-{it}")));
+        attach.says(&format!("covers something again; before, {idle}"));
+        let other = Group::create(&format!("other-{id}"));
+        let streams = [&groups[0], &groups[1], &other].map(|it| it.stream(&namespace));
+        eventually("those of the rule are covered, and no other", || {
+            status(&namespace)["connections"] == 2
+        });
+        drop(groups);
+        attach.says(&format!("covers nothing: {idle}"));
+        assert_eq!(status(&namespace)["notes"][0], idle);
+        drop(other);
+        for (mut child, _) in streams {
+            let _ = child.wait();
+        }
+        attach.interrupt();
+    }
+}
+
+#[test]
+fn network_namespaces_like_a_name_are_served_as_they_come_and_let_go() {
+    needs_root!();
+    let own = namespace_with_loopback();
+    let options = ["--dev", "lo", "--netns", "pillion-test-*-coming"];
+    let mut attach = Attach::begin_in(&own, &options);
+    attach.says("covers nothing: no network namespace pillion-test-*-coming is there");
+    let namespace = namespace_with_loopback();
+    let resident = Resident::of(&namespace);
+    let name = Name::give_with(&resident, "-coming");
+    attach.says(&format!(
+        "network namespace {} has come: bundling there, too",
+        name.0
+    ));
+    let said = [attach.said(), attach.said()];
+    let lo = format!("pillion: lo in {} has come: bundling there, too", name.0);
+    assert!(said.contains(&lo), "{said:?}");
+    let group = Group::create(&format!("coming-{}", resident.pid()));
+    let stream = group.stream(&namespace);
+    eventually("it is covered", || status(&own)["connections"] != 0);
+    drop(group);
+    drop(stream);
+    name.delete();
+    let said = [attach.said(), attach.said()];
+    let gone = format!("pillion: network namespace {} has gone", name.0);
+    assert!(said.contains(&gone), "{said:?}");
+    eventually("nothing of it is held", || {
+        status(&own)["devices"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
+    });
+    attach.end();
+}
+
+#[test]
+fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
+    needs_root!();
+    let group = Group::create(&format!("sidecar-{}", std::process::id()));
+    let namespace = namespace_with_loopback();
+    let mount = pillion_bundler::cgroup2_mount().unwrap();
+    let script = format!(
+        "echo 0 > {door}/cgroup.procs && exec unshare --cgroup --mount sh -c \
+         'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo'",
+        door = group.0.display(),
+        mount = mount.display(),
+    );
+    let mut shell = namespace.command("sh");
+    shell.args(["-c", &script]);
+    let mut attach = Attach::of(shell, tempfile::tempdir().unwrap());
+    let said = [attach.said(), attach.said()].join("\n");
+    assert!(
+        said.contains("only sockets of this container are seen"),
+        "{said}"
+    );
+    let notes = status(&namespace)["notes"][0].to_string();
+    assert!(notes.contains("cgroup namespace"), "{notes}");
+    kill(
+        Pid::from_raw(attach.process.id().cast_signed()),
+        Signal::SIGTERM,
+    )
+    .unwrap();
+    attach.process.wait().unwrap();
+}
+
+#[test]
+fn under_ip_netns_exec_the_option_to_use_is_named() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let name = Name::give(&Resident::of(&namespace));
+    let mut ip = Command::new("ip");
+    let arguments = [
+        "netns", "exec", &name.0, PILLION, "attach", "--all", "--dev", "lo",
+    ];
+    let output = ip.args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--netns"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_peer_may_have_a_name() {
+    needs_root!();
+    let dry = |peer: &str| pillion(&["attach", "--peer", peer, "--dev", "lo", "--dry-run"]);
+    let output = dry("localhost");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stdout(&output).contains("peer localhost"),
+        "{}",
+        stdout(&output)
+    );
+    let output = dry("no-such-host.invalid");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("no address"),
+        "{}",
+        stderr(&output)
+    );
+}
