@@ -17,24 +17,44 @@ use pillion_tests::HostPair;
 
 use crate::PILLION;
 
-/// What is measured: a name, and options of `pillion attach`.
-const KINDS: [(&str, &[&str]); 5] = [
-    ("foreign", &["--port", "1"]),
+/// What is measured: a name, and what pillion is called with.
+const KINDS: [(&str, &[&str]); 6] = [
+    ("foreign", &["attach", "--port", "1"]),
     (
         "not bundled (not thin)",
-        &["--port", "7777", "--thin", "spifl:0"],
+        &["attach", "--port", "7777", "--thin", "spifl:0"],
+    ),
+    (
+        "watched (advise)",
+        &["advise", "--port", "7777", "--thin", "always"],
     ),
     (
         "bundled, 1 previous",
-        &["--port", "7777", "--thin", "always"],
+        &["attach", "--port", "7777", "--thin", "always"],
     ),
     (
         "bundled, 4 previous",
-        &["--port", "7777", "--thin", "always", "--max-packets", "4"],
+        &[
+            "attach",
+            "--port",
+            "7777",
+            "--thin",
+            "always",
+            "--max-packets",
+            "4",
+        ],
     ),
     (
         "bundled, no limit",
-        &["--port", "7777", "--thin", "always", "--max-packets", "0"],
+        &[
+            "attach",
+            "--port",
+            "7777",
+            "--thin",
+            "always",
+            "--max-packets",
+            "0",
+        ],
     ),
 ];
 
@@ -61,8 +81,8 @@ pub fn print() {
     }
     println!();
     for itt in ITTS {
-        for (name, options) in KINDS {
-            let measured = measure(options, itt);
+        for (name, arguments) in KINDS {
+            let measured = measure(arguments, itt);
             let Measured {
                 redundant_bytes,
                 empty,
@@ -86,7 +106,7 @@ struct Measured {
     nanoseconds: [f64; PROGRAMS.len()],
 }
 
-fn measure(options: &[&str], itt: &str) -> Measured {
+fn measure(arguments: &[&str], itt: &str) -> Measured {
     let direction = || Direction::delayed(Duration::from_millis(20));
     let path = PathConfig {
         forward: direction(),
@@ -98,9 +118,10 @@ fn measure(options: &[&str], itt: &str) -> Measured {
     let stats = folder.path().join("stats.json");
     let mut attach = pair.sender.namespace.command(PILLION);
     attach
-        .args(["attach", "--stats"])
+        .args(arguments)
+        .arg("--stats")
         .arg(&stats)
-        .args(options)
+        .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut attach = attach.spawn().expect("pillion runs");
     let programs = await_programs(&attach);

@@ -4,6 +4,9 @@ use serde_json::json;
 use super::setting::Setting;
 use super::{Demo, demo_table};
 
+/// So many messages at least tell something of a tail.
+const FEW: f64 = 10.0;
+
 /// The demo's report: both distributions, the table, and how they came about.
 #[must_use]
 pub fn demo_page(demo: &Demo) -> Page {
@@ -18,21 +21,20 @@ pub fn demo_page(demo: &Demo) -> Page {
     };
     let p99 = series.map(|(_, distribution)| number::millis(distribution.quantile(0.99)));
     Page {
-        title: format!(
-            "{0} plain and {0} bundled TCP thin streams, side by side",
-            setting.streams
-        ),
+        title: format!("One message in a hundred: {} → {} ms", p99[0], p99[1]),
         lead: format!(
-            "With {} loss, one message in a hundred took longer than {} ms with plain TCP, \
-             and longer than {} ms with pillion.",
+            "With {} loss, one message in a hundred took longer than {} ms with plain TCP, and \
+             longer than {} ms with pillion: {streams} plain and {streams} bundled thin streams, \
+             side by side.",
             number::percent(setting.loss),
             p99[0],
             p99[1],
+            streams = setting.streams,
         ),
         parts: vec![
-            tail(demo, &series, latency.clone()).into(),
+            body(&series, latency.clone()).into(),
             demo_table(demo).into(),
-            body(&series, latency).into(),
+            tail(demo, &series, latency).into(),
         ],
         method: method(demo),
         data: json!({
@@ -44,14 +46,22 @@ pub fn demo_page(demo: &Demo) -> Page {
 }
 
 fn tail(demo: &Demo, series: &[(&str, &Distribution)], latency: Axis) -> Figure {
-    let title = "Who waits, and how long";
+    let title = "Who waits longest";
     let mut figure = Figure::ccdf(title, latency, "share of messages that took longer", series);
     figure.caption = "At each latency, the share of the messages that took longer, on a log \
                       scale: the lower and the further left a line, the fewer messages are late. \
                       The bound is that of any sender which sends no extra packets: a message \
                       rides along with those that follow it, one inter-transmission time apart, \
-                      until one of them arrives."
+                      until one of them arrives. Below the line of ten messages, a step rests on \
+                      fewer than ten, and another run has it elsewhere."
         .to_owned();
+    let few = FEW / demo.plain.messages.min(demo.pillion.messages).max(1) as f64;
+    let longest = series.iter().filter_map(|(_, it)| it.max());
+    let longest = longest.fold(0.0, f64::max);
+    if few < 1.0 && longest > 0.0 {
+        let line = Line::straight("ten messages", vec![(0.0, few), (longest, few)]);
+        figure.lines.push(line.reference());
+    }
     let setting = Setting::of(&demo.run);
     let one_way = setting.rtt_ms / 2.0;
     if setting.loss > 0.0 {
@@ -82,9 +92,11 @@ fn body(series: &[(&str, &Distribution)], latency: Axis) -> Figure {
         max: (shown > 0.0).then_some(shown),
         ..latency
     };
-    let title = "The same as an ordinary CDF";
+    let title = "How long messages took";
     let mut figure = Figure::cdf(title, axis, "share of messages that took no longer", series);
-    figure.caption = "Up to the 99th percentile of the slower group.".to_owned();
+    figure.caption = "At each latency, the share of the messages that took no longer: the higher and the \
+                      further left a line, the sooner messages are there. Up to the 99th percentile \
+                      of the slower group; the rest is below.".to_owned();
     figure
 }
 

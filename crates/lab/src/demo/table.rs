@@ -1,5 +1,5 @@
 use pillion_measure::Percentile;
-use pillion_report::{Column, Table, number};
+use pillion_report::{Column, Distribution, Table, number};
 
 use super::Demo;
 
@@ -11,31 +11,31 @@ pub fn demo_table(demo: &Demo) -> Table {
         Column::right("plain TCP"),
         Column::right("pillion"),
         Column::right("plain / pillion"),
+        Column::left("pillion is"),
     ];
     let (plain, pillion) = (&demo.plain, &demo.pillion);
     let mut table = Table::new("Plain TCP and pillion, side by side", columns);
-    let counts = |name: &str, plain: u64, pillion: u64| {
+    let counts = |name: &str, plain: u64, pillion: u64, is_cost: bool| {
         let ratio = (pillion > 0).then(|| plain as f64 / pillion as f64);
         [
             name.to_owned(),
             number::count(plain),
             number::count(pillion),
             number::ratio(ratio),
+            judged(ratio.filter(|_| is_cost)).to_owned(),
         ]
     };
-    table.row(counts("messages", plain.messages, pillion.messages));
-    table.section("delivery latency, ms");
+    table.row(counts("messages", plain.messages, pillion.messages, false));
+    table.section("delivery latency, ms; of the far tail with its 95 % interval");
     for Percentile { label, share, .. } in Percentile::LATENCY {
-        let (a, b) = (
-            plain.latency.quantile(share),
-            pillion.latency.quantile(share),
-        );
-        let ratio = number::ratio(a.zip(b).map(|(a, b)| a / b));
+        let quantiles = [plain, pillion].map(|side| side.latency.quantile(share));
+        let ratio = quantiles[0].zip(quantiles[1]).map(|(a, b)| a / b);
         table.row([
             label.to_owned(),
-            number::millis(a),
-            number::millis(b),
-            ratio,
+            latency(&plain.latency, share),
+            latency(&pillion.latency, share),
+            number::ratio(ratio),
+            judged(ratio).to_owned(),
         ]);
     }
     table.section("cost");
@@ -43,15 +43,18 @@ pub fn demo_table(demo: &Demo) -> Table {
         "retransmissions",
         plain.retransmissions,
         pillion.retransmissions,
+        true,
     ));
     let packets = [&plain.path, &pillion.path].map(|path| path.received.packets);
-    table.row(counts("packets on the wire", packets[0], packets[1]));
+    table.row(counts("packets on the wire", packets[0], packets[1], true));
     let bytes = [&plain.path, &pillion.path].map(|path| path.received.bytes as f64);
+    let ratio = bytes[0] / bytes[1];
     table.row([
         "bytes on the wire".to_owned(),
         number::bytes(bytes[0]),
         number::bytes(bytes[1]),
-        number::ratio(bytes[0] / bytes[1]),
+        number::ratio(ratio),
+        judged(Some(ratio)).to_owned(),
     ]);
     for (name, key) in [
         ("losses hidden", "hidden_losses"),
@@ -62,7 +65,72 @@ pub fn demo_table(demo: &Demo) -> Table {
             .as_ref()
             .and_then(|account| account[key].as_u64());
         let counted = counted.map_or_else(String::new, number::count);
-        table.row([name.to_owned(), String::new(), counted, String::new()]);
+        let none = String::new;
+        table.row([name.to_owned(), none(), counted, none(), none()]);
     }
     table
+}
+
+/// What a ratio of plain TCP's to pillion's means where less is better; nothing where they are alike.
+fn judged(ratio: Option<f64>) -> &'static str {
+    /// As far from 1 as chance and rounding make it.
+    const ALIKE: f64 = 1.02;
+    match ratio {
+        Some(ratio) if ratio > ALIKE => "better",
+        Some(ratio) if ratio < 1.0 / ALIKE => "worse",
+        _ => "",
+    }
+}
+
+/// A quantile of the latency; of the far tail, which rests on few messages, with its interval.
+fn latency(latency: &Distribution, share: f64) -> String {
+    const FAR: f64 = 0.99;
+    let value = number::millis(latency.quantile(share));
+    match interval(latency, share).filter(|_| share > FAR) {
+        None => value,
+        Some((low, None)) => format!("{value} ({} or more)", number::millis(low)),
+        Some((low, Some(high))) => {
+            format!(
+                "{value} ({} to {})",
+                number::millis(low),
+                number::millis(high)
+            )
+        }
+    }
+}
+
+/// The 95 % interval of a quantile by the ranks of the samples, which are taken for independent; no end
+/// where too few are beyond it.
+fn interval(latency: &Distribution, share: f64) -> Option<(f64, Option<f64>)> {
+    const DEVIATIONS: f64 = 1.96;
+    let count = latency.len() as f64;
+    let deviation = DEVIATIONS * (share * (1.0 - share) / count).sqrt();
+    let low = latency.quantile((share - deviation).max(0.0))?;
+    let high = share + deviation;
+    let is_known = high <= 1.0 - 1.0 / count;
+    Some((low, is_known.then(|| latency.quantile(high)).flatten()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn better_and_worse_are_told_apart_and_alike_is_neither() {
+        let ratios = [Some(2.0), Some(0.6), Some(1.01), None];
+        assert_eq!(ratios.map(judged), ["better", "worse", "", ""]);
+    }
+
+    #[test]
+    fn the_far_tail_has_an_interval_as_far_as_messages_tell() {
+        let latencies = Distribution::new((0..10_000).map(f64::from));
+        assert_eq!(latency(&latencies, 0.5), number::millis(4999.0));
+        // 9990 and 6.2 messages at each side
+        let (low, high) = interval(&latencies, 0.999).unwrap();
+        assert!((9983.0..9986.0).contains(&low), "{low}");
+        assert!((9994.0..9998.0).contains(&high.unwrap()), "{high:?}");
+        let (_, high) = interval(&latencies, 0.9999).unwrap();
+        assert_eq!(high, None);
+        assert!(latency(&latencies, 0.9999).ends_with("or more)"));
+    }
 }
