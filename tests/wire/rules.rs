@@ -4,7 +4,7 @@
 use std::fs;
 
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::{Direction, Mode, Options, Policy, Rule, cgroup_id};
+use pillion_bundler::{Direction, Mode, Options, Policy, Rule};
 use pillion_tests::{Bundler, Opening, Setup, unlimited};
 
 /// To bundle all, without a limit.
@@ -113,13 +113,9 @@ fn a_cgroup_covers_the_sockets_of_its_processes_and_of_those_below_it() {
         .find_map(|line| line.strip_prefix("0::"))
         .expect("cgroup v2");
     for opening in [Opening::Active, Opening::Passive] {
-        for (id, expected) in [
-            (cgroup_id(own).expect("our own"), true),
-            (cgroup_id("/").expect("the root"), true),
-            (u64::MAX, false),
-        ] {
-            let cgroup = Some(id);
-            assert_covers(opening, &Rule { cgroup, ..rule() }, expected);
+        for (name, expected) in [(own, true), ("/", true), ("/pillion-none", false)] {
+            let cgroups = vec![name.parse().expect("a cgroup's name")];
+            assert_covers(opening, &Rule { cgroups, ..rule() }, expected);
         }
     }
 }
