@@ -282,6 +282,10 @@ mod tests {
         let groups = run(&folder).groups_with_messages().unwrap();
         let latencies = groups[0].streams.iter().map(|it| &it.delivery_ms[..]);
         assert!(latencies.eq([&[][..], &[75.0][..]]));
+        let mut told = Vec::new();
+        let tell = |group: &str, record: &Record| told.push((group.to_owned(), record.stream));
+        run(&folder).messages(tell).unwrap();
+        assert_eq!(told, [("thin".to_owned(), 6)]);
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl<'a> Stream<'a> {
         if self.queue.len() == 1 {
             self.write(work);
         }
-        let blocked = !self.queue.is_empty() && self.source.can_be_late();
+        let connected = self.socket.connected().is_some();
+        let blocked = connected && !self.queue.is_empty() && self.source.can_be_late();
         self.report.blocked_writes += u64::from(blocked);
     }
 
