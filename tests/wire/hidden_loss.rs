@@ -6,7 +6,7 @@ use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.
-fn options(loss_rule: LossRule) -> Options {
+pub fn options(loss_rule: LossRule) -> Options {
     Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
@@ -24,7 +24,7 @@ fn dsack() -> Setup {
 }
 
 /// Segments lost, their bytes, and those that came after all.
-fn hidden(wire: &Wire) -> (u64, u64, u64) {
+pub fn hidden(wire: &Wire) -> (u64, u64, u64) {
     let counters = wire.totals().counters;
     (
         counters.hidden_losses,
@@ -331,77 +331,6 @@ fn losses_are_found_among_a_hundred_outstanding_segments() {
         // The first is acknowledged alone, and the last is lost.
         assert_eq!(hidden(wire), (9, 90, 0));
         assert_eq!(netstat("TCPDSACKRecv"), 0);
-    });
-}
-
-const LONG: Duration = Duration::from_secs(2);
-
-/// TCP waits for an eighth of the round trip before it retransmits what precedes a gap.
-fn long_round_trip(options: Options) -> Setup {
-    Setup {
-        rtt: LONG,
-        ..Setup::bundling(options)
-    }
-}
-
-/// Sends segments of which the first is acknowledged, after a long round trip.
-fn sends_and_acks_the_first(wire: &mut Wire, ranges: &str, end: u32) {
-    wire.sends(ranges);
-    wire.expect_nothing(LONG);
-    wire.ack(end);
-}
-
-#[test]
-fn what_had_come_between_two_losses_was_not_lost() {
-    long_round_trip(options(LossRule::Dsack)).run(|wire| {
-        sends_and_acks_the_first(wire, "1:101 1:201 1:301 1:401 1:501", 101);
-        wire.acks_late(101, "201:301");
-        // It brought 101:201 and 301:401; of what came twice, one range is reported.
-        wire.ack_duplicate(501, "1:101", "");
-        assert_eq!(hidden(wire), (2, 200, 0));
-    });
-}
-
-#[test]
-fn every_block_of_an_ack_tells_what_had_come() {
-    long_round_trip(options(LossRule::Dsack)).run(|wire| {
-        sends_and_acks_the_first(wire, "1:51 1:101 1:151 1:201 1:251 1:301 1:351", 51);
-        // Those that told of 201:251 first and of 101:151 were lost before.
-        wire.acks_late(51, "201:251 101:151");
-        wire.ack_duplicate(351, "1:51", "");
-        assert_eq!(hidden(wire), (3, 150, 0));
-    });
-}
-
-#[test]
-fn a_segment_that_had_come_in_part_was_lost() {
-    long_round_trip(options(LossRule::Dsack)).run(|wire| {
-        sends_and_acks_the_first(wire, "1:101 1:201 1:301 1:401", 101);
-        wire.acks_late(101, "151:301");
-        wire.ack_duplicate(401, "1:101", "");
-        assert_eq!(hidden(wire), (1, 100, 0));
-    });
-}
-
-#[test]
-fn what_had_come_behind_a_gap_says_nothing_of_later_segments() {
-    let options = Options {
-        max_packets: Some(1),
-        ..options(LossRule::Dsack)
-    };
-    long_round_trip(options).run(|wire| {
-        let end = |segment: u32| 1 + 10 * segment;
-        sends_and_acks_the_first(wire, "1:11 1:21 11:31 21:41", end(1));
-        wire.acks_late(end(1), "21:31");
-        wire.ack_duplicate(end(4), "21:31", "");
-        assert_eq!(hidden(wire), (0, 0, 0));
-        // Long enough for each place of the record to be taken by others, twice.
-        for lost in (5..300).step_by(2) {
-            let (from, next) = (end(lost - 1), end(lost + 1));
-            wire.sends(&format!("{from}:{} {from}:{next}", end(lost)));
-            wire.ack(next);
-        }
-        assert_eq!(hidden(wire), (148, 1480, 0));
     });
 }
 

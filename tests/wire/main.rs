@@ -24,6 +24,7 @@ mod random;
 mod reaction;
 mod retransmission;
 mod rules;
+mod sacked;
 mod saved;
 mod size;
 mod socket_option;
