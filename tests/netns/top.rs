@@ -82,10 +82,11 @@ fn size(columns: u16, rows: u16) -> Winsize {
 }
 
 impl InTerminal {
-    fn begin(namespace: &Namespace) -> Self {
+    fn begin(namespace: &Namespace, more: &[&str]) -> Self {
         let pty = openpty(Some(&size(120, 30)), None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
         let mut top = pillion_in(namespace, &["top", "--interval", "100"]);
+        top.args(more);
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         top.stdin(end()).stdout(end()).stderr(end());
         // SAFETY: between fork and exec only system calls are made.
@@ -134,9 +135,11 @@ impl InTerminal {
 fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     needs_root!();
     let bundled = Bundled::begin();
-    let mut terminal = InTerminal::begin(&bundled.namespace);
+    // Without those of other tests, for which the terminal may have no room.
+    let local = bundled.local();
+    let mut terminal = InTerminal::begin(&bundled.namespace, &["--filter", &local]);
     terminal.is_told("\u{1b}[?1049h");
-    terminal.is_told(&bundled.local());
+    terminal.is_told(&local);
     terminal.keyboard.write_all(b"\r").unwrap();
     terminal.is_told("bundled:");
     // SAFETY: it sets the size of a terminal that is open.
@@ -151,7 +154,7 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
 fn a_signal_leaves_the_terminal_as_it_was() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let terminal = InTerminal::begin(&namespace);
+    let terminal = InTerminal::begin(&namespace, &[]);
     terminal.is_told("connections");
     kill(
         Pid::from_raw(terminal.top.id().cast_signed()),
