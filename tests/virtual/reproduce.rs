@@ -181,5 +181,5 @@ fn what_cannot_be_reproduced_is_refused_before_any_run() {
     }
     let output = reproduce(folder.path(), &["unheard-of"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("there are uniform-loss, "));
+    assert!(stderr(&output).contains("there are dpifl, uniform-loss, "));
 }
