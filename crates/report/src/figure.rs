@@ -118,6 +118,9 @@ pub struct Line {
     pub shape: Shape,
     /// What the line is.
     pub role: Role,
+    /// Which of the six styles, from 0, a line of data has, so that the same thing looks the same
+    /// in several figures; `None` for one that no other line of the figure asks for.
+    pub style: Option<usize>,
 }
 
 /// How the points of a [`Line`] are joined.
@@ -149,6 +152,7 @@ impl Line {
             points,
             shape: Shape::Step,
             role: Role::Data,
+            style: None,
         }
     }
 
@@ -172,6 +176,12 @@ impl Line {
     /// A vertical line of reference over the height of the figure.
     pub fn vertical(label: impl Into<String>, x: f64) -> Self {
         Self::straight(label, vec![(x, f64::NEG_INFINITY), (x, f64::INFINITY)]).reference()
+    }
+
+    /// The line, in a style of the figures'.
+    #[must_use]
+    pub fn styled(self, style: Option<usize>) -> Self {
+        Self { style, ..self }
     }
 
     /// The line, as one of reference.

@@ -178,6 +178,30 @@ fn boxes_lie_beside_their_names() {
 }
 
 #[test]
+fn a_line_has_the_style_that_it_asks_for_and_the_others_those_that_are_free() {
+    let line = |label, style| Line::straight(label, vec![(0.0, 0.0), (1.0, 1.0)]).styled(style);
+    let figure = Figure {
+        title: "latency".into(),
+        caption: String::new(),
+        x: axis(),
+        y: Axis::linear("share", ""),
+        side: None,
+        lines: vec![
+            line("bundled", Some(1)),
+            line("one", None),
+            line("plain", Some(0)),
+        ],
+    };
+    let svg = figure.to_svg();
+    for (style, label) in [(1, "bundled"), (2, "one"), (0, "plain")] {
+        let class = format!("class=\"line style{style}\"");
+        let drawn = svg.lines().find(|line| line.contains(&class));
+        let label = format!("data-label=\"{label}\"");
+        assert!(drawn.is_some_and(|line| line.contains(&label)), "{svg}");
+    }
+}
+
+#[test]
 fn odd_points_draw_a_figure_all_the_same() {
     let odd = [
         0.0,

@@ -53,6 +53,19 @@ pub struct Curve {
     pub label: String,
     /// What it shows.
     pub subject: Subject,
+    /// What the streams are, if that is known.
+    pub stream: Option<Stream>,
+}
+
+/// What streams are, which have a style of their own in all figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Thin, or as thin ones are, and not bundled.
+    Plain,
+    /// Bundled.
+    Bundled,
+    /// Greedy.
+    Greedy,
 }
 
 impl Sketch {
@@ -64,9 +77,10 @@ impl Sketch {
             .flat_map(|(place, curve)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
+                let style = self.style(place);
                 match &self.kind {
-                    Kind::Values { over, .. } => self.values(curve, &of, over),
-                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of),
+                    Kind::Values { over, .. } => self.values(curve, &of, over, style),
+                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of, style),
                     Kind::Boxes => self.boxed(curve, &of, (self.curves.len() - 1 - place) as f64),
                 }
             })
@@ -142,7 +156,20 @@ impl Sketch {
         })
     }
 
-    fn distribution(&self, curve: &Curve, runs: &[&DigestedRun]) -> Vec<Line> {
+    /// The style of a curve: the first of each kind of streams has that of its kind.
+    fn style(&self, place: usize) -> Option<usize> {
+        let stream = self.curves[place].stream?;
+        let before = &self.curves[..place];
+        let is_first = before.iter().all(|curve| curve.stream != Some(stream));
+        is_first.then_some(stream as usize)
+    }
+
+    fn distribution(
+        &self,
+        curve: &Curve,
+        runs: &[&DigestedRun],
+        style: Option<usize>,
+    ) -> Vec<Line> {
         let quantiles = runs
             .iter()
             .filter_map(|run| curve.subject.group(run)?.quantiles(&self.measure));
@@ -166,7 +193,7 @@ impl Sketch {
             drawn.map(|(x, share)| (x * self.scale(), share)).collect()
         };
         let mean = |at: &[f64]| at.iter().sum::<f64>() / at.len() as f64;
-        let mut lines = vec![Line::straight(&*curve.label, drawn(&mean))];
+        let mut lines = vec![Line::straight(&*curve.label, drawn(&mean)).styled(style)];
         if quantiles.len() > 1 {
             let least = |at: &[f64]| at.iter().copied().fold(f64::INFINITY, f64::min);
             let most = |at: &[f64]| at.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -201,7 +228,13 @@ impl Sketch {
         }
     }
 
-    fn values(&self, curve: &Curve, runs: &[&DigestedRun], over: &str) -> Vec<Line> {
+    fn values(
+        &self,
+        curve: &Curve,
+        runs: &[&DigestedRun],
+        over: &str,
+        style: Option<usize>,
+    ) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
             let at = run.name.split(',').find_map(|part| {
@@ -236,7 +269,7 @@ impl Sketch {
                 .map(|(x, it)| (*x, of(it) * factor))
                 .collect()
         };
-        let mut lines = vec![Line::straight(&*curve.label, line(|it| it.mean))];
+        let mut lines = vec![Line::straight(&*curve.label, line(|it| it.mean)).styled(style)];
         if estimates.iter().any(|(_, it)| it.half.is_some()) {
             lines.push(Line::straight("", line(Estimate::low)).reference());
             lines.push(Line::straight("", line(Estimate::high)).reference());

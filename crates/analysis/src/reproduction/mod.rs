@@ -13,7 +13,7 @@ mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
-pub use figures::{Curve, Kind, Sketch};
+pub use figures::{Curve, Kind, Sketch, Stream};
 pub use messages::Messages;
 pub use page::{Row, page, summary_table};
 pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};

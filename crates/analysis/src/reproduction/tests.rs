@@ -170,6 +170,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
             curves: vec![Curve {
                 label: "plain".to_owned(),
                 subject: subject("plain", "thin"),
+                stream: None,
             }],
             max: None,
             log: false,
@@ -182,6 +183,34 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));
+}
+
+#[test]
+fn the_first_curve_of_each_kind_of_streams_has_its_style() {
+    let curve = |label: &str, stream| Curve {
+        label: label.to_owned(),
+        subject: subject("plain", "thin"),
+        stream,
+    };
+    let sketch = Sketch {
+        title: String::new(),
+        source: String::new(),
+        kind: Kind::Cdf,
+        measure: "ack_latency_ms".to_owned(),
+        label: String::new(),
+        curves: vec![
+            curve("bundled", Some(Stream::Bundled)),
+            curve("bundled more", Some(Stream::Bundled)),
+            curve("not known", None),
+            curve("plain", Some(Stream::Plain)),
+        ],
+        max: None,
+        log: false,
+    };
+    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    let named = figure.lines.iter().filter(|line| !line.label.is_empty());
+    let styles: Vec<_> = named.map(|line| line.style).collect();
+    assert_eq!(styles, [Some(1), None, None, Some(0)]);
 }
 
 #[test]

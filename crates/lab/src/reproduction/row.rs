@@ -1,11 +1,11 @@
 //! From an experiment's file to what is judged and drawn.
 
 use pillion_analysis::reproduction::{
-    Claim, Curve, DigestedRun, Kind, Row, Sketch, Statement, Subject,
+    Claim, Curve, DigestedRun, Kind, Row, Sketch, Statement, Stream, Subject,
 };
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
-    Drawn, Experiment, FigureKind, Name, Published, Reproduction, Selector,
+    Drawn, Experiment, FigureKind, Name, Planned, Published, Reproduction, Selector, Series,
 };
 
 /// The experiment of that name with what was run of it.
@@ -32,7 +32,11 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
             .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))
             .collect(),
         claims: claims.map_err(|what| BadInput(format!("{name}: {what}")))?,
-        sketches: reproduction.figure.iter().map(sketch).collect(),
+        sketches: reproduction
+            .figure
+            .iter()
+            .map(|drawn| sketch(drawn, &experiment.runs))
+            .collect(),
         runs,
     })
 }
@@ -86,10 +90,11 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
     })
 }
 
-fn sketch(drawn: &Drawn) -> Sketch {
+fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
     let curves = drawn.series.iter().map(|series| Curve {
         label: series.label.clone(),
         subject: subject(&series.runs, &group(series.group.as_ref())),
+        stream: stream(series, runs),
     });
     Sketch {
         title: drawn.title.clone(),
@@ -109,6 +114,21 @@ fn sketch(drawn: &Drawn) -> Sketch {
         max: drawn.max,
         log: drawn.log,
     }
+}
+
+/// What the streams of a curve are in its first run.
+fn stream(series: &Series, runs: &[Planned]) -> Option<Stream> {
+    let run = runs.iter().find(|run| series.runs.takes(&run.name))?;
+    let mut streams = run.plan.streams.iter();
+    let streams = match &series.group {
+        Some(group) => streams.find(|streams| streams.traffic.name == **group)?,
+        None => streams.next()?,
+    };
+    Some(match (&streams.bundling, streams.traffic.kind.name()) {
+        (Some(_), _) => Stream::Bundled,
+        (None, "greedy") => Stream::Greedy,
+        (None, _) => Stream::Plain,
+    })
 }
 
 fn subject(runs: &Selector, group: &str) -> Subject {

@@ -69,11 +69,16 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
     }
 }
 
-/// Each line's style: one after the other for data, the same for all references.
+/// Each line's style: its own, or one after the other of those that are free; the same for all
+/// references.
 fn classes(lines: &[&Line]) -> Vec<String> {
-    let mut styles = (0..STYLES).cycle();
+    let taken: Vec<usize> = lines.iter().filter_map(|line| line.style).collect();
+    let mut free = (0..STYLES).filter(|style| !taken.contains(style)).cycle();
     let mut class = |line: &&Line| match line.role {
-        Role::Data => format!("style{}", styles.next().unwrap_or_default()),
+        Role::Data => {
+            let style = line.style.or_else(|| free.next());
+            format!("style{}", style.unwrap_or_default() % STYLES)
+        }
         Role::Reference => "reference".into(),
     };
     lines.iter().map(&mut class).collect()
