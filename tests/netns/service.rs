@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -55,15 +55,23 @@ fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
+/// The metrics, once they have totals: the programs are at work a moment before they are read.
+fn metrics<S: Read + Write>(connect: impl Fn() -> io::Result<S>) -> String {
+    let mut metrics = String::new();
+    eventually("metrics are served", || {
+        let Ok(stream) = connect() else { return false };
+        let (head, body) = get(stream, "/metrics");
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        let kind = "application/openmetrics-text; version=1.0.0";
+        assert!(head.contains(kind), "{head}");
+        metrics = body;
+        metrics.contains("\npillion_connections_total ")
+    });
+    metrics
+}
+
 fn get_at(socket: &Path) -> String {
-    eventually("metrics are served", || UnixStream::connect(socket).is_ok());
-    let (head, body) = get(UnixStream::connect(socket).unwrap(), "/metrics");
-    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    assert!(
-        head.contains("application/openmetrics-text; version=1.0.0"),
-        "{head}"
-    );
-    body
+    metrics(|| UnixStream::connect(socket))
 }
 
 /// The value of a sample, by its name and labels.
@@ -130,13 +138,9 @@ fn metrics_keep_to_the_format() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9273"]);
-    let reach = || {
-        namespace
-            .enter(|| TcpStream::connect("127.0.0.1:9273"))
-            .unwrap()
-    };
-    eventually("metrics are served", || reach().is_ok());
-    let (_, metrics) = get(reach().unwrap(), "/metrics");
+    let connect = || TcpStream::connect("127.0.0.1:9273");
+    let reach = || namespace.enter(connect).unwrap();
+    let metrics = metrics(reach);
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     let (mut samples, mut family) = (BTreeSet::new(), (String::new(), String::new()));
     for line in metrics.lines() {
