@@ -31,6 +31,12 @@ what = "never held"
 measure = "ack_latency_ms p50"
 runs = "plain"
 at-most = 10
+[[reproduction.table]]
+title = "Packets"
+source = "table 1"
+duration = 8
+columns = [{ label = "sent", measure = "data_packets", counts = true }]
+lines = [{ label = "of both", runs = "plain", published = [534] }]
 [[reproduction.figure]]
 title = "ACK latency"
 source = "figure 1"
@@ -85,6 +91,15 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     let csv = fs::read_to_string(folder.join("figures/small-1.csv")).unwrap();
     assert!(csv.lines().count() > 1000, "{csv}");
     assert!(folder.join("figures/small-2.svg").is_file());
+    let csv = fs::read_to_string(folder.join("figures/small-table-1.csv")).unwrap();
+    let today = csv
+        .lines()
+        .find(|it| it.starts_with("of both,sent,data_packets,534,today,"));
+    let fields: Vec<_> = today.unwrap().split(',').collect();
+    // 2 streams that write each 30 ms, for 4 s: twice as many in the 8 s of the published ones.
+    let sent: f64 = fields[5].parse().unwrap();
+    assert!((sent - 534.0).abs() < 10.0 && fields[8] == "2", "{csv}");
+    assert!(report.contains("Packets (table 1"), "{}", stdout(&made));
 
     // What is there is not made again, and judged the same.
     let time = |run: &str| {

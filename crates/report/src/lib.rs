@@ -4,10 +4,12 @@
 //! * [`Distribution`]: samples to quantiles, CDF and complementary CDF.
 //! * [`Table`]: for the terminal and for HTML.
 //! * [`Figure`]: lines on axes, as SVG.
+//! * [`csv`]: fields of files for other tools.
 //! * [`Page`]: one HTML file that needs nothing else, not even a network.
 //!
 //! All output is deterministic: the same input gives the same bytes.
 
+pub mod csv;
 mod distribution;
 mod figure;
 mod markup;

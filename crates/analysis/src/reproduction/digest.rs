@@ -11,6 +11,7 @@ use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, S
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::derived;
 use crate::{OpenError, Traces};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
@@ -120,6 +121,9 @@ impl GroupDigest {
     pub fn value(&self, measure: &str) -> Option<f64> {
         if let Some(value) = self.values.get(measure) {
             return Some(*value);
+        }
+        if let Some(value) = derived::value(self, measure) {
+            return Some(value);
         }
         let (name, what) = match measure.rsplit_once(OF_STREAMS) {
             Some((name, what)) => (format!("{name}{OF_STREAMS}"), what.trim_start()),

@@ -4,11 +4,13 @@
 //! gives a [`Verdict`], which is computed and never written by hand. A [`Row`] is one experiment
 //! with its claims and figures, and [`page`] the report of all of them.
 
+mod derived;
 mod digest;
 mod estimate;
 mod figures;
 mod messages;
 mod page;
+mod tables;
 mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
@@ -16,6 +18,7 @@ pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch, Stream};
 pub use messages::Messages;
 pub use page::{Row, page, summary_table};
+pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};
 pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};
 
 #[cfg(test)]

@@ -3,7 +3,9 @@ use pillion_report::{Column, Fact, Figure, Page, Part, Table, number};
 use serde_json::json;
 
 use super::digest::unit;
-use super::{Claim, DigestedRun, Estimate, Judged, Sketch, Statement, Verdict};
+use super::{
+    Claim, DigestedRun, Estimate, FilledTable, Judged, PublishedTable, Sketch, Statement, Verdict,
+};
 
 /// A published experiment, with what was run of it.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +24,8 @@ pub struct Row {
     pub causes: Vec<(Vec<String>, String)>,
     /// The published numbers.
     pub claims: Vec<Claim>,
+    /// The published tables, to be filled.
+    pub tables: Vec<PublishedTable>,
     /// The published figures, to be drawn again.
     pub sketches: Vec<Sketch>,
     /// What was run.
@@ -36,6 +40,11 @@ impl Row {
             let judged = claim.judge(&self.runs, &self.today, &causes);
             (claim, judged)
         })
+    }
+
+    /// The experiment's tables, in the published columns: those of which anything was run.
+    pub fn tables(&self) -> impl Iterator<Item = FilledTable> {
+        self.tables.iter().filter_map(|table| table.fill(self))
     }
 
     /// The experiment's figures: each of the kernel of today, then as it was.
@@ -113,7 +122,10 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
         count(Verdict::NotRun),
     );
     let mut parts: Vec<Part> = vec![summary_table(rows).into()];
-    parts.extend(rows.iter().flat_map(Row::figures).map(Part::from));
+    for row in rows {
+        parts.extend(row.tables().map(|it| Part::from(it.table)));
+        parts.extend(row.figures().map(Part::from));
+    }
     Page {
         title: "Published experiments on thin streams, reproduced".to_owned(),
         lead,

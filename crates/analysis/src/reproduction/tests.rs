@@ -226,3 +226,84 @@ fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
     assert!((above - 1.0 / 3.0).abs() < 2e-3, "{above}");
     assert_eq!(thin.value("lost_bytes of streams p50"), None);
 }
+
+#[test]
+fn a_published_table_has_ours_below_each_of_its_lines() {
+    let cell = |measure: &str, factor, published| PublishedCell {
+        measure: measure.to_owned(),
+        subject: subject("plain", "thin"),
+        factor,
+        published,
+    };
+    let line = |runs: &str| {
+        let mut cells = vec![
+            cell(P97, 1.0, PublishedValue::Number(1100.0)),
+            cell(
+                "lost_data_packets_share",
+                5.0,
+                PublishedValue::Words("<1".to_owned()),
+            ),
+        ];
+        for cell in &mut cells {
+            cell.subject.runs = parts(runs);
+        }
+        PublishedLine {
+            label: runs.to_owned(),
+            cells,
+        }
+    };
+    let table = |lines| PublishedTable {
+        title: "Latency and loss".to_owned(),
+        source: "a paper, table 1".to_owned(),
+        columns: vec!["p97".to_owned(), "loss".to_owned()],
+        lines,
+    };
+    let row = Row {
+        today: parts("kernel=today"),
+        causes: vec![(parts("kernel=then"), "it is as then".to_owned())],
+        tables: vec![
+            table(vec![line("plain"), line("bundled")]),
+            table(vec![line("unheard-of")]),
+        ],
+        runs: runs(),
+        ..Row::default()
+    };
+    let filled: Vec<_> = row.tables().collect();
+    let [table] = filled.as_slice() else {
+        panic!("nothing of the second one was run: {filled:?}");
+    };
+    let text = table.table.to_text(false);
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "plain published 1 100 <1 today 1 067 5.50 % kernel=then 1 940 10.0 %",
+        "bundled published 1 100 <1 today 485.0 2.50 %",
+    ] {
+        assert!(words.contains(line), "{text}");
+    }
+    assert_eq!(text.matches("kernel=then").count(), 1, "{text}");
+    let html = table.table.to_html();
+    assert!(html.contains("kernel=then: if it is as then; our counts in proportion"));
+    let csv: Vec<_> = table.csv.lines().collect();
+    assert_eq!(csv.len(), 1 + 2 * 2 * 2);
+    assert!(csv[1].starts_with("plain,p97,ack_latency_ms p97,1100,today,1067,"));
+    assert_eq!(
+        csv[7],
+        "bundled,p97,ack_latency_ms p97,1100,kernel=then,,,,0"
+    );
+}
+
+#[test]
+fn what_follows_from_what_is_kept_is_a_measure() {
+    let values = [
+        ("data_bytes", 1000.0),
+        ("new_bytes", 700.0),
+        ("message_gap_ms mean", 20.0),
+    ];
+    let group = GroupDigest {
+        values: values.map(|(name, it)| (name.to_owned(), it)).into(),
+        ..GroupDigest::default()
+    };
+    assert_eq!(group.value("redundant_bytes"), Some(300.0));
+    assert_eq!(group.value("messages_per_s"), Some(50.0));
+    assert_eq!(GroupDigest::default().value("redundant_bytes"), None);
+}

@@ -161,7 +161,7 @@ impl Subject {
         }
     }
 
-    fn value(&self, run: &DigestedRun, measure: &str) -> Option<f64> {
+    pub(super) fn value(&self, run: &DigestedRun, measure: &str) -> Option<f64> {
         self.group(run)?.value(measure)
     }
 }

@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "pillion-reproduction.html")]
     report: PathBuf,
 
-    /// Write each figure as SVG, and its numbers as CSV, into a folder as well
+    /// Write each figure as SVG, and the numbers of figures and tables as CSV, into a folder as well
     #[arg(long, value_name = "FOLDER")]
     figures: Option<PathBuf>,
 
@@ -102,6 +102,9 @@ impl Args {
         let rows = chosen.iter().map(Chosen::row);
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
         print(&summary_table(&rows).to_text(false))?;
+        for it in rows.iter().flat_map(Row::tables) {
+            print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
+        }
         let report = page(&rows, method(&chosen)).to_html();
         fs::write(&self.report, report)
             .with_context(|| format!("write --report {}", self.report.display()))?;
@@ -204,7 +207,8 @@ impl Chosen {
     }
 }
 
-/// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are.
+/// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are. Each
+/// table as CSV.
 fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
     let mut count = 0;
     for row in rows {
@@ -214,6 +218,10 @@ fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
                 fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
             }
             count += 1;
+        }
+        for (number, table) in (1..).zip(row.tables()) {
+            let file = folder.join(format!("{}-table-{number}.csv", row.name));
+            fs::write(&file, table.csv).with_context(|| format!("write {}", file.display()))?;
         }
     }
     Ok(count)

@@ -1,11 +1,13 @@
 //! From an experiment's file to what is judged and drawn.
 
 use pillion_analysis::reproduction::{
-    Claim, Curve, DigestedRun, Kind, Row, Sketch, Statement, Stream, Subject,
+    self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
+    PublishedValue, Row, Sketch, Statement, Stream, Subject,
 };
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
-    Drawn, Experiment, FigureKind, Name, Planned, Published, Reproduction, Selector, Series,
+    Cell, Drawn, Experiment, FigureKind, Heading, Line, Name, Planned, Published, PublishedTable,
+    Reproduction, Selector, Series,
 };
 
 /// The experiment of that name with what was run of it.
@@ -32,6 +34,11 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
             .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))
             .collect(),
         claims: claims.map_err(|what| BadInput(format!("{name}: {what}")))?,
+        tables: reproduction
+            .table
+            .iter()
+            .map(|table| published_table(table, &experiment.runs))
+            .collect(),
         sketches: reproduction
             .figure
             .iter()
@@ -88,6 +95,53 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
         }),
         statement,
     })
+}
+
+fn published_table(table: &PublishedTable, runs: &[Planned]) -> analysis::PublishedTable {
+    let lines = table.lines.iter().map(|line| {
+        let cells = table.columns.iter().zip(&line.published);
+        let cells = cells.map(|(column, says)| cell(table.duration, line, column, says, runs));
+        PublishedLine {
+            label: line.label.clone(),
+            cells: cells.collect(),
+        }
+    });
+    analysis::PublishedTable {
+        title: table.title.clone(),
+        source: table.source.clone(),
+        columns: table.columns.iter().map(|it| it.label.clone()).collect(),
+        lines: lines.collect(),
+    }
+}
+
+fn cell(
+    duration_s: Option<f64>,
+    line: &Line,
+    column: &Heading,
+    says: &Cell,
+    planned: &[Planned],
+) -> PublishedCell {
+    let runs = [line.runs.parts(), column.runs.parts()].concat();
+    let is_of = |run: &&Planned| line.runs.takes(&run.name) && column.runs.takes(&run.name);
+    let counts = line.counts || column.counts;
+    let run = planned.iter().find(is_of).filter(|_| counts);
+    let factor = duration_s
+        .zip(run)
+        .map(|(published_s, run)| published_s / run.plan.duration.as_secs_f64());
+    PublishedCell {
+        measure: format!("{} {}", line.measure, column.measure)
+            .trim()
+            .to_owned(),
+        subject: Subject {
+            runs,
+            group: group(line.group.as_ref().or(column.group.as_ref())),
+        },
+        factor: factor.unwrap_or(1.0),
+        published: match says {
+            Cell::Number(number) => PublishedValue::Number(*number),
+            Cell::Words(words) => PublishedValue::Words(words.clone()),
+        },
+    }
 }
 
 fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {

@@ -1,6 +1,7 @@
 //! The numbers behind a figure, for other tools.
 
 use super::{Figure, Role};
+use crate::csv::field;
 
 impl Figure {
     /// Every point that is drawn, a line each: the curve's label, `data` or `reference`, x and y in
@@ -23,14 +24,6 @@ impl Figure {
             }
         }
         text
-    }
-}
-
-/// A text as one field (RFC 4180).
-fn field(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
     }
 }
 

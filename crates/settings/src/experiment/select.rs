@@ -1,6 +1,6 @@
 //! Which of an experiment's runs are made to reproduce what was published.
 
-use super::{Reproduction, Selection};
+use super::{PublishedTable, Reproduction, Selection};
 use crate::document::Mistake;
 
 /// The keys that a selection sets otherwise, as TOML.
@@ -40,15 +40,22 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
         }
     }
     let published = reproduction.published.iter().flat_map(|it| {
-        let more = it.over.iter().chain(&it.ascending);
+        let more = it.over.iter().chain(&it.minus).chain(&it.ascending);
         [&it.runs].into_iter().chain(more)
     });
     let series = reproduction.figure.iter();
     let series = series.flat_map(|figure| figure.series.iter().map(|it| &it.runs));
     let causes = reproduction.causes.iter().map(|cause| &cause.runs);
-    for selector in published.chain(series).chain(causes) {
+    let cells = reproduction.table.iter().flat_map(|table| {
+        let columns = table.columns.iter().map(|column| &column.runs);
+        columns.chain(table.lines.iter().map(|line| &line.runs))
+    });
+    for selector in published.chain(series).chain(causes).chain(cells) {
         if !names.iter().any(|name| selector.takes(name)) {
             tell(format!("`{selector}`"));
         }
+    }
+    for text in reproduction.table.iter().flat_map(PublishedTable::mistakes) {
+        mistakes.push(Mistake::new(0..1, text));
     }
 }

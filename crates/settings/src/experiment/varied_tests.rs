@@ -115,6 +115,74 @@ path.loss = [1, 2]
 }
 
 #[test]
+fn a_published_table_has_a_cell_for_each_column_and_a_measure_for_each_cell() {
+    let text = "\
+duration = 300
+[reproduction]
+source = \"a paper\"
+[[reproduction.table]]
+title = \"Table 1\"
+duration = 300
+columns = [{ label = \"med\", measure = \"p50\" }, { label = \"max\", measure = \"p100\" }]
+lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = true, published = [1, \"<1\"] }]
+[group.a]
+";
+    let load = |text: &str| of_text("a.toml", text, Extent::Full);
+    let reproduction = load(text).unwrap().reproduction.unwrap();
+    let line = &reproduction.table[0].lines[0];
+    let words = Cell::Words("<1".to_owned());
+    assert_eq!(line.published, [Cell::Number(1.0), words]);
+    for (from, to, told) in [
+        (
+            "[1, \"<1\"]",
+            "[1]",
+            "table `Table 1`: line `sent` has 1 published cells for 2 columns",
+        ),
+        (
+            "data_packets of streams",
+            "",
+            "", // The columns' measures do.
+        ),
+        (
+            "\"p50\" }, {",
+            "\"p50\", group = \"a\" }, { group = \"a\",",
+            "",
+        ),
+        (
+            "title = \"Table 1\"\nduration = 300",
+            "title = \"Table 1\"",
+            "has counts; say by the table's `duration`",
+        ),
+        (
+            "duration = 300\ncolumns",
+            "duration = 0\ncolumns",
+            "`duration` is how many seconds",
+        ),
+        (
+            "label = \"sent\",",
+            "label = \"sent\", runs = \"loss=3\",",
+            "`loss=3` is no run of this experiment",
+        ),
+        ("label = \"sent\",", "caption = 1,", "unknown key `caption`"),
+    ] {
+        let mistakes = load(&text.replace(from, to)).err();
+        let mistakes = mistakes.map_or_else(String::new, |it| it.0);
+        assert_eq!(mistakes.is_empty(), told.is_empty(), "{mistakes}");
+        assert!(mistakes.contains(told), "{mistakes}");
+    }
+    let neither = text
+        .replace("data_packets of streams", "")
+        .replace("p50", "");
+    let mistakes = load(&neither).unwrap_err().0;
+    let told = "neither line `sent` nor column `med` has a measure";
+    assert!(mistakes.contains(told), "{mistakes}");
+    let both = text.replace("label = ", "group = \"a\", label = ");
+    let mistakes = load(&both).unwrap_err().0;
+    let told = "both line `sent` and column `max` have a group";
+    assert!(mistakes.contains(told), "{mistakes}");
+}
+
+#[test]
 fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
     let bdp = |text: &str| load_text(text).unwrap().runs[0].plan.bdp_bytes().unwrap();
     let head = "duration = 1\n[bottleneck]\nrate = 8\nlimit = \"1 BDP\"\n";

@@ -4,6 +4,7 @@
 mod figure;
 mod published;
 mod selector;
+mod table;
 mod tolerance;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde::Deserialize;
 pub use figure::{Drawn, FigureKind, Series};
 pub use published::Published;
 pub use selector::Selector;
+pub use table::{Cell, Heading, Line, PublishedTable};
 pub use tolerance::Tolerance;
 
 /// How much of an experiment is run to reproduce it.
@@ -46,6 +48,8 @@ pub struct Reproduction {
     pub selection: BTreeMap<Extent, Selection>,
     /// Numbers to be met.
     pub published: Vec<Published>,
+    /// Tables to be filled.
+    pub table: Vec<PublishedTable>,
     /// Figures to be drawn.
     pub figure: Vec<Drawn>,
 }
