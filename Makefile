@@ -115,9 +115,11 @@ dist: setup
 		[ $$size -le 12000000 ]
 
 deb: dist
+	@command -v cargo-deb > /dev/null || { echo 'deb: cargo-deb is missing; install it with: cargo install cargo-deb' >&2; exit 1; }
 	$(CARGO) deb --package pillion --profile dist --no-build --no-strip
 
 rpm: dist
+	@command -v cargo-generate-rpm > /dev/null || { echo 'rpm: cargo-generate-rpm is missing; install it with: cargo install cargo-generate-rpm' >&2; exit 1; }
 	$(CARGO) generate-rpm --package crates/cli --profile dist --target-dir target
 
 PREFIX ?= /usr/local
