@@ -11,6 +11,7 @@ mod choice;
 mod error;
 mod explain;
 mod list;
+pub mod people;
 pub mod report;
 pub mod reproduction;
 pub mod runs;

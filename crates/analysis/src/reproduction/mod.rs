@@ -16,7 +16,7 @@ mod verdict;
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch, Stream};
-pub use messages::Messages;
+pub use messages::{Message, Messages};
 pub use page::{Row, page, summary_table};
 pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};
 pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};

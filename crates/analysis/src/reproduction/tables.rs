@@ -109,8 +109,10 @@ impl PublishedTable {
         let mut table = Table::new(self.caption(row), columns);
         for line in &self.lines {
             table.section(&*line.label);
-            let published = line.cells.iter().map(PublishedCell::published);
-            table.row(std::iter::once("published".to_owned()).chain(published));
+            let published: Vec<_> = line.cells.iter().map(PublishedCell::published).collect();
+            if published.iter().any(|it| !it.is_empty()) {
+                table.row(std::iter::once("published".to_owned()).chain(published));
+            }
             for (name, more) in kernels(row) {
                 let estimates: Vec<_> = line.estimates(row, more).collect();
                 if name != TODAY && estimates.iter().all(|(_, it)| it.is_none()) {

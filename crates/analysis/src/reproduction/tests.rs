@@ -307,3 +307,29 @@ fn what_follows_from_what_is_kept_is_a_measure() {
     assert_eq!(group.value("messages_per_s"), Some(50.0));
     assert_eq!(GroupDigest::default().value("redundant_bytes"), None);
 }
+
+#[test]
+fn what_people_notice_follows_from_the_latency_of_messages() {
+    // 90 % come after 65 ms, and the rest after 165 ms.
+    let latencies = levels().map(|level| if level < 0.9 { 65.0 } else { 165.0 });
+    let latencies = ("delivery_latency_ms".to_owned(), latencies.collect());
+    let group = GroupDigest {
+        distributions: [latencies].into(),
+        ..GroupDigest::default()
+    };
+    let value = |measure| group.value(measure).unwrap();
+    let near = |measure, expected: f64| {
+        let value: f64 = value(measure);
+        assert!((value - expected).abs() < 0.3, "{measure}: {value}");
+    };
+    // 95 * 10 / (10 + 25.1) are taken off 93.2 where 10 % come too late to be played.
+    near("voice_rating at 150", 93.04 - 27.07);
+    near("voice_rating at 170", 92.6);
+    near("voice_mos at 150", 3.4);
+    near("typing_stalls_per_1000 back 65", 101.0);
+    near("typing_stalls_per_1000 back 0", 101.0);
+    let best = value("voice_rating best");
+    assert!(best >= value("voice_rating at 165") && best > value("voice_rating at 65"));
+    assert_eq!(group.value("voice_rating at once"), None);
+    assert_eq!(GroupDigest::default().value("voice_mos best"), None);
+}

@@ -3,7 +3,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::{Digest, Messages};
+use pillion_analysis::reproduction::{Digest, Message, Messages};
 use pillion_settings::experiment::Planned;
 
 use crate::Error;
@@ -31,12 +31,13 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
             Some(messages) => messages,
             None => groups.entry(group.to_owned()).or_default(),
         };
-        messages.add(
-            message.stream,
-            message.sequence.into(),
-            message.size,
-            message.sent_ns,
-        );
+        messages.add(&Message {
+            stream: message.stream,
+            sequence: message.sequence.into(),
+            size: message.size,
+            written_ns: message.sent_ns,
+            latency_us: message.latency_us,
+        });
     })?;
     digest.add_messages(groups);
     if digest.groups.is_empty() {
@@ -62,7 +63,7 @@ fn of_traces(run: &StoredRun, traced: &Traced, planned: &Planned) -> Result<Dige
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-5.json";
+const KEPT: &str = ".digest-6.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

@@ -99,8 +99,10 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
 
 fn published_table(table: &PublishedTable, runs: &[Planned]) -> analysis::PublishedTable {
     let lines = table.lines.iter().map(|line| {
-        let cells = table.columns.iter().zip(&line.published);
-        let cells = cells.map(|(column, says)| cell(table.duration, line, column, says, runs));
+        let cells = table.columns.iter().enumerate().map(|(place, column)| {
+            let says = line.published.get(place);
+            cell(table.duration, line, column, says, runs)
+        });
         PublishedLine {
             label: line.label.clone(),
             cells: cells.collect(),
@@ -118,7 +120,7 @@ fn cell(
     duration_s: Option<f64>,
     line: &Line,
     column: &Heading,
-    says: &Cell,
+    says: Option<&Cell>,
     planned: &[Planned],
 ) -> PublishedCell {
     let runs = [line.runs.parts(), column.runs.parts()].concat();
@@ -138,8 +140,9 @@ fn cell(
         },
         factor: factor.unwrap_or(1.0),
         published: match says {
-            Cell::Number(number) => PublishedValue::Number(*number),
-            Cell::Words(words) => PublishedValue::Words(words.clone()),
+            Some(Cell::Number(number)) => PublishedValue::Number(*number),
+            Some(Cell::Words(words)) => PublishedValue::Words(words.clone()),
+            None => PublishedValue::Words(String::new()),
         },
     }
 }

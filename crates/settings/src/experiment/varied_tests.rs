@@ -138,11 +138,8 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
             "[1]",
             "table `Table 1`: line `sent` has 1 published cells for 2 columns",
         ),
-        (
-            "data_packets of streams",
-            "",
-            "", // The columns' measures do.
-        ),
+        (", published = [1, \"<1\"]", "", ""), // Nothing was published.
+        ("data_packets of streams", "", ""),   // The columns' measures do.
         (
             "\"p50\" }, {",
             "\"p50\", group = \"a\" }, { group = \"a\",",

@@ -53,7 +53,7 @@ pub struct Line {
     pub runs: Selector,
     /// The cells are counts, which grow with the time that a run lasts.
     pub counts: bool,
-    /// What was published in each column.
+    /// What was published in each column; empty where nothing was.
     #[serde(deserialize_with = "cells")]
     pub published: Vec<Cell>,
 }
@@ -91,7 +91,7 @@ impl PublishedTable {
         for line in &self.lines {
             let (label, count) = (&line.label, line.published.len());
             let columns = self.columns.len();
-            if count != columns {
+            if count != columns && count > 0 {
                 tell(format!(
                     "line `{label}` has {count} published cells for {columns} columns; \
                      give each, \"\" where nothing is known"
