@@ -2,7 +2,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::common::*;
 
@@ -114,6 +117,33 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "held then"), line(&made, "held then"));
     assert_eq!(time("plain,kernel=today,seed=1"), kept);
+}
+
+#[test]
+fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
+    fs::write(folder.path().join("small.toml"), endless).unwrap();
+    fs::write(folder.path().join("r.html"), "before").unwrap();
+    let arguments = ["lab", "reproduce", "small.toml", "--report", "r.html"];
+    let mut pillion = pillion_at(folder.path(), &arguments);
+    let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
+    let mark = "pillion.seed=7770079";
+    await_that("kernels run", || processes_with(mark) > 0);
+    kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
+    let output = pillion.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert_eq!(said.matches("stopped").count(), 1, "{said}");
+    assert!(
+        said.contains("the same command goes on where it was"),
+        "{said}"
+    );
+    assert_eq!(
+        fs::read_to_string(folder.path().join("r.html")).unwrap(),
+        "before"
+    );
 }
 
 /// Streams that write four times what the link takes, so that a backlog is sent when they are done.

@@ -1,9 +1,11 @@
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
 use pillion_lab::store::Making;
@@ -92,7 +94,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // What cannot be written is said before hours of work.
-        fs::write(&self.report, "")
+        can_be_written(&self.report)
             .with_context(|| format!("write --report {}", self.report.display()))?;
         if let Some(folder) = &self.figures {
             fs::create_dir_all(folder)
@@ -175,6 +177,9 @@ impl Args {
             };
             let made = kernels.make_all(&missing, &campaign);
             board.finish();
+            if stop.load(Ordering::Relaxed) {
+                bail!("stopped; the same command goes on where it was");
+            }
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
                     whole = false;
@@ -204,6 +209,16 @@ impl Chosen {
             }
         }
         Ok(row(&self.name, &self.experiment, digested)?)
+    }
+}
+
+/// Leaves a file that is there as it is, and makes none.
+fn can_be_written(file: &Path) -> io::Result<()> {
+    let existed = file.exists();
+    OpenOptions::new().append(true).create(true).open(file)?;
+    match existed {
+        true => Ok(()),
+        false => fs::remove_file(file),
     }
 }
 
