@@ -102,7 +102,11 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     // 2 streams that write each 30 ms, for 4 s: twice as many in the 8 s of the published ones.
     let sent: f64 = fields[5].parse().unwrap();
     assert!((sent - 534.0).abs() < 10.0 && fields[8] == "2", "{csv}");
-    assert!(report.contains("Packets (table 1"), "{}", stdout(&made));
+    assert!(
+        report.contains("small: Packets (table 1"),
+        "{}",
+        stdout(&made)
+    );
 
     // What is there is not made again, and judged the same.
     let time = |run: &str| {

@@ -7,7 +7,9 @@ use std::path::Path;
 use pillion_measure::{Unit, quantile};
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
-use pillion_trace::measure::{Group, Measures, Meter, Options, Results, Single, Slice, Together};
+use pillion_trace::measure::{
+    Group, Measures, Meter, Options, Results, Single, Slice, Together, jain_index,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -36,6 +38,9 @@ pub struct GroupDigest {
 
 /// What stands behind a measure that is taken of each stream alone, before what is asked of those.
 const OF_STREAMS: &str = " of streams";
+
+/// What stands behind it if Jain's index over the streams is asked for.
+const JAIN: &str = " of streams jain";
 
 /// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
 /// tail more finely.
@@ -116,7 +121,8 @@ impl GroupDigest {
     /// The value of a measure: the name of a single value, or of a distribution with what is asked
     /// of it behind it, as in `ack_latency_ms p97`, `… mean` or `… above 150` (a share). Of each stream alone,
     /// `lost_data_packets_share of streams p50`, or of the streams' medians
-    /// `ack_latency_ms p50 of streams p100`.
+    /// `ack_latency_ms p50 of streams p100`; and Jain's index over streams,
+    /// `received_goodput_bit_per_s of streams jain`.
     #[must_use]
     pub fn value(&self, measure: &str) -> Option<f64> {
         if let Some(value) = self.values.get(measure) {
@@ -124,6 +130,9 @@ impl GroupDigest {
         }
         if let Some(value) = derived::value(self, measure) {
             return Some(value);
+        }
+        if let Some(name) = measure.strip_suffix(JAIN) {
+            return jain_index(self.streams.get(name)?.iter().copied());
         }
         let (name, what) = match measure.rsplit_once(OF_STREAMS) {
             Some((name, what)) => (format!("{name}{OF_STREAMS}"), what.trim_start()),
@@ -242,11 +251,17 @@ fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
+/// Whether a measure is Jain's index.
+pub(super) fn is_index(measure: &str) -> bool {
+    measure.ends_with(JAIN)
+}
+
 /// The unit of a measure, by the end of its name.
 #[must_use]
 pub fn unit(measure: &str) -> Unit {
     let (name, what) = measure.split_once(' ').unwrap_or((measure, ""));
     match name {
+        _ if is_index(measure) => Unit::Number,
         _ if what.contains("above") || name.ends_with("_share") => Unit::Share,
         _ if name.ends_with("_ms") => Unit::Milliseconds,
         _ if name.ends_with("_bytes") => Unit::Bytes,

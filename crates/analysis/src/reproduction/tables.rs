@@ -3,7 +3,7 @@
 use pillion_measure::Unit;
 use pillion_report::{Column, Table, csv, number};
 
-use super::digest::unit;
+use super::digest::{is_index, unit};
 use super::{DigestedRun, Estimate, Row, Subject};
 
 /// A published table, to be filled.
@@ -77,6 +77,7 @@ impl PublishedCell {
             Unit::Bytes if value < 1e5 => format!("{}\u{a0}B", number::amount(value.round())),
             Unit::Bytes => number::bytes(value),
             Unit::BitPerSecond => number::rate(value),
+            Unit::Number if is_index(&self.measure) => format!("{value:.3}"),
             Unit::Number => number::amount(value),
         }
     }
@@ -97,7 +98,7 @@ impl PublishedTable {
             kernels(row).any(|(_, more)| line.estimates(row, more).any(|(_, it)| it.is_some()))
         };
         self.lines.iter().any(was_run).then(|| FilledTable {
-            title: format!("{} ({})", self.title, self.source),
+            title: format!("{}: {} ({})", row.name, self.title, self.source),
             table: self.table(row),
             csv: self.csv(row),
         })
@@ -155,7 +156,8 @@ impl PublishedTable {
         let causes = row.causes.iter();
         let causes = causes.map(|(more, is)| format!("; {}: if {is}", more.join(",")));
         format!(
-            "{} ({}{}{})",
+            "{}: {} ({}{}{})",
+            row.name,
             self.title,
             self.source,
             causes.collect::<String>(),

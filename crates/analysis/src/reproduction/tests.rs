@@ -225,6 +225,9 @@ fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
     let above = of_streams("above 2").unwrap();
     assert!((above - 1.0 / 3.0).abs() < 2e-3, "{above}");
     assert_eq!(thin.value("lost_bytes of streams p50"), None);
+    let jain = of_streams("jain").unwrap();
+    assert!((jain - 43.0 * 43.0 / (3.0 * 1605.0)).abs() < 1e-9, "{jain}");
+    assert_eq!(unit("retransmitted_packets of streams jain").symbol(), "");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The published experiments that come with pillion, and how what was run of them is judged.
 
 mod digest;
+mod fairness;
 mod row;
 
 use pillion_settings::BadInput;

@@ -10,6 +10,8 @@ use pillion_settings::experiment::{
     Reproduction, Selector, Series,
 };
 
+use super::fairness;
+
 /// The experiment of that name with what was run of it.
 ///
 /// # Errors
@@ -38,6 +40,7 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
             .table
             .iter()
             .map(|table| published_table(table, &experiment.runs))
+            .chain(fairness::table(reproduction, &experiment.runs))
             .collect(),
         sketches: reproduction
             .figure
