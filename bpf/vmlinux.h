@@ -69,11 +69,17 @@ enum {
 	BPF_SOCK_OPS_TCP_CONNECT_CB = 3,
 	BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB = 4,
 	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
+	BPF_SOCK_OPS_STATE_CB = 10,
+};
+
+enum {
+	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
 };
 
 enum {
 	TCP_BPF_DELACK_MAX = 1003,
 	TCP_BPF_RTO_MIN = 1004,
+	TCP_BPF_SOCK_OPS_CB_FLAGS = 1008,
 };
 
 enum {
@@ -477,6 +483,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 high_seq;
 	struct minmax rtt_min;
+	__u8 bpf_sock_ops_cb_flags;
 };
 
 struct qdisc_skb_head {

@@ -405,10 +405,11 @@ struct endpoints {
 	__u16 peer_port;
 };
 
-/* What flows.bpf.c writes of each connection, and its counters behind that. */
+/* What user space is told of a connection, and its counters behind that. */
 struct flow_record {
 	__u64 cookie; /* the socket's; 0: nobody has asked for one yet */
 	__u64 inode; /* by which processes have it open; 0: none has */
+	__u64 cgroup; /* the id of that whose socket it is; 0: of none */
 	struct endpoints ends;
 	__u32 netns; /* inode number of its network namespace; 0: not known */
 	__u32 in_flight; /* packets */

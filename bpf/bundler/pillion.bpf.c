@@ -13,6 +13,7 @@
 
 #include "arrival.h"
 #include "bundle.h"
+#include "closed.h"
 #include "companions.h"
 #include "draw.h"
 #include "policy.h"
@@ -87,6 +88,17 @@ static __always_inline int on_ingress(struct __sk_buff *skb,
 	return take_out_dsack(skb, link) ? TCX_DROP : TCX_NEXT;
 }
 
+static __always_inline int on_state(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = NULL;
+
+	if (ops->args[1] == BPF_TCP_CLOSE)
+		sk = ops->sk;
+	if (sk)
+		note_end(sk);
+	return 1;
+}
+
 /* A function of its own, so that the type reaches user space. */
 static __noinline long write_presence(struct seq_file *seq,
 				      struct presence *presence)
@@ -154,7 +166,7 @@ int pillion_transmit(struct __sk_buff *skb)
 	return flow ? on_transmit(skb, sk, flow) : KEEP;
 }
 
-/* A connection is begun, or established in either direction. */
+/* A connection is begun, established in either direction, or ends. */
 SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
@@ -170,6 +182,8 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		opening = OPENED_HERE;
 	else if (op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		opening = OPENED_BY_PEER;
+	else if (op == BPF_SOCK_OPS_STATE_CB)
+		return on_state(ops);
 	else if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
 		return 1;
 	if (!in_scope(ops))
@@ -195,6 +209,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		flow = judge(sk, tp, NULL, request, opening, &companions);
 		apply_companions(ops, &companions, flow);
+		await_end(ops);
 	} else if (request) {
 		request->grant.opening = 0;
 	}
@@ -231,6 +246,8 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 		opening = flow->opening;
 	flow = judge(skc, tp, flow, request, opening, &companions);
 	apply_companions(skc, &companions, flow);
+	if (flow)
+		await_end_of_older(skc, tp);
 	if (flow || companions.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;

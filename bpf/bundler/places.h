@@ -4,7 +4,7 @@
  * The memory is charged to pillion: without a bound, anybody who opens
  * connections could have it killed for want of memory.
  *
- * A socket that ends says nothing to programs. So they count those that come,
+ * That a socket is freed no program hears. So they count those that come,
  * and user space looks now and then how many are there still.
  */
 #ifndef PILLION_PLACES_H

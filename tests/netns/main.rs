@@ -19,6 +19,7 @@ mod devices_names;
 mod devices_start;
 mod emulator;
 mod features;
+mod flows_closed;
 mod flows_rights;
 mod help;
 mod hooks;

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
-use pillion_bundler::{Flow, list_flows};
+use pillion_bundler::{Flow, list_closed, list_flows};
 use pillion_tests::{Ip, Setup};
 
 /// Peers' ports that no other test uses: all namespaces' connections are listed.
@@ -73,6 +73,12 @@ fn a_connection_that_has_ended_is_not_listed_though_its_socket_is_open() {
         let flows = list_flows().expect("the list");
         let is_it = |it: &Flow| it.netns == flow.netns && it.local.ip() == flow.local.ip();
         assert!(!flows.iter().any(is_it), "{flows:?}");
+        let closed = list_closed().expect("the list");
+        let closed = closed.iter().rev().find(|it| is_it(it));
+        let closed = closed.expect("it is told as closed");
+        assert_eq!((closed.local, closed.peer), (flow.local, flow.peer));
+        assert_eq!(closed.counters, wire.totals().counters);
+        assert_eq!(closed.counters.of(Bundled), 1);
     });
 }
 

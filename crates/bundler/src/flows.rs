@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_host::libbpf::Messages;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::companions;
 use crate::contract::{FlowsSkelBuilder, flow_types, types};
 use crate::link::{self, Target};
-use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome};
+use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome, found_maps};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +21,12 @@ pub struct Flow {
     pub cookie: Option<u64>,
     /// The inode by which processes have the socket open, if one has.
     pub inode: Option<u64>,
+    /// When the connection ended, in seconds since 1970; `None` while it has not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<u64>,
+    /// The id of the cgroup whose socket it is.
+    #[serde(skip)]
+    pub cgroup: Option<u64>,
     /// The endpoint on this host.
     pub local: SocketAddr,
     /// The peer's endpoint.
@@ -116,7 +122,7 @@ impl FlowLister {
     /// [`Error::System`].
     pub fn list(&self) -> Result<Vec<Flow>, Error> {
         let mut flows = Vec::new();
-        for map in maps()? {
+        for map in found_maps::find("pillion_flows", size_of::<types::flow>())? {
             flows.extend(FlowReader::new(self.program.as_fd(), map.as_fd())?.read()?);
         }
         Ok(flows)
@@ -129,34 +135,6 @@ impl FlowLister {
 /// As [`FlowLister`].
 pub fn list_flows() -> Result<Vec<Flow>, Error> {
     FlowLister::load()?.list()
-}
-
-/// The maps in which pillions on this host keep their connections.
-fn maps() -> Result<Vec<OwnedFd>, Error> {
-    let mut maps = Vec::new();
-    let mut id = 0;
-    loop {
-        // SAFETY: a system call that writes the next id, which lives across it.
-        let result = unsafe { libbpf_sys::bpf_map_get_next_id(id, &raw mut id) };
-        match -result {
-            0 => {}
-            libc::ENOENT => return Ok(maps),
-            errno => return Err(may_not_list(errno)),
-        }
-        match map_by_id(id) {
-            Ok(map) => maps.extend(is_ours(map.as_fd()).then_some(map)),
-            // It has just ended.
-            Err(libc::ENOENT) => {}
-            Err(errno) => return Err(may_not_list(errno)),
-        }
-    }
-}
-
-fn may_not_list(errno: i32) -> Error {
-    match errno {
-        libc::EPERM => Error::MayNotList,
-        errno => failed(io::Error::from_raw_os_error(errno)),
-    }
 }
 
 /// Reads the connections of one pillion, as often as is wanted: what that takes is loaded once.
@@ -208,41 +186,18 @@ fn load() -> Result<OwnedFd, Error> {
     program.map_err(|error| Error::system("keep a program", error))
 }
 
-/// True if the map has this version's layout: another version of pillion may keep something else
-/// under the same name.
-fn is_ours(map: BorrowedFd) -> bool {
-    let mut info = libbpf_sys::bpf_map_info::default();
-    let mut length = size_of_val(&info) as u32;
-    // SAFETY: a system call that writes no more than the length stated.
-    let result = unsafe {
-        libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length)
-    };
-    let name = info.name.map(|byte| byte.to_ne_bytes()[0]);
-    result == 0
-        && name.starts_with(b"pillion_flows\0")
-        && info.value_size as usize == size_of::<types::flow>()
-}
-
-/// Opens a map by the kernel's id; the error is the kernel's number.
-fn map_by_id(id: u32) -> Result<OwnedFd, i32> {
-    // SAFETY: a plain system call; the result is checked.
-    let fd = unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) };
-    if fd < 0 {
-        return Err(-fd);
-    }
-    // SAFETY: a valid file descriptor, new and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// What the program writes of each connection.
+/// What the programs write of each connection.
 #[repr(C, packed)]
-struct Record {
+pub(crate) struct Record {
     of_flow: flow_types::flow_record,
     counters: flow_types::counters,
 }
 
-fn parse(record: &[u8]) -> Flow {
-    // SAFETY: plain integers, of which any bits are valid; chunks_exact gives the size.
+/// # Panics
+/// If there are fewer bytes than in a record.
+pub(crate) fn parse(record: &[u8]) -> Flow {
+    assert!(record.len() >= size_of::<Record>());
+    // SAFETY: plain integers, of which any bits are valid, and enough of them.
     let Record {
         of_flow: raw,
         counters,
@@ -267,6 +222,8 @@ fn parse(record: &[u8]) -> Flow {
     Flow {
         cookie: Some(raw.cookie).filter(|cookie| *cookie != 0),
         inode: Some(raw.inode).filter(|inode| *inode != 0),
+        closed_at: None,
+        cgroup: Some(raw.cgroup).filter(|cgroup| *cgroup != 0),
         local: address(raw.ends.local, raw.ends.local_port),
         peer: address(raw.ends.peer, raw.ends.peer_port),
         netns: Some(raw.netns).filter(|netns| *netns != 0),

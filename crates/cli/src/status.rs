@@ -49,7 +49,7 @@ fn tell(health: &Health) -> Result<()> {
     let Health { pid, version, .. } = health;
     print_line!(
         "pillion {version}, process {pid}, for {}",
-        ago(health.since)
+        since(health.since)
     )?;
     print_line!("  bundling {}", health.bundling)?;
     match &health.devices[..] {
@@ -66,12 +66,13 @@ fn tell(health: &Health) -> Result<()> {
         print_line!("  note: {note}")?;
     }
     if let Some(error) = &health.last_error {
-        print_line!("  last error, {} ago: {}", ago(error.at), error.text)?;
+        print_line!("  last error, {} ago: {}", since(error.at), error.text)?;
     }
     Ok(())
 }
 
-fn ago(time: u64) -> String {
+/// How long ago a time is, which is in seconds since 1970.
+pub fn since(time: u64) -> String {
     let seconds = crate::service::now().saturating_sub(time);
     humantime::format_duration(Duration::from_secs(seconds)).to_string()
 }

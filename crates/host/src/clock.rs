@@ -16,3 +16,9 @@ pub fn monotonic() -> Duration {
 pub fn monotonic_ns() -> u64 {
     monotonic().as_nanos() as u64
 }
+
+/// The time since the host started, when it slept included (`CLOCK_BOOTTIME`).
+#[must_use]
+pub fn since_start() -> Duration {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from)
+}

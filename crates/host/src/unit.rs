@@ -32,7 +32,7 @@ pub(crate) fn unit_of(process: &Path) -> Option<Unit> {
 }
 
 /// The innermost container, else the innermost unit.
-fn of_path(path: &str) -> Option<Unit> {
+pub(crate) fn of_path(path: &str) -> Option<Unit> {
     let container = path.rsplit('/').find_map(container_id);
     let is_unit = |name: &&str| name.ends_with(".service") || name.ends_with(".scope");
     let managed = || path.rsplit('/').find(is_unit);

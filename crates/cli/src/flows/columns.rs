@@ -1,12 +1,14 @@
 //! What is shown of connections, one column each.
 
 use std::cmp::Ordering;
+use std::iter;
 
 use pillion_bundler::{Counters, Flow, Outcome, WantedBy};
 use pillion_report::{Column, Table, number};
 
 use super::Connection;
 use crate::companions::words;
+use crate::status::since;
 
 /// A cell, and how it compares with others of its column.
 #[derive(Debug, Clone, PartialEq)]
@@ -128,6 +130,15 @@ pub fn columns() -> Vec<Shown> {
             Cell::Words(companions(&it.flow))
         }),
     ]
+}
+
+/// The columns of connections that have ended.
+pub fn columns_of_closed() -> Vec<Shown> {
+    let closed = Shown::new(Column::right("closed"), 1, |it| {
+        let closed_at = it.flow.closed_at.unwrap_or_default();
+        Cell::number(closed_at as f64, format!("{} ago", since(closed_at)))
+    });
+    iter::once(closed).chain(columns()).collect()
 }
 
 fn millis(us: Option<u32>) -> Cell {

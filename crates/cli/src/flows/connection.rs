@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::Flow;
-use pillion_host::{SocketOwner, socket_owners};
+use pillion_bundler::{Flow, cgroup2_mount};
+use pillion_host::{SocketOwner, Unit, cgroup_units, socket_owners};
 use serde::Serialize;
 
 /// A connection, and who has it open.
@@ -14,33 +14,29 @@ pub struct Connection {
     pub process: Option<String>,
     /// This process's id.
     pub pid: Option<u32>,
-    /// The container or unit that the process is of.
+    /// The container or unit that the process is of, or its socket.
     pub unit: Option<String>,
     #[serde(flatten)]
     pub flow: Flow,
 }
 
-/// How often it is looked whose new connections are: that goes through all processes.
+/// How often it is looked whose new connections are: that goes through all processes, and all cgroups.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// Whose connections are, as far as is known by now.
 #[derive(Debug, Default)]
 pub struct Owners {
     by_inode: HashMap<u64, Option<SocketOwner>>,
+    by_cgroup: HashMap<u64, Option<Unit>>,
     looked: Option<Instant>,
 }
 
 impl Owners {
     /// The connections with their owners; it is looked again where some are new.
     pub fn of(&mut self, flows: Vec<Flow>) -> Vec<Connection> {
-        let inodes = || flows.iter().filter_map(|flow| flow.inode);
         let is_due = self.looked.is_none_or(|it| it.elapsed() >= LOOK_EVERY);
-        if is_due && inodes().any(|inode| !self.by_inode.contains_key(&inode)) {
-            let mut found = socket_owners();
-            self.by_inode = inodes()
-                .map(|inode| (inode, found.remove(&inode)))
-                .collect();
-            self.looked = Some(Instant::now());
+        if is_due && flows.iter().any(|flow| self.is_new(flow)) {
+            self.look(&flows);
         }
         flows
             .into_iter()
@@ -48,13 +44,39 @@ impl Owners {
             .collect()
     }
 
+    fn is_new(&self, flow: &Flow) -> bool {
+        let is_new_inode = |inode| !self.by_inode.contains_key(&inode);
+        let is_new_cgroup = |cgroup| !self.by_cgroup.contains_key(&cgroup);
+        flow.inode.is_some_and(is_new_inode) || flow.cgroup.is_some_and(is_new_cgroup)
+    }
+
+    fn look(&mut self, flows: &[Flow]) {
+        let mut owners = socket_owners();
+        let inodes = flows.iter().filter_map(|flow| flow.inode);
+        self.by_inode = inodes.map(|inode| (inode, owners.remove(&inode))).collect();
+        let units = cgroup2_mount().map(|mount| cgroup_units(&mount));
+        let units = units.unwrap_or_default();
+        let cgroups = flows.iter().filter_map(|flow| flow.cgroup);
+        self.by_cgroup = cgroups
+            .map(|cgroup| (cgroup, units.get(&cgroup).cloned()))
+            .collect();
+        self.looked = Some(Instant::now());
+    }
+
+    /// The unit is the process's, which may not be that of its socket; or the socket's, where no
+    /// process is known that has it open.
     fn with_owner(&self, flow: Flow) -> Connection {
         let inode = flow.inode.as_ref();
         let owner = inode.and_then(|inode| self.by_inode.get(inode)?.as_ref());
+        let cgroup = flow.cgroup.as_ref();
+        let unit = match owner {
+            Some(owner) => owner.unit.as_ref(),
+            None => cgroup.and_then(|cgroup| self.by_cgroup.get(cgroup)?.as_ref()),
+        };
         Connection {
             process: owner.map(|owner| owner.process.clone()),
             pid: owner.map(|owner| owner.pid),
-            unit: owner.and_then(|owner| Some(owner.unit.as_ref()?.to_string())),
+            unit: unit.map(Unit::to_string),
             flow,
         }
     }

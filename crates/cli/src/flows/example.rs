@@ -7,6 +7,8 @@ pub fn example(port: u16) -> Connection {
     let flow = Flow {
         cookie: Some(port.into()),
         inode: None,
+        closed_at: None,
+        cgroup: None,
         srtt_us: None,
         data_packets: 0,
         retransmitted: 0,

@@ -10,12 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::list_flows;
+use pillion_bundler::{list_closed, list_flows};
 use pillion_report::Table;
 use rustix::termios::tcgetwinsize;
 
 pub use columns::{Cell, columns};
-use columns::{Shown, all_together, fewer};
+use columns::{Shown, all_together, columns_of_closed, fewer};
 pub use connection::{Connection, Owners};
 #[cfg(test)]
 pub use example::example;
@@ -27,6 +27,12 @@ use crate::print::{print, print_json, print_line};
 /// On a terminal that is too narrow for all columns, the least important ones are left out.
 #[derive(clap::Args)]
 pub struct Args {
+    /// List those that ended last instead, up to 1024 of each pillion at work, the newest last
+    ///
+    /// Each as it was when it ended. They go when their pillion ends. No process has them open any
+    /// more, but the container or unit is known while it exists.
+    #[arg(long)]
+    closed: bool,
     /// Print the connections as JSON
     #[arg(long)]
     json: bool,
@@ -34,13 +40,22 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let flows = Owners::default().of(list_flows()?);
+        let (flows, columns, none) = match self.closed {
+            false => (list_flows()?, columns(), "no connection is being bundled"),
+            true => (
+                list_closed()?,
+                columns_of_closed(),
+                "no connection that was bundled has ended",
+            ),
+        };
+        let flows = Owners::default().of(flows);
         if self.json {
             print_json(&flows)?;
         } else if flows.is_empty() {
-            print_line!("no connection is being bundled")?;
+            print_line!("{none}")?;
         } else {
-            print(&fitting(width(), |shown| by_namespace(&flows, shown)))?;
+            let table = |shown: &[Shown]| by_namespace(&flows, shown);
+            print(&fitting(width(), columns, table))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -55,8 +70,11 @@ fn width() -> Option<usize> {
 }
 
 /// A table with as many columns as fit.
-fn fitting(width: Option<usize>, table: impl Fn(&[Shown]) -> Table) -> String {
-    let mut shown = columns();
+fn fitting(
+    width: Option<usize>,
+    mut shown: Vec<Shown>,
+    table: impl Fn(&[Shown]) -> Table,
+) -> String {
     loop {
         let text = table(&shown).to_text(false);
         let widest = text.lines().map(|line| line.chars().count()).max();
@@ -71,7 +89,7 @@ fn fitting(width: Option<usize>, table: impl Fn(&[Shown]) -> Table) -> String {
 /// A line for each connection, in this order, below two of headings; the last one is of all together
 /// where there are several.
 pub fn list(connections: &[&Connection], width: Option<usize>) -> String {
-    fitting(width, |shown| {
+    fitting(width, columns(), |shown| {
         let mut table = Table::new("", shown.iter().map(|it| it.column.clone()));
         for connection in connections {
             table.row(cells(connection, shown));
@@ -138,7 +156,7 @@ mod tests {
     }
 
     fn fitting(connections: &[Connection], width: Option<usize>) -> String {
-        super::fitting(width, |shown| by_namespace(connections, shown))
+        super::fitting(width, columns(), |shown| by_namespace(connections, shown))
     }
 
     #[test]
