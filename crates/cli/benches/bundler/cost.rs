@@ -22,7 +22,7 @@ const KINDS: [(&str, &[&str]); 6] = [
     ("foreign", &["attach", "--port", "1"]),
     (
         "not bundled (not thin)",
-        &["attach", "--port", "7777", "--thin", "spifl:0"],
+        &["attach", "--port", "7777", "--thin", "dpifl:10000"],
     ),
     (
         "watched (advise)",
@@ -124,7 +124,7 @@ fn measure(arguments: &[&str], itt: &str) -> Measured {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let mut attach = attach.spawn().expect("pillion runs");
-    let programs = await_programs(&attach);
+    let programs = await_programs(&mut attach);
     let empty = pair
         .sender
         .namespace
@@ -236,8 +236,10 @@ fn enable_statistics() -> OwnedFd {
 }
 
 /// Waits until a pillion has attached, and finds its programs.
-fn await_programs(pillion: &Child) -> [u32; PROGRAMS.len()] {
+fn await_programs(pillion: &mut Child) -> [u32; PROGRAMS.len()] {
     loop {
+        let ended = pillion.try_wait().expect("a child");
+        assert!(ended.is_none(), "pillion has ended: {ended:?}");
         let folder = format!("/proc/{}/fdinfo", pillion.id());
         let texts = fs::read_dir(folder).expect("it runs").flatten();
         let texts: Vec<_> = texts
