@@ -22,6 +22,8 @@ pub struct Sketch {
     pub label: String,
     /// The figure's curves.
     pub curves: Vec<Curve>,
+    /// Of a CDF: the share at which the vertical axis begins.
+    pub from: f64,
     /// The horizontal axis ends there.
     pub max: Option<f64>,
     /// The horizontal axis is logarithmic.
@@ -123,7 +125,7 @@ impl Sketch {
                 (
                     x,
                     Axis {
-                        min: Some(0.0),
+                        min: Some(self.from),
                         max: Some(1.0),
                         ..y
                     },

@@ -172,6 +172,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
                 subject: subject("plain", "thin"),
                 stream: None,
             }],
+            from: 0.0,
             max: None,
             log: false,
         }],
@@ -180,6 +181,10 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     };
     let page = page(&[row], Vec::new()).to_html();
     assert!(page.contains("Of 2 published numbers, 1 hold on the kernel of today, 1 where"));
+    let heading = "<h2 class=\"part\">row: what it is about</h2>";
+    let at = page.find(heading).unwrap();
+    let below = &page[at..];
+    assert!(below.contains("Of 2 published numbers, 1 hold"));
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));
@@ -204,6 +209,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
             curve("not known", None),
             curve("plain", Some(Stream::Plain)),
         ],
+        from: 0.0,
         max: None,
         log: false,
     };
@@ -356,6 +362,7 @@ fn sketch(kind: Kind, measure: &str) -> Sketch {
             curve("thin", "thin", Stream::Plain),
             curve("greedy", "greedy", Stream::Greedy),
         ],
+        from: 0.0,
         max: None,
         log: false,
     }

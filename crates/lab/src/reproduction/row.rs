@@ -173,6 +173,7 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
         measure: drawn.measure.clone(),
         label: drawn.label.clone(),
         curves: curves.collect(),
+        from: drawn.from.unwrap_or(0.0),
         max: drawn.max,
         log: drawn.log,
     }

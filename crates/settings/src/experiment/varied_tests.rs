@@ -222,6 +222,11 @@ n = [1, 2]
             "`expected` belongs to the kind \"values\"",
         ),
         (
+            "over = \"n\"",
+            "from = 0.9",
+            "`from` is where the axis of the kind \"cdf\" begins",
+        ),
+        (
             "kind = \"values\"",
             "kind = \"dots\"",
             "dots are of single streams; let the measure end with",

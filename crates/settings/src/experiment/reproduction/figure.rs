@@ -25,6 +25,8 @@ pub struct Drawn {
     pub over: Option<String>,
     /// What that is, with its unit.
     pub over_label: Option<String>,
+    /// Of a CDF: the share at which the vertical axis begins.
+    pub from: Option<f64>,
     /// The horizontal axis ends there.
     pub max: Option<f64>,
     /// The horizontal axis is logarithmic.
@@ -63,6 +65,14 @@ impl Drawn {
             mistakes.push(format!(
                 "figure `{title}`: dots are of single streams; let the measure end with \
                  \" of streams\""
+            ));
+        }
+        if let Some(from) = self.from
+            && (self.kind != FigureKind::Cdf || !(0.0..1.0).contains(&from))
+        {
+            mistakes.push(format!(
+                "figure `{title}`: `from` is where the axis of the kind \"cdf\" begins, from 0 to \
+                 less than 1"
             ));
         }
         let over = self.over.as_deref().unwrap_or("n");
