@@ -106,6 +106,9 @@ pub struct SideAxis {
     pub ticks: Vec<(f64, String)>,
 }
 
+/// How high dots spread, of the distance between two heights.
+const DOTS_HEIGHT: f64 = 0.56;
+
 /// A line of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
@@ -130,6 +133,10 @@ pub enum Shape {
     Step,
     /// Points are joined by straight lines.
     Straight,
+    /// Points are joined by straight lines, and each is marked by a dot.
+    Marked,
+    /// Points are dots, which nothing joins; their name stands at the axis.
+    Dots,
     /// Five points are the box of a distribution, which lies: a line from the first to the second,
     /// a box from there to the fourth, divided by the third, and a line to the last.
     Box,
@@ -161,6 +168,28 @@ impl Line {
         Self {
             shape: Shape::Straight,
             ..Self::step(label, points)
+        }
+    }
+
+    /// Data joined by straight lines, where just the points were measured.
+    pub fn marked(label: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self {
+            shape: Shape::Marked,
+            ..Self::step(label, points)
+        }
+    }
+
+    /// A dot for each of these values about a height, so that all of them can be seen.
+    pub fn dots(label: impl Into<String>, values: &[f64], y: f64) -> Self {
+        // Steps that share no divisor with their number do not line up with neighbours.
+        let above = |place: usize| ((place * 4 % 9) as f64 / 8.0 - 0.5) * DOTS_HEIGHT;
+        let points = values.iter().enumerate();
+        Self {
+            shape: Shape::Dots,
+            ..Self::step(
+                label,
+                points.map(|(place, x)| (*x, y + above(place))).collect(),
+            )
         }
     }
 

@@ -35,6 +35,8 @@ pub enum Part {
     Figure(Box<Figure>),
     /// A table with its caption.
     Table(Table),
+    /// A heading for the parts after it, and what they are about.
+    Heading(String, String),
 }
 
 impl From<Figure> for Part {
@@ -94,6 +96,10 @@ impl Page {
         for (i, part) in self.parts.iter().enumerate() {
             match part {
                 Part::Figure(figure) => draw(&mut out, figure, &format!("figure{}", i + 1)),
+                Part::Heading(title, text) => {
+                    out.raw("\n").element("h2", &[("class", "part")], title);
+                    out.raw("\n").element("p", &[("class", "about")], text);
+                }
                 Part::Table(table) => {
                     out.raw("\n").open("div", &[("class", "table")]);
                     out.raw(&table.to_html()).close();

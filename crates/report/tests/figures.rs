@@ -152,6 +152,68 @@ fn a_figure_without_data_says_so() {
 }
 
 #[test]
+fn dots_lie_about_the_height_of_their_name_and_have_its_style() {
+    let figure = Figure {
+        title: "loss".into(),
+        caption: String::new(),
+        x: Axis {
+            max: Some(10.0),
+            ..axis()
+        },
+        y: Axis::names("", vec!["thin".to_owned(), "greedy".to_owned()]),
+        side: None,
+        lines: vec![
+            Line::dots("thin", &[1.0, 2.0, f64::NAN, 11.0], 0.0).styled(Some(2)),
+            Line::dots("greedy", &[3.0; 20], 1.0),
+            Line::dots("of nothing", &[], 1.0),
+        ],
+    };
+    for svg in drawings(&figure) {
+        let document = Document::parse(&svg).unwrap();
+        let paths = document.descendants().filter(|n| n.has_tag_name("path"));
+        let dots = paths.filter_map(|n| {
+            let class = n.attribute("class")?;
+            class
+                .starts_with("dots")
+                .then(|| (class, n.attribute("d").unwrap()))
+        });
+        let dots: Vec<_> = dots.collect();
+        let [(thin, of_thin), (greedy, of_greedy)] = dots[..] else {
+            panic!("{dots:?}");
+        };
+        assert_eq!((thin, of_thin.matches("h0").count()), ("dots style2", 2));
+        assert_eq!((greedy, of_greedy.matches("h0").count()), ("dots", 20));
+        let heights = of_greedy.split('M').skip(1).map(|dot| {
+            let height = dot.trim_end_matches("h0").split(' ').nth(1).unwrap();
+            height.parse::<f64>().unwrap()
+        });
+        let lowest_of_thin = of_thin.split(' ').nth(1).unwrap();
+        let lowest_of_thin: f64 = lowest_of_thin.split('h').next().unwrap().parse().unwrap();
+        assert!(heights.into_iter().all(|height| height < lowest_of_thin));
+    }
+}
+
+#[test]
+fn what_was_measured_is_marked_on_a_line() {
+    let figure = Figure {
+        title: "goodput".into(),
+        caption: String::new(),
+        x: axis(),
+        y: axis(),
+        side: None,
+        lines: vec![
+            Line::marked("thin", vec![(1.0, 1.0), (8.0, 2.0), (32.0, 2.5)]),
+            Line::straight("expected", vec![(1.0, 1.0), (32.0, 3.0)]).reference(),
+        ],
+    };
+    for svg in drawings(&figure) {
+        assert_eq!(svg.matches("class=\"dots style0\"").count(), 1, "{svg}");
+        assert_eq!(svg.matches("h0").count(), 3);
+        assert!(texts(&svg, "label").contains(&"expected".to_owned()));
+    }
+}
+
+#[test]
 fn boxes_lie_beside_their_names() {
     let names = [
         "sfq",

@@ -1,6 +1,6 @@
 //! What the HTML page promises.
 
-use pillion_report::{Axis, Column, Distribution, Fact, Figure, Page, Table};
+use pillion_report::{Axis, Column, Distribution, Fact, Figure, Page, Part, Table};
 use roxmltree::{Document, ParsingOptions};
 use serde_json::json;
 
@@ -16,6 +16,7 @@ fn page(text: &str) -> Page {
         lead: text.into(),
         parts: vec![
             Figure::ccdf(text, axis.clone(), text, &[(text, &samples)]).into(),
+            Part::Heading(text.into(), text.into()),
             table.into(),
             Figure::cdf(text, axis, text, &[(text, &samples)]).into(),
         ],

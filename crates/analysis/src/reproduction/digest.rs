@@ -152,13 +152,20 @@ impl GroupDigest {
         Some(over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)]))
     }
 
+    /// What is said of each stream alone, as in `lost_data_packets_share of streams`, in ascending
+    /// order.
+    pub(super) fn of_streams(&self, measure: &str) -> Option<&[f64]> {
+        let name = measure.strip_suffix(OF_STREAMS)?;
+        self.streams.get(name).map(Vec::as_slice)
+    }
+
     /// The quantiles of a distribution, or of what is said of each stream alone, at the shares that are kept.
     #[must_use]
     pub fn quantiles(&self, measure: &str) -> Option<Cow<'_, [f64]>> {
-        let Some(name) = measure.strip_suffix(OF_STREAMS) else {
+        if !measure.ends_with(OF_STREAMS) {
             return self.distributions.get(measure).map(Cow::from);
-        };
-        let of_streams = self.streams.get(name)?;
+        }
+        let of_streams = self.of_streams(measure)?;
         levels().map(|level| quantile(of_streams, level)).collect()
     }
 }

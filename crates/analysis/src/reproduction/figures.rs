@@ -22,6 +22,8 @@ pub struct Sketch {
     pub label: String,
     /// The figure's curves.
     pub curves: Vec<Curve>,
+    /// Of a CDF: the share at which the vertical axis begins.
+    pub from: f64,
     /// The horizontal axis ends there.
     pub max: Option<f64>,
     /// The horizontal axis is logarithmic.
@@ -35,6 +37,8 @@ pub enum Kind {
     Cdf,
     /// The share of values that exceed each one, on a logarithmic axis.
     Ccdf,
+    /// A dot for each stream, of all seeds.
+    Dots,
     /// The 5th, 25th, 50th, 75th and 95th percentile of each curve.
     Boxes,
     /// A value for each parameter.
@@ -43,6 +47,8 @@ pub enum Kind {
         over: String,
         /// What the parameter is called.
         label: String,
+        /// Lines of what is to be expected: what each is called, and its points.
+        expected: Vec<(String, Vec<(f64, f64)>)>,
     },
 }
 
@@ -68,26 +74,41 @@ pub enum Stream {
     Greedy,
 }
 
+/// Where a run is drawn: the value of a parameter in its name, as in `n=8`.
+#[must_use]
+pub fn place(run: &str, parameter: &str) -> Option<f64> {
+    run.split(',').find_map(|part| {
+        let (key, value) = part.split_once('=')?;
+        let number = value.split(':').next()?;
+        (key == parameter)
+            .then(|| number.parse::<f64>().ok())
+            .flatten()
+    })
+}
+
 impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
         let curves = self.curves.iter().enumerate();
-        let lines: Vec<Line> = curves
+        let mut lines: Vec<Line> = curves
             .flat_map(|(place, curve)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
                 let style = self.style(place);
+                let height = (self.curves.len() - 1 - place) as f64;
                 match &self.kind {
                     Kind::Values { over, .. } => self.values(curve, &of, over, style),
                     Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of, style),
-                    Kind::Boxes => self.boxed(curve, &of, (self.curves.len() - 1 - place) as f64),
+                    Kind::Boxes => self.boxed(curve, &of, height),
+                    Kind::Dots => self.dots(curve, &of, height),
                 }
             })
             .collect();
         if lines.is_empty() {
             return None;
         }
+        lines.extend(self.expected());
         let scale = |label: &str, unit: &str| match self.log {
             true => Axis::log(label, unit),
             false => Axis::linear(label, unit),
@@ -104,7 +125,7 @@ impl Sketch {
                 (
                     x,
                     Axis {
-                        min: Some(0.0),
+                        min: Some(self.from),
                         max: Some(1.0),
                         ..y
                     },
@@ -122,10 +143,11 @@ impl Sketch {
                     },
                 )
             }
-            Kind::Boxes => {
+            Kind::Boxes | Kind::Dots => {
                 let names = self.curves.iter().rev().map(|curve| curve.label.clone());
                 let x = scale(&self.label, symbol);
-                (x, Axis::names("", names.collect()))
+                let min = (!self.log).then_some(0.0);
+                (Axis { min, ..x }, Axis::names("", names.collect()))
             }
             Kind::Values { label, .. } => {
                 let y = Axis::linear(&*self.label, symbol);
@@ -144,6 +166,7 @@ impl Sketch {
                 "boxes from the 25th to the 75th percentile, divided at the median; lines from \
                  the 5th and to the 95th; means over seeds"
             }
+            Kind::Dots => "a dot for each stream of each seed, those of one kind above each other",
             _ => "thin lines: the lowest and the highest of single seeds",
         };
         Some(Figure {
@@ -216,7 +239,37 @@ impl Sketch {
         let values = a.zip(b).zip(c).zip(d).zip(e);
         let boxed =
             values.map(|((((a, b), c), d), e)| Line::box_of(&*curve.label, [a, b, c, d, e], y));
-        boxed.into_iter().collect()
+        let style = curve.stream.map(|stream| stream as usize);
+        boxed.into_iter().map(|line| line.styled(style)).collect()
+    }
+
+    /// Of each stream, what the measure is without the words that ask for all of them.
+    fn dots(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
+        let values = runs.iter().filter_map(|run| {
+            let group = curve.subject.group(run)?;
+            Some(
+                group
+                    .of_streams(&self.measure)?
+                    .iter()
+                    .map(|it| it * self.scale()),
+            )
+        });
+        let values: Vec<f64> = values.flatten().collect();
+        let dots = (!values.is_empty()).then(|| Line::dots(&*curve.label, &values, y));
+        let style = curve.stream.map(|stream| stream as usize);
+        dots.into_iter().map(|line| line.styled(style)).collect()
+    }
+
+    /// What is to be expected of the values.
+    fn expected(&self) -> impl Iterator<Item = Line> {
+        let expected = match &self.kind {
+            Kind::Values { expected, .. } => expected.as_slice(),
+            _ => &[],
+        };
+        expected.iter().map(|(label, points)| {
+            let points = points.iter().map(|(x, y)| (*x, y * self.scale()));
+            Line::straight(&**label, points.collect()).reference()
+        })
     }
 
     /// What values are multiplied with, to be in the unit of the axis.
@@ -237,11 +290,7 @@ impl Sketch {
     ) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
-            let at = run.name.split(',').find_map(|part| {
-                let (key, value) = part.split_once('=')?;
-                let number = value.split(':').next()?;
-                (key == over).then(|| number.parse::<f64>().ok()).flatten()
-            });
+            let at = place(&run.name, over);
             let value = curve
                 .subject
                 .group(run)
@@ -269,7 +318,7 @@ impl Sketch {
                 .map(|(x, it)| (*x, of(it) * factor))
                 .collect()
         };
-        let mut lines = vec![Line::straight(&*curve.label, line(|it| it.mean)).styled(style)];
+        let mut lines = vec![Line::marked(&*curve.label, line(|it| it.mean)).styled(style)];
         if estimates.iter().any(|(_, it)| it.half.is_some()) {
             lines.push(Line::straight("", line(Estimate::low)).reference());
             lines.push(Line::straight("", line(Estimate::high)).reference());

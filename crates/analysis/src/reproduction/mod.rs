@@ -15,7 +15,7 @@ mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
-pub use figures::{Curve, Kind, Sketch, Stream};
+pub use figures::{Curve, Kind, Sketch, Stream, place};
 pub use messages::{Message, Messages};
 pub use page::{Row, page, summary_table};
 pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};

@@ -107,22 +107,12 @@ pub fn summary_table(rows: &[Row]) -> Table {
 /// The report.
 #[must_use]
 pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
-    let judged: Vec<Judged> = rows
-        .iter()
-        .flat_map(|row| row.judged().map(|(_, it)| it))
-        .collect();
-    let count = |verdict: Verdict| judged.iter().filter(|it| it.verdict == verdict).count();
-    let lead = format!(
-        "Of {} published numbers, {} hold on the kernel of today, {} where recovery is as it was \
-         then, {} do not; the runs of {} were not made.",
-        judged.len(),
-        count(Verdict::Near),
-        count(Verdict::Changed),
-        count(Verdict::Miss),
-        count(Verdict::NotRun),
-    );
+    let lead = how_many_hold(rows);
     let mut parts: Vec<Part> = vec![summary_table(rows).into()];
     for row in rows {
+        let title = format!("{}: {}", row.name, row.title);
+        let about = format!("{}: {} {}", row.source, row.finding, how_many_hold([row]));
+        parts.push(Part::Heading(title, about));
         parts.extend(row.tables().map(|it| Part::from(it.table)));
         parts.extend(row.figures().map(Part::from));
     }
@@ -133,6 +123,24 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
         method,
         data: data(rows),
     }
+}
+
+/// How many published numbers hold, in a sentence.
+fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
+    let rows = rows.into_iter();
+    let judged: Vec<Judged> = rows
+        .flat_map(|row| row.judged().map(|(_, it)| it))
+        .collect();
+    let count = |verdict: Verdict| judged.iter().filter(|it| it.verdict == verdict).count();
+    format!(
+        "Of {}, {} hold on the kernel of today, {} where something is as it was then, {} do not; \
+         the runs of {} were not made.",
+        number::counted(judged.len() as u64, "published number"),
+        count(Verdict::Near),
+        count(Verdict::Changed),
+        count(Verdict::Miss),
+        count(Verdict::NotRun),
+    )
 }
 
 fn data(rows: &[Row]) -> serde_json::Value {

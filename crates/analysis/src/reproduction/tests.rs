@@ -172,6 +172,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
                 subject: subject("plain", "thin"),
                 stream: None,
             }],
+            from: 0.0,
             max: None,
             log: false,
         }],
@@ -180,6 +181,10 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     };
     let page = page(&[row], Vec::new()).to_html();
     assert!(page.contains("Of 2 published numbers, 1 hold on the kernel of today, 1 where"));
+    let heading = "<h2 class=\"part\">row: what it is about</h2>";
+    let at = page.find(heading).unwrap();
+    let below = &page[at..];
+    assert!(below.contains("Of 2 published numbers, 1 hold"));
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));
@@ -204,6 +209,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
             curve("not known", None),
             curve("plain", Some(Stream::Plain)),
         ],
+        from: 0.0,
         max: None,
         log: false,
     };
@@ -335,4 +341,58 @@ fn what_people_notice_follows_from_the_latency_of_messages() {
     assert!(best >= value("voice_rating at 165") && best > value("voice_rating at 65"));
     assert_eq!(group.value("voice_rating at once"), None);
     assert_eq!(GroupDigest::default().value("voice_mos best"), None);
+}
+
+fn sketch(kind: Kind, measure: &str) -> Sketch {
+    let curve = |label: &str, group, stream| Curve {
+        label: label.to_owned(),
+        subject: Subject {
+            runs: Vec::new(),
+            group: str::to_owned(group),
+        },
+        stream: Some(stream),
+    };
+    Sketch {
+        title: String::new(),
+        source: String::new(),
+        kind,
+        measure: measure.to_owned(),
+        label: String::new(),
+        curves: vec![
+            curve("thin", "thin", Stream::Plain),
+            curve("greedy", "greedy", Stream::Greedy),
+        ],
+        from: 0.0,
+        max: None,
+        log: false,
+    }
+}
+
+#[test]
+fn what_is_expected_is_drawn_in_the_unit_of_the_axis() {
+    let kind = Kind::Values {
+        over: "n".to_owned(),
+        label: "streams".to_owned(),
+        expected: vec![("demand".to_owned(), vec![(1.0, 0.01), (8.0, 0.08)])],
+    };
+    let sketch = sketch(kind, "lost_data_packets_share");
+    assert_eq!(sketch.draw(&[], &[], "today"), None, "nothing was run");
+    let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
+    let figure = sketch.draw(&runs, &[], "today").unwrap();
+    let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
+    assert_eq!(labels, ["thin", "greedy", "demand"]);
+    assert_eq!(figure.lines[0].points, [(1.0, 1.0), (8.0, 2.0)]);
+    assert_eq!(figure.lines[2].points, [(1.0, 1.0), (8.0, 8.0)]);
+}
+
+#[test]
+fn dots_are_of_each_stream_of_each_seed() {
+    let sketch = sketch(Kind::Dots, "retransmitted_packets of streams");
+    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    let [thin] = &figure.lines[..] else {
+        panic!("greedy streams have no such values: {figure:?}");
+    };
+    assert_eq!((thin.points.len(), thin.style), (12, Some(0)));
+    assert!(thin.points.iter().all(|(_, y)| (y - 1.0).abs() < 0.5));
+    assert_eq!(figure.y.names, ["greedy", "thin"]);
 }

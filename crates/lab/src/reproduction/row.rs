@@ -2,7 +2,7 @@
 
 use pillion_analysis::reproduction::{
     self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
-    PublishedValue, Row, Sketch, Statement, Stream, Subject,
+    PublishedValue, Row, Sketch, Statement, Stream, Subject, place,
 };
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
@@ -162,18 +162,47 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
         kind: match drawn.kind {
             FigureKind::Cdf => Kind::Cdf,
             FigureKind::Ccdf => Kind::Ccdf,
+            FigureKind::Dots => Kind::Dots,
             FigureKind::Boxes => Kind::Boxes,
             FigureKind::Values => Kind::Values {
                 over: drawn.over.clone().unwrap_or_default(),
                 label: drawn.over_label.clone().unwrap_or_default(),
+                expected: expected(drawn, runs),
             },
         },
         measure: drawn.measure.clone(),
         label: drawn.label.clone(),
         curves: curves.collect(),
+        from: drawn.from.unwrap_or(0.0),
         max: drawn.max,
         log: drawn.log,
     }
+}
+
+/// How many points of a line of what is expected there are, beside those of runs.
+const POINTS: u32 = 60;
+
+/// What is expected, from the least to the greatest value of what runs are drawn over.
+fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
+    let over = drawn.over.as_deref().unwrap_or_default();
+    let places = runs.iter().filter_map(|run| place(&run.name, over));
+    let places: Vec<f64> = places.collect();
+    let least = places.iter().copied().fold(f64::INFINITY, f64::min);
+    let greatest = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let along = (0..=POINTS).map(|step| {
+        let share = f64::from(step) / f64::from(POINTS);
+        match drawn.log {
+            true => least * (greatest / least).powf(share),
+            false => least + (greatest - least) * share,
+        }
+    });
+    let along: Vec<f64> = along.filter(|_| least < greatest).collect();
+    let lines = drawn.expected.iter().map(|expected| {
+        let points = along.iter().copied();
+        let points = points.filter_map(|at| Some((at, drawn.expected_at(expected, at)?)));
+        (expected.label.clone(), points.collect())
+    });
+    lines.collect()
 }
 
 /// What the streams of a curve are in its first run.

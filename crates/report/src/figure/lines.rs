@@ -10,13 +10,21 @@ use crate::markup::Markup;
 const STYLES: usize = 6;
 
 pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
-    let (boxes, lines): (Vec<&Line>, Vec<&Line>) = figure
+    let (named, lines): (Vec<&Line>, Vec<&Line>) = figure
         .lines
         .iter()
-        .partition(|line| line.shape == Shape::Box);
+        .partition(|line| matches!(line.shape, Shape::Box | Shape::Dots));
     // Their names stand at the axis.
-    for d in boxes.iter().filter_map(|line| trace::boxed(line, layout)) {
-        out.raw("\n").empty("path", &[("class", "box"), ("d", &d)]);
+    for line in named {
+        let (class, d) = match line.shape {
+            Shape::Box => ("box", trace::boxed(line, layout)),
+            _ => ("dots", Some(trace::dots(line, layout))),
+        };
+        let style = line.style.map(|it| format!(" style{}", it % STYLES));
+        let class = format!("{class}{}", style.unwrap_or_default());
+        if let Some(d) = d.filter(|d| !d.is_empty()) {
+            out.raw("\n").empty("path", &[("class", &class), ("d", &d)]);
+        }
     }
     let classes = classes(&lines);
     let mut labelled = Vec::with_capacity(lines.len());
@@ -29,6 +37,11 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
                 ("data-label", &line.label),
             ];
             out.raw("\n").empty("path", &attributes);
+        }
+        if line.shape == Shape::Marked {
+            let class = format!("dots {class}");
+            let d = trace::dots(line, layout);
+            out.empty("path", &[("class", &class), ("d", &d)]);
         }
         labelled.push(Labelled {
             label: label(line, path.is_empty()),

@@ -45,6 +45,17 @@ pub(super) fn boxed(line: &Line, layout: &Layout) -> Option<String> {
     ))
 }
 
+/// The points within the plot, each as a dot: a path that goes nowhere, and has round ends.
+pub(super) fn dots(line: &Line, layout: &Layout) -> String {
+    let points = line.points.iter();
+    let points = points.filter(|(x, y)| !x.is_nan() && !y.is_nan());
+    let dots = points.filter_map(|(x, y)| {
+        let inside = (0.0..=1.0).contains(&layout.x.place(*x));
+        inside.then(|| format!("M{} {}h0", place(layout.px(*x)), place(layout.py(*y))))
+    });
+    dots.collect()
+}
+
 /// The corners as the data of an SVG path.
 pub(super) fn path_data(corners: &[Point]) -> String {
     let mut out = String::new();

@@ -76,6 +76,11 @@ impl Parameters {
         }
     }
 
+    /// One parameter alone.
+    fn one(name: &str, value: f64) -> Self {
+        Self(BTreeMap::from([(name.to_owned(), (value, false))]))
+    }
+
     fn number(&mut self, expression: &str) -> Result<f64, String> {
         let parsed = exmex::parse::<f64>(expression);
         let parsed = parsed.map_err(|_| {
@@ -96,6 +101,12 @@ impl Parameters {
             _ => Err("it comes to no number; mind division by 0".to_owned()),
         }
     }
+}
+
+/// What an expression of one parameter alone, a text that begins with `=`, comes to at a value of it.
+pub(super) fn at(text: &str, parameter: &str, value: f64) -> Option<f64> {
+    let expression = text.strip_prefix(SIGN)?;
+    Parameters::one(parameter, value).number(expression).ok()
 }
 
 /// Puts what the document's expressions come to in their places.

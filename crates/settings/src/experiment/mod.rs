@@ -51,8 +51,8 @@ pub use pillion_path::Loss;
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
 pub use receiver::Receiver;
 pub use reproduction::{
-    Cause, Cell, Drawn, Extent, FigureKind, Heading, Line, Published, PublishedTable, Reproduction,
-    Selection, Selector, Series, Tolerance,
+    Cause, Cell, Drawn, Expected, Extent, FigureKind, Heading, Line, Published, PublishedTable,
+    Reproduction, Selection, Selector, Series, Tolerance,
 };
 pub use round_trips::RoundTrips;
 pub use run::Run;

@@ -1,6 +1,6 @@
 //! Which of an experiment's runs are made to reproduce what was published.
 
-use super::{PublishedTable, Reproduction, Selection};
+use super::{Drawn, PublishedTable, Reproduction, Selection};
 use crate::document::Mistake;
 
 /// The keys that a selection sets otherwise, as TOML.
@@ -55,7 +55,9 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
             tell(format!("`{selector}`"));
         }
     }
-    for text in reproduction.table.iter().flat_map(PublishedTable::mistakes) {
+    let tables = reproduction.table.iter().flat_map(PublishedTable::mistakes);
+    let figures = reproduction.figure.iter().flat_map(Drawn::mistakes);
+    for text in tables.chain(figures) {
         mistakes.push(Mistake::new(0..1, text));
     }
 }

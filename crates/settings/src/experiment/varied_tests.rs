@@ -180,6 +180,64 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
 }
 
 #[test]
+fn a_figure_of_values_may_say_what_is_to_be_expected() {
+    let text = "\
+duration = 1
+[reproduction]
+source = \"a paper\"
+[[reproduction.figure]]
+title = \"Goodput\"
+kind = \"values\"
+measure = \"received_goodput_bit_per_s\"
+over = \"n\"
+expected = [{ label = \"demand\", value = \"= min(9600 * n, 1000000)\" }]
+[group.a]
+streams = \"= n\"
+[parameter]
+n = [1, 2]
+";
+    let load = |text: &str| of_text("a.toml", text, Extent::Full);
+    let figure = &load(text).unwrap().reproduction.unwrap().figure[0];
+    let at = |n| figure.expected_at(&figure.expected[0], n);
+    assert_eq!([at(2.0), at(512.0)], [Some(19200.0), Some(1e6)]);
+    for (from, to, told) in [
+        (
+            "9600 * n",
+            "9600 * m",
+            "is no expression of `n` alone; give one, as in",
+        ),
+        (
+            "= min(9600 * n, 1000000)",
+            "9600",
+            "`9600` is no expression of `n` alone",
+        ),
+        (
+            "over = \"n\"\n",
+            "",
+            "`over` belongs to the kind \"values\", which wants it",
+        ),
+        (
+            "\"values\"",
+            "\"cdf\"",
+            "`expected` belongs to the kind \"values\"",
+        ),
+        (
+            "over = \"n\"",
+            "from = 0.9",
+            "`from` is where the axis of the kind \"cdf\" begins",
+        ),
+        (
+            "kind = \"values\"",
+            "kind = \"dots\"",
+            "dots are of single streams; let the measure end with",
+        ),
+    ] {
+        let mistakes = load(&text.replace(from, to)).unwrap_err().0;
+        assert!(mistakes.contains(told), "{mistakes}");
+    }
+}
+
+#[test]
 fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
     let bdp = |text: &str| load_text(text).unwrap().runs[0].plan.bdp_bytes().unwrap();
     let head = "duration = 1\n[bottleneck]\nrate = 8\nlimit = \"1 BDP\"\n";

@@ -1,7 +1,7 @@
 use serde::Deserialize;
 
 use super::Selector;
-use crate::experiment::Name;
+use crate::experiment::{Name, expression};
 
 /// A figure.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -19,14 +19,78 @@ pub struct Drawn {
     pub label: String,
     /// Its curves.
     pub series: Vec<Series>,
+    /// Of values: what is to be expected, drawn beside them.
+    pub expected: Vec<Expected>,
     /// Of values: which part of a run's name they are drawn over, as in `n`.
     pub over: Option<String>,
     /// What that is, with its unit.
     pub over_label: Option<String>,
+    /// Of a CDF: the share at which the vertical axis begins.
+    pub from: Option<f64>,
     /// The horizontal axis ends there.
     pub max: Option<f64>,
     /// The horizontal axis is logarithmic.
     pub log: bool,
+}
+
+/// A line of what is to be expected.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Expected {
+    /// What it is called; empty where the figure's other labels say it.
+    pub label: String,
+    /// An expression of what the values are drawn over, in the measure's unit, as in `= 9600 * n`.
+    pub value: String,
+}
+
+impl Drawn {
+    /// What is to be expected at this value of what the figure's values are drawn over; none where
+    /// the expression comes to no number.
+    #[must_use]
+    pub fn expected_at(&self, expected: &Expected, at: f64) -> Option<f64> {
+        expression::at(&expected.value, self.over.as_deref()?, at)
+    }
+
+    /// What is wrong with it, beside its selectors.
+    pub(in crate::experiment) fn mistakes(&self) -> Vec<String> {
+        let title = &self.title;
+        let mut mistakes = Vec::new();
+        let is_of_values = self.kind == FigureKind::Values;
+        if is_of_values != self.over.is_some() {
+            mistakes.push(format!(
+                "figure `{title}`: `over` belongs to the kind \"values\", which wants it"
+            ));
+        }
+        if self.kind == FigureKind::Dots && !self.measure.ends_with(" of streams") {
+            mistakes.push(format!(
+                "figure `{title}`: dots are of single streams; let the measure end with \
+                 \" of streams\""
+            ));
+        }
+        if let Some(from) = self.from
+            && (self.kind != FigureKind::Cdf || !(0.0..1.0).contains(&from))
+        {
+            mistakes.push(format!(
+                "figure `{title}`: `from` is where the axis of the kind \"cdf\" begins, from 0 to \
+                 less than 1"
+            ));
+        }
+        let over = self.over.as_deref().unwrap_or("n");
+        for expected in &self.expected {
+            let value = &expected.value;
+            if !is_of_values {
+                mistakes.push(format!(
+                    "figure `{title}`: `expected` belongs to the kind \"values\""
+                ));
+            } else if self.expected_at(expected, 1.0).is_none() {
+                mistakes.push(format!(
+                    "figure `{title}`: `{value}` is no expression of `{over}` alone; give one, as \
+                     in \"= 9600 * {over}\""
+                ));
+            }
+        }
+        mistakes
+    }
 }
 
 /// How a figure is drawn.
@@ -40,6 +104,8 @@ pub enum FigureKind {
     Ccdf,
     /// One value for each parameter.
     Values,
+    /// A dot for each stream of each curve.
+    Dots,
     /// A box for each curve: the 5th, 25th, 50th, 75th and 95th percentile.
     Boxes,
 }

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-pub use figure::{Drawn, FigureKind, Series};
+pub use figure::{Drawn, Expected, FigureKind, Series};
 pub use published::Published;
 pub use selector::Selector;
 pub use table::{Cell, Heading, Line, PublishedTable};
