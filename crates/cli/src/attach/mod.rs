@@ -1,5 +1,5 @@
+mod follower;
 mod place;
-mod rules;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -26,11 +26,12 @@ use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
+use crate::rules::{Rules, of_the_view};
 use crate::service::{Service, manager};
 use crate::stats::Stats;
 use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
+use follower::Follower;
 use place::{Names, Place};
-use rules::{Follower, Rules, of_the_view};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
