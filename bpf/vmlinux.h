@@ -377,6 +377,7 @@ struct ns_common {
 };
 
 struct net {
+	__u64 net_cookie;
 	struct ns_common ns;
 };
 

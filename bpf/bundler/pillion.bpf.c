@@ -218,7 +218,8 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 
 /*
  * Run after attaching, for the connections that are older than pillion, and
- * after each change of the rules. Writes a byte for each connection covered.
+ * after each change of the rules or of the scope. Writes a byte for each
+ * connection covered.
  */
 SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
@@ -236,6 +237,11 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 		return 0;
 	state = skc->skc_state;
 	flow = bpf_sk_storage_get(&pillion_flows, skc, NULL, 0);
+	if (!is_in_scope(skc)) {
+		if (flow)
+			bpf_sk_storage_delete(&pillion_flows, skc);
+		return 0;
+	}
 	if (!flow && state != BPF_TCP_ESTABLISHED &&
 	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;

@@ -33,4 +33,15 @@ static __always_inline bool in_scope(void *ctx)
 	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
 }
 
+/* The same of a socket that no context tells of. */
+static __always_inline bool is_in_scope(struct sock_common *skc)
+{
+	__u64 cookie;
+
+	if (any_namespace || !bpf_core_field_exists(skc->skc_net.net))
+		return true;
+	cookie = skc->skc_net.net->net_cookie;
+	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
+}
+
 #endif /* PILLION_SCOPE_H */

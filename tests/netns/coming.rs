@@ -97,6 +97,43 @@ fn cgroups_like_a_name_are_covered_as_they_come_and_told_of_while_there_are_none
 }
 
 #[test]
+fn a_cgroup_that_comes_is_watched_and_no_other() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let name = format!("watched-{}", std::process::id());
+    let cgroup = format!("/{name}");
+    let arguments = ["advise", "--json", "--dev", "lo", "--cgroup", &cgroup];
+    let mut advise = pillion_in(&namespace, &arguments);
+    advise.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let advise = advise.spawn().unwrap();
+    await_attached(advise.id());
+    let groups = [name.clone(), format!("other-{name}")].map(|it| Group::create(&it));
+    let streams = [&groups[0], &groups[1]].map(|it| it.stream(&namespace));
+    eventually("the connection is watched", || {
+        let output = pillion_in(&namespace, &["flows", "--json"])
+            .output()
+            .unwrap();
+        let flows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let port = streams[0].1.local_addr().unwrap().to_string();
+        let mut flows = flows.as_array().unwrap().iter();
+        flows.any(|flow| flow["peer"] == port.as_str() && flow["new_bytes"] != 0)
+    });
+    kill(Pid::from_raw(advise.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let output = advise.wait_with_output().unwrap();
+    drop(groups);
+    for (mut child, _) in streams {
+        let _ = child.wait();
+    }
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["connections"], 1, "{said:#}");
+    let told = stderr(&output);
+    assert!(
+        told.contains(&format!("no cgroup is called {cgroup}")),
+        "{told}"
+    );
+}
+
+#[test]
 fn network_namespaces_like_a_name_are_served_as_they_come_and_let_go() {
     needs_root!();
     let own = namespace_with_loopback();

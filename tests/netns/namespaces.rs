@@ -204,3 +204,101 @@ fn filters_in_other_namespaces_go_with_pillion_however_it_ends() {
         !shown(&hosts, "a0").contains("pillion")
     });
 }
+
+/// Both ends of a connection over loopback.
+fn ends(host: &Namespace) -> [TcpStream; 2] {
+    let ends = host.enter(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [near, listener.accept().unwrap().0]
+    });
+    ends.unwrap()
+}
+
+#[test]
+fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
+    needs_root!();
+    let hosts = [(); 2].map(|()| namespace_with_loopback());
+    let residents = hosts.each_ref().map(Resident::of);
+    let names = residents.each_ref().map(Name::give);
+    let streams = hosts.each_ref().map(ends);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let rules = |name: &str| {
+        let text = format!("netns = [\"{name}\"]\n[[rule]]\nthin = \"always\"\n");
+        fs::write(&file, text).unwrap();
+    };
+    rules(&names[0].0);
+    let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
+    let own = namespace_with_loopback();
+    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    let name = file.display();
+    attach.says(&format!(
+        "bundling by 1 rule of {name} on lo in {}; end with Ctrl-C",
+        names[0].0
+    ));
+    let covered = |stream: &[TcpStream; 2]| {
+        let local = stream[0].local_addr().unwrap().to_string();
+        let peer = stream[0].peer_addr().unwrap().to_string();
+        let listed = pillion(&["flows", "--json"]);
+        let flows: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+        flows
+            .iter()
+            .any(|it| it["local"] == local.as_str() && it["peer"] == peer.as_str())
+    };
+    assert!(covered(&streams[0]) && !covered(&streams[1]));
+
+    let reload = |attach: &Attach| {
+        let pid = Pid::from_raw(attach.process.id().cast_signed());
+        kill(pid, Signal::SIGHUP).unwrap();
+    };
+    rules("pillion-test-of-nobody");
+    reload(&attach);
+    let said = attach.said();
+    assert!(
+        said.contains("not reloaded: the old rules hold: no network namespace"),
+        "{said}"
+    );
+    assert!(covered(&streams[0]) && !covered(&streams[1]));
+
+    rules(&names[1].0);
+    reload(&attach);
+    attach.says(&format!("reloaded {name}: 1 rule; 2 connections covered"));
+    let place = format!("network namespace {}", names[1].0);
+    attach.says(&format!("bundling in {place} now, and no longer elsewhere"));
+    attach.says(&format!(
+        "lo in {} has come: bundling there, too",
+        names[1].0
+    ));
+    assert!(!covered(&streams[0]) && covered(&streams[1]));
+    // One comes and goes where nothing is covered any more.
+    let [mut near, mut far] = ends(&hosts[0]);
+    near.write_all(b"move").unwrap();
+    far.read_exact(&mut [0; 4]).unwrap();
+    assert!(!covered(&[near, far]));
+    attach.interrupt();
+}
+
+#[test]
+fn who_began_without_other_namespaces_says_that_they_take_a_new_start() {
+    needs_root!();
+    let other = namespace_with_loopback();
+    let resident = Resident::of(&other);
+    let name = Name::give(&resident);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, "[[rule]]\n").unwrap();
+    let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
+    let own = namespace_with_loopback();
+    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    assert!(attach.said().contains("bundling by 1 rule"));
+    fs::write(&file, format!("netns = \"{}\"\n[[rule]]\n", name.0)).unwrap();
+    let pid = Pid::from_raw(attach.process.id().cast_signed());
+    kill(pid, Signal::SIGHUP).unwrap();
+    let said = attach.said();
+    assert!(
+        said.contains("not reloaded") && said.contains("a new start"),
+        "{said}"
+    );
+    attach.interrupt();
+}

@@ -109,6 +109,25 @@ impl Attachment {
         changes
     }
 
+    /// Goes over to what another selection has, and lets go of the connections of network namespaces
+    /// that it has not. What fails is tried again, as by [`Attachment::follow`].
+    ///
+    /// # Errors
+    /// [`Error::System`] where connections could not be let go of: they go on as they were.
+    pub fn change(
+        &mut self,
+        selection: &mut Selection,
+        other: Selection,
+    ) -> Result<Vec<Change>, Error> {
+        let mut left = self.programs.served.namespaces().to_vec();
+        *selection = other;
+        self.devices.share_among(&self.programs, selection);
+        let changes = self.follow(selection);
+        left.retain(|it| !self.programs.served.namespaces().contains(it));
+        self.review_in(&left)?;
+        Ok(changes)
+    }
+
     /// Takes in the connections of the selection's namespaces, and of no others.
     fn serve(&mut self, selection: &mut Selection, changes: &mut Vec<Change>) {
         let namespaces = selection.namespaces();

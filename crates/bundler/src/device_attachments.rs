@@ -25,7 +25,7 @@ impl DeviceAttachments {
             .map(|device| DeviceAttachment::begin(programs, device));
         Ok(Self {
             all: attached.collect::<Result<_, _>>()?,
-            share: Share::of_this_process(programs.hook, 1),
+            share: Share::of_this_process(programs.hook, 1, 0),
             waiting: Vec::new(),
         })
     }
@@ -40,7 +40,7 @@ impl DeviceAttachments {
     ) -> Result<Self, Error> {
         let mut attached = Self {
             all: Vec::new(),
-            share: Share::of_this_process(programs.hook, selection.namespace_count()),
+            share: Share::of_this_process(programs.hook, selection.namespace_count(), 0),
             waiting: Vec::new(),
         };
         let mut refused = Vec::new();
@@ -76,6 +76,12 @@ impl DeviceAttachments {
         }
         selection.set_clock(more);
         Ok(attached)
+    }
+
+    /// Shares what room there is among the namespaces of another selection.
+    pub(crate) fn share_among(&mut self, programs: &Programs, selection: &Selection) {
+        let namespaces = selection.namespace_count();
+        self.share = Share::of_this_process(programs.hook, namespaces, self.all.len());
     }
 
     pub(crate) fn has(&self, device: &Device) -> bool {

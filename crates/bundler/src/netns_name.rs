@@ -54,6 +54,12 @@ impl FromStr for NamespaceName {
 }
 
 impl NamespaceName {
+    /// The name as the user said it.
+    #[must_use]
+    pub fn as_said(&self) -> &OsStr {
+        &self.name
+    }
+
     /// True if the name has wildcards, and nothing is called exactly so.
     #[must_use]
     pub fn is_pattern(&self) -> bool {

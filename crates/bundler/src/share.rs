@@ -26,13 +26,15 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// The share of each of so many namespaces, beside what this process holds already.
-    pub(crate) fn of_this_process(hook: Hook, namespaces: usize) -> Self {
+    /// The share of each of so many namespaces, beside what this process holds already for other ends
+    /// than so many devices.
+    pub(crate) fn of_this_process(hook: Hook, namespaces: usize, devices: usize) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
             usize::try_from(soft).unwrap_or(usize::MAX)
         });
         // One of them reads the list.
         let held = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let held = held.saturating_sub(OF_A_DEVICE * devices);
         let each = match hook {
             Hook::Tcx => share(limit, held, namespaces),
             // Filters take no descriptors.

@@ -27,6 +27,7 @@ mod print;
 mod privilege;
 mod progress;
 mod queue;
+mod rules;
 mod run;
 mod service;
 mod sockets;

@@ -1,5 +1,6 @@
+mod follower;
 mod place;
-mod rules;
+mod reload;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -26,11 +27,14 @@ use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
+use crate::rules::{Rules, of_the_view};
 use crate::service::{Service, manager};
 use crate::stats::Stats;
 use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
+use follower::Follower;
 use place::{Names, Place};
-use rules::{Follower, Rules, of_the_view};
+use reload::AtWork;
+pub use reload::Reloaded;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -124,10 +128,7 @@ impl Args {
                 }
             },
         };
-        let namespaces = match self.namespaces.is_empty() {
-            true => namespaces,
-            false => self.namespaces.clone(),
-        };
+        let mut namespaces = self.namespaces_beside(namespaces);
         let chosen = self.connections(policy.rules.len());
         let rules = Rules::of(policy.clone());
         if self.check_config {
@@ -185,7 +186,7 @@ impl Args {
             ..policy
         })?
         .by(hook);
-        let _janitor = chosen::watch(&programs, &namespaces)?;
+        let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let service = Service::begin(&telling, stats, chosen.clone())?;
         // They keep their network namespaces from ending, and may have changed since.
@@ -217,12 +218,24 @@ impl Args {
             match (Signal::try_from(info.ssi_signo.cast_signed()), &self.config) {
                 (Ok(Signal::SIGHUP), Some(file)) => {
                     manager::reloads();
-                    let reloaded = self.reload(file, &attachment);
+                    let at_work = AtWork {
+                        attachment: &mut attachment,
+                        selection: &mut selection,
+                        namespaces: &mut namespaces,
+                        may_change: janitor.is_none(),
+                    };
+                    let reloaded = self.reload(file, at_work);
                     follower.service.reloaded(&reloaded);
                     match reloaded {
                         Err(why) => say(&why),
-                        Ok(Reloaded { rules, log, .. }) => {
+                        Ok(Reloaded {
+                            rules,
+                            log,
+                            changes,
+                            ..
+                        }) => {
                             say(&log);
+                            changes.iter().for_each(|change| follower.tell(change));
                             follower.reloaded(rules);
                             follower.tell_of_idle(&selection);
                         }
@@ -313,51 +326,12 @@ impl Args {
         policy::load(file, self.bundling.allow_unsafe)
     }
 
-    /// Reads the file again and puts its rules into force; says what came of it.
-    fn reload(&self, file: &Path, attachment: &Attachment) -> Result<Reloaded, String> {
-        let name = name(file);
-        let policy = match self.read_again(file) {
-            Ok(File { policy, .. }) => policy,
-            Err(mistakes) => {
-                return Err(format!(
-                    "{mistakes}\npillion: {name} not reloaded: the old rules hold"
-                ));
-            }
-        };
-        if let Err(error) = attachment.replace_rules(&policy) {
-            return Err(format!(
-                "pillion: {name} not reloaded: the old rules hold: {error}"
-            ));
+    /// Those of the command line, if there are any; else those of the file.
+    fn namespaces_beside(&self, of_the_file: Vec<NamespaceName>) -> Vec<NamespaceName> {
+        match self.namespaces.is_empty() {
+            true => of_the_file,
+            false => self.namespaces.clone(),
         }
-        let rules = counted(policy.rules.len() as u64, "rule");
-        let log = match attachment.review() {
-            Ok(covered) => format!(
-                "pillion: reloaded {name}: {rules}; {} covered",
-                counted(covered as u64, "connection"),
-            ),
-            Err(error) => format!(
-                "pillion: reloaded {name}: {rules} for new connections; of those that exist \
-                 some are as they were, send SIGHUP again: {error}"
-            ),
-        };
-        let bundling = self.connections(policy.rules.len());
-        let rules = Rules::of(policy);
-        Ok(Reloaded {
-            bundling,
-            rules,
-            log,
-        })
-    }
-
-    /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
-    fn read_again(&self, file: &Path) -> Result<File, BadInput> {
-        let is_input = file == Path::new(STANDARD_INPUT);
-        if is_input || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-            let name = name(file);
-            let why = format!("{name}: only a regular file can be read again; put one there");
-            return Err(BadInput(why));
-        }
-        self.read(file)
     }
 
     fn connections(&self, rules: usize) -> String {
@@ -375,14 +349,6 @@ impl Args {
 /// Has the end of a terminal sent it? Others mean that something be read again.
 fn is_terminals(info: &siginfo) -> bool {
     info.ssi_code == libc::SI_KERNEL || fs::File::open("/dev/tty").is_ok()
-}
-
-/// Other rules that are in force.
-pub struct Reloaded {
-    /// What is bundled by them.
-    pub bundling: String,
-    rules: Rules,
-    log: String,
 }
 
 const STANDARD_INPUT: &str = "-";

@@ -78,7 +78,7 @@ impl Args {
 
     fn tell(&self, watched: &[Watched], elapsed: Duration) -> Result<()> {
         let advice = advise(watched, self.by_peer);
-        let config = config(&advice, &self.bundling.how)?;
+        let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
         if let (Some(file), Some(text)) = (&self.write_config, &config) {
             write(file, text)?;
         }

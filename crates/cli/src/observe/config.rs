@@ -4,9 +4,21 @@ use anyhow::Result;
 use pillion_settings::Bundling;
 use pillion_trial::{Advice, Finding, Service};
 
+/// What was asked of all connections that were observed, beside their ports.
+#[derive(Debug, Default)]
+pub struct Conditions {
+    pub peers: Vec<String>,
+    pub cgroups: Vec<String>,
+    pub namespaces: Vec<String>,
+}
+
 /// A file with a rule for each service whose connections bundling would help, bundled as was
 /// reckoned with; a comment says why. `None` if there are none.
-pub fn config(advice: &[Advice], bundling: &Bundling) -> Result<Option<String>> {
+pub fn config(
+    advice: &[Advice],
+    bundling: &Bundling,
+    conditions: &Conditions,
+) -> Result<Option<String>> {
     let mut worth: Vec<_> = advice
         .iter()
         .filter(|it| it.finding == Finding::Bundle)
@@ -16,19 +28,32 @@ pub fn config(advice: &[Advice], bundling: &Bundling) -> Result<Option<String>> 
         return Ok(None);
     }
     let mut file = format!(
-        "# By `pillion advise`; docs/policy.md describes every key.\notherwise = \"leave-alone\"\n\n\
-         [defaults]\n{}",
+        "# By `pillion advise`; docs/policy.md describes every key.\notherwise = \"leave-alone\"\n\
+         {}\n[defaults]\n{}",
+        list("netns", &conditions.namespaces),
         toml::to_string(bundling)?
     );
+    let of_all = list("peers", &conditions.peers) + &list("cgroup", &conditions.cgroups);
     for same in worth.chunk_by(|a, b| a.service == b.service) {
         let names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
         let (key, port) = match same[0].service {
             Service::Local(port) => ("local-ports", port),
             Service::Remote(port) => ("remote-ports", port),
         };
-        file += &format!("\n# {}\n[[rule]]\n{key} = {port}\n", names.join(", "));
+        file += &format!(
+            "\n# {}\n[[rule]]\n{key} = {port}\n{of_all}",
+            names.join(", ")
+        );
     }
     Ok(Some(file))
+}
+
+/// A line of the file; none of nothing.
+fn list(key: &str, values: &[String]) -> String {
+    match values {
+        [] => String::new(),
+        values => format!("{key} = {}\n", toml::Value::from(values.to_vec())),
+    }
 }
 
 /// A process's name as it may stand in a comment, whatever the process calls itself.
@@ -69,9 +94,13 @@ mod tests {
             watched(Service::Remote(22), 45),
             watched(Service::Remote(80), 0),
         ];
-        let file = config(&advise(&all, false), &Bundling::default())
-            .unwrap()
-            .unwrap();
+        let conditions = Conditions {
+            peers: vec!["192.0.2.0/24".to_owned()],
+            cgroups: vec!["/system.slice/ga\"me-*.service".to_owned()],
+            namespaces: vec!["cni-*".to_owned()],
+        };
+        let file = config(&advise(&all, false), &Bundling::default(), &conditions);
+        let file = file.unwrap().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pillion.toml");
         std::fs::write(&path, &file).unwrap();
@@ -79,15 +108,22 @@ mod tests {
         assert_eq!(policy.policy.rules.len(), 2);
         assert_eq!(policy.policy.rules[0].local_ports, [7777..=7777]);
         assert_eq!(policy.policy.rules[1].remote_ports, [22..=22]);
+        for rule in &policy.policy.rules {
+            assert_eq!(rule.peers, ["192.0.2.0/24".parse().unwrap()]);
+            let cgroups: Vec<_> = rule.cgroups.iter().map(ToString::to_string).collect();
+            assert_eq!(cgroups, conditions.cgroups);
+        }
+        assert!(policy.namespaces[0].is_pattern());
     }
 
     #[test]
     fn where_nothing_is_worth_while_there_is_no_file() {
         let all = [watched(Service::Local(7777), 0)];
-        assert!(
-            config(&advise(&all, false), &Bundling::default())
-                .unwrap()
-                .is_none()
+        let file = config(
+            &advise(&all, false),
+            &Bundling::default(),
+            &Conditions::default(),
         );
+        assert!(file.unwrap().is_none());
     }
 }

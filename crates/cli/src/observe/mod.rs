@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, Change, NamespaceName, Observation, ObservationReader, Observing, Policy, Programs,
-    Selection, cgroup2_mount,
+    Attachment, CgroupName, Change, NamespaceName, Observation, ObservationReader, Observing,
+    Policy, Programs, Rule, Selection, cgroup2_mount,
 };
 use pillion_settings::policy::{Peer, Ports};
 use pillion_settings::times::{parse_ms, parse_s};
@@ -30,7 +30,9 @@ use crate::disposition::is_ignored;
 use crate::follow::{Watcher, until_readable_or};
 use crate::janitor::Janitor;
 use crate::print::say;
+use crate::rules::{Rules, of_the_view};
 use crate::stats::Stats;
+use config::Conditions;
 
 /// Which connections are observed, how, and how long.
 #[derive(clap::Args)]
@@ -44,9 +46,15 @@ pub struct ObserveArgs {
     #[arg(long = "peer", value_name = "CIDR")]
     peers: Vec<Peer>,
 
+    /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
+    /// `[...]` are as in shells: '/system.slice/game-*.service'. It need not be there yet; repeat for
+    /// more
+    #[arg(long = "cgroup", value_name = "CGROUP")]
+    cgroups: Vec<CgroupName>,
+
     /// Connections of this network namespace and no longer of pillion's own: a name under
-    /// /run/netns, the PID of a process that is in it, or a file; repeat for more (its own:
-    /// /proc/self/ns/net)
+    /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
+    /// if so wanted: 'cni-*'; repeat for more (its own: /proc/self/ns/net)
     #[arg(long = "netns", value_name = "NAMESPACE")]
     namespaces: Vec<NamespaceName>,
 
@@ -101,8 +109,18 @@ impl ObserveArgs {
 
     /// The connections that are chosen, in words.
     fn chosen(&self) -> String {
-        let words = chosen::words(&self.ports, &self.peers, &[]);
+        let words = chosen::words(&self.ports, &self.peers, &self.cgroups);
         words.unwrap_or_else(|| "all connections".to_owned())
+    }
+
+    /// The same, for rules that are to choose no others.
+    fn conditions(&self) -> Conditions {
+        let said = |name: &NamespaceName| name.as_said().to_string_lossy().into_owned();
+        Conditions {
+            peers: self.peers.iter().map(ToString::to_string).collect(),
+            cgroups: self.cgroups.iter().map(ToString::to_string).collect(),
+            namespaces: self.namespaces.iter().map(said).collect(),
+        }
     }
 
     fn policy(
@@ -112,7 +130,10 @@ impl ObserveArgs {
         observing: Observing,
     ) -> Result<Policy> {
         let options = bundling.options()?;
-        let rule = chosen::rule(&self.ports, &self.peers, &bundling.how, options);
+        let rule = Rule {
+            cgroups: self.cgroups.clone(),
+            ..chosen::rule(&self.ports, &self.peers, &bundling.how, options)
+        };
         Ok(Policy {
             rules: vec![rule],
             otherwise: pillion_bundler::Mode::LeaveAlone,
@@ -139,6 +160,7 @@ impl ObserveArgs {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
         let policy = self.policy(bundling, &selection, observing)?;
+        let mut rules = Rules::of(policy.clone());
         let programs = Programs::load(&policy)?.by(hook);
         let janitor = chosen::watch(&programs, &self.namespaces)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
@@ -152,10 +174,14 @@ impl ObserveArgs {
         for change in changes {
             say(&format!("pillion: {change}"));
         }
+        if let Some(view) = of_the_view(&mount) {
+            say(&format!("pillion: {view}"));
+        }
+        rules.tell_of_idle(&selection);
         Ok(Session {
             attachment,
             selection,
-            teller: Teller(stats),
+            teller: Teller { stats, rules },
             signals,
             end: self.duration.map(|duration| Instant::now() + duration),
             _janitor: janitor,
@@ -190,16 +216,22 @@ enum Next {
     Stop,
 }
 
-/// Says what changes, and keeps the account.
-struct Teller(Stats);
+/// Says what changes, has the rules follow it, and keeps the account.
+struct Teller {
+    stats: Stats,
+    rules: Rules,
+}
 
 impl Watcher for Teller {
     fn tell(&mut self, change: &Change) {
         say(&format!("pillion: {change}"));
     }
 
-    fn keep_up(&mut self, attachment: &Attachment, _: &Selection) {
-        self.0.keep_up(attachment);
+    fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
+        // What fails is said there.
+        let _ = self.rules.keep_up(attachment);
+        self.rules.tell_of_idle(selection);
+        self.stats.keep_up(attachment);
     }
 }
 
@@ -241,6 +273,6 @@ impl Session {
                 totals.unobserved
             ));
         }
-        self.teller.0.write(&totals)
+        self.teller.stats.write(&totals)
     }
 }

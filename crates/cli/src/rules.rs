@@ -1,0 +1,92 @@
+//! The rules in force, while cgroups that they name come and go.
+
+use std::path::Path;
+
+use pillion_bundler::{Attachment, CgroupName, Error, Policy, Rule, Selection, is_whole};
+
+use crate::print::say;
+
+/// The rules, and the cgroups that they were put into force with.
+pub struct Rules {
+    policy: Policy,
+    cgroups: Vec<Option<Vec<u64>>>,
+    /// What covered nothing at the last look.
+    idle: Vec<String>,
+}
+
+impl Rules {
+    pub fn of(policy: Policy) -> Self {
+        let cgroups = cgroups(&policy);
+        Self {
+            policy,
+            cgroups,
+            idle: Vec::new(),
+        }
+    }
+
+    /// Other rules are in force now.
+    pub fn replace(&mut self, rules: Self) {
+        let idle = std::mem::take(&mut self.idle);
+        *self = Self { idle, ..rules };
+    }
+
+    /// Puts the rules into force again if cgroups have come or gone; gives why that failed, in words.
+    pub fn keep_up(&mut self, attachment: &Attachment) -> Result<(), String> {
+        let now = cgroups(&self.policy);
+        if now == self.cgroups {
+            return Ok(());
+        }
+        self.cgroups = now;
+        let put = || {
+            attachment.replace_rules(&self.policy)?;
+            attachment.review()
+        };
+        put().map(drop).map_err(|error: Error| {
+            let why = format!("cgroups have changed, and the rules follow only in part: {error}");
+            say(&format!("pillion: {why}"));
+            why
+        })
+    }
+
+    /// Says what covers nothing, each once until it covers something; gives all of it.
+    pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
+        let names = selection.unmatched();
+        let names = names.map(|name| format!("no {name} is there"));
+        let idle: Vec<_> = self.idle().chain(names).collect();
+        for new in idle.iter().filter(|it| !self.idle.contains(it)) {
+            say(&format!("pillion: covers nothing: {new}"));
+        }
+        for old in self.idle.iter().filter(|it| !idle.contains(it)) {
+            say(&format!("pillion: covers something again; before, {old}"));
+        }
+        self.idle = idle;
+        &self.idle
+    }
+
+    /// The rules that no connection can match now, in words.
+    pub fn idle(&self) -> impl Iterator<Item = String> {
+        let rules = (1..).zip(&self.policy.rules).zip(&self.cgroups);
+        rules.filter_map(|((number, rule), cgroups)| {
+            let is_idle = cgroups.as_ref().is_some_and(Vec::is_empty);
+            let names = || rule.cgroups.iter().map(CgroupName::to_string);
+            let names = is_idle.then(|| names().collect::<Vec<_>>().join(" or "))?;
+            Some(format!("rule {number}: no cgroup is called {names}"))
+        })
+    }
+}
+
+fn cgroups(policy: &Policy) -> Vec<Option<Vec<u64>>> {
+    policy.rules.iter().map(Rule::cgroup_ids).collect()
+}
+
+/// What it means that only a part of the hierarchy can be seen, if that is so.
+pub fn of_the_view(mount: &Path) -> Option<String> {
+    let text = || {
+        format!(
+            "only sockets of this container are seen, for {} is a part of the host's cgroups: to \
+             cover others as well, give it the host's cgroup namespace and /sys/fs/cgroup",
+            mount.display()
+        )
+    };
+    (!is_whole(mount)).then(text)
+}
