@@ -86,16 +86,21 @@ pub fn place(run: &str, parameter: &str) -> Option<f64> {
     })
 }
 
+/// The styles of curves that are not the first of their kind: those of no kind, then those of
+/// kinds.
+const OTHER_STYLES: [usize; 6] = [3, 4, 5, 2, 0, 1];
+
 impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
+        let styles = self.styles();
         let curves = self.curves.iter().enumerate();
         let mut lines: Vec<Line> = curves
             .flat_map(|(place, curve)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
-                let style = self.style(place);
+                let style = styles[place];
                 let height = (self.curves.len() - 1 - place) as f64;
                 match &self.kind {
                     Kind::Values { over, .. } => self.values(curve, &of, over, style),
@@ -179,12 +184,21 @@ impl Sketch {
         })
     }
 
-    /// The style of a curve: the first of each kind of streams has that of its kind.
-    fn style(&self, place: usize) -> Option<usize> {
-        let stream = self.curves[place].stream?;
-        let before = &self.curves[..place];
-        let is_first = before.iter().all(|curve| curve.stream != Some(stream));
-        is_first.then_some(stream as usize)
+    /// The styles of the curves: the first of each kind of streams has that of its kind. Others
+    /// have those of no kind while there are any, so that none is taken for another kind.
+    fn styles(&self) -> Vec<Option<usize>> {
+        let mut styles = vec![None; self.curves.len()];
+        for (place, curve) in self.curves.iter().enumerate() {
+            let style = curve.stream.map(|stream| stream as usize);
+            styles[place] = style.filter(|style| !styles.contains(&Some(*style)));
+        }
+        for free in OTHER_STYLES {
+            let next = styles.iter().position(Option::is_none);
+            if let Some(next) = next.filter(|_| !styles.contains(&Some(free))) {
+                styles[next] = Some(free);
+            }
+        }
+        styles
     }
 
     fn distribution(

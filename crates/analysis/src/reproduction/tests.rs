@@ -216,7 +216,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     let figure = sketch.draw(&runs(), &[], "today").unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
-    assert_eq!(styles, [Some(1), None, None, Some(0)]);
+    assert_eq!(styles, [Some(1), Some(3), Some(4), Some(0)]);
 }
 
 #[test]
