@@ -59,6 +59,8 @@ pub struct Curve {
     pub label: String,
     /// What it shows.
     pub subject: Subject,
+    /// The measure, if not the figure's.
+    pub measure: Option<String>,
     /// What the streams are, if that is known.
     pub stream: Option<Stream>,
 }
@@ -209,7 +211,7 @@ impl Sketch {
     ) -> Vec<Line> {
         let quantiles = runs
             .iter()
-            .filter_map(|run| curve.subject.group(run)?.quantiles(&self.measure));
+            .filter_map(|run| curve.subject.group(run)?.quantiles(self.measure(curve)));
         let quantiles: Vec<_> = quantiles.collect();
         if quantiles.is_empty() {
             return Vec::new();
@@ -242,7 +244,7 @@ impl Sketch {
 
     fn boxed(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
         let percentile = |percentile| {
-            let measure = format!("{} p{percentile}", self.measure);
+            let measure = format!("{} p{percentile}", self.measure(curve));
             let values = runs
                 .iter()
                 .filter_map(|run| curve.subject.group(run)?.value(&measure));
@@ -263,7 +265,7 @@ impl Sketch {
             let group = curve.subject.group(run)?;
             Some(
                 group
-                    .of_streams(&self.measure)?
+                    .of_streams(self.measure(curve))?
                     .iter()
                     .map(|it| it * self.scale()),
             )
@@ -284,6 +286,11 @@ impl Sketch {
             let points = points.iter().map(|(x, y)| (*x, y * self.scale()));
             Line::straight(&**label, points.collect()).reference()
         })
+    }
+
+    /// The measure of a curve.
+    fn measure<'a>(&'a self, curve: &'a Curve) -> &'a str {
+        curve.measure.as_ref().unwrap_or(&self.measure)
     }
 
     /// What values are multiplied with, to be in the unit of the axis.
@@ -308,7 +315,7 @@ impl Sketch {
             let value = curve
                 .subject
                 .group(run)
-                .and_then(|group| group.value(&self.measure));
+                .and_then(|group| group.value(self.measure(curve)));
             let (Some(at), Some(value)) = (at, value) else {
                 continue;
             };
