@@ -59,6 +59,8 @@ pub struct Curve {
     pub label: String,
     /// What it shows.
     pub subject: Subject,
+    /// The measure, if not the figure's.
+    pub measure: Option<String>,
     /// What the streams are, if that is known.
     pub stream: Option<Stream>,
 }
@@ -86,16 +88,21 @@ pub fn place(run: &str, parameter: &str) -> Option<f64> {
     })
 }
 
+/// The styles of curves that are not the first of their kind: those of no kind, then those of
+/// kinds.
+const OTHER_STYLES: [usize; 6] = [3, 4, 5, 2, 0, 1];
+
 impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
+        let styles = self.styles();
         let curves = self.curves.iter().enumerate();
         let mut lines: Vec<Line> = curves
             .flat_map(|(place, curve)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
-                let style = self.style(place);
+                let style = styles[place];
                 let height = (self.curves.len() - 1 - place) as f64;
                 match &self.kind {
                     Kind::Values { over, .. } => self.values(curve, &of, over, style),
@@ -179,12 +186,21 @@ impl Sketch {
         })
     }
 
-    /// The style of a curve: the first of each kind of streams has that of its kind.
-    fn style(&self, place: usize) -> Option<usize> {
-        let stream = self.curves[place].stream?;
-        let before = &self.curves[..place];
-        let is_first = before.iter().all(|curve| curve.stream != Some(stream));
-        is_first.then_some(stream as usize)
+    /// The styles of the curves: the first of each kind of streams has that of its kind. Others
+    /// have those of no kind while there are any, so that none is taken for another kind.
+    fn styles(&self) -> Vec<Option<usize>> {
+        let mut styles = vec![None; self.curves.len()];
+        for (place, curve) in self.curves.iter().enumerate() {
+            let style = curve.stream.map(|stream| stream as usize);
+            styles[place] = style.filter(|style| !styles.contains(&Some(*style)));
+        }
+        for free in OTHER_STYLES {
+            let next = styles.iter().position(Option::is_none);
+            if let Some(next) = next.filter(|_| !styles.contains(&Some(free))) {
+                styles[next] = Some(free);
+            }
+        }
+        styles
     }
 
     fn distribution(
@@ -195,7 +211,7 @@ impl Sketch {
     ) -> Vec<Line> {
         let quantiles = runs
             .iter()
-            .filter_map(|run| curve.subject.group(run)?.quantiles(&self.measure));
+            .filter_map(|run| curve.subject.group(run)?.quantiles(self.measure(curve)));
         let quantiles: Vec<_> = quantiles.collect();
         if quantiles.is_empty() {
             return Vec::new();
@@ -228,7 +244,7 @@ impl Sketch {
 
     fn boxed(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
         let percentile = |percentile| {
-            let measure = format!("{} p{percentile}", self.measure);
+            let measure = format!("{} p{percentile}", self.measure(curve));
             let values = runs
                 .iter()
                 .filter_map(|run| curve.subject.group(run)?.value(&measure));
@@ -249,7 +265,7 @@ impl Sketch {
             let group = curve.subject.group(run)?;
             Some(
                 group
-                    .of_streams(&self.measure)?
+                    .of_streams(self.measure(curve))?
                     .iter()
                     .map(|it| it * self.scale()),
             )
@@ -270,6 +286,11 @@ impl Sketch {
             let points = points.iter().map(|(x, y)| (*x, y * self.scale()));
             Line::straight(&**label, points.collect()).reference()
         })
+    }
+
+    /// The measure of a curve.
+    fn measure<'a>(&'a self, curve: &'a Curve) -> &'a str {
+        curve.measure.as_ref().unwrap_or(&self.measure)
     }
 
     /// What values are multiplied with, to be in the unit of the axis.
@@ -294,7 +315,7 @@ impl Sketch {
             let value = curve
                 .subject
                 .group(run)
-                .and_then(|group| group.value(&self.measure));
+                .and_then(|group| group.value(self.measure(curve)));
             let (Some(at), Some(value)) = (at, value) else {
                 continue;
             };

@@ -170,6 +170,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
             curves: vec![Curve {
                 label: "plain".to_owned(),
                 subject: subject("plain", "thin"),
+                measure: None,
                 stream: None,
             }],
             from: 0.0,
@@ -195,6 +196,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     let curve = |label: &str, stream| Curve {
         label: label.to_owned(),
         subject: subject("plain", "thin"),
+        measure: None,
         stream,
     };
     let sketch = Sketch {
@@ -216,7 +218,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     let figure = sketch.draw(&runs(), &[], "today").unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
-    assert_eq!(styles, [Some(1), None, None, Some(0)]);
+    assert_eq!(styles, [Some(1), Some(3), Some(4), Some(0)]);
 }
 
 #[test]
@@ -350,6 +352,7 @@ fn sketch(kind: Kind, measure: &str) -> Sketch {
             runs: Vec::new(),
             group: str::to_owned(group),
         },
+        measure: None,
         stream: Some(stream),
     };
     Sketch {
@@ -369,7 +372,7 @@ fn sketch(kind: Kind, measure: &str) -> Sketch {
 }
 
 #[test]
-fn what_is_expected_is_drawn_in_the_unit_of_the_axis() {
+fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
     let kind = Kind::Values {
         over: "n".to_owned(),
         label: "streams".to_owned(),
@@ -377,11 +380,16 @@ fn what_is_expected_is_drawn_in_the_unit_of_the_axis() {
     };
     let sketch = sketch(kind, "lost_data_packets_share");
     assert_eq!(sketch.draw(&[], &[], "today"), None, "nothing was run");
+    let mut sketch = sketch;
+    sketch.curves[1].subject.group = "thin".to_owned();
+    sketch.curves[1].measure = Some("retransmitted_packets of streams jain".to_owned());
     let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
     let figure = sketch.draw(&runs, &[], "today").unwrap();
     let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
     assert_eq!(labels, ["thin", "greedy", "demand"]);
     assert_eq!(figure.lines[0].points, [(1.0, 1.0), (8.0, 2.0)]);
+    let jain = 43.0 * 43.0 / (3.0 * 1605.0) * 100.0;
+    assert!((figure.lines[1].points[0].1 - jain).abs() < 1e-9);
     assert_eq!(figure.lines[2].points, [(1.0, 1.0), (8.0, 8.0)]);
 }
 

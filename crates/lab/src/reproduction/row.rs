@@ -154,6 +154,7 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
     let curves = drawn.series.iter().map(|series| Curve {
         label: series.label.clone(),
         subject: subject(&series.runs, &group(series.group.as_ref())),
+        measure: series.measure.clone(),
         stream: stream(series, runs),
     });
     Sketch {

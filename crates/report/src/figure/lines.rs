@@ -43,6 +43,11 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
             let d = trace::dots(line, layout);
             out.empty("path", &[("class", &class), ("d", &d)]);
         }
+        // A single point has its label beside it as a line has.
+        let path = match path[..] {
+            [point] => vec![point; 2],
+            _ => path,
+        };
         labelled.push(Labelled {
             label: label(line, path.is_empty()),
             size: match line.role {

@@ -93,7 +93,11 @@ impl Domain {
     }
 
     fn log(low: f64, high: f64, rounded: (bool, bool), wanted: usize) -> Self {
-        let high = if high > low * 1.001 { high } else { low * 10.0 };
+        let (low, high) = match (high > low * 1.001, rounded.0) {
+            (true, _) => (low, high),
+            (false, true) => (low / 2.0, low * 2.0),
+            (false, false) => (low, low * 10.0),
+        };
         let low = if rounded.0 {
             round_log(low, false)
         } else {

@@ -120,4 +120,6 @@ pub struct Series {
     pub runs: Selector,
     /// Of which group.
     pub group: Option<Name>,
+    /// The measure, if not the figure's: one in the same unit.
+    pub measure: Option<String>,
 }
