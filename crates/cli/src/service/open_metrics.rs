@@ -50,7 +50,7 @@ impl Scrape {
         let gauges = [
             (
                 "start_time",
-                "When pillion began, in seconds since 1970",
+                "When pillion began, in seconds since 1970; totals count from then",
                 Some(Unit::Seconds),
                 self.health.since,
             ),

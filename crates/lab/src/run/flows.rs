@@ -70,6 +70,8 @@ mod tests {
         let flow = Flow {
             cookie: None,
             inode: None,
+            closed_at: None,
+            cgroup: None,
             srtt_us: None,
             data_packets: 0,
             retransmitted: 0,

@@ -21,7 +21,7 @@ pub(super) fn is_there() -> Result<bool, Error> {
         source,
     })?;
     let trial = ["qdisc", "add", "dev", "lo", "root", "netem"];
-    let action = "run tc; `make setup` installs iproute2";
+    let action = "run tc, which is of iproute2";
     let output = namespace.run("tc", &trial, "");
     let output = output.map_err(|source| Error::System { action, source })?;
     Ok(output.status.success())

@@ -98,7 +98,11 @@ impl Node {
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
         let arguments: Vec<_> = words.collect();
-        let missing = |error| failed(format!("{error}; `make setup` installs what is missing"));
+        let missing = |error| {
+            failed(format!(
+                "{error}; the live engine takes iproute2 and ethtool"
+            ))
+        };
         let output = self.namespace.run(program, &arguments, input);
         let output = output.map_err(missing)?;
         if output.status.success() {
