@@ -22,6 +22,7 @@ lab-kernel:
 test: setup check
 	@$(MAKE) --no-print-directory lab-kernel || echo 'left out: what runs in the lab kernel'
 	$(CARGO) test --workspace --quiet
+	@command -v chromium > /dev/null || echo 'left out without chromium: how pages look in a browser'
 	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
 
 # For as many minutes as told; with SEED, from those games on; with MINUTES=0, ten games.

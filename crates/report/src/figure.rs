@@ -3,6 +3,7 @@
 mod axes;
 mod csv;
 mod geometry;
+mod html;
 mod labels;
 mod layout;
 mod lines;
@@ -10,8 +11,6 @@ mod scale;
 mod shares;
 mod svg;
 mod trace;
-
-pub(crate) use layout::{NARROW, WIDE};
 
 /// The colours and line styles of figures, light and dark.
 pub(crate) const THEME: &str = include_str!("figure/theme.css");

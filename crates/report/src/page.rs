@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
-use crate::figure::{NARROW, THEME, WIDE};
+use crate::figure::THEME;
 use crate::markup::Markup;
-use crate::{Figure, Table};
+use crate::{Choice, Figure, Table};
 
 const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/hover.js");
+const SCRIPTS: [&str; 2] = [
+    include_str!("page/hover.js"),
+    include_str!("page/choice.js"),
+];
 /// The page's security policy: whatever the page holds, the browser then loads nothing from
 /// elsewhere.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \
@@ -33,6 +36,8 @@ pub struct Page {
 pub enum Part {
     /// A figure with its title and caption.
     Figure(Box<Figure>),
+    /// Figures in one place, of which a reader chooses one.
+    Choice(Choice),
     /// A table with its caption.
     Table(Table),
     /// A heading for the parts after it, and what they are about.
@@ -42,6 +47,12 @@ pub enum Part {
 impl From<Figure> for Part {
     fn from(figure: Figure) -> Self {
         Self::Figure(Box::new(figure))
+    }
+}
+
+impl From<Choice> for Part {
+    fn from(choice: Choice) -> Self {
+        Self::Choice(choice)
     }
 }
 
@@ -80,7 +91,7 @@ impl Fact {
 
 impl Page {
     /// The whole HTML file. It works offline and from a `file:` address, and is complete without
-    /// JavaScript, which only adds a read-out to the figures.
+    /// JavaScript, which adds a read-out to the figures, and buttons where there is a choice.
     pub fn to_html(&self) -> String {
         let mut out = Markup::default();
         out.raw("<!DOCTYPE html>\n").open("html", &[("lang", "en")]);
@@ -95,9 +106,11 @@ impl Page {
         }
         for (i, part) in self.parts.iter().enumerate() {
             match part {
-                Part::Figure(figure) => draw(&mut out, figure, &format!("figure{}", i + 1)),
+                Part::Figure(figure) => figure.to_html(&mut out, &format!("figure{}", i + 1)),
+                Part::Choice(choice) => choice.to_html(&mut out, &format!("figure{}", i + 1)),
                 Part::Heading(title, text) => {
-                    out.raw("\n").element("h2", &[("class", "part")], title);
+                    let attributes = [("class", "part"), ("id", &*anchor(title))];
+                    out.raw("\n").element("h2", &attributes, title);
                     out.raw("\n").element("p", &[("class", "about")], text);
                 }
                 Part::Table(table) => {
@@ -112,7 +125,9 @@ impl Page {
             .open("script", &[("type", "application/json"), ("id", "data")])
             .raw(&embedded(&self.data))
             .close();
-        out.raw("\n").open("script", &[]).raw(SCRIPT).close();
+        for script in SCRIPTS {
+            out.raw("\n").open("script", &[]).raw(script).close();
+        }
         out.finish() + "\n"
     }
 
@@ -146,18 +161,14 @@ impl Page {
     }
 }
 
-fn draw(out: &mut Markup, figure: &Figure, id: &str) {
-    out.raw("\n").open("figure", &[("id", id)]);
-    out.raw("\n").open("figcaption", &[]);
-    out.element("h2", &[], &figure.title);
-    if !figure.caption.is_empty() {
-        out.element("p", &[], &figure.caption);
-    }
-    out.close().raw("\n").open("div", &[("class", "plot")]);
-    for format in [WIDE, NARROW] {
-        out.raw("\n").raw(&figure.draw(format, id, false));
-    }
-    out.close().close();
+/// A heading's place in the page: its title in small letters, digits and hyphens.
+pub(crate) fn anchor(title: &str) -> String {
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric());
+    let words: Vec<String> = words
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    format!("to-{}", words.join("-"))
 }
 
 /// JSON that cannot end the element around it: what HTML would see, JSON can write as escapes.

@@ -24,6 +24,8 @@ pub struct Column {
     pub unit: String,
     /// How the column's header and cells line up.
     pub align: Align,
+    /// Cells are verdicts: words that a page tells apart by colour as well.
+    pub verdict: bool,
 }
 
 impl Column {
@@ -45,11 +47,20 @@ impl Column {
         }
     }
 
+    /// The column, of verdicts: `near`, `changed`, `miss` and others.
+    pub fn verdicts(self) -> Self {
+        Self {
+            verdict: true,
+            ..self
+        }
+    }
+
     fn new(header: impl Into<String>, align: Align) -> Self {
         Self {
             header: header.into(),
             unit: String::new(),
             align,
+            verdict: false,
         }
     }
 
@@ -67,6 +78,7 @@ pub struct Table {
     caption: String,
     columns: Vec<Column>,
     rows: Vec<Row>,
+    leads_on: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +94,16 @@ impl Table {
             caption: caption.into(),
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
+            leads_on: false,
+        }
+    }
+
+    /// The table, whose sections lead to headings of the page with the same titles.
+    #[must_use]
+    pub fn leading_on(self) -> Self {
+        Self {
+            leads_on: true,
+            ..self
         }
     }
 

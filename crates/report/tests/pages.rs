@@ -1,6 +1,6 @@
 //! What the HTML page promises.
 
-use pillion_report::{Axis, Column, Distribution, Fact, Figure, Page, Part, Table};
+use pillion_report::{Axis, Choice, Column, Distribution, Fact, Figure, Page, Part, Table};
 use roxmltree::{Document, ParsingOptions};
 use serde_json::json;
 
@@ -18,7 +18,16 @@ fn page(text: &str) -> Page {
             Figure::ccdf(text, axis.clone(), text, &[(text, &samples)]).into(),
             Part::Heading(text.into(), text.into()),
             table.into(),
-            Figure::cdf(text, axis, text, &[(text, &samples)]).into(),
+            Figure::cdf(text, axis.clone(), text, &[(text, &samples)]).into(),
+            Choice {
+                figures: ["a", "b"]
+                    .map(|more| {
+                        let figure = Figure::cdf(text, axis.clone(), text, &[(text, &samples)]);
+                        (vec![text.to_owned(), more.to_owned()], figure)
+                    })
+                    .into(),
+            }
+            .into(),
         ],
         method: vec![Fact::new(text, text), Fact::verbatim(text, text)],
         data: json!({ text: [text, 1.5, null] }),

@@ -93,6 +93,19 @@ pub fn place(run: &str, parameter: &str) -> Option<f64> {
 const OTHER_STYLES: [usize; 6] = [3, 4, 5, 2, 0, 1];
 
 impl Sketch {
+    /// The figure as it was published, and how else it is worth a look.
+    pub(super) fn views(&self) -> impl Iterator<Item = (&'static str, Self)> {
+        let tail = (self.kind == Kind::Cdf).then(|| {
+            let tail = Self {
+                kind: Kind::Ccdf,
+                max: None,
+                ..self.clone()
+            };
+            ("tail", tail)
+        });
+        std::iter::once(("as published", self.clone())).chain(tail)
+    }
+
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {

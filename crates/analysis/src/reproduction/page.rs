@@ -1,5 +1,5 @@
 use pillion_measure::Unit;
-use pillion_report::{Column, Fact, Figure, Page, Part, Table, number};
+use pillion_report::{Choice, Column, Fact, Figure, Page, Part, Table, number};
 use serde_json::json;
 
 use super::digest::unit;
@@ -47,14 +47,35 @@ impl Row {
         self.tables.iter().filter_map(|table| table.fill(self))
     }
 
-    /// The experiment's figures: each of the kernel of today, then as it was.
+    /// The experiment's figures, all one after the other.
     pub fn figures(&self) -> impl Iterator<Item = Figure> {
-        self.sketches.iter().flat_map(|sketch| {
+        let figures = self.choices().flat_map(|choice| choice.figures);
+        figures.map(|(_, figure)| figure)
+    }
+
+    /// The experiment's figures: each of the kernel of today, and as it was; distributions also
+    /// by their tails.
+    fn choices(&self) -> impl Iterator<Item = Choice> {
+        let choices = self.sketches.iter().map(move |sketch| {
             let as_it_was = self.causes.iter();
             let as_it_was = as_it_was.map(|(runs, is)| (runs, format!("if {is}")));
             let kernels = std::iter::once((&self.today, "today".to_owned())).chain(as_it_was);
-            kernels.filter_map(|(more, kernel)| sketch.draw(&self.runs, more, &kernel))
-        })
+            let figures = kernels.flat_map(|(more, kernel)| {
+                sketch.views().filter_map(move |(view, sketch)| {
+                    let figure = sketch.draw(&self.runs, more, &kernel)?;
+                    Some((vec![kernel.clone(), view.to_owned()], figure))
+                })
+            });
+            Choice {
+                figures: figures.collect(),
+            }
+        });
+        choices.filter(|choice| !choice.figures.is_empty())
+    }
+
+    /// The heading of the experiment's part of the report.
+    fn heading(&self) -> String {
+        format!("{}: {}", self.name, self.title)
     }
 
     /// What a verdict means here, in a sentence.
@@ -79,12 +100,12 @@ pub fn summary_table(rows: &[Row]) -> Table {
         Column::right("then"),
         Column::right("today"),
         Column::right("as it was"),
-        Column::left("verdict"),
+        Column::left("verdict").verdicts(),
         Column::left("because"),
     ];
-    let mut table = Table::new("Published numbers beside ours", columns);
+    let mut table = Table::new("Published numbers beside ours", columns).leading_on();
     for row in rows {
-        table.section(format!("{}: {}", row.name, row.title));
+        table.section(row.heading());
         for (claim, judged) in row.judged() {
             let as_it_was = judged.shown_by.unwrap_or(0);
             table.row([
@@ -110,11 +131,10 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
     let lead = how_many_hold(rows);
     let mut parts: Vec<Part> = vec![summary_table(rows).into()];
     for row in rows {
-        let title = format!("{}: {}", row.name, row.title);
         let about = format!("{}: {} {}", row.source, row.finding, how_many_hold([row]));
-        parts.push(Part::Heading(title, about));
+        parts.push(Part::Heading(row.heading(), about));
         parts.extend(row.tables().map(|it| Part::from(it.table)));
-        parts.extend(row.figures().map(Part::from));
+        parts.extend(row.choices().map(Part::from));
     }
     Page {
         title: "Published experiments on thin streams, reproduced".to_owned(),

@@ -182,10 +182,17 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     };
     let page = page(&[row], Vec::new()).to_html();
     assert!(page.contains("Of 2 published numbers, 1 hold on the kernel of today, 1 where"));
-    let heading = "<h2 class=\"part\">row: what it is about</h2>";
+    let heading = "<h2 class=\"part\" id=\"to-row-what-it-is-about\">";
     let at = page.find(heading).unwrap();
+    assert!(page[..at].contains("href=\"#to-row-what-it-is-about\""));
     let below = &page[at..];
     assert!(below.contains("Of 2 published numbers, 1 hold"));
+    let figures = below.split_once("class=\"choice\"").unwrap().1;
+    assert_eq!(
+        figures.matches("<figure").count(),
+        4,
+        "both kernels, whole and the tail"
+    );
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));

@@ -2,6 +2,7 @@
 
 use super::{Align, NO_DATA, Row, Table};
 use crate::markup::Markup;
+use crate::page::anchor;
 
 impl Table {
     /// A `<table>` element; its style is the page's.
@@ -23,8 +24,15 @@ impl Table {
             out.open("tr", &[]);
             match row {
                 Row::Section(title) => {
-                    let attributes = [("colspan", span.as_str()), ("class", "section")];
-                    out.element("th", &attributes, title);
+                    out.open("th", &[("colspan", &span), ("class", "section")]);
+                    match self.leads_on {
+                        true => {
+                            let to = format!("#{}", anchor(title));
+                            out.element("a", &[("href", &*to)], title)
+                        }
+                        false => out.text(title),
+                    };
+                    out.close();
                 }
                 Row::Cells(cells) => self.cells(&mut out, cells),
             }
@@ -39,7 +47,11 @@ impl Table {
 
     fn cells(&self, out: &mut Markup, cells: &[String]) {
         for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
-            let class = class(column.align);
+            let class = match column.verdict {
+                true => format!("verdict {}", cell.replace(' ', "-")),
+                false => class(column.align).to_owned(),
+            };
+            let class = &*class;
             match i {
                 0 => out.element("th", &[("scope", "row"), ("class", class)], cell),
                 _ => out.element("td", &[("class", class)], cell),

@@ -1,0 +1,59 @@
+// Runs beside a page in a frame of the same origin; what it finds is a list of complaints.
+addEventListener("load", () => {
+  const view = document.querySelector("iframe").contentWindow;
+  const page = view.document, wrong = [];
+  const complain = (condition, what) => { if (condition) wrong.push(what); };
+  const shown = (element) => element.getClientRects().length > 0;
+
+  const root = page.documentElement;
+  complain(root.scrollWidth > view.innerWidth, `the page is ${root.scrollWidth} wide in ${view.innerWidth}`);
+  for (const text of page.querySelectorAll("svg.figure text")) {
+    const size = parseFloat(view.getComputedStyle(text).fontSize) * text.ownerSVGElement.getBoundingClientRect().width
+      / text.ownerSVGElement.viewBox.baseVal.width;
+    complain(shown(text) && size < 9, `"${text.textContent}" is ${size.toFixed(1)} pixels high`);
+  }
+  for (const figure of page.querySelectorAll("figure")) {
+    if (!shown(figure)) continue;
+    const drawn = [...figure.querySelectorAll("svg")].filter(shown);
+    complain(drawn.length !== 1, `${figure.id} has ${drawn.length} drawings`);
+    for (const svg of drawn) {
+      const area = svg.getBoundingClientRect();
+      complain(area.width < 300 || area.height < 150, `${figure.id} is ${area.width} by ${area.height}`);
+      complain(area.right > view.innerWidth, `${figure.id} is cut off at the right`);
+    }
+  }
+  for (const svg of page.querySelectorAll("svg.figure")) {
+    if (!shown(svg) || !svg.querySelector(".line:not(.reference)")) continue;
+    const area = svg.getBoundingClientRect();
+    const at = { clientX: area.left + area.width / 2, clientY: area.top + area.height / 2, bubbles: true };
+    svg.dispatchEvent(new view.PointerEvent("pointermove", at));
+    const box = svg.parentNode.querySelectorAll(".read-out");
+    const open = [...box].filter((it) => !it.hidden);
+    complain(open.length !== 1 || open[0].children.length === 0, "no read-out under the pointer");
+    svg.dispatchEvent(new view.PointerEvent("pointerleave", { bubbles: true }));
+    complain([...box].some((it) => !it.hidden), "the read-out stays");
+  }
+  for (const place of page.querySelectorAll(".choice")) {
+    const figures = [...place.querySelectorAll("figure")];
+    complain(figures.filter(shown).length !== 1, "not one figure of a choice is shown");
+    const seen = new Set();
+    for (const first of place.querySelectorAll(".options:first-of-type button")) {
+      first.click();
+      for (const button of place.querySelectorAll("button")) {
+        button.click();
+        complain(button.getAttribute("aria-pressed") !== "true", `"${button.textContent}" is not pressed`);
+        const now = figures.filter(shown);
+        complain(now.length !== 1, `"${button.textContent}" shows ${now.length} figures`);
+        now.forEach((figure) => seen.add(figure));
+      }
+    }
+    complain(seen.size !== figures.length, `${figures.length - seen.size} figures of a choice cannot be chosen`);
+  }
+  for (const link of page.querySelectorAll("a[href^='#']")) {
+    const to = page.getElementById(link.getAttribute("href").slice(1));
+    complain(!to, `${link.getAttribute("href")} leads nowhere`);
+  }
+  const said = document.body.appendChild(document.createElement("pre"));
+  said.id = "said";
+  said.textContent = wrong.join("\n") || "all is well";
+});
