@@ -20,7 +20,7 @@ lab-kernel:
 	@lab-kernel/build $(LAB_KERNEL)
 
 test: setup check
-	@$(MAKE) --no-print-directory lab-kernel || echo 'left out: what runs in the lab kernel'
+	@if scripts/setup lab-kernel; then lab-kernel/build; else echo 'left out: what runs in the lab kernel'; fi
 	$(CARGO) test --workspace --quiet
 	@command -v chromium > /dev/null || echo 'left out without chromium: how pages look in a browser'
 	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
