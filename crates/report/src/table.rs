@@ -26,6 +26,8 @@ pub struct Column {
     pub align: Align,
     /// Cells are verdicts: words that a page tells apart by colour as well.
     pub verdict: bool,
+    /// In how many characters a terminal wraps cells; a page wraps them as it has room.
+    pub wrap: Option<usize>,
 }
 
 impl Column {
@@ -55,12 +57,21 @@ impl Column {
         }
     }
 
+    /// The column, whose cells may go on in the next line, after so many characters in a terminal.
+    pub fn wrapped(self, after: usize) -> Self {
+        Self {
+            wrap: Some(after),
+            ..self
+        }
+    }
+
     fn new(header: impl Into<String>, align: Align) -> Self {
         Self {
             header: header.into(),
             unit: String::new(),
             align,
             verdict: false,
+            wrap: None,
         }
     }
 
@@ -120,6 +131,18 @@ impl Table {
             .take(self.columns.len())
             .collect();
         self.rows.push(Row::Cells(cells));
+        self
+    }
+
+    /// The table with so many of its columns, the first ones.
+    #[must_use]
+    pub fn narrowed(mut self, columns: usize) -> Self {
+        self.columns.truncate(columns);
+        for row in &mut self.rows {
+            if let Row::Cells(cells) = row {
+                cells.truncate(columns);
+            }
+        }
         self
     }
 

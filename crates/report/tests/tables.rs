@@ -35,6 +35,24 @@ fn columns_line_up_and_missing_cells_are_dashes() {
 }
 
 #[test]
+fn long_cells_go_on_in_the_next_line_and_columns_can_be_left_out() {
+    let columns = [Column::left("published").wrapped(16), Column::right("then")];
+    let mut table = Table::new("", columns.into_iter().chain([Column::left("because")]));
+    table.section("duration");
+    table.row(["5 min: packets lost of thin streams", "3.2 %", "unknown"]);
+    let expected = "
+  published           then
+  ────────────────────────
+  duration
+    5 min: packets   3.2 %
+      lost of thin
+      streams
+";
+    let text = table.narrowed(2).to_text(false);
+    assert_eq!(format!("\n{text}"), expected);
+}
+
+#[test]
 fn escape_codes_appear_only_if_asked_for() {
     let mut table = table();
     table.row(["\u{1b}[31mred\r\n"]);

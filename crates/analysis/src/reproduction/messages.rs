@@ -1,21 +1,24 @@
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use pillion_measure::Distribution;
 
 use super::digest::levels;
-use super::{Digest, GroupDigest};
+use super::{Digest, FirstSendings, GroupDigest};
 
 /// A message that was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Message {
     /// Its stream.
     pub stream: u32,
+    /// Where its stream comes from.
+    pub sender: SocketAddr,
     /// Its number in the stream.
     pub sequence: u64,
     /// Its size in bytes.
     pub size: u32,
-    /// When it was written, in nanoseconds.
-    pub written_ns: u64,
+    /// When it was written, in nanoseconds since 1970.
+    pub written_ns: i64,
     /// From writing to reading, in microseconds.
     pub latency_us: f64,
 }
@@ -26,28 +29,52 @@ pub struct Messages {
     sizes: Distribution,
     gaps_ns: Distribution,
     latencies_ns: Distribution,
-    /// Stream, number and time of the one before.
-    last: Option<(u32, u64, u64)>,
+    sojourns_ns: Distribution,
+    last: Option<Last>,
+}
+
+/// The message before.
+#[derive(Debug)]
+struct Last {
+    stream: u32,
+    sequence: u64,
+    written_ns: i64,
+    /// Bytes of the stream up to its end, unless one before it never came.
+    end: Option<u64>,
 }
 
 impl Messages {
     /// Enters a message. Those of a stream come one after the other.
-    pub fn add(&mut self, message: &Message) {
+    pub fn add(&mut self, message: &Message, sendings: &FirstSendings) {
         let Message {
             stream,
             sequence,
+            size,
             written_ns,
             ..
         } = *message;
-        self.sizes.record(message.size.into());
+        self.sizes.record(size.into());
         self.latencies_ns.record((message.latency_us * 1e3) as i64);
-        if let Some((of, before, at_ns)) = self.last.replace((stream, sequence, written_ns))
-            && of == stream
-            && sequence == before + 1
-        {
-            let gap_ns = i64::try_from(written_ns.saturating_sub(at_ns));
-            self.gaps_ns.record(gap_ns.unwrap_or(i64::MAX));
+        let before = self.last.take();
+        let before = before.filter(|it| it.stream == stream && it.sequence + 1 == sequence);
+        if let Some(before) = &before {
+            self.gaps_ns.record(written_ns - before.written_ns);
         }
+        let begin = match sequence {
+            0 => Some(0),
+            _ => before.and_then(|it| it.end),
+        };
+        let end = begin.map(|begin| begin + u64::from(size));
+        let sent_ns = end.and_then(|end| sendings.of(message.sender, end));
+        if let Some(sent_ns) = sent_ns {
+            self.sojourns_ns.record(sent_ns - written_ns);
+        }
+        self.last = Some(Last {
+            stream,
+            sequence,
+            written_ns,
+            end,
+        });
     }
 }
 
@@ -59,6 +86,7 @@ impl Digest {
             group.add("message_bytes", &mut messages.sizes, 1.0);
             group.add("message_gap_ms", &mut messages.gaps_ns, 1e6);
             group.add("delivery_latency_ms", &mut messages.latencies_ns, 1e6);
+            group.add("sojourn_ms", &mut messages.sojourns_ns, 1e6);
         }
     }
 }
@@ -81,29 +109,45 @@ impl GroupDigest {
 mod tests {
     use super::*;
 
-    #[test]
-    fn sizes_and_gaps_of_messages_are_measures_of_their_group() {
-        let mut messages = Messages::default();
-        let ms = 1_000_000;
-        // Number 2 of the first stream never came, and another stream follows.
-        for (stream, sequence, size, written_ms, latency_ms) in [
-            (1, 0, 100, 5, 65.0),
-            (1, 1, 200, 8, 65.0),
-            (1, 3, 300, 90, 65.0),
-            (2, 0, 400, 1000, 65.0),
-            (2, 1, 500, 1005, 300.0),
-        ] {
-            messages.add(&Message {
-                stream,
-                sequence,
-                size,
-                written_ns: written_ms * ms,
-                latency_us: latency_ms * 1e3,
-            });
+    const MS: i64 = 1_000_000;
+
+    fn message(stream: u32, sequence: u64, size: u32, written_ms: i64) -> Message {
+        Message {
+            stream,
+            sender: ([127, 0, 0, 1], 20000).into(),
+            sequence,
+            size,
+            written_ns: written_ms * MS,
+            latency_us: 65_000.0,
+        }
+    }
+
+    fn digest(messages: &[Message], sendings: &FirstSendings) -> GroupDigest {
+        let mut entered = Messages::default();
+        for message in messages {
+            entered.add(message, sendings);
         }
         let mut digest = Digest::default();
-        digest.add_messages(BTreeMap::from([("any".to_owned(), messages)]));
-        let value = |measure| digest.groups["any"].value(measure).unwrap();
+        digest.add_messages(BTreeMap::from([("any".to_owned(), entered)]));
+        digest.groups.remove("any").unwrap()
+    }
+
+    #[test]
+    fn sizes_and_gaps_of_messages_are_measures_of_their_group() {
+        // Number 2 of the first stream never came, and another stream follows.
+        let late = Message {
+            latency_us: 300_000.0,
+            ..message(2, 1, 500, 1005)
+        };
+        let messages = [
+            message(1, 0, 100, 5),
+            message(1, 1, 200, 8),
+            message(1, 3, 300, 90),
+            message(2, 0, 400, 1000),
+            late,
+        ];
+        let digest = digest(&messages, &FirstSendings::default());
+        let value = |measure| digest.value(measure).unwrap();
         assert_eq!(
             [value("message_bytes mean"), value("message_bytes p50")],
             [300.0; 2]
@@ -114,5 +158,27 @@ mod tests {
         );
         assert_eq!(value("message_gap_ms mean"), 4.0);
         assert_eq!(value("delivery_latency_ms mean"), 112.0);
+        assert_eq!(digest.value("sojourn_ms p50"), None, "there is no trace");
+    }
+
+    #[test]
+    fn what_is_written_waits_until_its_last_byte_is_first_sent() {
+        let sender = ([127, 0, 0, 1], 20000).into();
+        let sendings = FirstSendings::of_packets(sender, &[(100, 5 * MS), (450, 40 * MS)]);
+        let messages = [
+            message(1, 0, 100, 5),
+            // These two leave together, and the third was never sent.
+            message(1, 1, 100, 10),
+            message(1, 2, 250, 38),
+            message(1, 3, 250, 60),
+            // Where the one before never came, nobody knows which bytes these are.
+            message(1, 5, 50, 70),
+        ];
+        let digest = digest(&messages, &sendings);
+        let value = |measure| digest.value(measure).unwrap();
+        assert_eq!(value("sojourn_ms p1"), 0.0);
+        assert_eq!(value("sojourn_ms p50"), 2.0);
+        assert_eq!(value("sojourn_ms p100"), 30.0);
+        assert_eq!(value("sojourn_ms mean"), 32.0 / 3.0);
     }
 }

@@ -95,13 +95,13 @@ impl Row {
 #[must_use]
 pub fn summary_table(rows: &[Row]) -> Table {
     let columns = [
-        Column::left("published"),
-        Column::left("source"),
+        Column::left("published").wrapped(48),
         Column::right("then"),
         Column::right("today"),
         Column::right("as it was"),
         Column::left("verdict").verdicts(),
-        Column::left("because"),
+        Column::left("because").wrapped(40),
+        Column::left("source").wrapped(30),
     ];
     let mut table = Table::new("Published numbers beside ours", columns).leading_on();
     for row in rows {
@@ -110,7 +110,6 @@ pub fn summary_table(rows: &[Row]) -> Table {
             let as_it_was = judged.shown_by.unwrap_or(0);
             table.row([
                 claim.what.clone(),
-                claim.source.clone(),
                 published(claim),
                 estimates(&judged.today, claim),
                 estimates(
@@ -119,6 +118,7 @@ pub fn summary_table(rows: &[Row]) -> Table {
                 ),
                 word(judged.verdict).to_owned(),
                 row.why(&judged),
+                claim.source.clone(),
             ]);
         }
     }
@@ -197,7 +197,7 @@ fn word(verdict: Verdict) -> &'static str {
 fn published(claim: &Claim) -> String {
     match &claim.statement {
         Statement::Value(value, within) => {
-            format!("{} ± {}", shown(*value, claim), shown(*within, claim))
+            give_or_take(&shown(*value, claim), &shown(*within, claim))
         }
         Statement::AtMost(most) => format!("at most {}", shown(*most, claim)),
         Statement::AtLeast(least) => format!("at least {}", shown(*least, claim)),
@@ -207,10 +207,24 @@ fn published(claim: &Claim) -> String {
 
 fn estimates(of: &[Estimate], claim: &Claim) -> String {
     let each = of.iter().map(|estimate| match estimate.half {
-        Some(half) => format!("{} ± {}", shown(estimate.mean, claim), shown(half, claim)),
+        Some(half) => give_or_take(&shown(estimate.mean, claim), &shown(half, claim)),
         None => shown(estimate.mean, claim),
     });
     each.collect::<Vec<_>>().join(", ")
+}
+
+/// A number and its unit, if it has one.
+fn unit_of(text: &str) -> Option<(&str, &str)> {
+    let parts = text.rsplit_once('\u{a0}');
+    parts.filter(|(_, unit)| !unit.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// A value and what it may be off by, with their unit once if it is the same.
+fn give_or_take(value: &str, half: &str) -> String {
+    match (unit_of(value), unit_of(half)) {
+        (Some((number, one)), Some((_, other))) if one == other => format!("{number} ± {half}"),
+        _ => format!("{value} ± {half}"),
+    }
 }
 
 fn shown(value: f64, claim: &Claim) -> String {

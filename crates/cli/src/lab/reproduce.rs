@@ -71,6 +71,9 @@ pub struct Args {
     machine: MachineArgs,
 }
 
+/// Columns of the summary that a terminal has room for; the report has the others.
+const IN_TERMINAL: usize = 5;
+
 /// An experiment, and where its runs are.
 struct Chosen {
     name: String,
@@ -103,7 +106,7 @@ impl Args {
         let whole = self.no_runs || self.make_runs(&chosen)?;
         let rows = chosen.iter().map(Chosen::row);
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
-        print(&summary_table(&rows).to_text(false))?;
+        print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text(false))?;
         for it in rows.iter().flat_map(Row::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
         }

@@ -3,7 +3,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::{Digest, Message, Messages};
+use pillion_analysis::reproduction::{Digest, FirstSendings, Message, Messages};
+use pillion_analysis::{OpenError, Traces};
 use pillion_settings::experiment::Planned;
 
 use crate::Error;
@@ -21,23 +22,26 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     {
         return Ok(digest);
     }
-    let mut digest = match run.traced()? {
+    let (mut digest, sendings) = match run.traced()? {
         Some(traced) => of_traces(run, &traced, planned)?,
-        None => Digest::default(),
+        None => Default::default(),
     };
+    let ahead_ns = run.realtime_ahead_ns()?;
     let mut groups: BTreeMap<String, Messages> = BTreeMap::new();
-    run.messages(|group, message| {
-        let messages = match groups.get_mut(group) {
+    run.messages(|origin, message| {
+        let messages = match groups.get_mut(origin.group) {
             Some(messages) => messages,
-            None => groups.entry(group.to_owned()).or_default(),
+            None => groups.entry(origin.group.to_owned()).or_default(),
         };
-        messages.add(&Message {
+        let message = Message {
             stream: message.stream,
+            sender: origin.sender,
             sequence: message.sequence.into(),
             size: message.size,
-            written_ns: message.sent_ns,
+            written_ns: message.sent_ns as i64 + ahead_ns,
             latency_us: message.latency_us,
-        });
+        };
+        messages.add(&message, &sendings);
     })?;
     digest.add_messages(groups);
     if digest.groups.is_empty() {
@@ -50,20 +54,27 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     Ok(digest)
 }
 
-fn of_traces(run: &StoredRun, traced: &Traced, planned: &Planned) -> Result<Digest, Error> {
+fn of_traces(
+    run: &StoredRun,
+    traced: &Traced,
+    planned: &Planned,
+) -> Result<(Digest, FirstSendings), Error> {
     let duration_s = planned.plan.duration.as_secs_f64();
     let began_ns = run.sending_began_ns()?;
-    Ok(Digest::read(
+    let digest = Digest::read(
         &traced.sender,
         &traced.receiver,
         &traced.groups,
         began_ns,
         duration_s,
-    )?)
+    )?;
+    let sender = Traces::one(&traced.sender).map_err(OpenError::from)?;
+    let sendings = sender.observe(FirstSendings::default()).observer;
+    Ok((digest, sendings))
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-6.json";
+const KEPT: &str = ".digest-7.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

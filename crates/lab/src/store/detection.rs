@@ -1,7 +1,5 @@
 //! What pillion found of the losses that its bundles hid, against what the traces show.
 
-use std::net::SocketAddr;
-
 use pillion_analysis::Traces;
 use pillion_analysis::runs::{Group, Repairs, Totals};
 use pillion_trace::Period;
@@ -44,14 +42,5 @@ impl StoredRun {
             }
         }
         Ok(())
-    }
-}
-
-impl GroupFile {
-    /// Where a stream comes from, by its number.
-    fn sender(&self, stream: u32) -> SocketAddr {
-        let behind = u16::try_from(stream.saturating_sub(self.first_stream));
-        let port = self.from.port().saturating_add(behind.unwrap_or(u16::MAX));
-        SocketAddr::new(self.from.ip(), port)
     }
 }

@@ -19,10 +19,10 @@ struct RunFile {
 /// What is needed of a group in the file of streams.
 #[derive(Deserialize)]
 pub(super) struct GroupFile {
-    name: String,
+    pub(super) name: String,
     /// The senders' address, and the first stream's port; each next stream has the next.
-    pub(super) from: SocketAddr,
-    pub(super) first_stream: u32,
+    from: SocketAddr,
+    first_stream: u32,
     pub(super) sent: SentFile,
     received: ReceivedFile,
 }
@@ -68,6 +68,15 @@ struct BundledFile {
     redundant_bytes: u64,
     hidden_losses: u64,
     reactions: u64,
+}
+
+impl GroupFile {
+    /// Where a stream comes from, by its number.
+    pub(super) fn sender(&self, stream: u32) -> SocketAddr {
+        let behind = u16::try_from(stream.saturating_sub(self.first_stream));
+        let port = self.from.port().saturating_add(behind.unwrap_or(u16::MAX));
+        SocketAddr::new(self.from.ip(), port)
+    }
 }
 
 impl StoredRun {
@@ -209,6 +218,7 @@ mod tests {
 
     use super::*;
     use crate::run::SUMMARY_FILE;
+    use crate::store::Origin;
 
     const SUMMARY: &str = r#"{"groups": [], "doubts": [],
         "forward": {"queue_dropped": 3, "queue_passed": 97, "lost": 2, "delivered": 95},
@@ -283,9 +293,12 @@ mod tests {
         let latencies = groups[0].streams.iter().map(|it| &it.delivery_ms[..]);
         assert!(latencies.eq([&[][..], &[75.0][..]]));
         let mut told = Vec::new();
-        let tell = |group: &str, record: &Record| told.push((group.to_owned(), record.stream));
+        let tell = |origin: &Origin<'_>, record: &Record| {
+            told.push((origin.group.to_owned(), origin.sender, record.stream));
+        };
         run(&folder).messages(tell).unwrap();
-        assert_eq!(told, [("thin".to_owned(), 6)]);
+        let sender = ([10, 77, 1, 1], 20006).into();
+        assert_eq!(told, [("thin".to_owned(), sender, 6)]);
     }
 
     #[test]

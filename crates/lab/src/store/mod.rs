@@ -16,6 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 pub use entry::{State, StoredRun};
 pub use making::{Making, folder_name};
+pub use messages::Origin;
 pub use traced::Traced;
 
 use crate::Error;

@@ -33,6 +33,12 @@ struct Times {
     barrier_ns: i64,
 }
 
+impl Times {
+    fn realtime_ahead_ns(&self) -> i64 {
+        self.begun_realtime_ns - self.begun_ns
+    }
+}
+
 impl StoredRun {
     /// When its streams began to send, in nanoseconds since 1970.
     ///
@@ -40,7 +46,17 @@ impl StoredRun {
     /// [`Error::File`].
     pub fn sending_began_ns(&self) -> Result<i64, Error> {
         let times: Times = self.json(MANIFEST_FILE)?;
-        Ok(times.begun_realtime_ns + times.barrier_ns - times.begun_ns)
+        Ok(times.barrier_ns + times.realtime_ahead_ns())
+    }
+
+    /// By how much the time since 1970 was ahead of the clock of the run's messages, in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn realtime_ahead_ns(&self) -> Result<i64, Error> {
+        let times: Times = self.json(MANIFEST_FILE)?;
+        Ok(times.realtime_ahead_ns())
     }
 
     /// The run's traces, if it has both.

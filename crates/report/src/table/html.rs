@@ -47,14 +47,16 @@ impl Table {
 
     fn cells(&self, out: &mut Markup, cells: &[String]) {
         for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
-            let class = match column.verdict {
-                true => format!("verdict {}", cell.replace(' ', "-")),
-                false => class(column.align).to_owned(),
-            };
-            let class = &*class;
+            let mut class = class(column.align).to_owned();
+            if column.wrap.is_some() {
+                class += " wrapped";
+            }
+            if column.verdict {
+                class += &format!(" verdict {}", cell.replace(' ', "-"));
+            }
             match i {
-                0 => out.element("th", &[("scope", "row"), ("class", class)], cell),
-                _ => out.element("td", &[("class", class)], cell),
+                0 => out.element("th", &[("scope", "row"), ("class", &class)], cell),
+                _ => out.element("td", &[("class", &class)], cell),
             };
         }
     }

@@ -23,7 +23,10 @@ impl Table {
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|i| {
                 let cells = rows.iter().map(|row| match row {
-                    Row::Cells(cells) => cells[i].chars().count(),
+                    Row::Cells(cells) => {
+                        let lines = wrapped(&cells[i], self.columns[i].wrap).into_iter();
+                        lines.map(|line| line.chars().count()).max().unwrap_or(0)
+                    }
                     Row::Section(_) => 0,
                 });
                 cells.max().unwrap_or(0).max(headings[i].chars().count())
@@ -36,7 +39,7 @@ impl Table {
         for row in &rows {
             out += &match row {
                 Row::Section(title) => paint(BOLD, format!("{INDENT}{title}")),
-                Row::Cells(cells) => self.line(cells, &widths) + "\n",
+                Row::Cells(cells) => self.lines(cells, &widths),
             };
         }
         if self.is_empty() {
@@ -64,6 +67,20 @@ impl Table {
         self.rows.iter().map(print).collect()
     }
 
+    /// The lines of a row, of which there are several where cells go on.
+    fn lines(&self, cells: &[String], widths: &[usize]) -> String {
+        let cells = cells.iter().zip(&self.columns);
+        let cells = cells.map(|(cell, column)| wrapped(cell, column.wrap));
+        let cells: Vec<Vec<String>> = cells.collect();
+        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        let lines = (0..height).map(|row| {
+            let line = cells.iter().map(|lines| lines.get(row).cloned());
+            let line: Vec<String> = line.map(Option::unwrap_or_default).collect();
+            self.line(&line, widths) + "\n"
+        });
+        lines.collect()
+    }
+
     fn line(&self, cells: &[String], widths: &[usize]) -> String {
         let aligned: Vec<String> = cells
             .iter()
@@ -76,6 +93,34 @@ impl Table {
             .collect();
         format!("{INDENT}{}", aligned.join(GAP).trim_end())
     }
+}
+
+/// The lines of a cell that goes on after so many characters, set in where it does. A word that is
+/// longer has a line of its own.
+fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
+    let Some(after) = after else {
+        return vec![cell.to_owned()];
+    };
+    let text = cell.trim_start();
+    let indent = &cell[..cell.len() - text.len()];
+    let mut lines = Vec::new();
+    let mut line = indent.to_owned();
+    for (place, word) in text.split(' ').enumerate() {
+        let begins = place == 0;
+        if !begins && line.chars().count() + 1 + word.chars().count() > after {
+            lines.push(std::mem::replace(
+                &mut line,
+                format!("{indent}{INDENT}{word}"),
+            ));
+            continue;
+        }
+        if !begins {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
 }
 
 /// Text with plain spaces, so that what is seen can be searched for, and no control characters.

@@ -36,7 +36,7 @@ addEventListener("load", () => {
   for (const place of page.querySelectorAll(".choice")) {
     const figures = [...place.querySelectorAll("figure")];
     complain(figures.filter(shown).length !== 1, "not one figure of a choice is shown");
-    const seen = new Set();
+    const seen = new Set(figures.filter(shown));
     for (const first of place.querySelectorAll(".options:first-of-type button")) {
       first.click();
       for (const button of place.querySelectorAll("button")) {
@@ -47,7 +47,7 @@ addEventListener("load", () => {
         now.forEach((figure) => seen.add(figure));
       }
     }
-    complain(seen.size !== figures.length, `${figures.length - seen.size} figures of a choice cannot be chosen`);
+    for (const figure of figures) complain(!seen.has(figure), `${figure.id} cannot be chosen`);
   }
   for (const link of page.querySelectorAll("a[href^='#']")) {
     const to = page.getElementById(link.getAttribute("href").slice(1));
