@@ -87,6 +87,7 @@ impl Column {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
     caption: String,
+    note: String,
     columns: Vec<Column>,
     rows: Vec<Row>,
     leads_on: bool,
@@ -103,9 +104,19 @@ impl Table {
     pub fn new(caption: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         Self {
             caption: caption.into(),
+            note: String::new(),
             columns: columns.into_iter().collect(),
             rows: Vec::new(),
             leads_on: false,
+        }
+    }
+
+    /// The table, with what there is to know of it below its caption, in HTML only.
+    #[must_use]
+    pub fn noted(self, note: impl Into<String>) -> Self {
+        Self {
+            note: note.into(),
+            ..self
         }
     }
 

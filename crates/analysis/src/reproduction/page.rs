@@ -97,8 +97,8 @@ pub fn summary_table(rows: &[Row]) -> Table {
     let columns = [
         Column::left("published").wrapped(48),
         Column::right("then"),
-        Column::right("today"),
-        Column::right("as it was"),
+        Column::right("today").wrapped(18),
+        Column::right("as it was").wrapped(18),
         Column::left("verdict").verdicts(),
         Column::left("because").wrapped(40),
         Column::left("source").wrapped(30),
@@ -152,15 +152,27 @@ fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
         .flat_map(|row| row.judged().map(|(_, it)| it))
         .collect();
     let count = |verdict: Verdict| judged.iter().filter(|it| it.verdict == verdict).count();
-    format!(
-        "Of {}, {} hold on the kernel of today, {} where something is as it was then, {} do not; \
-         the runs of {} were not made.",
+    let (near, changed) = (count(Verdict::Near), count(Verdict::Changed));
+    let (miss, not_run) = (count(Verdict::Miss), count(Verdict::NotRun));
+    let hold = |many: usize| if many == 1 { "holds" } else { "hold" };
+    let mut said = format!(
+        "Of {}, {near} {} on the kernel of today",
         number::counted(judged.len() as u64, "published number"),
-        count(Verdict::Near),
-        count(Verdict::Changed),
-        count(Verdict::Miss),
-        count(Verdict::NotRun),
-    )
+        hold(near),
+    );
+    if changed > 0 {
+        said += &format!(
+            ", {changed} {} where something is as it was then",
+            hold(changed)
+        );
+    }
+    if miss > 0 {
+        said += &format!(", {miss} {} not", if miss == 1 { "does" } else { "do" });
+    }
+    if not_run > 0 {
+        said += &format!("; the runs of {not_run} were not made");
+    }
+    said + "."
 }
 
 fn data(rows: &[Row]) -> serde_json::Value {
@@ -222,8 +234,10 @@ fn unit_of(text: &str) -> Option<(&str, &str)> {
 /// A value and what it may be off by, with their unit once if it is the same.
 fn give_or_take(value: &str, half: &str) -> String {
     match (unit_of(value), unit_of(half)) {
-        (Some((number, one)), Some((_, other))) if one == other => format!("{number} ± {half}"),
-        _ => format!("{value} ± {half}"),
+        (Some((number, one)), Some((_, other))) if one == other => {
+            format!("{number}\u{a0}±\u{a0}{half}")
+        }
+        _ => format!("{value}\u{a0}±\u{a0}{half}"),
     }
 }
 

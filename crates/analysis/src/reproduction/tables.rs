@@ -107,7 +107,7 @@ impl PublishedTable {
     fn table(&self, row: &Row) -> Table {
         let columns = self.columns.iter().map(Column::right);
         let columns = std::iter::once(Column::left("")).chain(columns);
-        let mut table = Table::new(self.caption(row), columns);
+        let mut table = Table::new(&*self.title, columns).noted(self.note(row));
         for line in &self.lines {
             table.section(&*line.label);
             let published: Vec<_> = line.cells.iter().map(PublishedCell::published).collect();
@@ -150,19 +150,18 @@ impl PublishedTable {
         text
     }
 
-    fn caption(&self, row: &Row) -> String {
+    /// The table's source, what its lines were run with, and how they compare.
+    fn note(&self, row: &Row) -> String {
         let cells = self.lines.iter().flat_map(|line| &line.cells);
         let in_proportion = cells.into_iter().any(|cell| cell.factor != 1.0);
         let causes = row.causes.iter();
-        let causes = causes.map(|(more, is)| format!("; {}: if {is}", more.join(",")));
+        let causes = causes.map(|(more, is)| format!(" {}: if {is}.", more.join(",")));
         format!(
-            "{}: {} ({}{}{})",
-            row.name,
-            self.title,
+            "{}.{}{}",
             self.source,
             causes.collect::<String>(),
             match in_proportion {
-                true => "; our counts in proportion to the time of the published ones",
+                true => " Our counts are in proportion to the time of the published ones.",
                 false => "",
             }
         )

@@ -181,12 +181,15 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
         ..Row::default()
     };
     let page = page(&[row], Vec::new()).to_html();
-    assert!(page.contains("Of 2 published numbers, 1 hold on the kernel of today, 1 where"));
+    assert!(page.contains(
+        "Of 2 published numbers, 1 holds on the kernel of today, 1 holds where something is as it \
+         was then."
+    ));
     let heading = "<h2 class=\"part\" id=\"to-row-what-it-is-about\">";
     let at = page.find(heading).unwrap();
     assert!(page[..at].contains("href=\"#to-row-what-it-is-about\""));
     let below = &page[at..];
-    assert!(below.contains("Of 2 published numbers, 1 hold"));
+    assert!(below.contains("Of 2 published numbers, 1 holds"));
     let figures = below.split_once("class=\"choice\"").unwrap().1;
     assert_eq!(
         figures.matches("<figure").count(),
@@ -300,7 +303,7 @@ fn a_published_table_has_ours_below_each_of_its_lines() {
     }
     assert_eq!(text.matches("kernel=then").count(), 1, "{text}");
     let html = table.table.to_html();
-    assert!(html.contains("kernel=then: if it is as then; our counts in proportion"));
+    assert!(html.contains("kernel=then: if it is as then. Our counts are in proportion"));
     let csv: Vec<_> = table.csv.lines().collect();
     assert_eq!(csv.len(), 1 + 2 * 2 * 2);
     assert!(csv[1].starts_with("plain,p97,ack_latency_ms p97,1100,today,1067,"));

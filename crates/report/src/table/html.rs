@@ -10,7 +10,11 @@ impl Table {
         let mut out = Markup::default();
         out.open("table", &[]);
         if !self.caption.is_empty() {
-            out.element("caption", &[], &self.caption);
+            out.open("caption", &[]).text(&self.caption);
+            if !self.note.is_empty() {
+                out.element("p", &[], &self.note);
+            }
+            out.close();
         }
         out.raw("\n").open("thead", &[]).open("tr", &[]);
         for column in &self.columns {

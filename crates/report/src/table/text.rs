@@ -45,7 +45,8 @@ impl Table {
         if self.is_empty() {
             out += &format!("{INDENT}{NO_DATA}\n");
         }
-        out
+        // Plain spaces, so that what is seen can be searched for.
+        out.replace('\u{a0}', " ")
     }
 
     /// The rows as they are printed, those below a section's title set in under it.
@@ -123,13 +124,8 @@ fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Text with plain spaces, so that what is seen can be searched for, and no control characters.
+/// Text without control characters.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\u{a0}' => ' ',
-            c if c.is_control() => '\u{fffd}',
-            c => c,
-        })
-        .collect()
+    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(harmless).collect()
 }
