@@ -6,6 +6,7 @@ use crate::document::known::keys;
 
 /// Each key of an experiment's file, with values of each form.
 const VALUES: &[&str] = &[
+    "[kernel]\nticks-per-second = 250\nhigh-resolution-timers = false\n",
     "[bottleneck]\nrate = 0.5\nshaper = \"tbf\"\nburst = 3000\n",
     "[bottleneck]\nqueue = \"red\"\nlimit = \"46875 B\"\noptions = \"avpkt 500  min 5000\"\n",
     "[bottleneck]\nrate = 5\nlimit = \"0.5 BDP\"\nqueue = \"fq_codel\"\n[path]\nrtt = 150\n",
@@ -81,6 +82,7 @@ fn every_key_is_documented_and_tried() {
     let tables = [
         keys::<Run>(),
         keys::<Bottleneck>(),
+        keys::<Kernel>(),
         keys::<Path>(),
         keys::<PathDirection>(),
         keys::<OwnWay>(),

@@ -201,7 +201,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottle]\n",
-            "3:2: unknown key `bottle`; known: title, duration, seed, memory, bottleneck, ",
+            "3:2: unknown key `bottle`; known: title, duration, seed, memory, kernel, bottleneck, ",
         ),
     ] {
         let found = with(more);
