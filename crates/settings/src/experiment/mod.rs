@@ -35,7 +35,7 @@ mod sysctls;
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-pub use bottleneck::{Bottleneck, Discipline, Limit, Rate, Shaper};
+pub use bottleneck::{Bottleneck, Discipline, Limit, Shaper};
 pub use check::Contradiction;
 pub use demo::Demo;
 pub use emulation::{Disturbance, Emulation};
@@ -60,6 +60,7 @@ pub use round_trips::RoundTrips;
 pub use run::Run;
 pub use share::Share;
 
+pub use crate::Rate;
 use crate::{BadInput, document};
 
 /// Kernel parameters by name, as in `net.ipv4.tcp_retrans_collapse`.
