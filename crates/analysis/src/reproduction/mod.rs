@@ -10,6 +10,7 @@ mod estimate;
 mod figures;
 mod messages;
 mod page;
+mod slices;
 mod tables;
 mod verdict;
 
@@ -18,6 +19,7 @@ pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch, Stream, place};
 pub use messages::{Message, Messages};
 pub use page::{Row, page, summary_table};
+pub use slices::Datagrams;
 pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};
 pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};
 

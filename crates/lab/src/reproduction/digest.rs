@@ -3,8 +3,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::{Digest, Message, Messages};
+use pillion_analysis::reproduction::{Datagrams, Digest, Message, Messages};
 use pillion_settings::experiment::Planned;
+use pillion_traffic::Kind;
 
 use crate::Error;
 use crate::store::{StoredRun, Traced};
@@ -26,20 +27,26 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
         None => Digest::default(),
     };
     let mut groups: BTreeMap<String, Messages> = BTreeMap::new();
+    let mut datagrams = datagrams(run, planned)?;
     run.messages(|group, message| {
         let messages = match groups.get_mut(group) {
             Some(messages) => messages,
             None => groups.entry(group.to_owned()).or_default(),
         };
-        messages.add(&Message {
+        let message = Message {
             stream: message.stream,
             sequence: message.sequence.into(),
             size: message.size,
             written_ns: message.sent_ns,
             latency_us: message.latency_us,
-        });
+        };
+        messages.add(&message);
+        if let Some(datagrams) = datagrams.get_mut(group) {
+            datagrams.add(&message);
+        }
     })?;
     digest.add_messages(groups);
+    digest.add_datagrams(datagrams);
     if digest.groups.is_empty() {
         let neither = io::Error::other("it has neither traces nor records");
         return Err(Error::file(&run.path)(neither));
@@ -48,6 +55,18 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     text.and_then(|text| fs::write(&file, text))
         .map_err(Error::file(&file))?;
     Ok(digest)
+}
+
+/// The groups of datagrams, of which nothing has come yet.
+fn datagrams(run: &StoredRun, planned: &Planned) -> Result<BTreeMap<String, Datagrams>, Error> {
+    let duration_s = planned.plan.duration.as_secs_f64();
+    let streams = planned.plan.streams.iter();
+    let groups = streams.filter(|it| matches!(it.traffic.kind, Kind::Datagrams { .. }));
+    let groups = groups.map(|it| {
+        let datagrams = Datagrams::new(run.barrier_ns()?, duration_s);
+        Ok((it.traffic.name.clone(), datagrams))
+    });
+    groups.collect()
 }
 
 fn of_traces(run: &StoredRun, traced: &Traced, planned: &Planned) -> Result<Digest, Error> {
@@ -63,7 +82,7 @@ fn of_traces(run: &StoredRun, traced: &Traced, planned: &Planned) -> Result<Dige
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-6.json";
+const KEPT: &str = ".digest-7.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

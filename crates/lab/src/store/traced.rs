@@ -30,7 +30,7 @@ struct GroupFile {
 struct Times {
     begun_realtime_ns: i64,
     begun_ns: i64,
-    barrier_ns: i64,
+    barrier_ns: u64,
 }
 
 impl StoredRun {
@@ -40,7 +40,16 @@ impl StoredRun {
     /// [`Error::File`].
     pub fn sending_began_ns(&self) -> Result<i64, Error> {
         let times: Times = self.json(MANIFEST_FILE)?;
-        Ok(times.begun_realtime_ns + times.barrier_ns - times.begun_ns)
+        Ok(times.begun_realtime_ns + times.barrier_ns as i64 - times.begun_ns)
+    }
+
+    /// The same by the clock of records, `CLOCK_MONOTONIC`.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn barrier_ns(&self) -> Result<u64, Error> {
+        let times: Times = self.json(MANIFEST_FILE)?;
+        Ok(times.barrier_ns)
     }
 
     /// The run's traces, if it has both.
