@@ -45,6 +45,7 @@ scripts/setup lab-kernel installs them, or: apt-get install$missing"
 configuration() {
 	cat "$here/config"
 	[ -z "$sanitize" ] || cat "$here/sanitizers"
+	[ -z "$ticks" ] || echo "CONFIG_HZ=$ticks"
 }
 
 # All that decides what is built, one line each.

@@ -71,6 +71,20 @@ fn failure(folder: &Path, output: &Output) -> String {
 }
 
 #[test]
+fn a_clock_of_the_run_s_choice_takes_the_lab_kernel() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let run = format!("{RUN}[kernel]\nhigh-resolution-timers = false\n");
+    let (mut command, _) = run_one(folder.path(), &run);
+    let said = failure(folder.path(), &command.output().unwrap());
+    assert!(
+        said.contains("clock and timers of the run's choice"),
+        "{said}"
+    );
+    assert!(said.contains("`--engine virtual`"), "{said}");
+}
+
+#[test]
 fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();

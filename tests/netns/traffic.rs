@@ -72,6 +72,37 @@ fn what_is_sent_is_received_verified_and_recorded() {
 }
 
 #[test]
+fn datagrams_are_sent_at_their_rate_and_received_verified() {
+    let (child, address) = receiver(&["--datagrams", "--streams", "2", "--json"]);
+    let send = [
+        "traffic",
+        "send",
+        "--json",
+        "--kind",
+        "datagrams",
+        "--to",
+        &address,
+    ];
+    let options = [
+        "--streams",
+        "2",
+        "--rate",
+        "1",
+        "--size",
+        "500",
+        "--duration",
+        "1",
+    ];
+    let sent = pillion(&[&send[..], &options].concat());
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = child.wait_with_output().unwrap();
+    assert!(received.status.success());
+    let received: serde_json::Value = serde_json::from_slice(&received.stdout).unwrap();
+    // One each 4 ms on each of both.
+    assert_eq!(received["messages"], 500);
+}
+
+#[test]
 fn a_receiver_that_nobody_listens_at_is_named() {
     let output = pillion(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1"]);
     assert_eq!(output.status.code(), Some(1));

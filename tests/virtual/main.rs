@@ -12,6 +12,7 @@ mod mechanisms;
 mod own_ways;
 mod path_size;
 mod queue;
+mod rate_control;
 mod receiver;
 mod referee;
 mod reproduce;

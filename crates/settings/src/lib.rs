@@ -12,6 +12,7 @@ mod document;
 pub mod experiment;
 mod numbers;
 pub mod policy;
+mod rate;
 mod telling;
 mod text;
 pub mod times;
@@ -20,6 +21,7 @@ pub mod traffic;
 pub use arguments::arguments;
 pub use bad_input::BadInput;
 pub use bundling::{Bundling, idle_option, refuse_unsafe};
+pub use rate::Rate;
 pub use telling::{Endpoint, Telling};
 
 #[cfg(test)]

@@ -50,6 +50,13 @@ pub(crate) fn burst<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error>
     number.ok_or_else(|| D::Error::custom("expected bytes, 64 to 1000000000"))
 }
 
+/// Reads how often a kernel's clock ticks, of what Linux can be built with.
+pub(crate) fn ticks<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(from).ok();
+    let number = number.filter(|number| [100, 250, 300, 1000].contains(number));
+    number.ok_or_else(|| D::Error::custom("expected 100, 250, 300 or 1000"))
+}
+
 /// Reads the memory of a lab kernel in MiB.
 pub(crate) fn some_memory<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let number = u32::deserialize(from).ok();

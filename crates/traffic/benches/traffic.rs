@@ -29,6 +29,7 @@ fn cost() {
     let receiver = Receiver::bind(ReceiveConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         streams: Some(20),
+        datagrams: false,
         records: true,
     })
     .expect("loopback can be listened on");
@@ -77,6 +78,7 @@ fn lateness() {
     let receiver = Receiver::bind(ReceiveConfig {
         listen: ([127, 0, 0, 1], 0).into(),
         streams: Some(STREAMS),
+        datagrams: false,
         records: false,
     })
     .expect("loopback can be listened on");

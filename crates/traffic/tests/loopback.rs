@@ -104,6 +104,7 @@ fn a_stopped_receiver_reports_what_it_has() {
     let receiver = Receiver::bind(ReceiveConfig {
         listen: any_port(),
         streams: None,
+        datagrams: false,
         records: false,
     })
     .unwrap();

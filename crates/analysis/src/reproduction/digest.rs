@@ -13,7 +13,8 @@ use pillion_trace::measure::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::derived;
+use super::slices::OF_SLICES;
+use super::{derived, slices};
 use crate::{OpenError, Traces};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
@@ -34,6 +35,9 @@ pub struct GroupDigest {
     /// The single values, and the medians of distributions, of each stream alone: by name, in
     /// ascending order.
     pub streams: BTreeMap<String, Vec<f64>>,
+    /// Rates in slices of a second that lie within the time of sending: by name, in the order of
+    /// time.
+    pub slices: BTreeMap<String, Vec<f64>>,
 }
 
 /// What stands behind a measure that is taken of each stream alone, before what is asked of those.
@@ -115,6 +119,7 @@ impl GroupDigest {
             values,
             distributions: kept.collect(),
             streams: of_each(streams, sending),
+            slices: slices::of_traces(&group.main, sending),
         }
     }
 
@@ -122,7 +127,8 @@ impl GroupDigest {
     /// of it behind it, as in `ack_latency_ms p97`, `… mean` or `… above 150` (a share). Of each stream alone,
     /// `lost_data_packets_share of streams p50`, or of the streams' medians
     /// `ack_latency_ms p50 of streams p100`; and Jain's index over streams,
-    /// `received_goodput_bit_per_s of streams jain`.
+    /// `received_goodput_bit_per_s of streams jain`. Of slices of time,
+    /// `received_throughput_bit_per_s of slices p100`, or `… off 10000000` (a share).
     #[must_use]
     pub fn value(&self, measure: &str) -> Option<f64> {
         if let Some(value) = self.values.get(measure) {
@@ -130,6 +136,9 @@ impl GroupDigest {
         }
         if let Some(value) = derived::value(self, measure) {
             return Some(value);
+        }
+        if measure.contains(OF_SLICES) {
+            return self.value_of_slices(measure);
         }
         if let Some(name) = measure.strip_suffix(JAIN) {
             return jain_index(self.streams.get(name)?.iter().copied());
@@ -269,6 +278,7 @@ pub fn unit(measure: &str) -> Unit {
     let (name, what) = measure.split_once(' ').unwrap_or((measure, ""));
     match name {
         _ if is_index(measure) => Unit::Number,
+        _ if what.contains("of slices off") => Unit::Share,
         _ if what.contains("above") || name.ends_with("_share") => Unit::Share,
         _ if name.ends_with("_ms") => Unit::Milliseconds,
         _ if name.ends_with("_bytes") => Unit::Bytes,

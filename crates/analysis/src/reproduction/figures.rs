@@ -41,6 +41,11 @@ pub enum Kind {
     Dots,
     /// The 5th, 25th, 50th, 75th and 95th percentile of each curve.
     Boxes,
+    /// A rate over time, in slices, of each curve's first run.
+    Series {
+        /// Lines of what is to be expected: what each is called, and its points.
+        expected: Vec<(String, Vec<(f64, f64)>)>,
+    },
     /// A value for each parameter.
     Values {
         /// The parameter's name as runs have it in theirs, as in `n`.
@@ -122,6 +127,7 @@ impl Sketch {
                     Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of, style),
                     Kind::Boxes => self.boxed(curve, &of, height),
                     Kind::Dots => self.dots(curve, &of, height),
+                    Kind::Series { .. } => self.series(curve, &of, style),
                 }
             })
             .collect();
@@ -169,6 +175,11 @@ impl Sketch {
                 let min = (!self.log).then_some(0.0);
                 (Axis { min, ..x }, Axis::names("", names.collect()))
             }
+            Kind::Series { .. } => {
+                let y = Axis::linear(&*self.label, symbol);
+                let min = Some(0.0);
+                (scale("time", "s"), Axis { min, ..y })
+            }
             Kind::Values { label, .. } => {
                 let y = Axis::linear(&*self.label, symbol);
                 (
@@ -186,6 +197,7 @@ impl Sketch {
                 "boxes from the 25th to the 75th percentile, divided at the median; lines from \
                  the 5th and to the 95th; means over seeds"
             }
+            Kind::Series { .. } => "slices of a second, of the first seed",
             Kind::Dots => "a dot for each stream of each seed, those of one kind above each other",
             _ => "thin lines: the lowest and the highest of single seeds",
         };
@@ -289,10 +301,24 @@ impl Sketch {
         dots.into_iter().map(|line| line.styled(style)).collect()
     }
 
-    /// What is to be expected of the values.
+    /// A level for each slice, of the first run that has them.
+    fn series(&self, curve: &Curve, runs: &[&DigestedRun], style: Option<usize>) -> Vec<Line> {
+        let mut slices = runs
+            .iter()
+            .filter_map(|run| curve.subject.group(run)?.of_slices(self.measure(curve)));
+        let levels = slices.next().unwrap_or_default();
+        let last = levels.last().into_iter();
+        let points = (0u32..).zip(levels.iter().chain(last));
+        let points = points.map(|(second, level)| (second.into(), level * self.scale()));
+        let points: Vec<(f64, f64)> = points.collect();
+        let line = (!points.is_empty()).then(|| Line::step(&*curve.label, points));
+        line.into_iter().map(|line| line.styled(style)).collect()
+    }
+
+    /// What is to be expected of the values, or of the series.
     fn expected(&self) -> impl Iterator<Item = Line> {
         let expected = match &self.kind {
-            Kind::Values { expected, .. } => expected.as_slice(),
+            Kind::Values { expected, .. } | Kind::Series { expected } => expected.as_slice(),
             _ => &[],
         };
         expected.iter().map(|(label, points)| {

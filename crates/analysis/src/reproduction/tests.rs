@@ -12,6 +12,7 @@ fn run(name: &str, scale: f64) -> DigestedRun {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), scale / 100.0)]),
         distributions: BTreeMap::from([("ack_latency_ms".to_owned(), latencies)]),
         streams: BTreeMap::from([("retransmitted_packets".to_owned(), vec![1.0, 2.0, 40.0])]),
+        slices: BTreeMap::from([("received_goodput_bit_per_s".to_owned(), vec![2e6, 1e6, 3e6])]),
     };
     let greedy = GroupDigest {
         values: BTreeMap::from([("lost_data_packets_share".to_owned(), 0.02)]),
@@ -413,4 +414,26 @@ fn dots_are_of_each_stream_of_each_seed() {
     assert_eq!((thin.points.len(), thin.style), (12, Some(0)));
     assert!(thin.points.iter().all(|(_, y)| (y - 1.0).abs() < 0.5));
     assert_eq!(figure.y.names, ["greedy", "thin"]);
+}
+
+#[test]
+fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
+    let kind = Kind::Series {
+        expected: vec![("1 Mbit/s".to_owned(), vec![(0.0, 1e6), (3.0, 1e6)])],
+    };
+    let sketch = sketch(kind, "received_goodput_bit_per_s of slices");
+    let runs = [run("seed=1", 1.0), run("seed=2", 2.0)];
+    let figure = sketch.draw(&runs, &[], "today").unwrap();
+    let [thin, expected] = &figure.lines[..] else {
+        panic!("greedy streams have no slices: {figure:?}");
+    };
+    assert_eq!(
+        thin.points,
+        [(0.0, 2.0), (1.0, 1.0), (2.0, 3.0), (3.0, 3.0)]
+    );
+    assert_eq!(expected.points, [(0.0, 1.0), (3.0, 1.0)]);
+    assert_eq!(
+        (figure.x.unit.as_str(), figure.y.unit.as_str()),
+        ("s", "Mbit/s")
+    );
 }

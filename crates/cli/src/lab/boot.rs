@@ -58,7 +58,7 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let machine = self.machine.machine(self.seed, None)?;
+        let machine = self.machine.machine(self.seed)?;
         let pillion = std::env::current_exe().context("find the pillion binary")?;
         let mut image = Image::new(&pillion)?;
         image.add_programs(&self.tool)?;

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::sched::sched_getcpu;
-use pillion_lab::engine::{LabKernel, Machine};
-
+use pillion_lab::engine::{EngineError, LabKernel, Machine};
+use pillion_settings::experiment::Run;
 use pillion_settings::times::parse_s;
 
 /// Memory of a lab kernel where nothing else is said.
@@ -14,7 +14,8 @@ const MEMORY_MIB: u32 = 1024;
 #[derive(Debug, Clone, clap::Args)]
 pub struct MachineArgs {
     /// The lab kernel, or `sanitizing` for the last that was built to look for faults of its own
-    /// [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel` built]
+    /// [default: that of PILLION_LAB_KERNEL, else the last that `make lab-kernel` built]; runs that
+    /// ask for other ticks have a kernel of their own
     #[arg(long, value_name = "FILE")]
     kernel: Option<PathBuf>,
 
@@ -34,11 +35,23 @@ impl MachineArgs {
         self.memory.or(of_run).unwrap_or(MEMORY_MIB)
     }
 
+    /// The machine for a run, of one like the given.
+    pub fn for_run(&self, machine: &Machine, run: &Run) -> Result<Machine, EngineError> {
+        Ok(Machine {
+            kernel: LabKernel::for_run(&machine.kernel, run.kernel)?,
+            high_resolution_timers: run.kernel.high_resolution_timers,
+            memory_mib: self.memory_mib(run.memory),
+            seed: run.seed.into(),
+            ..machine.clone()
+        })
+    }
+
     /// A machine on the core that pillion runs on just now.
-    pub fn machine(&self, seed: u64, memory: Option<u32>) -> Result<Machine> {
+    pub fn machine(&self, seed: u64) -> Result<Machine> {
         Ok(Machine {
             kernel: LabKernel::find(self.kernel.as_deref())?,
-            memory_mib: self.memory_mib(memory),
+            high_resolution_timers: true,
+            memory_mib: self.memory_mib(None),
             seed,
             core: sched_getcpu().ok(),
             patience: self.patience,

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::num::NonZeroUsize;
@@ -183,16 +184,20 @@ impl Args {
             if stop.load(Ordering::Relaxed) {
                 bail!("stopped; the same command goes on where it was");
             }
+            let mut failed = BTreeMap::<String, Vec<&str>>::new();
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
-                    whole = false;
-                    eprintln!(
-                        "pillion: {}: {}: {}",
-                        it.name,
-                        planned.name,
-                        one_line(&error)
-                    );
+                    let runs = failed.entry(one_line(&error)).or_default();
+                    runs.push(&planned.name);
                 }
+            }
+            whole &= failed.is_empty();
+            for (error, runs) in failed {
+                let which = match runs[..] {
+                    [run] => run.to_owned(),
+                    _ => format!("{} runs, {} the first", runs.len(), runs[0]),
+                };
+                eprintln!("pillion: {}: {which}: {error}", it.name);
             }
         }
         Ok(whole)

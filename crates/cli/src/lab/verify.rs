@@ -30,9 +30,8 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let planned = load_run(&self.run.join(RUN_FILE))?;
-        let machine = self
-            .machine
-            .machine(planned.plan.seed, planned.run.memory)?;
+        let machine = self.machine.machine(planned.plan.seed)?;
+        let machine = self.machine.for_run(&machine, &planned.run)?;
         let pillion = std::env::current_exe().context("find the pillion binary")?;
         let image = Image::new(&pillion)?;
         let stop = stop::on_signal()?;

@@ -23,9 +23,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 
-    /// End when so many connections have closed [default: end with Ctrl-C]
+    /// End when so many connections have closed, or streams of datagrams ended [default: end with Ctrl-C]
     #[arg(long, value_name = "N")]
     streams: Option<usize>,
+
+    /// Receive UDP datagrams at the same port as well; they are read at once, and not answered
+    #[arg(long)]
+    datagrams: bool,
 
     #[command(flatten)]
     receiving: Receiving,
@@ -47,6 +51,7 @@ impl Args {
         let receiver = Receiver::bind(ReceiveConfig {
             listen: self.listen,
             streams: self.streams,
+            datagrams: self.datagrams,
             records: self.records.is_some(),
         })?
         .with_manner(manner)?;

@@ -10,6 +10,17 @@ pub enum EngineError {
     /// There is no kernel where one is looked for.
     #[error("no lab kernel at {}; `make lab-kernel` builds one", .0.display())]
     NoKernel(PathBuf),
+    /// There is no kernel whose clock ticks so often.
+    #[error(
+        "no lab kernel of {ticks} ticks a second at {}; `lab-kernel/build --ticks {ticks}` builds \
+         one", path.display()
+    )]
+    NoTicks {
+        /// Ticks a second.
+        ticks: u32,
+        /// Where the kernel was looked for.
+        path: PathBuf,
+    },
     /// A program or file for the image cannot be used.
     #[error("{}: {reason}", path.display())]
     File {

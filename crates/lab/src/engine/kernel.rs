@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pillion_settings::experiment::Kernel;
 use sha2::{Digest, Sha256};
 
 use super::EngineError;
@@ -27,18 +28,28 @@ impl LabKernel {
             .or_else(|| cache::path("PILLION_LAB_KERNEL"))
             .unwrap_or_else(|| PathBuf::from("current"));
         let is_word = wanted.components().count() == 1 && !wanted.is_file();
-        let path = if is_word {
-            cache("lab-kernel", "PILLION_LAB_KERNEL_CACHE")
-                .join(wanted)
-                .join("linux")
-        } else {
-            wanted
-        };
-        // Its folder's name tells one kernel from another, "current" does not.
-        match path.canonicalize() {
-            Ok(path) if path.is_file() => Ok(Self { path }),
-            _ => Err(EngineError::NoKernel(path)),
+        let path = if is_word { kept(&wanted) } else { wanted };
+        Self::at(&path).ok_or(EngineError::NoKernel(path))
+    }
+
+    /// The kernel for a run that asks for this one: `usual`, unless its clock is to tick otherwise
+    /// than that of the kernel that `make lab-kernel` builds.
+    ///
+    /// # Errors
+    /// [`EngineError::NoTicks`] where the other is not there.
+    pub fn for_run(usual: &Self, wanted: Kernel) -> Result<Self, EngineError> {
+        let ticks = wanted.ticks_per_second;
+        if ticks == Kernel::TICKS_PER_SECOND {
+            return Ok(usual.clone());
         }
+        let path = kept(Path::new(&format!("ticks-{ticks}")));
+        Self::at(&path).ok_or(EngineError::NoTicks { ticks, path })
+    }
+
+    fn at(path: &Path) -> Option<Self> {
+        // Its folder's name tells one kernel from another, "current" does not.
+        let path = path.canonicalize().ok()?;
+        path.is_file().then_some(Self { path })
     }
 
     /// What tells the kernel from others that `make lab-kernel` builds: a hash of its source,
@@ -61,6 +72,12 @@ impl LabKernel {
         let config = read("config").map(|text| ("config", hash_of(&text)));
         texts.chain(config).collect()
     }
+}
+
+/// The executable of a kernel that was built, by its name in the cache.
+fn kept(name: &Path) -> PathBuf {
+    let kernels = cache("lab-kernel", "PILLION_LAB_KERNEL_CACHE");
+    kernels.join(name).join("linux")
 }
 
 /// The first 16 hexadecimal digits of a text's SHA-256.

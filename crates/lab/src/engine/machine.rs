@@ -24,6 +24,8 @@ use super::{EngineError, Image, LabKernel, Running};
 pub struct Machine {
     /// The kernel to run.
     pub kernel: LabKernel,
+    /// Whether its timers go off when they are due, and not at the next tick.
+    pub high_resolution_timers: bool,
     /// The kernel's memory in MiB; image and results live in it.
     pub memory_mib: u32,
     /// Seed of every random number inside, those of the network's losses included.
@@ -107,6 +109,9 @@ impl Machine {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
+        if !self.high_resolution_timers {
+            command.arg("highres=off");
+        }
         if results {
             command.arg(lines::WANTED);
         }

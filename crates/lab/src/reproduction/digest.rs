@@ -3,9 +3,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::{Digest, FirstSendings, Message, Messages};
+use pillion_analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
 use pillion_analysis::{OpenError, Traces};
 use pillion_settings::experiment::Planned;
+use pillion_traffic::Kind;
 
 use crate::Error;
 use crate::store::{StoredRun, Traced};
@@ -28,6 +29,7 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     };
     let ahead_ns = run.realtime_ahead_ns()?;
     let mut groups: BTreeMap<String, Messages> = BTreeMap::new();
+    let mut datagrams = datagrams(run, planned)?;
     run.messages(|origin, message| {
         let messages = match groups.get_mut(origin.group) {
             Some(messages) => messages,
@@ -42,8 +44,12 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
             latency_us: message.latency_us,
         };
         messages.add(&message, &sendings);
+        if let Some(datagrams) = datagrams.get_mut(origin.group) {
+            datagrams.add(&message);
+        }
     })?;
     digest.add_messages(groups);
+    digest.add_datagrams(datagrams);
     if digest.groups.is_empty() {
         let neither = io::Error::other("it has neither traces nor records");
         return Err(Error::file(&run.path)(neither));
@@ -52,6 +58,18 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     text.and_then(|text| fs::write(&file, text))
         .map_err(Error::file(&file))?;
     Ok(digest)
+}
+
+/// The groups of datagrams, of which nothing has come yet.
+fn datagrams(run: &StoredRun, planned: &Planned) -> Result<BTreeMap<String, Datagrams>, Error> {
+    let duration_s = planned.plan.duration.as_secs_f64();
+    let streams = planned.plan.streams.iter();
+    let groups = streams.filter(|it| matches!(it.traffic.kind, Kind::Datagrams { .. }));
+    let groups = groups.map(|it| {
+        let datagrams = Datagrams::new(run.sending_began_ns()?, duration_s);
+        Ok((it.traffic.name.clone(), datagrams))
+    });
+    groups.collect()
 }
 
 fn of_traces(
@@ -74,7 +92,7 @@ fn of_traces(
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-7.json";
+const KEPT: &str = ".digest-8.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

@@ -47,6 +47,7 @@ pub const PUBLISHED: &[PublishedExperiment] = published![
     "game-server",
     "traffic-table",
     "website-rtt",
+    "rate-control",
     "at-scale",
     "bursty-loss",
     "todays-queues",

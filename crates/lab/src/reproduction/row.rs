@@ -165,6 +165,9 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
             FigureKind::Ccdf => Kind::Ccdf,
             FigureKind::Dots => Kind::Dots,
             FigureKind::Boxes => Kind::Boxes,
+            FigureKind::Series => Kind::Series {
+                expected: expected(drawn, runs),
+            },
             FigureKind::Values => Kind::Values {
                 over: drawn.over.clone().unwrap_or_default(),
                 label: drawn.over_label.clone().unwrap_or_default(),
@@ -183,10 +186,16 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
 /// How many points of a line of what is expected there are, beside those of runs.
 const POINTS: u32 = 60;
 
-/// What is expected, from the least to the greatest value of what runs are drawn over.
+/// What is expected, from the least to the greatest value of what runs are drawn over; in a
+/// series from the beginning to the end of the longest run.
 fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
     let over = drawn.over.as_deref().unwrap_or_default();
-    let places = runs.iter().filter_map(|run| place(&run.name, over));
+    let places = runs.iter().filter_map(|run| match drawn.kind {
+        FigureKind::Series => Some(run.plan.duration.as_secs_f64()),
+        _ => place(&run.name, over),
+    });
+    let begin = (drawn.kind == FigureKind::Series).then_some(0.0);
+    let places = places.chain(begin);
     let places: Vec<f64> = places.collect();
     let least = places.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);

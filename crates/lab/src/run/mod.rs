@@ -23,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_records::Writer;
-use pillion_settings::experiment::{Plan, Run};
+use pillion_settings::experiment::{Kernel, Plan, Run};
 
 pub use counts::WayCounts;
 pub use folder::{
@@ -33,9 +33,9 @@ pub use folder::{
 pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
 
-use crate::Error;
 use crate::capture::Capture;
 use crate::testbed::{DEVICE, Log, Node, TO_ROUTER, Testbed};
+use crate::{Error, kernel_release};
 use bundling::Bundling;
 use folder::Folder;
 use listing::Listing;
@@ -100,6 +100,12 @@ pub fn perform(run: &Run, folder: &Path, how: &How) -> Result<Summary, Error> {
 }
 
 fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summary, Error> {
+    if how.engine == "live" && run.kernel != Kernel::default() {
+        return Err(Error::Lacks {
+            what: "a clock and timers of the run's choice (`kernel`)".to_owned(),
+            kernel: kernel_release(),
+        });
+    }
     (how.progress)(Stage::Building);
     let begin = Begin::now();
     folder.write(RUN_FILE, &run.to_text())?;

@@ -105,6 +105,7 @@ impl Streams {
             let config = ReceiveConfig {
                 listen: traffic.to,
                 streams: None,
+                datagrams: traffic.has_datagrams(),
                 records: traffic.records,
             };
             let receiver = testbed.receiver.enter(move || Receiver::bind(config))??;

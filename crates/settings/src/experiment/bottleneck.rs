@@ -1,9 +1,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use crate::{numbers, text};
+use crate::{Rate, numbers, text};
 
 /// The router's way to the receiver: a rate, and the queue before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,46 +36,6 @@ impl Default for Bottleneck {
             limit: None,
             options: String::new(),
         }
-    }
-}
-
-/// Bits per second; Mbit/s in files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "f64")]
-pub struct Rate {
-    bps: u64,
-}
-
-impl Rate {
-    /// In bits per second.
-    #[must_use]
-    pub fn bps(self) -> u64 {
-        self.bps
-    }
-}
-
-impl TryFrom<f64> for Rate {
-    type Error = &'static str;
-
-    fn try_from(mbit: f64) -> Result<Self, &'static str> {
-        match (mbit * 1e6).round() {
-            bits if (1.0..=1e12).contains(&bits) => Ok(Self { bps: bits as u64 }),
-            _ => Err("expected Mbit/s above 0, as in 5"),
-        }
-    }
-}
-
-impl FromStr for Rate {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        text.parse().unwrap_or(f64::NAN).try_into()
-    }
-}
-
-impl Serialize for Rate {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        text::serialize(&(self.bps as f64 / 1e6), to)
     }
 }
 

@@ -12,6 +12,7 @@ mod expand;
 mod expression;
 mod group;
 mod host;
+mod kernel;
 mod loss;
 mod measure;
 mod mechanism;
@@ -34,12 +35,13 @@ mod sysctls;
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
-pub use bottleneck::{Bottleneck, Discipline, Limit, Rate, Shaper};
+pub use bottleneck::{Bottleneck, Discipline, Limit, Shaper};
 pub use check::Contradiction;
 pub use demo::Demo;
 pub use emulation::{Disturbance, Emulation};
 pub use group::Group;
 pub use host::Host;
+pub use kernel::Kernel;
 pub use measure::Measure;
 pub use mechanism::{Mechanism, Setting};
 pub use mechanisms::Mechanisms;
@@ -58,6 +60,7 @@ pub use round_trips::RoundTrips;
 pub use run::Run;
 pub use share::Share;
 
+pub use crate::Rate;
 use crate::{BadInput, document};
 
 /// Kernel parameters by name, as in `net.ipv4.tcp_retrans_collapse`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_traffic::Manner;
+use pillion_traffic::{Kind, Manner};
 
 use super::{
     Contradiction, Group, Mechanism, Mechanisms, Plan, ReceivingHost, RoundTrips, Run, SendingHost,
@@ -95,6 +95,10 @@ impl Plan {
         let (Ok(traffic), Some(host)) = (traffic, host) else {
             return;
         };
+        if group.bundle.is_some() && matches!(traffic.kind, Kind::Datagrams { .. }) {
+            let text = "datagrams are not TCP's, and have nothing to bundle; leave `bundle` out";
+            found.push(Contradiction::new(&["group", name, "bundle"], text));
+        }
         let traffic = pillion_traffic::Group {
             name: name.to_owned(),
             ..traffic

@@ -6,6 +6,7 @@ use crate::document::known::keys;
 
 /// Each key of an experiment's file, with values of each form.
 const VALUES: &[&str] = &[
+    "[kernel]\nticks-per-second = 250\nhigh-resolution-timers = false\n",
     "[bottleneck]\nrate = 0.5\nshaper = \"tbf\"\nburst = 3000\n",
     "[bottleneck]\nqueue = \"red\"\nlimit = \"46875 B\"\noptions = \"avpkt 500  min 5000\"\n",
     "[bottleneck]\nrate = 5\nlimit = \"0.5 BDP\"\nqueue = \"fq_codel\"\n[path]\nrtt = 150\n",
@@ -26,6 +27,7 @@ const VALUES: &[&str] = &[
     "streams = 7\nkind = \"isochronous\"\nitt = 0.3\nsize = 77\nmessages = 9\nramp-up = \"25:5\"\n",
     "kind = \"request-response\"\nthink = \"pareto:300:1.5\"\nsize = \"lognormal:90:30\"\nanswer = 3\n",
     "kind = \"flow\"\nstreams = 9\nitt = \"exponential:50\"\nsize = 4344\nmessages = 2\n",
+    "kind = \"datagrams\"\nrate = 0.25\nsize = 77\n",
     "kind = \"replay\"\nwrites = \"list:12.5=120,0=1\"\n",
     "itt = \"exponential:500\"\nsize = \"values:1,2,2,7\"\nstart = 1.5\nduration = 0.25\n",
     "profile = \"anarchy-online\"\nnagle = true\nlinear-timeouts = true\ncongestion = \"cubic\"\n",
@@ -80,6 +82,7 @@ fn every_key_is_documented_and_tried() {
     let tried = values().concat() + SMALL + "title = seed = memory = ";
     let tables = [
         keys::<Run>(),
+        keys::<Kernel>(),
         keys::<Bottleneck>(),
         keys::<Path>(),
         keys::<PathDirection>(),

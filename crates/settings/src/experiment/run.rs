@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bottleneck, Group, Host, Measure, Name, Path, Receiver, Sysctls, sysctls};
+use super::{Bottleneck, Group, Host, Kernel, Measure, Name, Path, Receiver, Sysctls, sysctls};
 use crate::numbers;
 use crate::times::Length;
 
@@ -20,6 +20,8 @@ pub struct Run {
     /// Memory of the lab kernel that makes the run, in MiB; `None` leaves it to who makes it.
     #[serde(deserialize_with = "numbers::some_memory")]
     pub memory: Option<u32>,
+    /// The lab kernel that makes the run.
+    pub kernel: Kernel,
     /// The router's way to the receiver.
     pub bottleneck: Bottleneck,
     /// The emulator.

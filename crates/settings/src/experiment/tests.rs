@@ -119,6 +119,14 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "3:24: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
         ),
         (
+            "kind = \"datagrams\"\nrate = 1\nbundle = true\n",
+            "5:10: datagrams are not TCP's",
+        ),
+        (
+            "[kernel]\nticks-per-second = 333\n",
+            "4:20: `333`; expected 100, 250, 300 or 1000",
+        ),
+        (
             "[bottleneck]\nrate = 0\n",
             "4:8: `0`; expected Mbit/s above 0",
         ),
@@ -201,7 +209,7 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ),
         (
             "[bottle]\n",
-            "3:2: unknown key `bottle`; known: title, duration, seed, memory, bottleneck, ",
+            "3:2: unknown key `bottle`; known: title, duration, seed, memory, kernel, bottleneck, ",
         ),
     ] {
         let found = with(more);

@@ -219,7 +219,7 @@ n = [1, 2]
         (
             "\"values\"",
             "\"cdf\"",
-            "`expected` belongs to the kind \"values\"",
+            "`expected` belongs to the kinds \"values\" and \"series\"",
         ),
         (
             "over = \"n\"",

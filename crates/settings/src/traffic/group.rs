@@ -5,9 +5,8 @@ use pillion_traffic::{Distribution, RampUp, SocketOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{KindName, Writes, Wrong};
-use crate::numbers;
-use crate::text;
 use crate::times::{self, Itt};
+use crate::{Rate, numbers, text};
 
 /// Streams that are alike: one group on the command line, and each one of a file.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
@@ -26,7 +25,7 @@ pub struct Group {
     #[arg(skip)]
     pub duration: Option<times::Length>,
 
-    /// TCP connections
+    /// TCP connections, or streams of datagrams
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..))]
     #[serde(deserialize_with = "numbers::positive")]
@@ -49,7 +48,8 @@ pub struct Group {
     #[serde(with = "text::option")]
     pub itt: Option<Distribution>,
 
-    /// Payload of a message in bytes, in the same ways [default: 120, greedy 65536]
+    /// Payload of a message in bytes, in the same ways [default: 120, greedy 65536,
+    /// datagrams 1470]
     #[arg(long, value_name = "BYTES")]
     #[serde(with = "text::option")]
     pub size: Option<Distribution>,
@@ -63,6 +63,10 @@ pub struct Group {
     /// Payload of an answer in bytes (kind request-response) [default: 120]
     #[arg(long, value_name = "BYTES")]
     pub answer: Option<u32>,
+
+    /// Payload of each stream in Mbit/s (kind datagrams)
+    #[arg(long, value_name = "MBIT/S")]
+    pub rate: Option<Rate>,
 
     /// What an application wrote (kind replay): file:FILE, CSV with the heading gap_ms,size, or
     /// list:GAP=SIZE,...
@@ -129,6 +133,7 @@ impl Default for Group {
             size: None,
             think: None,
             answer: None,
+            rate: None,
             writes: None,
             messages: None,
             ramp_up: None,

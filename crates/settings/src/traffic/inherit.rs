@@ -7,7 +7,7 @@ use crate::document::{self, merge};
 pub(crate) const OWN_KEYS: [&str; 3] = ["name", "start", "duration"];
 
 /// The keys that a profile takes the place of.
-const OF_THE_KIND: [&str; 6] = ["kind", "itt", "size", "think", "answer", "writes"];
+const OF_THE_KIND: [&str; 7] = ["kind", "itt", "size", "think", "answer", "rate", "writes"];
 
 /// A group's own keys, and the defaults that say something of such a group.
 pub(crate) fn whole<'i>(own: &DeTable<'i>, defaults: &DeTable<'i>) -> DeTable<'i> {
@@ -20,7 +20,7 @@ pub(crate) fn whole<'i>(own: &DeTable<'i>, defaults: &DeTable<'i>) -> DeTable<'i
         "profile" => !of_a_kind,
         "ramp-up" => profile || kind.has(key),
         _ if OF_THE_KIND.contains(&key) => !profile && kind.has(key),
-        _ => true,
+        _ => profile || kind.has(key),
     };
     let defaults = defaults.iter().filter(|(key, _)| fits(key.get_ref()));
     let defaults = defaults.map(|(key, value)| (key.clone(), value.clone()));

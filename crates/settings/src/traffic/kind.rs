@@ -25,6 +25,8 @@ pub enum KindName {
     Flow,
     /// The writes of a list, once
     Replay,
+    /// UDP datagrams at a rate, whatever becomes of them
+    Datagrams,
 }
 
 impl KindName {
@@ -36,13 +38,17 @@ impl KindName {
 
     /// Whether an option says something of it.
     pub(super) fn has(self, option: &str) -> bool {
-        use KindName::{Burst, Flow, Isochronous, Replay, RequestResponse, Thin};
+        use KindName::{Burst, Datagrams, Flow, Isochronous, Replay, RequestResponse, Thin};
         match option {
             "itt" => matches!(self, Thin | Isochronous | Burst | Flow),
             "ramp-up" => self != Flow,
             "size" => self != Replay,
             "writes" => self == Replay,
             "think" | "answer" => self == RequestResponse,
+            "rate" => self == Datagrams,
+            "nagle" | "linear-timeouts" | "congestion" | "pillion" | "max-packets" | "bundle" => {
+                self != Datagrams
+            }
             _ => true,
         }
     }
@@ -62,6 +68,7 @@ impl Group {
             ("think", self.think.is_some()),
             ("answer", self.answer.is_some()),
             ("writes", self.writes.is_some()),
+            ("rate", self.rate.is_some()),
         ];
         let ramp_up = ("ramp-up", self.ramp_up.is_some() && self.profile.is_none());
         let given = given.into_iter().chain([ramp_up]);
@@ -80,6 +87,8 @@ impl Group {
         }
         let kind = self.kind.unwrap_or_default();
         let surplus = given.by_ref().filter(|option| !kind.has(option));
+        let of_tcp = self.options_of_tcp().filter(|option| !kind.has(option));
+        let surplus = surplus.chain(of_tcp);
         let mut wrong: Vec<_> = surplus.map(|option| surplus_of(kind, option)).collect();
         match self.made(kind) {
             Ok(kind) if wrong.is_empty() => Ok(kind),
@@ -91,8 +100,25 @@ impl Group {
         }
     }
 
+    /// The options given that say something of connections.
+    fn options_of_tcp(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("nagle", self.nagle),
+            ("linear-timeouts", self.linear_timeouts),
+            ("congestion", self.congestion.is_some()),
+            ("pillion", self.pillion.is_some()),
+            ("max-packets", self.max_packets.is_some()),
+        ];
+        given
+            .into_iter()
+            .filter(|(_, given)| *given)
+            .map(|(option, _)| option)
+    }
+
     fn made(&self, kind: KindName) -> Result<Kind, Wrong> {
-        use KindName::{Burst, Flow, Greedy, Isochronous, Replay, RequestResponse, Thin};
+        use KindName::{
+            Burst, Datagrams, Flow, Greedy, Isochronous, Replay, RequestResponse, Thin,
+        };
         let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
         Ok(match kind {
             Thin => Kind::Thin {
@@ -130,6 +156,16 @@ impl Group {
                 };
                 let super::Writes(writes) = self.writes.clone().ok_or_else(none)?;
                 Kind::Replay { writes, speed: 1.0 }
+            }
+            Datagrams => {
+                let none = || {
+                    let text = "`kind` datagrams without `rate`; give Mbit/s, as in 20";
+                    Wrong::new("kind", text.to_owned())
+                };
+                Kind::Datagrams {
+                    size: bytes("size", self.size.as_ref(), 1470)?,
+                    rate: self.rate.ok_or_else(none)?.bps(),
+                }
             }
         })
     }

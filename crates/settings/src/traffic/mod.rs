@@ -160,7 +160,8 @@ fn read(document: &DeTable, mistakes: &mut Vec<Mistake>) -> Mix {
 pub(crate) fn option_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Streams(_) => "streams",
-        ConfigError::Size(_) => "size",
+        ConfigError::Size(_) | ConfigError::DatagramSize(_) => "size",
+        ConfigError::Rate { .. } => "rate",
         ConfigError::Distribution { what, .. } if what.contains("size") => "size",
         ConfigError::Distribution { what, .. } if what.contains("think") => "think",
         ConfigError::Distribution { .. } | ConfigError::Itt(_) | ConfigError::Messages { .. } => {

@@ -27,7 +27,17 @@ fn the_example_is_read_as_it_says() {
     let text = fs::read_to_string(format!("{DOCS}mix.toml")).unwrap();
     let mix = read_text(&text).unwrap();
     assert_eq!((mix.duration, mix.seed), (Some(Duration::from_secs(60)), 7));
-    let [players, sensors, voice, terminals, download, pages, session] = &mix.groups[..] else {
+    let [
+        players,
+        sensors,
+        voice,
+        terminals,
+        download,
+        pages,
+        session,
+        flood,
+    ] = &mix.groups[..]
+    else {
         panic!("{mix:?}")
     };
     let drawn = |text| Distribution::parse(text).unwrap();
@@ -70,6 +80,9 @@ fn the_example_is_read_as_it_says() {
         matches!(&pages.kind, Kind::Flow { arrival, .. } if *arrival == drawn("exponential:100"))
     );
     assert!(matches!(&session.kind, Kind::Replay { writes, .. } if writes.len() == 3));
+    let (size, rate) = (1472, 2_500_000);
+    assert_eq!(flood.kind, Kind::Datagrams { size, rate });
+    assert_eq!(flood.socket.congestion, None);
 }
 
 #[test]
@@ -251,4 +264,21 @@ fn a_list_of_writes_is_replayed_from_a_file_or_as_it_stands() {
     assert!(without.contains("without `writes`"), "{without}");
     let sized = mistakes(&format!("{replay}size = 5\nwrites = \"list:1=1\"")).join("\n");
     assert!(sized.contains("`size` goes with"), "{sized}");
+}
+
+#[test]
+fn datagrams_have_a_rate_and_nothing_of_tcp() {
+    let of = |keys: &str| format!("duration = 1\n[[group]]\nkind = \"datagrams\"\n{keys}");
+    let told = |keys: &str| mistakes(&of(keys)).join("\n");
+    let without = told("");
+    assert!(without.contains("without `rate`; give Mbit/s"), "{without}");
+    let congestion = told("rate = 1\ncongestion = \"reno\"");
+    assert!(
+        congestion.contains("`congestion` goes with `kind` thin"),
+        "{congestion}"
+    );
+    let small = told("rate = 1\nsize = 39");
+    assert!(small.contains("39 B: give 40 to 65507 B"), "{small}");
+    let fast = told("rate = 1000000");
+    assert!(fast.contains("give at least 1 us for each"), "{fast}");
 }

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::distribution::DistributionError;
-use crate::wire::MAX_SIZE;
+use crate::wire::{Datagram, MAX_SIZE};
 
 /// A value of [`super::Traffic`] that cannot be.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -27,6 +27,17 @@ pub enum ConfigError {
     /// The message size is out of range.
     #[error("message size {0} B: give 1 to {MAX_SIZE} B")]
     Size(f64),
+    /// The size of datagrams is out of range.
+    #[error("datagrams of {0} B: give {least} to {most} B", least = Datagram::LEN, most = Datagram::MAX_SIZE)]
+    DatagramSize(u32),
+    /// The rate of datagrams is none, or more than one each microsecond.
+    #[error("{rate} bit/s in datagrams of {size} B: give at least 1 us for each")]
+    Rate {
+        /// The size asked for.
+        size: u32,
+        /// The rate asked for, in bits per second.
+        rate: u64,
+    },
     /// The size of messages, the inter-transmission time or the time to think is none.
     #[error("{what}: {error}")]
     Distribution {

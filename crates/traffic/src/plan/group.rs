@@ -8,15 +8,15 @@ use super::{ConfigError, RampUp, SocketOptions};
 use crate::clock::ns;
 use crate::distribution::Distribution;
 use crate::replay::Write;
-use crate::wire::MAX_SIZE;
 use crate::wire::content::mix;
+use crate::wire::{Datagram, MAX_SIZE};
 
 /// Streams that are alike.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     /// What reports call it.
     pub name: String,
-    /// Number of TCP connections.
+    /// Number of TCP connections, or of UDP's streams.
     pub streams: usize,
     /// What each of them does.
     pub kind: Kind,
@@ -87,6 +87,18 @@ pub enum Kind {
         /// What times are divided by.
         speed: f64,
     },
+    /// UDP datagrams at a rate, whatever becomes of them.
+    Datagrams {
+        /// Payload of a datagram: 40 to 65507 B.
+        size: u32,
+        /// Payload in bits per second.
+        rate: u64,
+    },
+}
+
+/// The time from a datagram of this size to the next, in nanoseconds, at so many bits per second.
+pub(crate) fn gap_ns(size: u32, rate: u64) -> f64 {
+    f64::from(size) * 8e9 / rate as f64
 }
 
 /// More cannot be numbered.
@@ -203,12 +215,13 @@ impl Kind {
             Self::RequestResponse { .. } => "request-response",
             Self::Flow { .. } => "flow",
             Self::Replay { .. } => "replay",
+            Self::Datagrams { .. } => "datagrams",
         }
     }
 
     /// Whether its connections are made before anything is sent, and not when each stream starts.
     pub(crate) fn connects_first(&self) -> bool {
-        !matches!(self, Self::Flow { .. })
+        !matches!(self, Self::Flow { .. } | Self::Datagrams { .. })
     }
 
     /// The time between two messages, where that does not depend on the network.
@@ -217,6 +230,7 @@ impl Kind {
             Self::Thin { itt, .. } => Some(ms(itt.mean())),
             Self::Isochronous { itt, .. } => Some(*itt),
             Self::Burst { tick, .. } => Some(*tick),
+            Self::Datagrams { size, rate } => Some(ms(gap_ns(*size, *rate) / 1e6)),
             Self::Greedy { .. }
             | Self::RequestResponse { .. }
             | Self::Flow { .. }
@@ -228,6 +242,7 @@ impl Kind {
         if let Some(itt) = self
             .mean_itt()
             .filter(|itt| *itt < Duration::from_micros(1))
+            .filter(|_| !matches!(self, Self::Datagrams { .. }))
         {
             return Err(ConfigError::Itt(itt));
         }
@@ -261,6 +276,7 @@ impl Kind {
                 }
                 writes.iter().try_for_each(|write| fixed_size(write.size))
             }
+            Self::Datagrams { size, rate } => datagrams(*size, *rate),
         }
     }
 }
@@ -289,6 +305,16 @@ fn drawn_size(size: &Distribution) -> Result<(), ConfigError> {
         return Err(ConfigError::Size(mean));
     }
     drawn("message size", size)
+}
+
+fn datagrams(size: u32, rate: u64) -> Result<(), ConfigError> {
+    if !(Datagram::LEN..=Datagram::MAX_SIZE).contains(&(size as usize)) {
+        return Err(ConfigError::DatagramSize(size));
+    }
+    match rate > 0 && gap_ns(size, rate) >= 1e3 {
+        true => Ok(()),
+        false => Err(ConfigError::Rate { size, rate }),
+    }
 }
 
 fn fixed_size(size: u32) -> Result<(), ConfigError> {

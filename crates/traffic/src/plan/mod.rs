@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use error::ConfigError;
-pub(crate) use group::MAX_MESSAGES;
 pub use group::{Group, Kind};
+pub(crate) use group::{MAX_MESSAGES, gap_ns};
 pub use ramp_up::RampUp;
 pub use socket::SocketOptions;
 
@@ -70,6 +70,12 @@ impl Traffic {
     /// Streams of all groups together.
     pub fn streams(&self) -> usize {
         self.groups.iter().map(|group| group.streams).sum()
+    }
+
+    /// Whether any of them sends datagrams.
+    pub fn has_datagrams(&self) -> bool {
+        let mut kinds = self.groups.iter().map(|group| &group.kind);
+        kinds.any(|kind| matches!(kind, Kind::Datagrams { .. }))
     }
 
     /// From when on no message falls due, after the barrier has opened, if there is such a time.

@@ -13,6 +13,9 @@ pub struct ReceiveConfig {
     /// goes on until stopped.
     #[serde(default)]
     pub streams: Option<usize>,
+    /// Receive UDP datagrams at the same port as well.
+    #[serde(default)]
+    pub datagrams: bool,
     /// Keep a record of every message (40 bytes each). The report's quantiles are then exact,
     /// otherwise good to three significant digits.
     #[serde(default)]

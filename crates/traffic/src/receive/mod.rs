@@ -3,6 +3,7 @@
 mod answers;
 mod config;
 mod connection;
+mod datagrams;
 mod error;
 mod report;
 
@@ -26,8 +27,10 @@ use crate::poller::Poller;
 use crate::quantiles::histogram;
 use crate::wire::MAX_SIZE;
 use connection::{Connection, Shared};
+use datagrams::Datagrams;
 
 const LISTENER: usize = usize::MAX - 1;
+const DATAGRAMS: usize = usize::MAX - 2;
 const STOP_CHECK_NS: u64 = 100_000_000;
 const READ_LEN: usize = 256 << 10;
 
@@ -38,6 +41,7 @@ pub struct Receiver {
     address: SocketAddr,
     poller: Poller,
     connections: Vec<Connection>,
+    datagrams: Option<Datagrams>,
     /// When a connection that waits to be read may be, the earliest on top.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     closed: usize,
@@ -66,6 +70,11 @@ impl Receiver {
         let address = listener.local_addr().map_err(failed)?;
         let poller = Poller::new()?;
         poller.add(&listener, LISTENER, EpollFlags::EPOLLIN)?;
+        let datagrams = config.datagrams.then(|| Datagrams::bind(address));
+        let datagrams = datagrams.transpose().map_err(failed)?;
+        if let Some(datagrams) = &datagrams {
+            poller.add(&datagrams.socket, DATAGRAMS, EpollFlags::EPOLLIN)?;
+        }
         let shared = Shared {
             buffer: vec![0; READ_LEN],
             latency_ns: histogram(),
@@ -78,6 +87,7 @@ impl Receiver {
             address,
             poller,
             connections: Vec::new(),
+            datagrams,
             due: BinaryHeap::new(),
             closed: 0,
             shared,
@@ -140,6 +150,7 @@ impl Receiver {
             for (index, flags) in events.drain(..) {
                 match index {
                     LISTENER => self.accept()?,
+                    DATAGRAMS => self.read_datagrams(),
                     _ => self.work(index, Some(flags))?,
                 }
             }
@@ -206,12 +217,18 @@ impl Receiver {
         Ok(())
     }
 
+    fn read_datagrams(&mut self) {
+        if let Some(datagrams) = &mut self.datagrams {
+            let read = datagrams.read(&mut self.shared);
+            self.closed += read.ended;
+            self.progress.fetch_add(read.messages, Ordering::Relaxed);
+        }
+    }
+
     fn finish(self) -> Received {
-        let mut parts: Vec<_> = self
-            .connections
-            .into_iter()
-            .map(Connection::into_parts)
-            .collect();
+        let connections = self.connections.into_iter().map(Connection::into_parts);
+        let datagrams = self.datagrams.into_iter().flat_map(Datagrams::into_parts);
+        let mut parts: Vec<_> = connections.chain(datagrams).collect();
         parts.sort_by_key(|(stream, _)| stream.stream);
         let (streams, records): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         let records = records.concat();
@@ -238,6 +255,7 @@ mod tests {
         let config = ReceiveConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             streams: None,
+            datagrams: false,
             records: false,
         };
         let mut receiver = Receiver::bind(config).unwrap();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,9 +12,9 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
 };
 
-use super::{SendError, switch};
+use super::{SendError, datagrams, switch};
 use crate::clock::{now_ns, ns};
-use crate::plan::{Group, SocketOptions, Traffic};
+use crate::plan::{Group, Kind, SocketOptions, Traffic};
 use crate::poller::{Poller, SystemError, system};
 
 /// How long a wait may last before the stop flag is looked at again.
@@ -34,6 +34,8 @@ pub(super) enum Connection {
     Made(TcpStream),
     /// The stream makes it when it starts.
     ToMake(Opening),
+    /// There is none, for the stream is one of datagrams.
+    None(UdpSocket),
 }
 
 /// A connection to be made.
@@ -75,6 +77,10 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
     for group in groups.flat_map(|group| std::iter::repeat_n(group, group.streams)) {
         let offset = attempts.len() as u16;
         let port = traffic.source_port.map_or(0, |first| first + offset);
+        if let Kind::Datagrams { .. } = group.kind {
+            attempts.push(Ok(Connection::None(datagrams::open(to, port)?)));
+            continue;
+        }
         if !group.kind.connects_first() {
             attempts.push(Ok(Connection::ToMake(Opening {
                 to,

@@ -2,6 +2,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::connect::{Attempt, Connection, all_changes};
+use super::datagrams;
 use super::pace::Pace;
 use super::report::StreamSent;
 use super::source::Source;
@@ -41,10 +42,12 @@ impl<'a> Connected<'a> {
         let Self { sender, attempts } = self;
         let traffic = &sender.traffic;
         let mut parts: Vec<Part> = (0..traffic.threads).map(|_| Vec::new()).collect();
+        let mut of_datagrams = datagrams::Part::new();
         let mut streams = Vec::with_capacity(attempts.len());
         let sources = attempts.into_iter().zip(sender.sources());
         for ((attempt, source), number) in sources.zip(traffic.first_stream..) {
             match attempt {
+                Ok(Connection::None(socket)) => of_datagrams.push((socket, number, source)),
                 Ok(socket) => {
                     parts[number as usize % traffic.threads].push((socket, number, source));
                 }
@@ -57,9 +60,12 @@ impl<'a> Connected<'a> {
         let results = thread::scope(|scope| {
             let parts = parts.into_iter().filter(|part| !part.is_empty());
             let mut work = parts.map(|part| move || sender.run_part(part, start_ns, stop));
+            // They pace themselves, on a thread of their own.
+            let of_datagrams = (!of_datagrams.is_empty())
+                .then(|| scope.spawn(|| datagrams::run(sender, of_datagrams, start_ns, stop)));
             let first = work.next();
             let others: Vec<_> = work.map(|work| scope.spawn(work)).collect();
-            let others = others.into_iter().map(|thread| {
+            let others = others.into_iter().chain(of_datagrams).map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

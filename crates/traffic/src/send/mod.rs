@@ -3,6 +3,7 @@
 mod answers;
 mod connect;
 mod connected;
+mod datagrams;
 mod error;
 mod pace;
 mod report;

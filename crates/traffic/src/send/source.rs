@@ -3,7 +3,7 @@ use rand_pcg::Pcg64;
 
 use crate::clock::ns;
 use crate::distribution::Distribution;
-use crate::plan::{Group, Kind, MAX_MESSAGES};
+use crate::plan::{Group, Kind, MAX_MESSAGES, gap_ns};
 use crate::wire::content::mix;
 use crate::wire::{END_LEN, MAX_SIZE};
 
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
                 let end = if is_last { END_LEN } else { 0 };
                 size.saturating_sub(end).max(1)
             }
-            Kind::Isochronous { size, .. } => *size,
+            Kind::Isochronous { size, .. } | Kind::Datagrams { size, .. } => *size,
             Kind::Greedy { write } => *write,
             Kind::Replay { writes, .. } => {
                 writes.get(self.sent as usize).map_or(1, |write| write.size)
@@ -149,6 +149,7 @@ impl<'a> Source<'a> {
         match self.kind {
             Kind::Thin { itt, .. } => itt.draw(&mut self.times) * 1e6,
             Kind::Isochronous { itt, .. } => ns(*itt) as f64,
+            Kind::Datagrams { size, rate } => gap_ns(*size, *rate),
             Kind::Burst { tick, .. } => ns(*tick) as f64,
             Kind::Replay { writes, speed } => writes
                 .get(self.sent as usize)

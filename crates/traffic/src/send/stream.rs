@@ -85,6 +85,7 @@ impl<'a> Stream<'a> {
             socket: match connection {
                 Connection::Made(socket) => Socket::Ready(socket),
                 Connection::ToMake(opening) => Socket::ToMake(opening),
+                Connection::None(_) => Socket::Done,
             },
             open: true,
         }

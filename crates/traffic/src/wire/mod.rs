@@ -38,11 +38,13 @@
 //! connection. A byte that is wrong, missing, repeated or shifted is therefore found where it is.
 
 pub(crate) mod content;
+mod datagram;
 mod decoder;
 mod encoder;
 mod note;
 mod preface;
 
+pub use datagram::{Datagram, What};
 pub use decoder::{Decoder, Message, WrongByte};
 pub use encoder::Encoder;
 pub use preface::{Preface, Role};

@@ -35,6 +35,7 @@ fn receiver(streams: usize) -> Receiver {
     Receiver::bind(ReceiveConfig {
         listen: any_port(),
         streams: Some(streams),
+        datagrams: false,
         records: true,
     })
     .unwrap()

@@ -25,7 +25,7 @@ pub struct Kernels {
 impl Kernels {
     pub fn new(machine: &MachineArgs, jobs: Option<NonZeroUsize>) -> Result<Self> {
         let arguments = machine.clone();
-        let machine = arguments.machine(0, None)?;
+        let machine = arguments.machine(0)?;
         let pillion = std::env::current_exe().context("find the pillion binary")?;
         let mut cores = cores()?;
         cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
@@ -50,9 +50,7 @@ impl Kernels {
         }
         let machine = Machine {
             core: Some(core),
-            seed: planned.plan.seed,
-            memory_mib: self.arguments.memory_mib(planned.run.memory),
-            ..self.machine.clone()
+            ..self.arguments.for_run(&self.machine, &planned.run)?
         };
         let line = campaign.board.begin(planned);
         let folder = campaign.place(planned);

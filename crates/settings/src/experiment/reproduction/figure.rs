@@ -19,7 +19,7 @@ pub struct Drawn {
     pub label: String,
     /// Its curves.
     pub series: Vec<Series>,
-    /// Of values: what is to be expected, drawn beside them.
+    /// Of values and of a series: what is to be expected, drawn beside them.
     pub expected: Vec<Expected>,
     /// Of values: which part of a run's name they are drawn over, as in `n`.
     pub over: Option<String>,
@@ -48,7 +48,16 @@ impl Drawn {
     /// the expression comes to no number.
     #[must_use]
     pub fn expected_at(&self, expected: &Expected, at: f64) -> Option<f64> {
-        expression::at(&expected.value, self.over.as_deref()?, at)
+        expression::at(&expected.value, self.along()?, at)
+    }
+
+    /// What an expression of what is to be expected calls the horizontal axis: in a series it is
+    /// the time in seconds.
+    fn along(&self) -> Option<&str> {
+        match self.kind {
+            FigureKind::Series => Some("t"),
+            _ => self.over.as_deref(),
+        }
     }
 
     /// What is wrong with it, beside its selectors.
@@ -67,6 +76,14 @@ impl Drawn {
                  \" of streams\""
             ));
         }
+        let measures = self.series.iter().filter_map(|it| it.measure.as_deref());
+        let mut measures = measures.chain([self.measure.as_str()]);
+        if self.kind == FigureKind::Series && measures.any(|it| !it.ends_with(" of slices")) {
+            mistakes.push(format!(
+                "figure `{title}`: a series is of slices of time; let the measure end with \
+                 \" of slices\""
+            ));
+        }
         if let Some(from) = self.from
             && (self.kind != FigureKind::Cdf || !(0.0..1.0).contains(&from))
         {
@@ -75,12 +92,12 @@ impl Drawn {
                  less than 1"
             ));
         }
-        let over = self.over.as_deref().unwrap_or("n");
+        let over = self.along().unwrap_or("n");
         for expected in &self.expected {
             let value = &expected.value;
-            if !is_of_values {
+            if !is_of_values && self.kind != FigureKind::Series {
                 mistakes.push(format!(
-                    "figure `{title}`: `expected` belongs to the kind \"values\""
+                    "figure `{title}`: `expected` belongs to the kinds \"values\" and \"series\""
                 ));
             } else if self.expected_at(expected, 1.0).is_none() {
                 mistakes.push(format!(
@@ -108,6 +125,8 @@ pub enum FigureKind {
     Dots,
     /// A box for each curve: the 5th, 25th, 50th, 75th and 95th percentile.
     Boxes,
+    /// A rate over time, in slices, of the first run of each curve.
+    Series,
 }
 
 /// A curve of a figure.

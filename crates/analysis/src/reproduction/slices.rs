@@ -1,0 +1,174 @@
+//! Rates of a group over time, in slices of equal width.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use pillion_measure::quantile;
+use pillion_trace::measure::{Measures, Rates};
+
+use super::{Digest, GroupDigest, Message};
+
+/// What stands behind a measure that is taken of each slice, before what is asked of those.
+pub(super) const OF_SLICES: &str = " of slices";
+
+/// The width of a slice, as `analyse` has it.
+const WIDTH_NS: i64 = 1_000_000_000;
+
+/// IP's and Ethernet's headers, and UDP's, in bytes.
+const HEADERS: u64 = 20 + 14;
+const UDP_HEADER: u64 = 8;
+/// What an IP packet has room for, on a link with an MTU of 1500 B.
+const ROOM: u64 = 1480;
+
+/// Of the directions of streams together, slices that lie within the time of sending; in seconds
+/// since the first packet.
+pub(super) fn of_traces(main: &Measures, sending: &Range<f64>) -> BTreeMap<String, Vec<f64>> {
+    type Rate = (&'static str, fn(&Rates) -> f64);
+    let at_sender: [Rate; 2] = [
+        ("sent_throughput_bit_per_s", |it| {
+            it.sent_throughput_bit_per_s
+        }),
+        ("acked_goodput_bit_per_s", |it| it.acked_goodput_bit_per_s),
+    ];
+    let at_receiver: [Rate; 2] = [
+        ("received_throughput_bit_per_s", |it| {
+            it.received_throughput_bit_per_s
+        }),
+        ("received_goodput_bit_per_s", |it| {
+            it.received_goodput_bit_per_s
+        }),
+    ];
+    let at_receiver = at_receiver.into_iter().filter(|_| main.loss.is_some());
+    let width_s = main.slices.width_s();
+    let within =
+        |it: &Rates| it.begin_s >= sending.start && it.begin_s + width_s <= sending.end + 1e-9;
+    let slices: Vec<Rates> = main.slices.rates().filter(within).collect();
+    let measures = at_sender.into_iter().chain(at_receiver);
+    let all = measures.map(|(name, of)| (name.to_owned(), slices.iter().map(of).collect()));
+    all.filter(|(_, values): &(String, Vec<f64>)| !values.is_empty())
+        .collect()
+}
+
+/// What has come of a group's datagrams, slice by slice since its streams began.
+#[derive(Debug)]
+pub struct Datagrams {
+    began_ns: i64,
+    /// Of each slice: bytes on the wire, and of payload.
+    slices: Vec<[u64; 2]>,
+}
+
+impl Datagrams {
+    /// For streams that were to send from this moment on, in nanoseconds since 1970, for so many
+    /// seconds.
+    #[must_use]
+    pub fn new(began_ns: i64, duration_s: f64) -> Self {
+        Self {
+            began_ns,
+            slices: vec![[0; 2]; duration_s as usize],
+        }
+    }
+
+    /// Enters a datagram that came.
+    pub fn add(&mut self, message: &Message) {
+        let came_ns = message.written_ns + (message.latency_us * 1e3) as i64;
+        let slice = (came_ns - self.began_ns).max(0) / WIDTH_NS;
+        let payload = u64::from(message.size);
+        let packets = (payload + UDP_HEADER).div_ceil(ROOM);
+        if let Some([wire, read]) = self.slices.get_mut(slice as usize) {
+            *wire += payload + UDP_HEADER + packets * HEADERS;
+            *read += payload;
+        }
+    }
+}
+
+impl Digest {
+    /// Adds the rates of groups of datagrams, by their names: traces tell of TCP alone.
+    pub fn add_datagrams(&mut self, groups: BTreeMap<String, Datagrams>) {
+        for (name, datagrams) in groups {
+            let group = self.groups.entry(name).or_default();
+            for (place, name) in [
+                "received_throughput_bit_per_s",
+                "received_goodput_bit_per_s",
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let slices = datagrams.slices.iter();
+                let rates: Vec<f64> = slices.map(|slice| slice[place] as f64 * 8.0).collect();
+                let mean = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+                group.values.insert(name.to_owned(), mean);
+                group.slices.insert(name.to_owned(), rates);
+            }
+        }
+    }
+}
+
+impl GroupDigest {
+    /// A rate in each slice, in the order of time; the measure ends with the words for that.
+    pub(super) fn of_slices(&self, measure: &str) -> Option<&[f64]> {
+        let name = measure.strip_suffix(OF_SLICES)?;
+        self.slices.get(name).map(Vec::as_slice)
+    }
+
+    /// What is asked of the slices of a rate: a percentile, as `p100`, or how far they are off
+    /// another one in the mean, in proportion to that, as `off 10000000`.
+    pub(super) fn value_of_slices(&self, measure: &str) -> Option<f64> {
+        let (name, what) = measure.split_once(OF_SLICES)?;
+        let slices = self.slices.get(name).filter(|it| !it.is_empty())?;
+        match what.trim_start().split_once(' ') {
+            Some(("off", rate)) => {
+                let rate: f64 = rate.parse().ok()?;
+                let off = slices.iter().map(|it| (it / rate - 1.0).abs());
+                Some(off.sum::<f64>() / slices.len() as f64)
+            }
+            Some(_) => None,
+            None => {
+                let percentile: f64 = what.trim_start().strip_prefix('p')?.parse().ok()?;
+                let mut ascending = slices.clone();
+                ascending.sort_by(f64::total_cmp);
+                quantile(&ascending, percentile / 100.0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_count_in_the_second_in_which_they_came_with_all_headers() {
+        let mut datagrams = Datagrams::new(5_000_000_000, 2.5);
+        for (written_ns, latency_us, size) in [
+            (5_000_000_000, 0.0, 1472),
+            // Too late for the first second, and in two packets.
+            (5_999_999_000, 2.0, 1473),
+            // In no whole second.
+            (7_100_000_000, 0.0, 1472),
+        ] {
+            datagrams.add(&Message {
+                stream: 0,
+                sender: ([127, 0, 0, 1], 20000).into(),
+                sequence: 0,
+                size,
+                written_ns,
+                latency_us,
+            });
+        }
+        let mut digest = Digest::default();
+        digest.add_datagrams(BTreeMap::from([("udp".to_owned(), datagrams)]));
+        let group = &digest.groups["udp"];
+        let slices = group.of_slices("received_throughput_bit_per_s of slices");
+        let second = 8.0 * (1473.0 + 8.0 + 68.0);
+        assert_eq!(slices, Some(&[1514.0 * 8.0, second][..]));
+        let value = |measure: &str| group.value(measure).unwrap();
+        let mean = value("received_goodput_bit_per_s");
+        assert_eq!(mean, (1472.0 + 1473.0) * 8.0 / 2.0);
+        assert_eq!(
+            value("received_throughput_bit_per_s of slices p100"),
+            second
+        );
+        let off = value("received_throughput_bit_per_s of slices off 12112");
+        assert!((off - (second / 12112.0 - 1.0) / 2.0).abs() < 1e-9, "{off}");
+    }
+}

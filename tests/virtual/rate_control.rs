@@ -1,0 +1,79 @@
+//! A rate that is kept by timers of high resolution, and not by ticks of the clock.
+
+use std::fs;
+
+use pillion_lab::engine::LabKernel;
+
+use crate::common::*;
+
+/// 20 Mbit/s of datagrams through 10 Mbit/s, by a bucket with room for one frame.
+const EXPERIMENT: &str = r#"
+duration = 2
+[bottleneck]
+rate = 10
+shaper = "tbf"
+queue = "bfifo"
+limit = "1514 B"
+[group.udp]
+kind = "datagrams"
+rate = 20
+size = 1472
+[measure]
+sockets = false
+[axis.timers.high-resolution]
+[axis.timers.ticks]
+kernel.high-resolution-timers = false
+"#;
+
+#[test]
+fn a_bucket_keeps_its_rate_only_if_timers_go_off_between_ticks() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), EXPERIMENT);
+    let rates = runs.iter().map(|run| {
+        let summary = json(run, "summary.json");
+        assert_eq!(summary["doubts"].as_array().unwrap().len(), 0, "{summary}");
+        let group = &summary["groups"][0];
+        let sent = group["sent"].as_u64().unwrap();
+        // A datagram each 588.8 us for 2 s.
+        assert!((3390..=3398).contains(&sent), "{sent}");
+        assert_eq!(group["connected"], 1);
+        group["received"].as_f64().unwrap() * 1514.0 * 8.0 / 2.0
+    });
+    let [high_resolution, ticks] = rates.collect::<Vec<_>>()[..] else {
+        panic!("two runs: {runs:?}");
+    };
+    assert!(
+        (9.95e6..10.05e6).contains(&high_resolution),
+        "{high_resolution}"
+    );
+    // One frame each two ticks of 1 ms.
+    assert!((5.9e6..6.2e6).contains(&ticks), "{ticks}");
+}
+
+#[test]
+fn a_run_that_asks_for_another_clock_says_what_builds_its_kernel() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("experiment.toml");
+    fs::write(
+        &file,
+        format!("{EXPERIMENT}[kernel]\nticks-per-second = 250\n"),
+    )
+    .unwrap();
+    let kernel = LabKernel::find(None).unwrap().path;
+    let output = lab("run", &file)
+        .args(["--store"])
+        .arg(folder.path().join("store"))
+        .arg("--kernel")
+        .arg(kernel)
+        .env("PILLION_LAB_KERNEL_CACHE", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = stdout(&output) + &stderr(&output);
+    assert!(
+        said.contains("`lab-kernel/build --ticks 250` builds one"),
+        "{said}"
+    );
+}
