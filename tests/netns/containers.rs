@@ -2,12 +2,15 @@
 //! is there.
 
 use std::fs;
+use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
+use std::time::Duration;
 
 use pillion_bundler::cgroup2_mount;
 use pillion_lab::Namespace;
+use pillion_tests::HostPair;
 use serde_json::{Value, json};
 
 use crate::coming::Group;
@@ -179,7 +182,7 @@ impl Podman {
                 here: namespace_with_loopback(),
                 runtime,
             };
-            match podman.run("none", "probe", &["/bin/true"]) {
+            match podman.run("probe", &["--network=none"], &["/bin/true"]) {
                 Ok(output) if output.status.success() => return Some(podman),
                 Ok(output) => why = stderr(&output),
                 Err(error) => why = error.to_string(),
@@ -199,44 +202,37 @@ impl Podman {
         self.host.command(&self.here, &podman)
     }
 
-    /// Runs a container of this host's programs.
-    fn run(&self, network: &str, name: &str, words: &[&str]) -> std::io::Result<Output> {
+    /// Runs a container of this host's programs, with other options of `podman run`.
+    fn run(&self, name: &str, options: &[&str], words: &[&str]) -> io::Result<Output> {
         let root = self.host.path().join("root");
         for folder in [
-            "bin", "dev", "etc", "lib", "lib64", "proc", "sys", "tmp", "usr",
+            "bin", "dev", "etc", "lib", "lib64", "proc", "run", "sys", "tmp", "usr", "var",
         ] {
             fs::create_dir_all(root.join(folder))?;
         }
         let root = root.to_str().unwrap();
         let program = format!("{PILLION}:/pillion:ro");
-        let volumes = [
-            "/usr:/usr:ro",
-            "/bin:/bin:ro",
-            "/lib:/lib:ro",
-            "/lib64:/lib64:ro",
-            &program,
-        ];
-        let volumes = volumes
-            .iter()
-            .flat_map(|it| ["--volume", it])
-            .collect::<Vec<_>>();
+        let folders = ["/usr", "/bin", "/lib", "/lib64"];
+        let folders = folders.map(|it| format!("{it}:{it}:ro"));
+        let volumes = folders.iter().chain([&program]);
+        let volumes: Vec<_> = volumes.flat_map(|it| ["--volume", it]).collect();
         // Not those of the runtime: they may be more than this process may have.
         let limits = [
             "--ulimit=nofile=1024",
             "--ulimit=nproc=1024",
             "--pids-limit=-1",
         ];
-        let how = [
-            "run",
-            "--detach",
-            "--annotation=team=red",
-            "--network",
-            network,
-            "--name",
-            name,
-        ];
-        self.command(&[&how[..], &limits, &volumes, &["--rootfs", root], words].concat())
-            .output()
+        let how = ["run", "--detach", "--name", name];
+        let words = [
+            &how[..],
+            &limits,
+            options,
+            &volumes,
+            &["--rootfs", root],
+            words,
+        ]
+        .concat();
+        self.command(&words).output()
     }
 }
 
@@ -260,18 +256,47 @@ fn remove_empty(cgroup: &PathBuf) {
     let _ = fs::remove_dir(cgroup);
 }
 
+/// A stream of thin traffic from a container, over a path that loses some of it.
+struct Stream {
+    pair: HostPair,
+    resident: Resident,
+    _listener: TcpListener,
+}
+
+impl Stream {
+    fn prepare() -> Self {
+        let pair = lossy_pair(0.05);
+        let receiver = &pair.receiver.namespace;
+        let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
+        Self {
+            resident: Resident::of(&pair.sender.namespace),
+            _listener: listener.unwrap().unwrap(),
+            pair,
+        }
+    }
+
+    fn begin(&self, podman: &Podman, container: &str) {
+        let network = network(&self.resident);
+        let options = ["--annotation=team=red", "--network", &network];
+        let send = ["/pillion", "traffic", "send", "--to", "10.77.0.2:7777"];
+        let send = [&send[..], &["--itt", "10", "--duration", "60"]].concat();
+        let output = podman.run(container, &options, &send).unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+/// What Podman is told of the network namespace of a process.
+fn network(resident: &Resident) -> String {
+    format!("ns:/proc/{}/ns/net", resident.pid())
+}
+
 #[test]
 fn podmans_containers_are_followed_by_name_and_annotation() {
     needs_root!();
     let Some(podman) = Podman::find() else {
         return;
     };
-    let pair = lossy_pair(0.05);
-    let resident = Resident::of(&pair.sender.namespace);
-    let network = format!("ns:/proc/{}/ns/net", resident.pid());
-    let receiver = &pair.receiver.namespace;
-    let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
-    let _listener = listener.unwrap().unwrap();
+    let stream = Stream::prepare();
     let own = &podman.here;
     let options = [
         "--container",
@@ -287,10 +312,7 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     assert!(attach.said().starts_with("pillion: bundling "));
     let idle = "rule 1: no container is called web-* and labelled team=r?d";
     attach.says(&format!("covers nothing: {idle}"));
-    let send = ["/pillion", "traffic", "send", "--to", "10.77.0.2:7777"];
-    let send = [&send[..], &["--itt", "10", "--duration", "60"]].concat();
-    let output = podman.run(&network, "web-1", &send).unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    stream.begin(&podman, "web-1");
     let said = [(); 3].map(|()| attach.said());
     let come = "pillion: container web-1 has come: bundling there, too";
     assert!(said.contains(&come.to_owned()), "{said:?}");
@@ -308,4 +330,88 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     let gone = "pillion: container web-1 has gone";
     assert!(said.contains(&gone.to_owned()), "{said:?}");
     attach.interrupt();
+}
+
+/// What Podman is told so that a container has what the DaemonSet's has.
+fn as_the_daemonset() -> Vec<String> {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/kubernetes/daemonset.yaml"
+    );
+    let file = fs::read_to_string(file).unwrap();
+    let within = |key: &str, ends: [char; 2]| {
+        let after = file.split_once(key).unwrap().1.trim_start();
+        let value = after.strip_prefix(ends[0]).unwrap();
+        value.split_once(ends[1]).unwrap().0.to_owned()
+    };
+    let capabilities = within("add:", ['[', ']']).replace(' ', "");
+    let mut options = vec![
+        "--cap-drop=all".to_owned(),
+        format!("--cap-add={capabilities}"),
+    ];
+    for (said, option) in [
+        ("hostNetwork: true", "--network=host"),
+        ("hostPID: true", "--pid=host"),
+        ("readOnlyRootFilesystem: true", "--read-only"),
+        (
+            "allowPrivilegeEscalation: false",
+            "--security-opt=no-new-privileges",
+        ),
+        (
+            "seccompProfile: {type: Unconfined}",
+            "--security-opt=seccomp=unconfined",
+        ),
+    ] {
+        assert!(file.contains(said), "{said}");
+        options.push(option.to_owned());
+    }
+    let mounts = file.split("mountPath: ").skip(1);
+    let mounts = mounts.map(|rest| rest.split([',', '}']).next().unwrap());
+    for path in mounts.filter(|path| path.starts_with("/sys/")) {
+        options.push(format!("--volume={path}:{path}:ro"));
+    }
+    options
+}
+
+#[test]
+fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
+    needs_root!();
+    let Some(podman) = Podman::find() else {
+        return;
+    };
+    let stream = Stream::prepare();
+    let rights = as_the_daemonset();
+    // The runtime's files are Podman's here.
+    let files = ["--volume=/var/lib/containers:/var/lib/containers:ro"];
+    let options: Vec<_> = rights.iter().map(String::as_str).chain(files).collect();
+    let attach = [
+        "/pillion",
+        "attach",
+        "--wait",
+        "--container",
+        "game-*",
+        "--thin",
+        "always",
+    ];
+    let output = podman.run("pillion", &options, &attach).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = || {
+        let output = podman.command(&["logs", "pillion"]).output().unwrap();
+        stdout(&output) + &stderr(&output)
+    };
+    eventually("it is at work", || {
+        log().contains("no container is called game-*")
+    });
+    stream.begin(&podman, "game-1");
+    let flow = || podman.host.json(&podman.here, &["flows", "--json"])[0].clone();
+    within(Duration::from_secs(20), "bundles repair losses", || {
+        flow()["hidden_losses"].as_u64() > Some(2)
+    });
+    assert!(log().contains("container game-1 has come"), "{}", log());
+    assert!(
+        !log().contains("only sockets of this container"),
+        "{}",
+        log()
+    );
+    drop(stream.pair);
 }

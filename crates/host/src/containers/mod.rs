@@ -46,7 +46,7 @@ impl Containers {
         let described = self.files.describe(folders.iter().map(|it| it.id.as_str()));
         let folders = folders.into_iter().zip(described);
         let running = folders.map(|(it, described)| Container {
-            process: self.process(&it, mount),
+            process: self.process(&it),
             id: it.id,
             described,
             cgroup: it.cgroup,
@@ -68,13 +68,17 @@ impl Containers {
     }
 
     /// The same process as at the last look, as long as it is there.
-    fn process(&self, at: &Folder, mount: &Path) -> Option<u32> {
+    fn process(&self, at: &Folder) -> Option<u32> {
         let before = self.running.iter().find(|it| it.cgroup == at.cgroup);
-        let path = at.path.strip_prefix(mount).unwrap_or(&at.path);
         let is_there = |process: &u32| {
             let cgroups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-            let mut paths = cgroups.lines().filter_map(|line| line.strip_prefix("0::/"));
-            paths.any(|it| Path::new(it).starts_with(path))
+            let mut paths = cgroups.lines().filter_map(|line| line.strip_prefix("0::"));
+            // Where the path begins depends on this process's cgroup namespace.
+            paths.any(|path| {
+                Path::new(path)
+                    .iter()
+                    .any(|part| Some(part) == at.path.file_name())
+            })
         };
         let before = before.and_then(|it| it.process).filter(is_there);
         before.or_else(|| first_process(&at.path))
