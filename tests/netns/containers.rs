@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pillion_bundler::cgroup2_mount;
 use pillion_lab::Namespace;
 use pillion_tests::HostPair;
@@ -51,6 +53,14 @@ impl Beside {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
+    /// What Docker writes of a container.
+    fn has_of_docker(&self, id: &str, name: &str) {
+        let folder = self.path().join("docker/containers").join(id);
+        fs::create_dir_all(&folder).unwrap();
+        let config = json!({"Name": format!("/{name}"), "Config": {"Labels": {"app": name}}});
+        fs::write(folder.join("config.v2.json"), config.to_string()).unwrap();
+    }
+
     /// What a pillion of this namespace says of itself.
     fn status(&self, namespace: &Namespace) -> Value {
         self.json(namespace, &["status", "--json"])[0].clone()
@@ -74,15 +84,9 @@ fn containers_are_covered_and_named_as_they_come_and_no_longer_once_they_go() {
     let host = Beside::new();
     let unique = std::process::id();
     let name = format!("game-{unique}");
-    let docker = |id: &str, name: &str| {
-        let folder = host.path().join("docker/containers").join(id);
-        fs::create_dir_all(&folder).unwrap();
-        let config = json!({"Name": format!("/{name}"), "Config": {"Labels": {"app": name}}});
-        fs::write(folder.join("config.v2.json"), config.to_string()).unwrap();
-    };
     let ids = [id("a"), id("b")];
-    docker(&ids[0], &name);
-    docker(&ids[1], "another");
+    host.has_of_docker(&ids[0], &name);
+    host.has_of_docker(&ids[1], "another");
     let rules = host.path().join("rules.toml");
     let text = format!("[[rule]]\nthin = \"always\"\ncontainer-label = \"app=game-{unique}\"\n");
     fs::write(&rules, text).unwrap();
@@ -141,6 +145,44 @@ fn containers_are_covered_and_named_as_they_come_and_no_longer_once_they_go() {
         );
         attach.interrupt();
     }
+}
+
+#[test]
+fn a_file_that_is_read_again_may_name_other_containers() {
+    needs_root!();
+    let (own, inner) = (namespace_with_loopback(), namespace_with_loopback());
+    let host = Beside::new();
+    let (id, name) = (id("c"), format!("late-{}", std::process::id()));
+    host.has_of_docker(&id, &name);
+    let group = Group::create(&format!("docker-{id}.scope"));
+    let (stream, _listener) = group.stream(&inner);
+    let rules = host.path().join("rules.toml");
+    let say = |container: &str| {
+        let text = format!("[[rule]]\nthin = \"always\"\ncontainer = \"{container}\"\n");
+        fs::write(&rules, text).unwrap();
+    };
+    say("none");
+    let arguments = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let command = host.pillion(&own, &arguments);
+    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+    assert!(attach.said().starts_with("pillion: bundling "));
+    attach.says("covers nothing: rule 1: no container is called none");
+    say("late-*");
+    kill(
+        Pid::from_raw(attach.process.id().cast_signed()),
+        Signal::SIGHUP,
+    )
+    .unwrap();
+    let said = [(); 4].map(|()| attach.said()).join("\n");
+    let places = "bundling in its own network namespace, containers called late-* now";
+    assert!(said.contains(places), "{said}");
+    assert!(said.contains("covers something again"), "{said}");
+    eventually("that container is covered", || {
+        host.status(&own)["connections"] == 1
+    });
+    drop(group);
+    end(stream);
+    attach.interrupt();
 }
 
 #[test]
