@@ -3,7 +3,7 @@
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
-.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table check format bench man pages book dist deb rpm install uninstall clean
+.PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist deb rpm install uninstall clean
 
 all: setup
 	$(CARGO) build --release
@@ -72,6 +72,10 @@ kernels-accept:
 
 kernels-table:
 	$(CARGO) run --quiet --package pillion-kernels -- table
+
+# What `make deb` and `make rpm` have made, in a clean Debian.
+packages-test:
+	tests/packages/run
 
 check:
 	clang-format --dry-run --Werror $(BPF)

@@ -15,17 +15,17 @@ use crate::devices::Attach;
 use crate::namespaces::{Name, Resident};
 
 /// A cgroup that ends with the test, and its processes with it.
-struct Group(PathBuf);
+pub struct Group(PathBuf);
 
 impl Group {
-    fn create(name: &str) -> Self {
+    pub fn create(name: &str) -> Self {
         let path = pillion_bundler::cgroup2_mount().unwrap().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)
     }
 
     /// A stream over loopback by a process of this cgroup, to this host by its name.
-    fn stream(&self, namespace: &Namespace) -> (Child, TcpListener) {
+    pub fn stream(&self, namespace: &Namespace) -> (Child, TcpListener) {
         let listener = namespace.enter(|| TcpListener::bind("localhost:0"));
         let listener = listener.unwrap().unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -12,6 +12,7 @@ mod coming;
 mod common;
 mod compare;
 mod config;
+mod containers;
 mod demo;
 mod devices;
 mod devices_limits;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::device_attachment::device_error;
 use crate::turn::Turn;
-use crate::{Device, Error, Hook, Namespace, NamespaceName, netlink};
+use crate::{Device, Error, Hook, Namespace, Namespaces, netlink};
 
 const INGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_INGRESS;
 const EGRESS: libbpf_sys::bpf_tc_attach_point = libbpf_sys::BPF_TC_EGRESS;
@@ -216,23 +216,18 @@ impl Filter {
     }
 }
 
-/// Removes all filters with one of these programs from the devices of the network
-/// namespaces named, or, where none is, of this one, where the process that attached them
-/// could not do so.
+/// Removes all filters with one of these programs from the devices of these network namespaces,
+/// where the process that attached them could not do so.
 ///
 /// # Errors
 /// [`Error::System`] if the devices cannot be listed.
-pub fn remove_filters(programs: &[u32], namespaces: &[NamespaceName]) -> Result<(), Error> {
-    if namespaces.is_empty() {
-        return remove_filters_here(programs);
-    }
+pub fn remove_filters(programs: &[u32], namespaces: &Namespaces) -> Result<(), Error> {
+    let own = namespaces.named.is_empty().then(Namespace::default);
     // With one that is gone, its filters are. One that cannot be cleaned keeps no other from it.
-    let opened = namespaces
-        .iter()
-        .flat_map(NamespaceName::now)
-        .filter_map(|name| name.open().ok());
+    let there = namespaces.now().into_iter();
+    let opened = there.filter_map(|name| name.open().ok());
     let remove = |namespace: Namespace| namespace.enter(|| remove_filters_here(programs))?;
-    let removed: Vec<_> = opened.map(remove).collect();
+    let removed: Vec<_> = own.into_iter().chain(opened).map(remove).collect();
     removed.into_iter().collect()
 }
 

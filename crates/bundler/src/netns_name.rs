@@ -7,8 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use pillion_host::Container;
+use pillion_host::pattern::{is_pattern, matching};
+
 use crate::escaped::escaped;
-use crate::pattern::{is_pattern, matching};
 use crate::{Error, Namespace};
 
 /// The folder where `ip netns` keeps the names that it gives.
@@ -21,7 +23,14 @@ const NAMES: &str = "/run/netns";
 pub struct NamespaceName {
     name: OsString,
     path: PathBuf,
-    is_process: bool,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Process,
+    Container,
 }
 
 impl From<&OsStr> for NamespaceName {
@@ -40,7 +49,10 @@ impl From<&OsStr> for NamespaceName {
         Self {
             name: name.to_owned(),
             path,
-            is_process: process.is_some(),
+            kind: match process {
+                Some(_) => Kind::Process,
+                None => Kind::File,
+            },
         }
     }
 }
@@ -84,10 +96,24 @@ impl NamespaceName {
             Some(Self {
                 name,
                 path,
-                is_process: false,
+                kind: Kind::File,
             })
         });
         named.collect()
+    }
+
+    /// What a container's is called; `None` if no process of it can be seen.
+    pub(crate) fn of_container(container: &Container) -> Option<Self> {
+        let process = container.process?;
+        Some(Self {
+            name: format!("container {container}").into(),
+            path: format!("/proc/{process}/ns/net").into(),
+            kind: Kind::Container,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Opens the network namespace that the name stands for now.
@@ -125,13 +151,17 @@ impl NamespaceName {
     /// True if what has this name later is what the user meant; another process with the PID is
     /// not.
     pub(crate) fn may_return(&self) -> bool {
-        !self.is_process
+        self.kind != Kind::Process
     }
 }
 
 impl fmt::Display for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "network namespace {}", escaped(&self.name))
+        let name = escaped(&self.name);
+        match self.kind {
+            Kind::File | Kind::Process => write!(f, "network namespace {name}"),
+            Kind::Container => f.write_str(&name),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::{Error, Mode, Observing, Options, Rule, Scope};
+use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
 /// applications.
@@ -14,6 +14,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// What becomes of a connection that no rule matches.
     pub otherwise: Mode,
+    /// The containers that run now, among which rules find theirs.
+    pub running: Vec<Container>,
     /// The network namespaces whose connections are taken in.
     pub scope: Scope,
     /// Of how many sockets something is kept at a time, for a connection or for what its
@@ -30,6 +32,7 @@ impl Default for Policy {
         Self {
             rules: Vec::new(),
             otherwise: Mode::Allow(Options::default()),
+            running: Vec::new(),
             scope: Scope::default(),
             max_connections: Self::MAX_CONNECTIONS,
             observing: None,
@@ -47,10 +50,17 @@ impl Policy {
     /// Places, where nothing else is said: the default of [`Policy::max_connections`].
     pub const MAX_CONNECTIONS: u32 = 65_536;
 
+    /// The containers that rules ask for, whose network namespaces are to be served as well.
+    #[must_use]
+    pub fn containers(&self) -> Vec<ContainerChoice> {
+        let asked_for = self.rules.iter().map(|rule| &rule.containers);
+        asked_for.filter(|it| !it.is_empty()).cloned().collect()
+    }
+
     fn table(&self) -> Result<Box<types::rules>, Error> {
         let mut rows = Vec::new();
         for (number, rule) in (1..).zip(&self.rules) {
-            rows.extend(rule.expand(number));
+            rows.extend(rule.expand(number, &self.running));
         }
         let needed = rows.len();
         if needed > Self::MAX_ROWS {
@@ -67,7 +77,7 @@ impl Policy {
             mode: self.otherwise,
             ..Rule::default()
         };
-        rows.extend(others.expand(0));
+        rows.extend(others.expand(0, &self.running));
         for (place, row) in table.rules.iter_mut().zip(rows) {
             *place = row;
         }

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
-use crate::{CgroupName, Companions, Options};
+use crate::{CgroupName, Companions, Container, ContainerChoice, Options};
 
 /// Who opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct Rule {
     pub peers: Vec<IpNet>,
     /// The socket's cgroup, or one above it. A name that no cgroup has matches nothing.
     pub cgroups: Vec<CgroupName>,
+    /// The containers that the socket is of, by their cgroups. Not beside `cgroups`, of which they
+    /// would be some.
+    pub containers: ContainerChoice,
     /// The user whose the socket is.
     pub uid: Option<u32>,
     /// Who opened the connection. Of connections older than the programs nobody knows: they match a
@@ -76,6 +79,7 @@ impl Rule {
             remote_ports: Vec::new(),
             peers: Vec::new(),
             cgroups: Vec::new(),
+            containers: ContainerChoice::default(),
             uid: None,
             direction: None,
             mode: Mode::Bundle(options),
@@ -84,25 +88,29 @@ impl Rule {
     }
 
     /// Rows that the rule takes in the kernel's table: the product of its lists' lengths, where an
-    /// empty one counts as 1, and cgroups are those that have the names now.
+    /// empty one counts as 1, and cgroups are those that have the names now; of the containers that run,
+    /// those that are chosen.
     #[must_use]
-    pub fn rows(&self) -> usize {
+    pub fn rows(&self, running: &[Container]) -> usize {
         let ports = [&self.ports, &self.local_ports, &self.remote_ports];
         let lists = ports.map(Vec::len).into_iter().chain([self.peers.len()]);
         let lists = lists.map(|length| length.max(1));
-        let cgroups = self.cgroup_ids().map(|ids| ids.len());
+        let cgroups = self.cgroup_ids(running).map(|ids| ids.len());
         lists.chain(cgroups).fold(1, usize::saturating_mul)
     }
 
-    /// The ids of the cgroups that have the names now; `None` where it may be any cgroup.
+    /// The ids of the cgroups that have the names now, or are those of the chosen ones of the containers
+    /// that run; `None` where it may be any cgroup.
     #[must_use]
-    pub fn cgroup_ids(&self) -> Option<Vec<u64>> {
-        let ids = || self.cgroups.iter().flat_map(CgroupName::ids).collect();
-        (!self.cgroups.is_empty()).then(ids)
+    pub fn cgroup_ids(&self, running: &[Container]) -> Option<Vec<u64>> {
+        let named = self.cgroups.iter().flat_map(CgroupName::ids);
+        let chosen = running.iter().filter(|it| self.containers.has(it));
+        let is_any = self.cgroups.is_empty() && self.containers.is_empty();
+        (!is_any).then(|| named.chain(chosen.map(|it| it.cgroup)).collect())
     }
 
     /// The rule's rows, one for each combination of its lists' entries; all have the rule's number.
-    pub(crate) fn expand(&self, number: u32) -> Vec<types::rule> {
+    pub(crate) fn expand(&self, number: u32, running: &[Container]) -> Vec<types::rule> {
         let mut rows = vec![types::rule {
             number,
             ..self.without_lists()
@@ -117,7 +125,7 @@ impl Rule {
         each(&mut rows, &self.peers, |row, peer| {
             (row.peer, row.peer_mask) = prefix(*peer);
         });
-        match self.cgroup_ids().as_deref() {
+        match self.cgroup_ids(running).as_deref() {
             None => {}
             Some([]) => rows.clear(),
             Some(ids) => each(&mut rows, ids, |row, id| row.cgroup = *id),
@@ -237,8 +245,8 @@ mod tests {
             peers: vec!["10.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()],
             ..Rule::default()
         };
-        let rows = rule.expand(7);
-        assert_eq!(rows.len(), rule.rows());
+        let rows = rule.expand(7, &[]);
+        assert_eq!(rows.len(), rule.rows(&[]));
         let ports: Vec<_> = rows.iter().map(|row| row.ports.last).collect();
         assert_eq!(ports, [1, 1, 9, 9]);
         assert!(rows.iter().all(|row| row.number == 7));

@@ -7,9 +7,12 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 
 use crate::followed_namespace::FollowedNamespace;
 use crate::troubles::Troubles;
-use crate::{Change, Device, Error, Hook, Namespace, NamespaceName, device_list};
+use crate::{
+    Change, Container, Containers, Device, Error, Hook, Namespace, NamespaceName, Namespaces,
+    device_list,
+};
 
-/// How often names of network namespaces are looked at: nothing tells of their end.
+/// How often names of network namespaces, and containers, are looked at: nothing tells of their end.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Which devices are bundled on, while devices come and go, and network namespaces with
@@ -18,8 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Selection {
     pub(crate) names: Vec<OsString>,
     followed: Vec<FollowedNamespace>,
-    /// Names with wildcards: those like them are followed while they are there.
-    patterns: Vec<NamespaceName>,
+    /// Those with names like one with wildcards, and of containers, are followed while they are there.
+    asked_for: Namespaces,
+    containers: Containers,
     hook: Hook,
     news: Epoll,
     clock: TimerFd,
@@ -50,27 +54,27 @@ pub(crate) enum Step {
 
 impl Selection {
     /// Selects the devices with these names, or, where none is named, all that are up but loopback;
-    /// in the network namespaces named, or, where none is, in this one alone. A name stands for
-    /// whatever has it at the time. `hook` is that of the programs.
+    /// in the network namespaces asked for. A name stands for whatever has it at the time. `hook` is
+    /// that of the programs.
     ///
     /// # Errors
     /// As [`NamespaceName::open`]; [`Error::System`] if the kernel's news of devices cannot
     /// be had.
     pub fn new(
         names: &[impl AsRef<OsStr>],
-        namespaces: &[NamespaceName],
+        asked_for: &Namespaces,
         hook: Hook,
     ) -> Result<Self, Error> {
-        let mut followed = if namespaces.is_empty() {
+        let mut followed = if asked_for.named.is_empty() {
             vec![FollowedNamespace::here(hook)?]
         } else {
-            let plain = namespaces.iter().filter(|name| !name.is_pattern());
+            let plain = asked_for.plain();
             let followed = plain.map(|name| FollowedNamespace::named(name, hook));
             followed.collect::<Result<_, _>>()?
         };
-        let patterns = namespaces.iter().filter(|name| name.is_pattern());
-        let patterns: Vec<_> = patterns.cloned().collect();
-        let there = patterns.iter().flat_map(NamespaceName::now);
+        let mut containers = Containers::default();
+        asked_for.look_for_containers(&mut containers);
+        let there = asked_for.matched(containers.running()).into_iter();
         followed.extend(there.map(|name| FollowedNamespace::matched(name, hook)));
         let watched = || -> nix::Result<(Epoll, TimerFd)> {
             let news = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -89,7 +93,8 @@ impl Selection {
         Ok(Self {
             names: names.iter().map(|name| name.as_ref().to_owned()).collect(),
             followed,
-            patterns,
+            asked_for: asked_for.clone(),
+            containers,
             hook,
             news,
             clock,
@@ -99,12 +104,37 @@ impl Selection {
 
     /// Names with wildcards that no network namespace is like now.
     pub fn unmatched(&self) -> impl Iterator<Item = &NamespaceName> {
-        self.patterns.iter().filter(|name| name.now().is_empty())
+        let patterns = self.asked_for.patterns();
+        patterns.filter(|name| name.now().is_empty())
     }
 
-    /// Follows the names that there are now like one with wildcards, and no longer those that were.
+    /// The containers that run, as of the last look; those that are asked for are among them.
+    #[must_use]
+    pub fn containers(&self) -> &[Container] {
+        self.containers.running()
+    }
+
+    /// What keeps containers that are asked for, or may be, from being found or entered, in words.
+    pub fn unseen(&self) -> impl Iterator<Item = String> {
+        let chosen = self.asked_for.chosen(self.containers.running());
+        let hidden = chosen.filter(|it| it.process.is_none()).map(|it| {
+            format!(
+                "no process of container {it} is seen from here: it takes the host's PID namespace \
+                 (--pid=host, hostPID)"
+            )
+        });
+        let forbidden = self.containers.forbidden().map(|path| {
+            let path = path.display();
+            format!("{path} may not be read: containers' names take root or CAP_DAC_READ_SEARCH")
+        });
+        hidden.chain(forbidden)
+    }
+
+    /// Follows the names that there are now like one with wildcards, and those of containers, and no
+    /// longer those that were.
     fn match_names(&mut self) {
-        let there: Vec<_> = self.patterns.iter().flat_map(NamespaceName::now).collect();
+        self.asked_for.look_for_containers(&mut self.containers);
+        let there = self.asked_for.matched(self.containers.running());
         self.followed.retain(|followed| {
             let is_there = followed.name().is_none_or(|name| there.contains(name));
             !followed.is_matched || followed.now().is_some() || is_there
@@ -151,21 +181,17 @@ impl Selection {
         self.troubles.said()
     }
 
-    /// True if there need be no device yet: namespaces with names like one with wildcards may come.
+    /// True if there need be no device yet: namespaces may come.
     pub(crate) fn may_be_empty(&self) -> bool {
-        !self.patterns.is_empty()
+        self.asked_for.may_come()
     }
 
     /// How many network namespaces there can be.
     pub(crate) fn namespace_count(&self) -> usize {
-        /// Those that names with wildcards leave room for, at least.
-        const OF_PATTERNS: usize = 64;
-        let matched = if self.patterns.is_empty() {
-            0
-        } else {
-            OF_PATTERNS
-        };
-        self.followed.len().max(matched)
+        /// Those that may come are left room for, as many at least.
+        const TO_COME: usize = 64;
+        let to_come = if self.may_be_empty() { TO_COME } else { 0 };
+        self.followed.len().max(to_come)
     }
 
     /// A file descriptor that is readable when devices may have come, gone or changed, or something
@@ -289,7 +315,7 @@ impl Selection {
         /// The shortest time that wakes up; zero would be never.
         const AT_ONCE: Duration = Duration::from_nanos(1);
         let is_named = |followed: &FollowedNamespace| followed.name().is_some();
-        let has_names = !self.patterns.is_empty() || self.followed.iter().any(is_named);
+        let has_names = self.may_be_empty() || self.followed.iter().any(is_named);
         let now = Instant::now();
         // What is due and was not tried has to wait for something else.
         let retry = self.troubles.next();

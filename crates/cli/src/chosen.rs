@@ -2,12 +2,42 @@
 
 use anyhow::{Context, Result};
 use pillion_bundler::{
-    CgroupName, NamespaceName, Options, Programs, Rule, Scope, Selection, remove_filters,
+    CgroupName, ContainerChoice, ContainerLabel, ContainerName, Namespaces, Options, Programs,
+    Rule, Scope, Selection, remove_filters,
 };
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Peer, Ports};
 
 use crate::janitor::{self, Janitor};
+
+/// Containers whose connections are chosen.
+#[derive(clap::Args)]
+pub struct ContainerArgs {
+    /// Connections of this container, which may come later and is followed into its network
+    /// namespace: its name, or of a pod's POD, NAMESPACE/POD or NAMESPACE/POD/CONTAINER, with wildcards
+    /// if so wanted: 'web-*'; repeat for more
+    #[arg(long = "container", value_name = "NAME", conflicts_with = "cgroups")]
+    pub containers: Vec<ContainerName>,
+
+    /// Connections of containers with this label or annotation, as far as their runtime's files have
+    /// it; the value may have wildcards; repeat for more
+    #[arg(
+        long = "container-label",
+        value_name = "KEY=VALUE",
+        conflicts_with = "cgroups"
+    )]
+    pub labels: Vec<ContainerLabel>,
+}
+
+impl ContainerArgs {
+    /// What they ask for.
+    pub fn choice(&self) -> ContainerChoice {
+        ContainerChoice {
+            names: self.containers.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+}
 
 /// The rule for connections with these ports and peers.
 pub fn rule(ports: &[Ports], peers: &[Peer], how: &Bundling, options: Options) -> Rule {
@@ -19,21 +49,29 @@ pub fn rule(ports: &[Ports], peers: &[Peer], how: &Bundling, options: Options) -
     }
 }
 
-/// Describes connections with these ports, peers and cgroups; `None` if nothing is asked of them.
-pub fn words(ports: &[Ports], peers: &[Peer], cgroups: &[CgroupName]) -> Option<String> {
+/// Describes connections with these ports, peers, cgroups and containers; `None` if nothing is asked
+/// of them.
+pub fn words(
+    ports: &[Ports],
+    peers: &[Peer],
+    cgroups: &[CgroupName],
+    containers: &ContainerChoice,
+) -> Option<String> {
     let list = |kind: &str, values: Vec<String>| {
         (!values.is_empty()).then(|| format!("{kind} {}", values.join(" or ")))
     };
     let ports = list("port", ports.iter().map(ToString::to_string).collect());
     let peers = list("peer", peers.iter().map(ToString::to_string).collect());
     let cgroups = list("cgroup", cgroups.iter().map(ToString::to_string).collect());
-    let conditions: Vec<_> = [ports, peers, cgroups].into_iter().flatten().collect();
+    let containers = (!containers.is_empty()).then(|| format!("a container {containers}"));
+    let conditions = [ports, peers, cgroups, containers].into_iter().flatten();
+    let conditions: Vec<_> = conditions.collect();
     (!conditions.is_empty()).then(|| format!("connections with {}", conditions.join(" and ")))
 }
 
-/// The scope of the namespaces that are named, or of pillion's own if none is.
-pub fn scope(names: &[NamespaceName], selection: &Selection) -> Scope {
-    match names.is_empty() {
+/// The scope of the namespaces that are asked for.
+pub fn scope(namespaces: &Namespaces, selection: &Selection) -> Scope {
+    match namespaces.is_own_alone() {
         true => Scope::ThisNamespace,
         false => Scope::Namespaces(selection.namespaces()),
     }
@@ -41,7 +79,7 @@ pub fn scope(names: &[NamespaceName], selection: &Selection) -> Scope {
 
 /// Sees to it that nothing of the programs stays behind in these namespaces; `None` where nothing
 /// could.
-pub fn watch(programs: &Programs, namespaces: &[NamespaceName]) -> Result<Option<Janitor>> {
+pub fn watch(programs: &Programs, namespaces: &Namespaces) -> Result<Option<Janitor>> {
     let filters = programs.left_behind();
     if filters.is_empty() {
         return Ok(None);

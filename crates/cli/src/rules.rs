@@ -1,8 +1,11 @@
-//! The rules in force, while cgroups that they name come and go.
+//! The rules in force, while cgroups and containers that they name come and go.
 
 use std::path::Path;
 
-use pillion_bundler::{Attachment, CgroupName, Error, Policy, Rule, Selection, is_whole};
+use pillion_bundler::{
+    Attachment, CgroupName, Container, Containers, Error, Policy, Rule, Scope, Selection,
+    cgroup2_mount, is_whole,
+};
 
 use crate::print::say;
 
@@ -15,10 +18,13 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Those that a policy has, as it finds cgroups and its containers.
     pub fn of(policy: Policy) -> Self {
-        let cgroups = cgroups(&policy);
+        let cgroups = cgroups(&policy.rules, &policy.running);
+        // What is served is followed elsewhere, and kept from ending by whoever has it.
+        let scope = Scope::default();
         Self {
-            policy,
+            policy: Policy { scope, ..policy },
             cgroups,
             idle: Vec::new(),
         }
@@ -31,12 +37,18 @@ impl Rules {
     }
 
     /// Puts the rules into force again if cgroups have come or gone; gives why that failed, in words.
-    pub fn keep_up(&mut self, attachment: &Attachment) -> Result<(), String> {
-        let now = cgroups(&self.policy);
+    pub fn keep_up(
+        &mut self,
+        attachment: &Attachment,
+        selection: &Selection,
+    ) -> Result<(), String> {
+        let running = selection.containers();
+        let now = cgroups(&self.policy.rules, running);
         if now == self.cgroups {
             return Ok(());
         }
         self.cgroups = now;
+        self.policy.running = running.to_vec();
         let put = || {
             attachment.replace_rules(&self.policy)?;
             attachment.review()
@@ -52,7 +64,8 @@ impl Rules {
     pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
         let names = selection.unmatched();
         let names = names.map(|name| format!("no {name} is there"));
-        let idle: Vec<_> = self.idle().chain(names).collect();
+        let idle = self.idle().chain(names).chain(selection.unseen());
+        let idle: Vec<_> = idle.collect();
         for new in idle.iter().filter(|it| !self.idle.contains(it)) {
             say(&format!("pillion: covers nothing: {new}"));
         }
@@ -69,14 +82,28 @@ impl Rules {
         rules.filter_map(|((number, rule), cgroups)| {
             let is_idle = cgroups.as_ref().is_some_and(Vec::is_empty);
             let names = || rule.cgroups.iter().map(CgroupName::to_string);
-            let names = is_idle.then(|| names().collect::<Vec<_>>().join(" or "))?;
-            Some(format!("rule {number}: no cgroup is called {names}"))
+            is_idle.then(|| match rule.containers.is_empty() {
+                true => {
+                    let names = names().collect::<Vec<_>>().join(" or ");
+                    format!("rule {number}: no cgroup is called {names}")
+                }
+                false => format!("rule {number}: no container is {}", rule.containers),
+            })
         })
     }
 }
 
-fn cgroups(policy: &Policy) -> Vec<Option<Vec<u64>>> {
-    policy.rules.iter().map(Rule::cgroup_ids).collect()
+fn cgroups(rules: &[Rule], running: &[Container]) -> Vec<Option<Vec<u64>>> {
+    rules.iter().map(|rule| rule.cgroup_ids(running)).collect()
+}
+
+/// The containers that run, for rules that are only looked at.
+pub fn running() -> Vec<Container> {
+    let mount = cgroup2_mount();
+    mount.map_or_else(
+        |_| Vec::new(),
+        |it| Containers::default().look(&it).to_vec(),
+    )
 }
 
 /// What it means that only a part of the hierarchy can be seen, if that is so.

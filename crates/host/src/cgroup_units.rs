@@ -1,8 +1,7 @@
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 
+use crate::cgroup_folders::below;
 use crate::unit::{Unit, of_path};
 
 /// What the sockets of each cgroup are of, by the cgroup's id, where its name or that of one above
@@ -12,14 +11,10 @@ pub fn cgroup_units(mount: &Path) -> HashMap<u64, Unit> {
     let mut units = HashMap::new();
     let mut folders = vec![mount.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            let path = entry.path();
-            let below = path.strip_prefix(mount).unwrap_or(&path).to_string_lossy();
-            if let Some(unit) = of_path(&below) {
-                units.insert(entry.ino(), unit);
+        for (path, id) in below(&folder) {
+            let name = path.strip_prefix(mount).unwrap_or(&path).to_string_lossy();
+            if let Some(unit) = of_path(&name) {
+                units.insert(id, unit);
             }
             folders.push(path);
         }
@@ -29,6 +24,7 @@ pub fn cgroup_units(mount: &Path) -> HashMap<u64, Unit> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     use super::*;

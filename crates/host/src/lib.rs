@@ -1,16 +1,22 @@
 //! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, its network
-//! namespaces, whose sockets are, and why it refuses a program.
+//! namespaces and containers, whose sockets are, and why it refuses a program.
 
+mod cgroup_folders;
 mod cgroup_units;
 pub mod clock;
+mod containers;
 pub mod libbpf;
 pub mod network_namespace;
+pub mod pattern;
 mod socket_owners;
 mod tcp_info;
 mod ticks;
 mod unit;
 
 pub use cgroup_units::cgroup_units;
+pub use containers::{
+    Container, ContainerChoice, ContainerLabel, ContainerName, Containers, Described, RuntimeFiles,
+};
 pub use socket_owners::{SocketOwner, socket_owners};
 pub use tcp_info::TcpInfo;
 pub use ticks::Ticks;

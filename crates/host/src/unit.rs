@@ -12,7 +12,7 @@ pub enum Unit {
 }
 
 /// The digits that runtimes show of a container's id.
-const SHOWN: usize = 12;
+pub(crate) const SHOWN: usize = 12;
 
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -41,11 +41,14 @@ pub(crate) fn of_path(path: &str) -> Option<Unit> {
         .or_else(|| managed().map(|name| Unit::Managed(name.to_owned())))
 }
 
-/// The id in a cgroup's name: alone, or as in `docker-ID.scope`, `cri-containerd-ID.scope`.
-fn container_id(name: &str) -> Option<&str> {
+/// The id in a cgroup's name: alone, or as in `docker-ID.scope`, `cri-containerd-ID.scope`. What
+/// looks after a container, as in `libpod-conmon-ID.scope`, is not in it.
+pub(crate) fn container_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;
-    (id.len() == 64 && id.bytes().all(|it| it.is_ascii_hexdigit())).then_some(id)
+    let is_id = id.len() == 64 && id.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_beside = name[..name.len() - id.len()].ends_with("conmon-");
+    (is_id && !is_beside).then_some(id)
 }
 
 #[cfg(test)]

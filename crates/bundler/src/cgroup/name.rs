@@ -5,8 +5,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use pillion_host::pattern::matching;
+
 use super::cgroup2_mount;
-use crate::pattern::matching;
 
 /// What a user calls cgroups (v2): a path as in `/proc/PID/cgroup`, from the mount point on, in which
 /// `*`, `?` and `[...]` stand for what they do in shells. Which cgroups these are may change.

@@ -41,7 +41,7 @@ impl Watcher for Follower {
     }
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        if let Err(why) = self.rules.keep_up(attachment) {
+        if let Err(why) = self.rules.keep_up(attachment, selection) {
             self.service.failed(why);
         }
         self.tell_of_idle(selection);

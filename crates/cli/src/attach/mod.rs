@@ -12,7 +12,8 @@ use clap::Id;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use pillion_bundler::{
-    Attachment, CgroupName, Device, Error, Hook, NamespaceName, Policy, Programs, Rule, Scope,
+    Attachment, CgroupName, Device, Error, Hook, NamespaceName, Namespaces, Policy, Programs, Rule,
+    Scope,
 };
 use pillion_report::number::counted;
 use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
@@ -20,14 +21,14 @@ use pillion_settings::{BadInput, Bundling, Telling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
-use crate::chosen;
+use crate::chosen::{self, ContainerArgs};
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
-use crate::rules::{Rules, of_the_view};
+use crate::rules::{Rules, of_the_view, running};
 use crate::service::{Service, manager};
 use crate::stats::Stats;
 use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
@@ -55,7 +56,7 @@ pub struct Args {
     peers: Vec<Peer>,
 
     /// All connections
-    #[arg(long, conflicts_with_all = ["ports", "peers", "cgroups"])]
+    #[arg(long, conflicts_with_all = ["ports", "peers", "cgroups", "containers", "labels"])]
     all: bool,
 
     /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
@@ -63,6 +64,9 @@ pub struct Args {
     /// more
     #[arg(long = "cgroup", value_name = "CGROUP")]
     cgroups: Vec<CgroupName>,
+
+    #[command(flatten)]
+    containers: ContainerArgs,
 
     /// What becomes of connections that are not chosen
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
@@ -101,10 +105,8 @@ pub struct Args {
 /// What the file says, if there is one.
 fn in_the_file() -> impl Iterator<Item = Id> {
     let choice = ["ports", "peers", "all", "cgroups", "otherwise"];
-    choice
-        .map(Id::from)
-        .into_iter()
-        .chain(arguments::<Bundling>())
+    let choice = choice.into_iter().chain(["containers", "labels"]);
+    choice.map(Id::from).chain(arguments::<Bundling>())
 }
 
 impl Args {
@@ -128,11 +130,11 @@ impl Args {
                 }
             },
         };
-        let mut namespaces = self.namespaces_beside(namespaces);
+        let mut namespaces = self.namespaces(namespaces, &policy);
         let chosen = self.connections(policy.rules.len());
-        let rules = Rules::of(policy.clone());
         if self.check_config {
-            for idle in rules.idle() {
+            let running = running();
+            for idle in Rules::of(Policy { running, ..policy }).idle() {
                 say(&format!("pillion: now covers nothing: {idle}"));
             }
             print_line!("no mistake: would bundle {chosen}")?;
@@ -180,17 +182,19 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         };
 
-        let programs = Programs::load(&Policy {
+        let policy = Policy {
+            running: selection.containers().to_vec(),
             scope: chosen::scope(&namespaces, &selection),
             max_connections: self.bundling.max_connections,
             ..policy
-        })?
-        .by(hook);
+        };
+        let programs = Programs::load(&policy)?.by(hook);
         let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let service = Service::begin(&telling, stats, chosen.clone())?;
         // They keep their network namespaces from ending, and may have changed since.
         drop(devices);
+        let rules = Rules::of(policy);
         let (mut attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
@@ -205,8 +209,10 @@ impl Args {
         }
         follower.tell_of_idle(&selection);
 
-        let has_files = self.config.is_some() || telling.stats.is_some();
-        privilege::keep_what_following_takes(!namespaces.is_empty(), has_files);
+        let has_files = self.config.is_some()
+            || telling.stats.is_some()
+            || !namespaces.of_containers.is_empty();
+        privilege::keep_what_following_takes(!namespaces.is_own_alone(), has_files);
         take_over();
 
         let is_succeeded = loop {
@@ -271,7 +277,7 @@ impl Args {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn names<'a>(&'a self, hook: Hook, namespaces: &'a [NamespaceName]) -> Names<'a> {
+    fn names<'a>(&'a self, hook: Hook, namespaces: &'a Namespaces) -> Names<'a> {
         Names {
             devices: &self.bundling.devices,
             namespaces,
@@ -295,17 +301,19 @@ impl Args {
         let chosen = self.all
             || !self.ports.is_empty()
             || !self.peers.is_empty()
-            || !self.cgroups.is_empty();
+            || !self.cgroups.is_empty()
+            || !self.containers.choice().is_empty();
         if self.otherwise == Otherwise::LeaveAlone && !chosen {
             let why = "--otherwise leave-alone leaves all alone: choose connections with \
-                       --port, --peer or --cgroup";
+                       --port, --peer, --cgroup or --container";
             return Err(BadInput(why.to_owned()).into());
         }
         let rule = Rule {
             cgroups: self.cgroups.clone(),
+            containers: self.containers.choice(),
             ..chosen::rule(&self.ports, &self.peers, &self.bundling.how, options)
         };
-        let needed = rule.rows();
+        let needed = rule.rows(&[]);
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
         }
@@ -326,11 +334,15 @@ impl Args {
         policy::load(file, self.bundling.allow_unsafe)
     }
 
-    /// Those of the command line, if there are any; else those of the file.
-    fn namespaces_beside(&self, of_the_file: Vec<NamespaceName>) -> Vec<NamespaceName> {
-        match self.namespaces.is_empty() {
-            true => of_the_file,
-            false => self.namespaces.clone(),
+    /// Those of the command line, if there are any; else those of the file. Beside, those of the
+    /// containers that rules ask for.
+    fn namespaces(&self, of_the_file: Vec<NamespaceName>, policy: &Policy) -> Namespaces {
+        Namespaces {
+            named: match self.namespaces.is_empty() {
+                true => of_the_file,
+                false => self.namespaces.clone(),
+            },
+            of_containers: policy.containers(),
         }
     }
 
@@ -338,7 +350,12 @@ impl Args {
         if let Some(file) = &self.config {
             return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
-        let words = chosen::words(&self.ports, &self.peers, &self.cgroups);
+        let words = chosen::words(
+            &self.ports,
+            &self.peers,
+            &self.cgroups,
+            &self.containers.choice(),
+        );
         words.unwrap_or_else(|| match self.all {
             true => "all connections".to_owned(),
             false => "connections whose application asks for it".to_owned(),

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
-use pillion_bundler::{Device, Error, Hook, NamespaceName, Selection, cgroup2_mount};
+use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount};
 
 use crate::exit::one_line;
 use crate::print::say;
@@ -21,7 +21,7 @@ const LOOK_EVERY_MS: u16 = 1000;
 /// What the command line calls it.
 pub struct Names<'a> {
     pub devices: &'a [OsString],
-    pub namespaces: &'a [NamespaceName],
+    pub namespaces: &'a Namespaces,
     pub hook: Hook,
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use pillion_bundler::{Attachment, Change, NamespaceName, Selection};
+use pillion_bundler::{Attachment, Change, Namespaces, Policy, Selection};
 use pillion_report::number::counted;
 use pillion_settings::BadInput;
 use pillion_settings::policy::File;
@@ -17,7 +17,7 @@ use crate::rules::Rules;
 pub(super) struct AtWork<'a> {
     pub attachment: &'a mut Attachment,
     pub selection: &'a mut Selection,
-    pub namespaces: &'a mut Vec<NamespaceName>,
+    pub namespaces: &'a mut Namespaces,
     /// False where something of pillion's would stay behind in other network namespaces.
     pub may_change: bool,
 }
@@ -43,10 +43,15 @@ impl Args {
             format!("pillion: {name} not reloaded: the old rules hold: {error}")
         };
         let read = self.read_again(file).map_err(|it| held(it.to_string()))?;
-        let (policy, namespaces) = (read.policy, self.namespaces_beside(read.namespaces));
+        let namespaces = self.namespaces(read.namespaces, &read.policy);
         let other = match namespaces == *at_work.namespaces {
             true => None,
             false => Some(self.select(&namespaces, &at_work).map_err(refused)?),
+        };
+        let seen = other.as_ref().unwrap_or(&*at_work.selection);
+        let policy = Policy {
+            running: seen.containers().to_vec(),
+            ..read.policy
         };
         let attachment = at_work.attachment;
         let replaced = attachment.replace_rules(&policy);
@@ -72,11 +77,7 @@ impl Args {
             ),
         };
         if has_others {
-            let places: Vec<_> = at_work.namespaces.iter().map(ToString::to_string).collect();
-            let places = match places.is_empty() {
-                true => "its own network namespace".to_owned(),
-                false => places.join(", "),
-            };
+            let places = places(at_work.namespaces);
             log += &format!("\npillion: bundling in {places} now, and no longer elsewhere");
         }
         let bundling = self.connections(policy.rules.len());
@@ -90,8 +91,8 @@ impl Args {
     }
 
     /// What is to be bundled on in other network namespaces.
-    fn select(&self, namespaces: &[NamespaceName], at_work: &AtWork) -> Result<Selection> {
-        if at_work.namespaces.is_empty() {
+    fn select(&self, namespaces: &Namespaces, at_work: &AtWork) -> Result<Selection> {
+        if at_work.namespaces.is_own_alone() {
             bail!(
                 "other network namespaces than its own take a new start: what it takes to enter \
                  them was given up"
@@ -116,4 +117,15 @@ impl Args {
         }
         self.read(file)
     }
+}
+
+/// Network namespaces, in words.
+fn places(namespaces: &Namespaces) -> String {
+    let own = "its own network namespace".to_owned();
+    let own = namespaces.named.is_empty().then_some(own);
+    let named = namespaces.named.iter().map(ToString::to_string);
+    let containers = namespaces.of_containers.iter();
+    let containers = containers.map(|it| format!("containers {it}"));
+    let places: Vec<_> = own.into_iter().chain(named).chain(containers).collect();
+    places.join(", ")
 }

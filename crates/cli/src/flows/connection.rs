@@ -1,10 +1,10 @@
 //! A connection with whose it is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use pillion_bundler::{Flow, cgroup2_mount};
-use pillion_host::{SocketOwner, Unit, cgroup_units, socket_owners};
+use pillion_host::{RuntimeFiles, SocketOwner, Unit, cgroup_units, socket_owners};
 use serde::Serialize;
 
 /// A connection, and who has it open.
@@ -14,7 +14,8 @@ pub struct Connection {
     pub process: Option<String>,
     /// This process's id.
     pub pid: Option<u32>,
-    /// The container or unit that the process is of, or its socket.
+    /// The container or unit that the process is of, or its socket; a container by its name, or the
+    /// digits of its id.
     pub unit: Option<String>,
     #[serde(flatten)]
     pub flow: Flow,
@@ -28,6 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(3);
 pub struct Owners {
     by_inode: HashMap<u64, Option<SocketOwner>>,
     by_cgroup: HashMap<u64, Option<Unit>>,
+    files: RuntimeFiles,
+    /// What containers are called, by their ids.
+    containers: HashMap<String, String>,
     looked: Option<Instant>,
 }
 
@@ -60,7 +64,32 @@ impl Owners {
         self.by_cgroup = cgroups
             .map(|cgroup| (cgroup, units.get(&cgroup).cloned()))
             .collect();
+        self.name_containers();
         self.looked = Some(Instant::now());
+    }
+
+    fn name_containers(&mut self) {
+        let owners = self.by_inode.values().flatten();
+        let units = owners.filter_map(|owner| owner.unit.as_ref());
+        let units = units.chain(self.by_cgroup.values().flatten());
+        let ids = units.filter_map(|unit| match unit {
+            Unit::Container(id) => Some(id.as_str()),
+            Unit::Managed(_) => None,
+        });
+        let ids: BTreeSet<_> = ids.collect();
+        let described = self.files.describe(ids.iter().copied());
+        let named = ids.into_iter().zip(described);
+        let named = named.filter_map(|(id, it)| Some((id.to_owned(), it.name()?.to_owned())));
+        self.containers = named.collect();
+    }
+
+    /// A container by its name, where its runtime's files tell.
+    fn words(&self, unit: &Unit) -> String {
+        let name = match unit {
+            Unit::Container(id) => self.containers.get(id),
+            Unit::Managed(_) => None,
+        };
+        name.map_or_else(|| unit.to_string(), |name| format!("container {name}"))
     }
 
     /// The unit is the process's, which may not be that of its socket; or the socket's, where no
@@ -76,7 +105,7 @@ impl Owners {
         Connection {
             process: owner.map(|owner| owner.process.clone()),
             pid: owner.map(|owner| owner.pid),
-            unit: unit.map(Unit::to_string),
+            unit: unit.map(|unit| self.words(unit)),
             flow,
         }
     }

@@ -1,6 +1,7 @@
 //! The rules that follow from what was observed, as `attach --config` reads them.
 
 use anyhow::Result;
+use pillion_bundler::ContainerChoice;
 use pillion_settings::Bundling;
 use pillion_trial::{Advice, Finding, Service};
 
@@ -9,6 +10,7 @@ use pillion_trial::{Advice, Finding, Service};
 pub struct Conditions {
     pub peers: Vec<String>,
     pub cgroups: Vec<String>,
+    pub containers: ContainerChoice,
     pub namespaces: Vec<String>,
 }
 
@@ -33,7 +35,14 @@ pub fn config(
         list("netns", &conditions.namespaces),
         toml::to_string(bundling)?
     );
-    let of_all = list("peers", &conditions.peers) + &list("cgroup", &conditions.cgroups);
+    let ContainerChoice { names, labels } = &conditions.containers;
+    let of_all = [
+        list("peers", &conditions.peers),
+        list("cgroup", &conditions.cgroups),
+        list("container", &texts(names)),
+        list("container-label", &texts(labels)),
+    ];
+    let of_all = of_all.concat();
     for same in worth.chunk_by(|a, b| a.service == b.service) {
         let names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
         let (key, port) = match same[0].service {
@@ -46,6 +55,10 @@ pub fn config(
         );
     }
     Ok(Some(file))
+}
+
+fn texts(values: &[impl ToString]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
 }
 
 /// A line of the file; none of nothing.
@@ -98,6 +111,7 @@ mod tests {
             peers: vec!["192.0.2.0/24".to_owned()],
             cgroups: vec!["/system.slice/ga\"me-*.service".to_owned()],
             namespaces: vec!["cni-*".to_owned()],
+            containers: ContainerChoice::default(),
         };
         let file = config(&advise(&all, false), &Bundling::default(), &conditions);
         let file = file.unwrap().unwrap();

@@ -14,8 +14,8 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, CgroupName, Change, NamespaceName, Observation, ObservationReader, Observing,
-    Policy, Programs, Rule, Selection, cgroup2_mount,
+    Attachment, CgroupName, Change, NamespaceName, Namespaces, Observation, ObservationReader,
+    Observing, Policy, Programs, Rule, Selection, cgroup2_mount,
 };
 use pillion_settings::policy::{Peer, Ports};
 use pillion_settings::times::{parse_ms, parse_s};
@@ -24,7 +24,7 @@ pub use advise::Args as AdviseArgs;
 pub use trial::Args as TrialArgs;
 
 use crate::bundling::BundlingArgs;
-use crate::chosen;
+use crate::chosen::{self, ContainerArgs};
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::follow::{Watcher, until_readable_or};
@@ -51,6 +51,9 @@ pub struct ObserveArgs {
     /// more
     #[arg(long = "cgroup", value_name = "CGROUP")]
     cgroups: Vec<CgroupName>,
+
+    #[command(flatten)]
+    containers: ContainerArgs,
 
     /// Connections of this network namespace and no longer of pillion's own: a name under
     /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
@@ -109,7 +112,12 @@ impl ObserveArgs {
 
     /// The connections that are chosen, in words.
     fn chosen(&self) -> String {
-        let words = chosen::words(&self.ports, &self.peers, &self.cgroups);
+        let words = chosen::words(
+            &self.ports,
+            &self.peers,
+            &self.cgroups,
+            &self.containers.choice(),
+        );
         words.unwrap_or_else(|| "all connections".to_owned())
     }
 
@@ -119,7 +127,17 @@ impl ObserveArgs {
         Conditions {
             peers: self.peers.iter().map(ToString::to_string).collect(),
             cgroups: self.cgroups.iter().map(ToString::to_string).collect(),
+            containers: self.containers.choice(),
             namespaces: self.namespaces.iter().map(said).collect(),
+        }
+    }
+
+    /// Where they are.
+    fn namespaces(&self) -> Namespaces {
+        let containers = Some(self.containers.choice());
+        Namespaces {
+            named: self.namespaces.clone(),
+            of_containers: containers.into_iter().filter(|it| !it.is_empty()).collect(),
         }
     }
 
@@ -132,12 +150,14 @@ impl ObserveArgs {
         let options = bundling.options()?;
         let rule = Rule {
             cgroups: self.cgroups.clone(),
+            containers: self.containers.choice(),
             ..chosen::rule(&self.ports, &self.peers, &bundling.how, options)
         };
         Ok(Policy {
             rules: vec![rule],
             otherwise: pillion_bundler::Mode::LeaveAlone,
-            scope: chosen::scope(&self.namespaces, selection),
+            running: selection.containers().to_vec(),
+            scope: chosen::scope(&self.namespaces(), selection),
             max_connections: bundling.max_connections,
             observing: Some(observing),
         })
@@ -147,7 +167,8 @@ impl ObserveArgs {
     fn begin(&self, bundling: &BundlingArgs, observing: Observing, what: &str) -> Result<Session> {
         Descriptors::raise();
         let hook = bundling.hook();
-        let mut selection = Selection::new(&bundling.devices, &self.namespaces, hook)?;
+        let namespaces = self.namespaces();
+        let mut selection = Selection::new(&bundling.devices, &namespaces, hook)?;
         selection.devices()?;
         let mount = cgroup2_mount()?;
         let stats = Stats::to(self.stats.clone())?;
@@ -162,7 +183,7 @@ impl ObserveArgs {
         let policy = self.policy(bundling, &selection, observing)?;
         let mut rules = Rules::of(policy.clone());
         let programs = Programs::load(&policy)?.by(hook);
-        let janitor = chosen::watch(&programs, &self.namespaces)?;
+        let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let (attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
@@ -229,7 +250,7 @@ impl Watcher for Teller {
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
         // What fails is said there.
-        let _ = self.rules.keep_up(attachment);
+        let _ = self.rules.keep_up(attachment, selection);
         self.rules.tell_of_idle(selection);
         self.stats.keep_up(attachment);
     }

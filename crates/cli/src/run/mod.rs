@@ -13,7 +13,8 @@ use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use pillion_bundler::{
-    Attachment, Cgroup, Change, Mode, Policy, Programs, Rule, Scope, Selection, remove_filters,
+    Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
+    remove_filters,
 };
 
 use crate::account::summary;
@@ -97,7 +98,7 @@ impl Args {
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
         let hook = self.bundling.hook();
-        let mut selection = Selection::new(&self.bundling.devices, &[], hook)?;
+        let mut selection = Selection::new(&self.bundling.devices, &Namespaces::default(), hook)?;
         selection.devices()?;
         let mut log = Log {
             quiet: self.quiet,
@@ -128,7 +129,7 @@ impl Args {
         let clean_up = || {
             let _ = cgroup.remove();
             if !filters.is_empty() {
-                let _ = remove_filters(&filters, &[]);
+                let _ = remove_filters(&filters, &Namespaces::default());
             }
         };
         let outcome = janitor::watch(clean_up)

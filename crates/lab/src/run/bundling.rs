@@ -2,8 +2,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 use pillion_bundler::{
-    Attachment, FlowReader, Hook, Mode, NamespaceName, Policy, Programs, Rule, Scope, Selection,
-    Totals, cgroup2_mount,
+    Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs, Rule, Scope,
+    Selection, Totals, cgroup2_mount,
 };
 use pillion_settings::experiment::Streams;
 use serde::Serialize;
@@ -37,7 +37,11 @@ impl Bundling {
         };
         let namespace = host.namespace.path();
         let name = NamespaceName::from(namespace.as_os_str());
-        let selection = Selection::new(&[DEVICE], &[name], Hook::of_this_kernel())?;
+        let namespaces = Namespaces {
+            named: vec![name],
+            ..Namespaces::default()
+        };
+        let selection = Selection::new(&[DEVICE], &namespaces, Hook::of_this_kernel())?;
         let programs = Programs::load(&Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],

@@ -59,6 +59,17 @@ const CHOICE: &[(&str, &str, &str)] = &[
         "\"/\"",
         "The socket's cgroup, or one above it, as in /proc/PID/cgroup, with wildcards if so wanted",
     ),
+    (
+        "container",
+        "\"web-*\"",
+        "The container that the socket is of: a name, or of a pod POD, NAMESPACE/POD or \
+         NAMESPACE/POD/CONTAINER, with wildcards if so wanted; not beside cgroup",
+    ),
+    (
+        "container-label",
+        "\"app=game\"",
+        "A label or annotation of that container, as far as its runtime's files have it",
+    ),
     ("uid", "1000", "The id of the user whose the socket is"),
     (
         "direction",

@@ -1,6 +1,9 @@
 use std::borrow::Cow;
 
-use pillion_bundler::{CgroupName, Companion, Companions, Direction, Mode, Options};
+use pillion_bundler::{
+    CgroupName, Companion, Companions, ContainerChoice, ContainerLabel, ContainerName, Direction,
+    Mode, Options,
+};
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -30,6 +33,12 @@ pub struct Rule {
     /// The socket's cgroup, or one above it.
     #[serde(with = "text::list")]
     pub cgroup: Vec<CgroupName>,
+    /// The container that the socket is of, by its name.
+    #[serde(with = "text::list")]
+    pub container: Vec<ContainerName>,
+    /// The container that the socket is of, by a label.
+    #[serde(with = "text::list")]
+    pub container_label: Vec<ContainerLabel>,
     /// The user whose the socket is.
     #[serde(deserialize_with = "condition::uid")]
     pub uid: Option<u32>,
@@ -71,6 +80,10 @@ impl From<Rule> for pillion_bundler::Rule {
             remote_ports: ranges(rule.remote_ports),
             peers: rule.peers.into_iter().flat_map(|peer| peer.nets).collect(),
             cgroups: rule.cgroup,
+            containers: ContainerChoice {
+                names: rule.container,
+                labels: rule.container_label,
+            },
             uid: rule.uid,
             direction: rule.direction,
             mode: match rule.mode {
@@ -101,6 +114,7 @@ pub(super) fn read(
     let mode = mode.and_then(|mode| document::read(mode, &mut Vec::new()));
     let mode = mode.unwrap_or_default();
     mistakes.extend(surplus(own, mode));
+    mistakes.extend(cgroup_twice(own));
     let mut whole = match mode {
         RuleMode::LeaveAlone => DeTable::new(),
         _ => defaults.clone(),
@@ -156,6 +170,16 @@ fn surplus<'a>(own: &'a DeTable, mode: RuleMode) -> impl Iterator<Item = Mistake
         };
         let text = format!("`{}` {why}; remove it", key.get_ref());
         Some(Mistake::new(key.span(), text))
+    })
+}
+
+/// A container's sockets are of its cgroup.
+fn cgroup_twice(own: &DeTable) -> Option<Mistake> {
+    let of_containers = |key: &&Spanned<Cow<str>>| name(key).starts_with("container");
+    let key = own.keys().find(of_containers)?;
+    own.contains_key("cgroup").then(|| {
+        let text = format!("`{}` is a cgroup already; leave `cgroup` out", name(key));
+        Mistake::new(key.span(), text)
     })
 }
 

@@ -1,7 +1,9 @@
 use std::fs;
 use std::time::Duration;
 
-use pillion_bundler::{Companions, Direction, Level, Mode, Options, Rule, Target, ThinTest};
+use pillion_bundler::{
+    Companions, ContainerChoice, Direction, Level, Mode, Options, Rule, Target, ThinTest,
+};
 
 use super::*;
 
@@ -39,7 +41,7 @@ fn the_example_is_read_as_it_says() {
     // The cgroup is looked for on this host, which may have none.
     let text = fs::read_to_string(path).unwrap();
     let rules = read_text(text.replace("cgroup = \"/\"\n", "")).unwrap();
-    let [exception, sensors, chat, game, terminals, orders] = &rules[..] else {
+    let [exception, sensors, chat, game, terminals, contained, orders] = &rules[..] else {
         panic!("{rules:?}")
     };
     assert_eq!(exception.mode, Mode::LeaveAlone);
@@ -57,6 +59,8 @@ fn the_example_is_read_as_it_says() {
     assert_eq!(options(terminals).thin, ThinTest::Spifl { limit: 4 });
     assert_eq!(options(terminals).max_packets, Some(1));
     assert_eq!(options(terminals).max_bytes, 600);
+    let ContainerChoice { names, labels } = &contained.containers;
+    assert_eq!((names.len(), labels.len()), (2, 1));
     assert_eq!(orders.remote_ports, [9000..=9009]);
     assert_eq!(orders.peers, ["192.0.2.17/32".parse().unwrap()]);
     assert_eq!(options(orders).level, Level::Adaptive);
@@ -307,11 +311,30 @@ fn a_cgroup_may_be_still_to_come_and_has_a_path() {
     let rules = read_text("[[rule]]\ncgroup = [\"/no/such-*\", \"/b\"]\n").unwrap();
     assert_eq!(rules[0].cgroups.len(), 2);
     assert_eq!(
-        (rules[0].rows(), rules[0].cgroup_ids()),
+        (rules[0].rows(&[]), rules[0].cgroup_ids(&[])),
         (0, Some(Vec::new()))
     );
     let found = mistakes("[[rule]]\ncgroup = \"../b\"\n");
     assert!(found[0].starts_with("2:10: "), "{found:?}");
+}
+
+#[test]
+fn containers_are_chosen_by_name_and_label_and_are_cgroups_then() {
+    let rules = "[[rule]]\ncontainer = [\"web-*\", \"prod/game\"]\ncontainer-label = \"app=x\"\n";
+    let rules = read_text(rules).unwrap();
+    let said = "called web-* or prod/game and labelled app=x";
+    assert_eq!(rules[0].containers.to_string(), said);
+    assert_eq!(rules[0].cgroup_ids(&[]), Some(Vec::new()));
+    let found = mistakes("[[rule]]\ncgroup = \"/a\"\ncontainer = \"web\"\n");
+    assert!(
+        found[0].starts_with("3:1: `container` is a cgroup"),
+        "{found:?}"
+    );
+    let found = mistakes("[[rule]]\ncontainer = \"a//b\"\ncontainer-label = \"app\"\n");
+    assert!(
+        found[0].starts_with("2:13: ") && found[1].starts_with("3:19: "),
+        "{found:?}"
+    );
 }
 
 #[test]

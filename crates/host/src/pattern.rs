@@ -1,38 +1,49 @@
-//! Names with shells' wildcards.
+//! Names with shells' wildcards: `*`, `?` and `[...]`.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// True if a name has wildcards: `*`, `?` or `[...]`.
-pub(crate) fn is_pattern(name: &OsStr) -> bool {
+/// True if a name has wildcards.
+#[must_use]
+pub fn is_pattern(name: &OsStr) -> bool {
     name.as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
 
 /// What in a folder has a name like this, in order; wildcards do not stand for a dot in front.
-pub(crate) fn matching(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
+#[must_use]
+pub fn matching(folder: &Path, pattern: &OsStr) -> Vec<PathBuf> {
     if !is_pattern(pattern) {
         let path = folder.join(pattern);
         return path.exists().then_some(path).into_iter().collect();
     }
-    let Ok(pattern) = CString::new(pattern.as_bytes()) else {
-        return Vec::new();
-    };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries
-        .filter(|entry| is_like(&entry.file_name(), &pattern))
+        .filter(|entry| is_like(&entry.file_name(), pattern, libc::FNM_PERIOD))
         .map(|entry| entry.path())
         .collect();
     found.sort();
     found
 }
 
-fn is_like(name: &OsStr, pattern: &CString) -> bool {
-    CString::new(name.as_bytes()).is_ok_and(|name| {
-        // SAFETY: both are strings that end with a zero and live across the call.
-        unsafe { libc::fnmatch(pattern.as_ptr(), name.as_ptr(), libc::FNM_PERIOD) == 0 }
-    })
+/// True if a text is like a pattern, whose wildcards stand for any characters.
+pub(crate) fn text_is_like(text: &str, pattern: &str) -> bool {
+    is_like(OsStr::new(text), OsStr::new(pattern), 0)
+}
+
+/// True if a path is like a pattern, whose wildcards stand for no `/`.
+pub(crate) fn path_is_like(path: &str, pattern: &str) -> bool {
+    is_like(OsStr::new(path), OsStr::new(pattern), libc::FNM_PATHNAME)
+}
+
+fn is_like(text: &OsStr, pattern: &OsStr, flags: libc::c_int) -> bool {
+    let [text, pattern] = [text, pattern].map(|it| CString::new(it.as_bytes()));
+    let (Ok(text), Ok(pattern)) = (text, pattern) else {
+        return false;
+    };
+    // SAFETY: both are strings that end with a zero and live across the call.
+    unsafe { libc::fnmatch(pattern.as_ptr(), text.as_ptr(), flags) == 0 }
 }
 
 #[cfg(test)]
@@ -52,5 +63,11 @@ mod tests {
         assert_eq!(names("oom_score*"), ["oom_score", "oom_score_adj"]);
         assert_eq!(names("stat"), ["stat"]);
         assert!(names("no such").is_empty() && names("[").is_empty());
+    }
+
+    #[test]
+    fn wildcards_stand_for_parts_of_a_path_alone() {
+        assert!(text_is_like("a/b", "a*") && !path_is_like("a/b", "a*"));
+        assert!(path_is_like("a/b", "*/b"));
     }
 }

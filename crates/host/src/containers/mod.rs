@@ -1,0 +1,163 @@
+//! Containers that run: by their cgroups, which every runtime names after the container's id, and by
+//! what the runtime's own files say of that id.
+
+mod choice;
+mod runtime_files;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cgroup_folders::below;
+use crate::unit::{SHOWN, container_id};
+pub use choice::{ContainerChoice, ContainerLabel, ContainerName};
+pub use runtime_files::{Described, RuntimeFiles};
+
+/// A container that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its id, 64 hexadecimal digits.
+    pub id: String,
+    /// What its runtime's files say of it.
+    pub described: Described,
+    /// The kernel's id of its cgroup (v2).
+    pub cgroup: u64,
+    /// A process in it, by its id here; `None` if none can be seen from this PID namespace.
+    pub process: Option<u32>,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.described.name().unwrap_or(&self.id[..SHOWN]))
+    }
+}
+
+/// Finds the containers that run, time and again.
+#[derive(Debug, Default)]
+pub struct Containers {
+    files: RuntimeFiles,
+    running: Vec<Container>,
+}
+
+impl Containers {
+    /// Looks for those with cgroups below this folder of the cgroup v2 file system.
+    pub fn look(&mut self, mount: &Path) -> &[Container] {
+        let folders = folders_of_containers(mount);
+        let described = self.files.describe(folders.iter().map(|it| it.id.as_str()));
+        let folders = folders.into_iter().zip(described);
+        let running = folders.map(|(it, described)| Container {
+            process: self.process(&it),
+            id: it.id,
+            described,
+            cgroup: it.cgroup,
+        });
+        self.running = running.collect();
+        &self.running
+    }
+
+    /// Those that were found at the last look.
+    #[must_use]
+    pub fn running(&self) -> &[Container] {
+        &self.running
+    }
+
+    /// What of the runtimes' files may not be read, if there is any.
+    #[must_use]
+    pub fn forbidden(&self) -> Option<&Path> {
+        self.files.forbidden()
+    }
+
+    /// The same process as at the last look, as long as it is there.
+    fn process(&self, at: &Folder) -> Option<u32> {
+        let before = self.running.iter().find(|it| it.cgroup == at.cgroup);
+        let is_there = |process: &u32| {
+            let cgroups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+            let mut paths = cgroups.lines().filter_map(|line| line.strip_prefix("0::"));
+            // Where the path begins depends on this process's cgroup namespace.
+            paths.any(|path| {
+                Path::new(path)
+                    .iter()
+                    .any(|part| Some(part) == at.path.file_name())
+            })
+        };
+        let before = before.and_then(|it| it.process).filter(is_there);
+        before.or_else(|| first_process(&at.path))
+    }
+}
+
+/// The cgroup of a container.
+struct Folder {
+    path: PathBuf,
+    id: String,
+    cgroup: u64,
+}
+
+/// The cgroups that are called after containers.
+fn folders_of_containers(mount: &Path) -> Vec<Folder> {
+    let mut found = Vec::new();
+    let mut folders = vec![mount.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for (path, cgroup) in below(&folder) {
+            let id = path.file_name().and_then(|it| container_id(it.to_str()?));
+            if let Some(id) = id.map(str::to_owned) {
+                found.push(Folder {
+                    path: path.clone(),
+                    id,
+                    cgroup,
+                });
+            }
+            folders.push(path);
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// The oldest process of a cgroup, as far as ids tell; else one of a cgroup below that is no
+/// container's.
+fn first_process(folder: &Path) -> Option<u32> {
+    let ids = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    // Those that cannot be seen from here are 0.
+    let ids = ids.lines().filter_map(|it| it.parse().ok());
+    let first = ids.filter(|id| *id != 0).min();
+    let is_containers = |path: &PathBuf| {
+        let name = path.file_name().and_then(|it| it.to_str());
+        name.is_some_and(|it| container_id(it).is_some())
+    };
+    let inner = || below(folder).filter(|(path, _)| !is_containers(path));
+    first.or_else(|| inner().find_map(|(path, _)| first_process(&path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn containers_are_found_by_their_cgroups() {
+        let mount = tempfile::tempdir().unwrap();
+        let mount = mount.path();
+        let id = |digit: &str| digit.repeat(64);
+        let (a, b, c) = (id("a"), id("b"), id("c"));
+        let make = |path: &str, processes: &str| {
+            fs::create_dir_all(mount.join(path)).unwrap();
+            fs::write(mount.join(path).join("cgroup.procs"), processes).unwrap();
+        };
+        make(&format!("system.slice/docker-{a}.scope"), "70\n7\n");
+        make(&format!("machine.slice/libpod-conmon-{b}.scope"), "8\n");
+        make(&format!("machine.slice/libpod-{b}.scope"), "");
+        make(&format!("machine.slice/libpod-{b}.scope/container"), "9\n");
+        make(&format!("machine.slice/libpod-{b}.scope/{c}"), "0\n");
+        let mut containers = Containers::default();
+        let found = containers.look(mount).iter();
+        let found: Vec<_> = found.map(|it| (it.id.clone(), it.process)).collect();
+        assert_eq!(found, [(b, Some(9)), (c, None), (a.clone(), Some(7))]);
+        let folder = mount.join(format!("system.slice/docker-{a}.scope"));
+        let last = &containers.running()[2];
+        assert_eq!(last.cgroup, fs::metadata(&folder).unwrap().ino());
+        assert_eq!(last.to_string(), "aaaaaaaaaaaa");
+        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(containers.look(mount).len(), 2);
+    }
+}

@@ -1,0 +1,155 @@
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use nix::unistd::{Uid, setfsuid};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A host with runtimes' files.
+struct Host(tempfile::TempDir);
+
+impl Host {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, path: &str, value: &Value) {
+        let path = self.0.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, value.to_string()).unwrap();
+    }
+
+    fn files(&self) -> RuntimeFiles {
+        RuntimeFiles::below(self.0.path())
+    }
+}
+
+fn one(files: &mut RuntimeFiles, id: &str) -> Described {
+    files.describe([id].into_iter()).remove(0)
+}
+
+#[test]
+fn docker_tells_name_and_labels() {
+    let host = Host::new();
+    let web = json!({
+        "ID": "1", "Name": "/web",
+        "Config": {"Hostname": "x", "Labels": {"app": "game"}},
+    });
+    host.write("var/lib/docker/containers/1/config.v2.json", &web);
+    // What Docker has containerd run has no name there.
+    let task = json!({"ociVersion": "1.0", "process": {"args": ["sh"]}});
+    let tasks = "run/containerd/io.containerd.runtime.v2.task";
+    host.write(&format!("{tasks}/moby/1/config.json"), &task);
+    let found = one(&mut host.files(), "1");
+    assert_eq!(found.names, ["web"]);
+    assert_eq!(found.labels, [("app".to_owned(), "game".to_owned())].into());
+    let pod = json!({"Name": "/k8s_server_game-7d_prod_1f2e_0", "Config": {"Labels": null}});
+    host.write("var/lib/docker/containers/2/config.v2.json", &pod);
+    assert_eq!(
+        one(&mut host.files(), "2").name(),
+        Some("prod/game-7d/server")
+    );
+}
+
+#[test]
+fn podmans_storage_tells_the_name_and_the_bundle_its_annotations() {
+    let host = Host::new();
+    let folder = "var/lib/containers/storage/overlay-containers";
+    let all = json!([{"id": "1", "names": ["we\u{1b}b"], "layer": "x"}, {"id": "2"}]);
+    host.write(&format!("{folder}/containers.json"), &all);
+    let bundle = json!({"annotations": {"team": "red", "io.container.manager": "libpod"}});
+    host.write(&format!("{folder}/1/userdata/config.json"), &bundle);
+    let mut files = host.files();
+    let found = one(&mut files, "1");
+    assert_eq!(found.names, ["we?b"]);
+    assert_eq!(found.labels["team"], "red");
+    for unknown in ["2", "3"] {
+        assert_eq!(one(&mut files, unknown), Described::default());
+    }
+}
+
+#[test]
+fn pods_are_told_by_annotations_of_containerd_and_by_names_of_cri_o() {
+    let host = Host::new();
+    let names = ["game-7d", "prod/game-7d", "prod/game-7d/server"];
+    let containerd = json!({"annotations": {
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.sandbox-name": "game-7d",
+        "io.kubernetes.cri.sandbox-namespace": "prod",
+        "io.kubernetes.cri.container-name": "server",
+    }});
+    let sandbox = json!({"annotations": {
+        "io.kubernetes.cri.sandbox-name": "game-7d",
+        "io.kubernetes.cri.sandbox-namespace": "prod",
+    }});
+    let own = json!({"annotations": {"nerdctl/name": "web", "nerdctl/namespace": "default"}});
+    let crio = json!([{"id": "5", "names": ["k8s_POD_game-7d_prod_1f2e_0"]}]);
+    let of_crio = json!({"annotations": {
+        "io.kubernetes.pod.name": "game-7d",
+        "io.kubernetes.pod.namespace": "prod",
+        "io.kubernetes.container.name": "server",
+    }});
+    let tasks = "io.containerd.runtime.v2.task";
+    let storage = "var/lib/containers/storage/overlay-containers";
+    host.write(
+        &format!("run/containerd/{tasks}/k8s.io/1/config.json"),
+        &containerd,
+    );
+    host.write(
+        &format!("run/k3s/containerd/{tasks}/k8s.io/2/config.json"),
+        &containerd,
+    );
+    host.write(
+        &format!("run/containerd/{tasks}/k8s.io/3/config.json"),
+        &sandbox,
+    );
+    host.write(
+        &format!("run/containerd/{tasks}/default/4/config.json"),
+        &own,
+    );
+    host.write(&format!("{storage}/containers.json"), &crio);
+    host.write(&format!("{storage}/6/userdata/config.json"), &of_crio);
+    let mut files = host.files();
+    let found = files.describe(["1", "2", "3", "4", "5", "6"].into_iter());
+    let found: Vec<_> = found.into_iter().map(|it| it.names).collect();
+    let pod = &names[..2];
+    assert_eq!(found, [&names[..], &names, pod, &["web"], pod, &names]);
+}
+
+#[test]
+fn a_file_is_read_again_once_it_has_changed() {
+    let host = Host::new();
+    let path = "var/lib/docker/containers/1/config.v2.json";
+    let named = |name: &str| json!({"Name": name, "Config": {}});
+    host.write(path, &named("/a"));
+    let mut files = host.files();
+    assert_eq!(one(&mut files, "1").names, ["a"]);
+    assert_eq!(one(&mut files, "1").names, ["a"]);
+    assert_eq!(files.read.len(), 1);
+    host.write(path, &named("/renamed"));
+    assert_eq!(one(&mut files, "1").names, ["renamed"]);
+    host.write(path, &json!("half"));
+    assert_eq!(one(&mut files, "1"), Described::default());
+    files.describe([].into_iter());
+    assert!(files.read.is_empty());
+}
+
+#[test]
+fn what_may_not_be_read_is_told() {
+    let host = Host::new();
+    host.write("var/lib/docker/containers/1/config.v2.json", &json!({}));
+    let mut files = host.files();
+    one(&mut files, "1");
+    assert_eq!(files.forbidden(), None);
+    let folder = host.0.path().join("var/lib/docker/containers");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o000)).unwrap();
+    let as_another = || {
+        // Of this thread alone; root has no more rights then than others.
+        setfsuid(Uid::from_raw(65_534));
+        one(&mut files, "1");
+    };
+    thread::scope(|scope| scope.spawn(as_another).join()).unwrap();
+    assert!(files.forbidden().is_some());
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
+}
