@@ -21,3 +21,4 @@ mod run;
 mod sanitizers;
 mod scaling_ratio;
 mod truth;
+mod way_back;

@@ -1,8 +1,10 @@
 //! A rate that is kept by timers of high resolution, and not by ticks of the clock.
 
 use std::fs;
+use std::path::Path;
 
 use pillion_lab::engine::LabKernel;
+use pillion_settings::experiment::Kernel;
 
 use crate::common::*;
 
@@ -49,6 +51,33 @@ fn a_bucket_keeps_its_rate_only_if_timers_go_off_between_ticks() {
     );
     // One frame each two ticks of 1 ms.
     assert!((5.9e6..6.2e6).contains(&ticks), "{ticks}");
+}
+
+#[test]
+fn the_clock_ticks_as_often_as_was_asked_for() {
+    needs_kernel!();
+    let usual = LabKernel::find(None).unwrap();
+    let wanted = Kernel {
+        ticks_per_second: 250,
+        ..Kernel::default()
+    };
+    if let Err(error) = LabKernel::for_run(&usual, wanted) {
+        println!("left out: {error}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let slow = format!("{EXPERIMENT}[kernel]\nticks-per-second = 250\n");
+    let runs = run_all(folder.path(), &slow);
+    let rate = |run: &Path| {
+        let received = json(run, "summary.json")["groups"][0]["received"].clone();
+        received.as_f64().unwrap() * 1514.0 * 8.0 / 2.0
+    };
+    let [high_resolution, ticks] = &runs[..] else {
+        panic!("two runs: {runs:?}");
+    };
+    assert!((9.95e6..10.05e6).contains(&rate(high_resolution)));
+    // One frame each tick of 4 ms.
+    assert!((2.9e6..3.2e6).contains(&rate(ticks)), "{}", rate(ticks));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Traffic: generators of thin and other streams, and the receiver that verifies every byte.
 //!
 //! A [`Sender`] keeps many TCP connections on a few threads and hands each a message whenever it is
-//! due, or TCP takes more, or an answer has come: [`Kind`]. A [`Receiver`] checks every byte and
+//! due, or TCP takes more, or an answer has come: [`Kind`]. Datagrams it sends without any. A [`Receiver`] checks every byte and
 //! measures each message's delivery latency: from the moment the application handed it over at the
 //! sender to the moment a read returned its last byte. Both ends read `CLOCK_MONOTONIC`, so they
 //! must run on one host; network namespaces are fine, time namespaces are not. What comes back is

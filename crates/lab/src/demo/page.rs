@@ -102,7 +102,7 @@ fn body(series: &[(&str, &Distribution)], latency: Axis) -> Figure {
 
 fn method(demo: &Demo) -> Vec<Fact> {
     let setting = Setting::of(&demo.run);
-    let rate = demo.run.bottleneck.rate.map_or_else(
+    let rate = demo.run.bottleneck.forward.rate.map_or_else(
         || "no rate limit".to_owned(),
         |rate| {
             format!(

@@ -47,7 +47,7 @@ impl<'a> Setting<'a> {
                 _ => 0.0,
             },
             seconds: run.duration.0.as_secs_f64(),
-            queue: match run.bottleneck.limit {
+            queue: match run.bottleneck.forward.limit {
                 Some(Limit::Packets(packets)) => packets,
                 _ => 0,
             },

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::QueueSeen;
 use super::listing::Listing;
 use crate::capture::Captured;
-use crate::testbed::{Emulator, OUT, QUEUE, Testbed};
+use crate::testbed::{Emulator, IN, OUT, QUEUE, Testbed};
 
 /// What became of the IP packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub struct WayCounts {
     pub trace_before: Option<u64>,
     /// Packets dropped by the bottleneck's queue.
     pub queue_dropped: u64,
-    /// Packets that left the bottleneck towards the receiver; `None` in the direction back.
+    /// Packets that left the bottleneck; `None` in the direction back without a queue of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_passed: Option<u64>,
     /// What the queue probe saw; `None` without it.
@@ -80,13 +80,22 @@ pub(super) fn count(
     testbed: &Testbed,
     listing: &Listing,
     traces: Option<[Captured; 2]>,
-    seen: Option<QueueSeen>,
+    seen: [Option<QueueSeen>; 2],
 ) -> [WayCounts; 2] {
     let [mut forward, mut backward] = emulated(plan, testbed, listing);
-    let queue = listing.passed("router", OUT, |_, handle| handle == QUEUE);
-    forward.queue_dropped = queue.drops;
-    forward.queue_passed = Some(queue.packets);
-    forward.queue_seen = seen;
+    let [seen, seen_back] = seen;
+    let queues = [
+        (&mut forward, OUT, true, seen),
+        (&mut backward, IN, plan.has_queue_back(), seen_back),
+    ];
+    for (way, device, is_there, seen) in queues {
+        if is_there {
+            let queue = listing.passed("router", device, |_, handle| handle == QUEUE);
+            way.queue_dropped = queue.drops;
+            way.queue_passed = Some(queue.packets);
+            way.queue_seen = seen;
+        }
+    }
     if let Some([sender, receiver]) = traces {
         forward.trace_before = Some(sender.forward);
         forward.trace_behind = Some(receiver.forward);
@@ -97,9 +106,10 @@ pub(super) fn count(
 }
 
 impl WayCounts {
-    /// The contradictions between the counts of this direction, in words.
+    /// The contradictions between the counts of this direction, in words. On their way to the
+    /// receiver packets meet the queue first, on their way back the emulator.
     #[must_use]
-    pub fn contradictions(&self) -> Vec<String> {
+    pub fn contradictions(&self, queue_is_first: bool) -> Vec<String> {
         let mut found = Vec::new();
         let mut compare = |what: &str, one: Option<u64>, other: Option<u64>| {
             if let (Some(one), Some(other)) = (one, other)
@@ -109,11 +119,18 @@ impl WayCounts {
             }
         };
         let queued = self.queue_passed.map(|passed| passed + self.queue_dropped);
-        compare(
-            "packets traced and packets queued",
-            self.trace_before,
-            queued,
-        );
+        match queue_is_first {
+            true => compare(
+                "packets traced and packets queued",
+                self.trace_before,
+                queued,
+            ),
+            false => compare(
+                "packets delivered and packets queued",
+                Some(self.delivered),
+                queued,
+            ),
+        }
         let seen = self.queue_seen;
         let sent_seen = seen.map(|seen| seen.sent);
         compare(
@@ -130,7 +147,8 @@ impl WayCounts {
         );
         let unseen = seen.map(|seen| seen.unseen + seen.missed);
         compare("packets whose end the probe missed", Some(0), unseen);
-        let sent = self.queue_passed.or(self.trace_before);
+        let passed = self.queue_passed.filter(|_| queue_is_first);
+        let sent = passed.or(self.trace_before);
         compare("packets sent and packets emulated", sent, self.entered);
         let accounted = self.delivered + self.lost;
         let come = self.entered.or(sent).zip(self.doubled);
@@ -140,9 +158,10 @@ impl WayCounts {
             come,
             Some(accounted),
         );
+        let left = self.queue_passed.filter(|_| !queue_is_first);
         compare(
             "packets delivered and packets traced",
-            Some(self.delivered),
+            left.or(Some(self.delivered)),
             self.trace_behind,
         );
         found
@@ -171,13 +190,13 @@ mod tests {
             trace_behind: Some(86),
             jitter: None,
         };
-        assert!(counts.contradictions().is_empty());
+        assert!(counts.contradictions(true).is_empty());
         let without_traces = WayCounts {
             trace_before: None,
             trace_behind: None,
             ..counts
         };
-        assert!(without_traces.contradictions().is_empty());
+        assert!(without_traces.contradictions(true).is_empty());
         for (wrong, words) in [
             (
                 WayCounts {
@@ -202,8 +221,34 @@ mod tests {
                 "delivered and packets traced: 86 and 85",
             ),
         ] {
-            let found = wrong.contradictions().join("; ");
+            let found = wrong.contradictions(true).join("; ");
             assert!(found.contains(words), "{found}");
         }
+    }
+
+    #[test]
+    fn on_the_way_back_the_queue_is_behind_the_emulator() {
+        let counts = WayCounts {
+            trace_before: Some(100),
+            entered: Some(100),
+            lost: 5,
+            doubled: Some(0),
+            delivered: 95,
+            queue_dropped: 10,
+            queue_passed: Some(85),
+            trace_behind: Some(85),
+            ..WayCounts::default()
+        };
+        assert_eq!(counts.contradictions(false), [""; 0]);
+        let wrong = WayCounts {
+            queue_dropped: 9,
+            ..counts
+        };
+        let found = wrong.contradictions(false).join("; ");
+        assert!(
+            found.contains("delivered and packets queued: 95 and 94"),
+            "{found}"
+        );
+        assert!(!counts.contradictions(true).is_empty());
     }
 }

@@ -34,7 +34,7 @@ pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
 
 use crate::capture::Capture;
-use crate::testbed::{DEVICE, Log, Node, TO_ROUTER, Testbed};
+use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
 use bundling::Bundling;
 use folder::Folder;
@@ -127,9 +127,16 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
         Ok::<_, Error>([sender, receiver])
     });
     let captures = captures.transpose()?;
-    let queue = plan.measure.queue;
-    let queue = queue.then(|| QueueWatch::start(&testbed, &folder.file("queue.csv.zst")));
-    let queue = queue.transpose()?;
+    let watched = [
+        (OUT, "queue.csv.zst", true),
+        (IN, "queue-back.csv.zst", plan.has_queue_back()),
+    ];
+    let queues = watched.map(|(device, name, is_there)| {
+        let watch = || QueueWatch::start(&testbed, device, &folder.file(name));
+        (plan.measure.queue && is_there).then(watch).transpose()
+    });
+    let [queue, queue_back] = queues;
+    let queues = [queue?, queue_back?];
     let streams = Streams::listen(plan, &testbed, Arc::clone(&how.stop))?;
     let mut bundlings = Vec::new();
     for (number, group) in plan.streams.iter().enumerate() {
@@ -161,13 +168,14 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
         Ok::<_, Error>([sender?, receiver.finish()?])
     });
     let captured = captured.transpose()?;
-    let queue = queue.map(QueueWatch::finish).transpose()?;
+    let [queue, queue_back] = queues.map(|queue| queue.map(QueueWatch::finish).transpose());
+    let seen = [queue?, queue_back?];
     folder.write_json("devices-after.json", &listing)?;
     if let Some(ledger) = testbed.emulator.ledger() {
         folder.write_json(PATH_FILE, &ledger)?;
     }
     write_streams(folder, plan, &testbed, &ended)?;
-    let counts = counts::count(plan, &testbed, &listing, captured, queue);
+    let counts = counts::count(plan, &testbed, &listing, captured, seen);
     let summary = Summary::new(plan, &ended.groups, counts, captured);
     folder.write_json(SUMMARY_FILE, &summary)?;
     let emulator = testbed.emulator.name();

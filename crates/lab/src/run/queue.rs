@@ -7,9 +7,9 @@ use pillion_records::Writer;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::testbed::{OUT, Testbed};
+use crate::testbed::Testbed;
 
-/// The bottleneck's queue being watched.
+/// A queue of the bottleneck's being watched.
 #[derive(Debug)]
 pub(super) struct QueueWatch {
     file: PathBuf,
@@ -38,8 +38,12 @@ pub struct QueueSeen {
 
 impl QueueWatch {
     /// Begins to watch; from now on nothing is missed without being counted.
-    pub(super) fn start(testbed: &Testbed, file: &Path) -> Result<Self, Error> {
-        let target = testbed.router.enter(|| Target::find(OUT))??;
+    pub(super) fn start(
+        testbed: &Testbed,
+        device: &'static str,
+        file: &Path,
+    ) -> Result<Self, Error> {
+        let target = testbed.router.enter(move || Target::find(device))??;
         let reasons = Reasons::of_this_kernel();
         let events = Arc::new(Mutex::new(Events {
             writer: Writer::create(file).map_err(Error::file(file))?,

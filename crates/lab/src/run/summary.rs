@@ -129,11 +129,11 @@ impl Summary {
                 }
             });
         let mut doubts = Vec::new();
-        for (name, way) in [
-            ("to the receiver", &forward),
-            ("from the receiver", &backward),
+        for (name, way, queue_is_first) in [
+            ("to the receiver", &forward, true),
+            ("from the receiver", &backward, false),
         ] {
-            let found = way.contradictions().into_iter();
+            let found = way.contradictions(queue_is_first).into_iter();
             doubts.extend(found.map(|contradiction| format!("{name}: {contradiction}")));
         }
         for (place, trace) in ["sender's", "receiver's"]

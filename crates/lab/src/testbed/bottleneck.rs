@@ -1,4 +1,4 @@
-use pillion_settings::experiment::{Discipline, Limit, Plan, Rate, Shaper};
+use pillion_settings::experiment::{Bottleneck, Discipline, Limit, Plan, Rate, Shaper};
 
 use super::Node;
 use crate::{Error, kernel_release};
@@ -6,10 +6,14 @@ use crate::{Error, kernel_release};
 /// The queue's handle, by which it is found among the counters.
 pub const QUEUE: &str = "10:";
 
-/// Puts the rate and the queue on the router's device towards the receiver.
-pub(super) fn build(router: &Node, device: &str, plan: &Plan) -> Result<(), Error> {
-    let bottleneck = &plan.bottleneck;
-    let queue = queue(plan);
+/// Puts a bottleneck's rate and queue on a device of the router's.
+pub(super) fn build(
+    router: &Node,
+    device: &str,
+    bottleneck: &Bottleneck,
+    plan: &Plan,
+) -> Result<(), Error> {
+    let queue = queue(bottleneck, plan);
     let burst = bottleneck.burst;
     let on = |rest: &str| {
         let command = format!("tc {rest}");
@@ -42,12 +46,14 @@ pub(super) fn build(router: &Node, device: &str, plan: &Plan) -> Result<(), Erro
 }
 
 /// The queue in the words of `tc`.
-fn queue(plan: &Plan) -> String {
-    let bottleneck = &plan.bottleneck;
+fn queue(bottleneck: &Bottleneck, plan: &Plan) -> String {
     let discipline = bottleneck.queue;
     let mut words = vec![discipline.to_string()];
     let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    if let Some(limit) = bottleneck.limit.and_then(|limit| in_units(limit, plan)) {
+    if let Some(limit) = bottleneck
+        .limit
+        .and_then(|limit| in_units(limit, bottleneck, plan))
+    {
         match discipline {
             Discipline::Cake => add("memlimit", limit.to_string()),
             _ => add("limit", limit.to_string()),
@@ -76,14 +82,14 @@ fn queue(plan: &Plan) -> String {
 }
 
 /// The queue's limit in packets or bytes, as the discipline counts.
-fn in_units(limit: Limit, plan: &Plan) -> Option<u64> {
+fn in_units(limit: Limit, bottleneck: &Bottleneck, plan: &Plan) -> Option<u64> {
     const PACKET: f64 = 1500.0;
     Some(match limit {
         Limit::Packets(count) | Limit::Bytes(count) => count.into(),
         Limit::BandwidthDelayProducts(products) => {
-            let bytes = products * plan.bdp_bytes()?;
+            let bytes = products * plan.bdp_bytes(bottleneck)?;
             // Rounded up, as in the thesis, section 4.1.
-            match plan.bottleneck.queue.counts_bytes() {
+            match bottleneck.queue.counts_bytes() {
                 true => bytes.ceil() as u64,
                 false => (bytes / PACKET).ceil() as u64,
             }
@@ -114,9 +120,9 @@ mod tests {
         // 5 Mbit/s and 150 ms are 93,750 B, and the papers' queue has 63 packets.
         let mut plan = plan();
         plan.bottleneck.limit = Some(Limit::BandwidthDelayProducts(1.0));
-        assert_eq!(queue(&plan), "pfifo limit 63");
+        assert_eq!(queue(&plan.bottleneck, &plan), "pfifo limit 63");
         plan.bottleneck.queue = Discipline::Bfifo;
-        assert_eq!(queue(&plan), "bfifo limit 93750");
+        assert_eq!(queue(&plan.bottleneck, &plan), "bfifo limit 93750");
     }
 
     #[test]
@@ -125,16 +131,19 @@ mod tests {
         plan.bottleneck.limit = Some(Limit::Bytes(90_000));
         plan.bottleneck.queue = Discipline::Red;
         assert_eq!(
-            queue(&plan),
+            queue(&plan.bottleneck, &plan),
             "red limit 90000 avpkt 1000 bandwidth 5000000bit"
         );
         plan.bottleneck.options = "avpkt 500".to_owned();
         assert_eq!(
-            queue(&plan),
+            queue(&plan.bottleneck, &plan),
             "red limit 90000 bandwidth 5000000bit avpkt 500"
         );
         plan.bottleneck.queue = Discipline::Cake;
         plan.bottleneck.options.clear();
-        assert_eq!(queue(&plan), "cake memlimit 90000 bandwidth 5000000bit");
+        assert_eq!(
+            queue(&plan.bottleneck, &plan),
+            "cake memlimit 90000 bandwidth 5000000bit"
+        );
     }
 }

@@ -43,6 +43,9 @@ pub const TO_ROUTER: &str = emulator::TO_ROUTER;
 /// The name of the router's device towards the emulator, where the queue is.
 pub const OUT: &str = "out";
 
+/// The name of the router's device towards the senders, where that of the way back is, if there is one.
+pub const IN: &str = "in";
+
 /// All machines of a run, cabled and set up. A machine vanishes with the last reference to it.
 #[derive(Debug)]
 pub struct Testbed {
@@ -73,7 +76,7 @@ impl Testbed {
         let [to_hosts, to_router] = [
             Port {
                 node: &router,
-                device: "in",
+                device: IN,
             },
             Port {
                 node: &bridge,
@@ -123,7 +126,10 @@ impl Testbed {
         };
         set_up_end(last, RECEIVER, ROUTER_OUT, acks)?;
         router.set("net.ipv4.ip_forward", "1")?;
-        bottleneck::build(&router, OUT, plan)?;
+        bottleneck::build(&router, OUT, &plan.bottleneck, plan)?;
+        if plan.has_queue_back() {
+            bottleneck::build(&router, IN, &plan.bottleneck_back, plan)?;
+        }
 
         set_all(&receiver, &plan.sysctls)?;
         set_all(&receiver, &plan.receiver.sysctls)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Rate, numbers, text};
 
-/// The router's way to the receiver: a rate, and the queue before it.
+/// A way of the router's: a rate, and the queue before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Bottleneck {

@@ -1,5 +1,5 @@
 use super::plan::SOURCE_PORTS;
-use super::{Discipline, Limit, Loss, Plan, Shaper};
+use super::{Bottleneck, Discipline, Limit, Loss, Plan, Shaper};
 use crate::times::to_ms;
 use crate::traffic::Wrong;
 
@@ -102,18 +102,29 @@ impl Plan {
             );
             fails(&["bottleneck", "rate"], text);
         }
+        self.check_queue(bottleneck, &["bottleneck"], fails);
+        self.check_queue(&self.bottleneck_back, &["bottleneck", "back"], fails);
+    }
+
+    /// What a bottleneck's keys do not go together in; these lead to its table.
+    fn check_queue(
+        &self,
+        bottleneck: &Bottleneck,
+        table: &[&str],
+        fails: &mut impl FnMut(&[&str], String),
+    ) {
         let queue = bottleneck.queue;
         if queue == Discipline::Cake && bottleneck.shaper == Shaper::Tbf {
             let text = "cake keeps to the rate by itself; leave `shaper` out, or choose another \
                         queue";
-            fails(&["bottleneck", "shaper"], text.to_owned());
+            fails(&[table, &["shaper"]].concat(), text.to_owned());
         }
         let unit = |unit| format!("{queue} counts {unit}; give its limit in {unit}");
         let text = match bottleneck.limit {
             Some(Limit::Packets(_)) if queue.counts_bytes() => unit("bytes"),
             Some(Limit::Bytes(_)) if !queue.counts_bytes() => unit("packets"),
             Some(Limit::BandwidthDelayProducts(_))
-                if self.bdp_bytes().is_none_or(|bytes| bytes == 0.0) =>
+                if self.bdp_bytes(bottleneck).is_none_or(|bytes| bytes == 0.0) =>
             {
                 "a limit in bandwidth-delay products needs a rate and a delay; give `rate` and \
                  `rtt`"
@@ -121,6 +132,6 @@ impl Plan {
             }
             _ => return,
         };
-        fails(&["bottleneck", "limit"], text);
+        fails(&[table, &["limit"]].concat(), text);
     }
 }

@@ -103,9 +103,9 @@ impl Demo {
         let loss = self.loss.map(Share::get);
         let uniform = |share: f64| (share > 0.0).then_some(Loss::Uniform(share));
         set(&mut run.path.forward.loss, loss.map(uniform));
-        set(&mut run.bottleneck.rate, self.rate.map(Some));
+        set(&mut run.bottleneck.forward.rate, self.rate.map(Some));
         let queue = self.queue.map(Limit::Packets);
-        set(&mut run.bottleneck.limit, queue.map(Some));
+        set(&mut run.bottleneck.forward.limit, queue.map(Some));
         let Some(group) = run.group.get_mut(GROUP) else {
             return;
         };

@@ -4,6 +4,7 @@
 //! a bridge, a router with a rate and a queue, an emulator with delay and loss, a receiver.
 
 mod bottleneck;
+mod bottlenecks;
 mod check;
 mod demo;
 mod embed;
@@ -36,6 +37,7 @@ use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 pub use bottleneck::{Bottleneck, Discipline, Limit, Shaper};
+pub use bottlenecks::Bottlenecks;
 pub use check::Contradiction;
 pub use demo::Demo;
 pub use emulation::{Disturbance, Emulation};

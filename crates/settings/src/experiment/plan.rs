@@ -17,6 +17,8 @@ pub struct Plan {
     pub seed: u64,
     /// The router's way to the receiver.
     pub bottleneck: Bottleneck,
+    /// The router's way back.
+    pub bottleneck_back: Bottleneck,
     /// What the emulator does to packets on their way to the receiver.
     pub forward: Emulation,
     /// What the emulator does to packets on their way back.
@@ -133,17 +135,23 @@ impl Plan {
         all.collect()
     }
 
+    /// Whether packets on their way back meet a rate or a queue.
+    #[must_use]
+    pub fn has_queue_back(&self) -> bool {
+        self.bottleneck_back != Bottleneck::default()
+    }
+
     /// The path's own round-trip time, without queues and the links' own delays.
     #[must_use]
     pub fn rtt(&self) -> Duration {
         self.forward.delay + self.backward.delay
     }
 
-    /// Bytes that the bottleneck sends in one round-trip time, if it has a rate: in the mean one of
+    /// Bytes that a bottleneck sends in one round-trip time, if it has a rate: in the mean one of
     /// all streams, where groups have their own.
     #[must_use]
-    pub fn bdp_bytes(&self) -> Option<f64> {
-        let rate = self.bottleneck.rate?;
+    pub fn bdp_bytes(&self, of: &Bottleneck) -> Option<f64> {
+        let rate = of.rate?;
         Some(rate.bps() as f64 / 8.0 * self.mean_rtt_s())
     }
 

@@ -27,7 +27,8 @@ impl Run {
         let mut plan = Plan {
             duration: self.duration.0,
             seed: self.seed.into(),
-            bottleneck: self.bottleneck.clone(),
+            bottleneck: self.bottleneck.forward.clone(),
+            bottleneck_back: self.bottleneck.back.clone(),
             forward: self.path.forward(),
             backward: self.path.backward(),
             hosts: self.described_hosts(),

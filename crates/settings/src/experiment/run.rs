@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Bottleneck, Group, Host, Kernel, Measure, Name, Path, Receiver, Sysctls, sysctls};
+use super::{Bottlenecks, Group, Host, Kernel, Measure, Name, Path, Receiver, Sysctls, sysctls};
 use crate::numbers;
 use crate::times::Length;
 
@@ -22,8 +22,8 @@ pub struct Run {
     pub memory: Option<u32>,
     /// The lab kernel that makes the run.
     pub kernel: Kernel,
-    /// The router's way to the receiver.
-    pub bottleneck: Bottleneck,
+    /// The router.
+    pub bottleneck: Bottlenecks,
     /// The emulator.
     pub path: Path,
     /// Kernel parameters of every host.

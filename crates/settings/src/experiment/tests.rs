@@ -135,6 +135,18 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "4:9: `1 kB`; expected packets",
         ),
         (
+            "[bottleneck.back]\nqueue = \"cake\"\nshaper = \"tbf\"\n",
+            "5:10: cake keeps to the rate by itself",
+        ),
+        (
+            "[bottleneck.back]\nlimit = \"1 BDP\"\n",
+            "4:9: a limit in bandwidth-delay products needs a rate",
+        ),
+        (
+            "[bottleneck.back]\nback = {}\n",
+            "4:1: unknown key `back`; known: rate",
+        ),
+        (
             "[bottleneck]\nlimit = \"1 BDP\"\n",
             "4:9: a limit in bandwidth-delay products needs",
         ),
@@ -250,7 +262,7 @@ fn a_stream_s_own_round_trip_is_split_both_ways_whatever_the_path_s() {
         let own = way.own.iter().map(|own| (own.port, own.delay));
         assert_eq!(own.collect::<Vec<_>>(), [(SOURCE_PORTS, each_way)]);
     }
-    assert_eq!(plan.bdp_bytes(), Some(10_000.0));
+    assert_eq!(plan.bdp_bytes(&plan.bottleneck), Some(10_000.0));
 }
 
 #[test]

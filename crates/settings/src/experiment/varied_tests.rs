@@ -239,7 +239,10 @@ n = [1, 2]
 
 #[test]
 fn a_bandwidth_delay_product_is_of_the_mean_round_trip_time_of_all_streams() {
-    let bdp = |text: &str| load_text(text).unwrap().runs[0].plan.bdp_bytes().unwrap();
+    let bdp = |text: &str| {
+        let plan = &load_text(text).unwrap().runs[0].plan;
+        plan.bdp_bytes(&plan.bottleneck).unwrap()
+    };
     let head = "duration = 1\n[bottleneck]\nrate = 8\nlimit = \"1 BDP\"\n";
     let path = format!("{head}[path]\nrtt = 100\n[group.a]\n");
     assert_eq!(bdp(&path), 1e5);

@@ -35,7 +35,7 @@ pub(super) enum Connection {
     /// The stream makes it when it starts.
     ToMake(Opening),
     /// There is none, for the stream is one of datagrams.
-    None(UdpSocket),
+    Datagrams(UdpSocket),
 }
 
 /// A connection to be made.
@@ -78,7 +78,7 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
         let offset = attempts.len() as u16;
         let port = traffic.source_port.map_or(0, |first| first + offset);
         if let Kind::Datagrams { .. } = group.kind {
-            attempts.push(Ok(Connection::None(datagrams::open(to, port)?)));
+            attempts.push(Ok(Connection::Datagrams(datagrams::open(to, port)?)));
             continue;
         }
         if !group.kind.connects_first() {

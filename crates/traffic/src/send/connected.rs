@@ -47,7 +47,7 @@ impl<'a> Connected<'a> {
         let sources = attempts.into_iter().zip(sender.sources());
         for ((attempt, source), number) in sources.zip(traffic.first_stream..) {
             match attempt {
-                Ok(Connection::None(socket)) => of_datagrams.push((socket, number, source)),
+                Ok(Connection::Datagrams(socket)) => of_datagrams.push((socket, number, source)),
                 Ok(socket) => {
                     parts[number as usize % traffic.threads].push((socket, number, source));
                 }

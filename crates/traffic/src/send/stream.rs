@@ -85,7 +85,8 @@ impl<'a> Stream<'a> {
             socket: match connection {
                 Connection::Made(socket) => Socket::Ready(socket),
                 Connection::ToMake(opening) => Socket::ToMake(opening),
-                Connection::None(_) => Socket::Done,
+                // Those are at work elsewhere.
+                Connection::Datagrams(_) => Socket::Done,
             },
             open: true,
         }
