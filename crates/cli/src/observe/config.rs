@@ -131,6 +131,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_watched_of_containers_is_bundled_of_these_alone() {
+        let all = [watched(Service::Local(7777), 45)];
+        let containers = ContainerChoice {
+            names: vec!["prod/web-*".parse().unwrap()],
+            labels: vec!["app=we\"b".parse().unwrap()],
+        };
+        let conditions = Conditions {
+            containers: containers.clone(),
+            ..Conditions::default()
+        };
+        let file = config(&advise(&all, false), &Bundling::default(), &conditions);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pillion.toml");
+        std::fs::write(&path, file.unwrap().unwrap()).unwrap();
+        let policy = policy::load(&path, false).unwrap().policy;
+        assert_eq!(policy.rules[0].containers, containers);
+    }
+
+    #[test]
     fn where_nothing_is_worth_while_there_is_no_file() {
         let all = [watched(Service::Local(7777), 0)];
         let file = config(
