@@ -248,7 +248,7 @@ mod tests {
             let socket = start(to, 0, &options).unwrap().unwrap();
             assert_eq!(getsockopt(&socket, sockopt::TcpNoDelay), Ok(!on));
             let linear = get_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS);
-            assert_eq!(linear, on.into());
+            assert_eq!(linear, i32::from(on));
             let congestion = getsockopt(&socket, sockopt::TcpCongestion).unwrap();
             assert_eq!(congestion, "reno");
         }
