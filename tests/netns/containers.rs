@@ -4,6 +4,7 @@
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::Duration;
@@ -186,7 +187,8 @@ fn a_file_that_is_read_again_may_name_other_containers() {
 }
 
 #[test]
-fn a_container_is_no_cgroup_beside() {
+fn containers_are_chosen_beside_ports_and_not_beside_cgroups() {
+    needs_root!();
     let output = pillion(&[
         "attach",
         "--container",
@@ -196,6 +198,18 @@ fn a_container_is_no_cgroup_beside() {
         "--dry-run",
     ]);
     assert_eq!(output.status.code(), Some(2));
+    let chosen = [
+        "--container",
+        "web-*",
+        "--port",
+        "80",
+        "--dev",
+        "lo",
+        "--dry-run",
+    ];
+    let output = pillion(&[&["attach"], &chosen[..]].concat());
+    let said = "connections with port 80 of containers called web-*";
+    assert!(stdout(&output).contains(said), "{output:?}");
     for name in ["/web", "a//b"] {
         let output = pillion(&["attach", "--container", name, "--dry-run"]);
         assert_eq!(output.status.code(), Some(2));
@@ -327,6 +341,18 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// What pillion shows of it; other pillions of this host may be at work.
+    fn flow(&self, podman: &Podman) -> Value {
+        let namespace = format!("/proc/{}/ns/net", self.resident.pid());
+        let namespace = fs::metadata(namespace).unwrap().ino();
+        let flows = podman.host.json(&podman.here, &["flows", "--json"]);
+        let mut flows = flows.as_array().unwrap().iter();
+        let flow = flows.find(|flow| flow["netns"] == namespace);
+        flow.cloned().unwrap_or_default()
+    }
+}
+
 /// What Podman is told of the network namespace of a process.
 fn network(resident: &Resident) -> String {
     format!("ns:/proc/{}/ns/net", resident.pid())
@@ -358,7 +384,7 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     let said = [(); 3].map(|()| attach.said());
     let come = "pillion: container web-1 has come: bundling there, too";
     assert!(said.contains(&come.to_owned()), "{said:?}");
-    let flow = || podman.host.json(own, &["flows", "--json"])[0].clone();
+    let flow = || stream.flow(&podman);
     eventually("bundles repair losses", || {
         flow()["hidden_losses"].as_u64() > Some(2)
     });
@@ -445,7 +471,7 @@ fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
         log().contains("no container is called game-*")
     });
     stream.begin(&podman, "game-1");
-    let flow = || podman.host.json(&podman.here, &["flows", "--json"])[0].clone();
+    let flow = || stream.flow(&podman);
     within(Duration::from_secs(20), "bundles repair losses", || {
         flow()["hidden_losses"].as_u64() > Some(2)
     });

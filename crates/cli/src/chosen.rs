@@ -63,10 +63,11 @@ pub fn words(
     let ports = list("port", ports.iter().map(ToString::to_string).collect());
     let peers = list("peer", peers.iter().map(ToString::to_string).collect());
     let cgroups = list("cgroup", cgroups.iter().map(ToString::to_string).collect());
-    let containers = (!containers.is_empty()).then(|| format!("a container {containers}"));
-    let conditions = [ports, peers, cgroups, containers].into_iter().flatten();
-    let conditions: Vec<_> = conditions.collect();
-    (!conditions.is_empty()).then(|| format!("connections with {}", conditions.join(" and ")))
+    let conditions: Vec<_> = [ports, peers, cgroups].into_iter().flatten().collect();
+    let with = (!conditions.is_empty()).then(|| format!("with {}", conditions.join(" and ")));
+    let of = (!containers.is_empty()).then(|| format!("of containers {containers}"));
+    let parts: Vec<_> = with.into_iter().chain(of).collect();
+    (!parts.is_empty()).then(|| format!("connections {}", parts.join(" ")))
 }
 
 /// The scope of the namespaces that are asked for.
