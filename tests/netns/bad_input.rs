@@ -141,8 +141,8 @@ fn to_attach_and_leave_all_connections_alone_is_refused() {
     let said = refused(&["attach", "--dev", "lo", "--otherwise", "leave-alone"]);
     assert_eq!(
         said,
-        "pillion: --otherwise leave-alone leaves all alone: choose connections with --port, --peer or \
-         --cgroup"
+        "pillion: --otherwise leave-alone leaves all alone: choose connections with --port, --peer, \
+         --cgroup or --container"
     );
 }
 
