@@ -6,6 +6,7 @@ mod common;
 mod detection;
 mod flows;
 mod grid;
+mod initial_window;
 mod jitter;
 mod kernel;
 mod mechanisms;

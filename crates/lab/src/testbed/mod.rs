@@ -100,7 +100,8 @@ impl Testbed {
             };
             join(here, there)?;
             let address = addresses::sender(number);
-            set_up_end(here, address, ROUTER_IN, "")?;
+            let window = initial_window(host.initial_window);
+            set_up_end(here, address, ROUTER_IN, &window)?;
             of_router.push(to_hosts.meet(address));
             link::build(host, here, there)?;
         }
@@ -124,7 +125,8 @@ impl Testbed {
             true => "",
             false => " quickack 1",
         };
-        set_up_end(last, RECEIVER, ROUTER_OUT, acks)?;
+        let window = initial_window(plan.receiver.initial_window);
+        set_up_end(last, RECEIVER, ROUTER_OUT, &(window + acks))?;
         router.set("net.ipv4.ip_forward", "1")?;
         bottleneck::build(&router, OUT, &plan.bottleneck, plan)?;
         if plan.has_queue_back() {
@@ -192,6 +194,11 @@ fn set_up_end(port: Port, address: Ipv4Addr, router: Ipv4Addr, words: &str) -> R
         "route add default via {router} dev {device}{words}"
     ));
     port.node.set_up(lines)
+}
+
+/// What `ip` is told of the window, in segments, that connections by a route begin with.
+fn initial_window(segments: Option<u32>) -> String {
+    segments.map_or_else(String::new, |segments| format!(" initcwnd {segments}"))
 }
 
 fn set_all(node: &Node, sysctls: &Sysctls) -> Result<(), Error> {

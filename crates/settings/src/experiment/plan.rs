@@ -44,6 +44,8 @@ pub struct SendingHost {
     pub rate_bps: Option<u64>,
     /// Delay of its link, each way.
     pub delay: Duration,
+    /// The congestion window that its connections begin with, in segments; `None` for the kernel's.
+    pub initial_window: Option<u32>,
     /// Kernel parameters of this host, beside those of all.
     pub sysctls: Sysctls,
 }
@@ -55,6 +57,9 @@ pub struct ReceivingHost {
     pub manner: Manner,
     /// Whether its TCP may hold an ACK back until there is more to acknowledge.
     pub delayed_acks: bool,
+    /// The congestion window that its side of a connection begins with, in segments; `None` for the
+    /// kernel's.
+    pub initial_window: Option<u32>,
     /// Kernel parameters of this host, beside those of all.
     pub sysctls: Sysctls,
 }

@@ -1,6 +1,6 @@
 //! What kernels of then did by default about losses, as far as mechanisms make it up.
 
-use super::{Mechanism, Setting};
+use super::{Mechanism, Mechanisms};
 
 /// The word for the kernel as it is.
 const TODAY: &str = "today";
@@ -24,6 +24,10 @@ const SETTINGS: [(Mechanism, [&str; 3]); 9] = [
     (Mechanism::UnfilledWindowGrowth, ["on", "on", "off"]),
 ];
 
+/// Segments that connections began with: three full ones up to Linux 2.6.38 (RFC 3390); those of
+/// later kernels are as today's.
+const INITIAL_WINDOWS: [Option<u32>; 3] = [Some(3), None, None];
+
 /// All that may be asked for.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     KERNELS.into_iter().chain([TODAY])
@@ -31,16 +35,16 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// What mechanisms are set to where recovery is to be that of a kernel; `None` if no such kernel
 /// is known.
-pub(super) fn of(kernel: &str) -> Option<Vec<(Mechanism, &'static Setting)>> {
+pub(super) fn of(kernel: &str) -> Option<Mechanisms> {
     if kernel == TODAY {
-        return Some(Vec::new());
+        return Some(Mechanisms::default());
     }
     let column = KERNELS.iter().position(|known| *known == kernel)?;
     let settings = SETTINGS.iter().map(|(mechanism, words)| {
         let setting = mechanism.setting(words[column]);
         (*mechanism, setting.expect("a setting of this mechanism"))
     });
-    Some(settings.collect())
+    Some(Mechanisms::of(settings, INITIAL_WINDOWS[column]))
 }
 
 #[cfg(test)]
@@ -51,7 +55,7 @@ mod tests {
     fn each_kernel_sets_mechanisms_to_what_they_can_be_set_to() {
         for name in names() {
             let settings = of(name).unwrap();
-            assert_eq!(settings.is_empty(), name == TODAY);
+            assert_eq!(settings == Mechanisms::default(), name == TODAY);
         }
         assert!(of("linux-2.4").is_none());
     }

@@ -67,6 +67,7 @@ impl Run {
         ReceivingHost {
             manner,
             delayed_acks: self.receiver.delayed_acks,
+            initial_window: self.receiver.mechanisms.initial_window,
             sysctls,
         }
     }
@@ -79,6 +80,7 @@ impl Run {
                 name: name.to_string(),
                 rate_bps: host.rate.map(super::Rate::bps),
                 delay: host.delay,
+                initial_window: host.mechanisms.initial_window,
                 sysctls,
             }
         });
@@ -158,7 +160,10 @@ impl Plan {
         let contradicts = |(name, value): &(&String, &String)| {
             host.sysctls.get(*name).is_some_and(|other| other != *value)
         };
-        if let Some((name, _)) = set.iter().find(contradicts) {
+        let window = mechanisms.initial_window;
+        let differs = window.is_some() && host.initial_window.is_some_and(|it| Some(it) != window);
+        let parameter = set.iter().find(contradicts).map(|(name, _)| name.as_str());
+        if let Some(name) = parameter.or(differs.then_some("the initial window")) {
             let text = format!(
                 "another group or the host itself sets {name} otherwise on host `{}`; give this \
                  group a host of its own",
@@ -166,6 +171,7 @@ impl Plan {
             );
             found.push(Contradiction::new(&["group", group, "mechanisms"], text));
         }
+        host.initial_window = host.initial_window.or(window);
         host.sysctls.extend(set);
     }
 

@@ -17,7 +17,7 @@ const VALUES: &[&str] = &[
     "[path]\nrtt = 8\nback = { jitter = 1, loss = 3, reorder = \"2:8\", duplicate = 7 }\n",
     "[receiver]\nread-delay = 12.5\necho = true\n",
     "[receiver]\nread-rate = 3000\nanswer-every = 10\nanswer-size = 7\n",
-    "[receiver]\ndelayed-acks = false\nmechanisms.rack = false\n",
+    "[receiver]\ndelayed-acks = false\nmechanisms = { rack = false, initial-window = 2 }\n",
     "[receiver.sysctl]\n\"net.ipv4.tcp_sack\" = 0\n",
     "host = \"h\"\n[host.h.sysctl]\n\"net.ipv4.tcp_sack\" = 0\n",
     "[sysctl]\n\"net.ipv4.tcp_sack\" = 0\n\"net.ipv4.tcp_rmem\" = \"4096 8192 16384\"\n",

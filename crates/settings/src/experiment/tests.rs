@@ -115,6 +115,14 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "3:35: `x`; expected true or false or \"delayed\"",
         ),
         (
+            "mechanisms = { initial-window = 0 }\n",
+            "3:33: `0`; expected segments, 1 to 1000",
+        ),
+        (
+            "mechanisms = { initial-window = true }\n",
+            "3:33: `true`; expected segments, 1 to 1000",
+        ),
+        (
             "mechanisms = { as-in = \"linux-2.4\" }\n",
             "3:24: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
         ),
@@ -360,6 +368,32 @@ mechanisms.as-in = \"today\"
         let set = [0, 1, 2].map(|group| of(group, name));
         assert_eq!(set, values.map(|it| it.map(str::to_owned)), "{name}");
     }
+}
+
+#[test]
+fn connections_begin_with_the_window_of_the_kernel_of_then_unless_another_is_named() {
+    let text = "\
+duration = 1
+[group.a.mechanisms]
+as-in = \"linux-2.6.34\"
+[group.b.mechanisms]
+as-in = \"linux-2.6.34\"
+initial-window = 1
+[group.c.mechanisms]
+as-in = \"linux-3.12\"
+[group.d]
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let windows = plan.hosts.iter().map(|host| host.initial_window);
+    assert_eq!(windows.collect::<Vec<_>>(), [Some(3), Some(1), None, None]);
+    let shared = "duration = 1\n[host.h]\n[defaults]\nhost = \"h\"\n\
+                  [group.a]\nmechanisms.initial-window = 2\n\
+                  [group.b]\nmechanisms.initial-window = 3\n";
+    let found = mistake(shared);
+    assert!(
+        found.contains("sets the initial window otherwise on host `h`"),
+        "{found}"
+    );
 }
 
 #[test]
