@@ -5,7 +5,7 @@ mod common;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{MS, NEVER, any_port, send, traffic};
 use pillion_traffic::wire::{Datagram, What};
@@ -101,28 +101,28 @@ fn without_a_receiver_the_stream_fails_and_says_why() {
 }
 
 #[test]
-fn a_stopped_sender_ends_at_once() {
-    let receiver = receiver(1);
-    let to = receiver.local_addr();
-    let stop = AtomicBool::new(false);
-    let progress = receiver.progress();
-    thread::scope(|scope| {
-        let received = scope.spawn(|| receiver.run(&stop).unwrap());
-        let kind = Kind::Datagrams {
-            size: 500,
-            rate: 2_000_000,
-        };
-        let mut config = traffic(to, 1, kind);
-        config.duration = Some(Duration::from_secs(60));
-        let sent = scope.spawn(|| {
+fn a_stopped_sender_ends_at_once_also_where_it_cannot_keep_to_its_rate() {
+    for (streams, rate) in [(1, 2_000_000), (50, 4_000_000_000)] {
+        let receiver = receiver(streams);
+        let to = receiver.local_addr();
+        let [stop, end] = [false; 2].map(AtomicBool::new);
+        let (stop, end) = (&stop, &end);
+        let progress = receiver.progress();
+        thread::scope(|scope| {
+            let received = scope.spawn(|| receiver.run(end).unwrap());
+            let mut config = traffic(to, streams, Kind::Datagrams { size: 500, rate });
+            config.duration = Some(Duration::from_secs(60));
             let sender = pillion_traffic::Sender::new(config).unwrap();
-            sender.run(&stop).unwrap()
+            let sent = scope.spawn(move || sender.run(stop).unwrap());
+            while progress.load(Ordering::Relaxed) < 20 {
+                thread::sleep(MS);
+            }
+            stop.store(true, Ordering::Relaxed);
+            let stopped = Instant::now();
+            assert_eq!(sent.join().unwrap().failed, streams);
+            assert!(stopped.elapsed() < Duration::from_secs(10), "{rate}");
+            end.store(true, Ordering::Relaxed);
+            assert!(received.join().unwrap().report.messages >= 20);
         });
-        while progress.load(Ordering::Relaxed) < 20 {
-            thread::sleep(MS);
-        }
-        stop.store(true, Ordering::Relaxed);
-        assert_eq!(sent.join().unwrap().failed, 1);
-        assert!(received.join().unwrap().report.messages >= 20);
-    });
+    }
 }

@@ -98,8 +98,9 @@ impl Datagrams<'_> {
         let mut check_ns = 0;
         while let Some(Reverse((offset_ns, index))) = due.pop() {
             let due_ns = self.start_ns.saturating_add(offset_ns);
+            // Also of one that is behind its times and never waits.
             let mut now = now_ns();
-            while now < due_ns {
+            while now < due_ns || now >= check_ns {
                 if now >= check_ns {
                     if stop.load(Ordering::Relaxed) {
                         return Ok(());
