@@ -34,6 +34,7 @@ mod run;
 mod safety;
 mod same_kernel;
 mod service;
+mod service_strangers;
 mod soak;
 mod socket_option;
 mod sockets;

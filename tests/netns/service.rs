@@ -18,10 +18,10 @@ use crate::attach::send_to;
 use crate::common::*;
 
 /// A pillion that is ended with the test.
-struct Attached(Child);
+pub struct Attached(Child);
 
 impl Attached {
-    fn begin(namespace: &Namespace, options: &[&str]) -> Self {
+    pub fn begin(namespace: &Namespace, options: &[&str]) -> Self {
         let arguments = [&["attach", "--port", "7001"], options].concat();
         let mut attach = pillion_in(namespace, &arguments);
         let attached = Self(attach.stderr(Stdio::piped()).spawn().unwrap());
@@ -29,7 +29,11 @@ impl Attached {
         attached
     }
 
-    fn end(mut self) {
+    pub fn process(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn end(mut self) {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
         assert!(self.0.wait().unwrap().success());
     }
@@ -43,7 +47,7 @@ impl Drop for Attached {
 }
 
 /// The head and the body of what is answered.
-fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
+pub fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
     write!(
         stream,
         "GET {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"

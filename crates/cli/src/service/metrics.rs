@@ -16,11 +16,10 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, setsockopt, socket,
 };
 use pillion_settings::Endpoint;
-use tiny_http::{Header, Listener, Method, Request, Response, Server};
 
 use super::health::Shared;
+use super::http::{self, Answer, Asked, Listen};
 use super::open_metrics::{self, CONTENT_TYPE};
-use crate::print::say;
 use crate::privilege::only_read;
 use crate::succession::predecessor;
 
@@ -49,29 +48,30 @@ impl Metrics {
     /// Serves from now on.
     pub fn serve(endpoint: &Endpoint, shared: Arc<Shared>) -> Result<Self> {
         let failed = || format!("serve --metrics {endpoint}");
-        let (listener, socket) = match endpoint {
+        let socket = match endpoint {
             Endpoint::Loopback(address) => {
-                (Listener::from(bind(address).with_context(failed)?), None)
+                let listener = bind(address).with_context(failed)?;
+                listener.set_nonblocking(true).with_context(failed)?;
+                begin(listener, shared).with_context(failed)?;
+                None
             }
             Endpoint::Unix(path) => {
                 let (listener, socket) = listen(path).with_context(failed)?;
-                (Listener::from(listener), Some(socket))
+                listener.set_nonblocking(true).with_context(failed)?;
+                begin(listener, shared).with_context(failed)?;
+                Some(socket)
             }
         };
-        // Its own threads have what this thread has now.
-        thread::spawn(move || {
-            only_read();
-            let Ok(server) = Server::from_listener(listener, None) else {
-                say("pillion: no thread for --metrics; raise the limit on threads");
-                return;
-            };
-            for request in server.incoming_requests() {
-                // Whoever has gone meanwhile wants no answer.
-                let _ = answer(request, &shared);
-            }
-        });
         Ok(Self { socket })
     }
+}
+
+fn begin<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Result<()> {
+    let serve = move || -> () {
+        only_read();
+        http::serve(&listener, |asked| answer(asked, &shared))
+    };
+    thread::Builder::new().spawn(serve).map(drop)
 }
 
 /// The port can be had by two processes of one user, so that a successor has it at once; no other
@@ -111,28 +111,22 @@ fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     Ok((listener, Socket { path, inode }))
 }
 
-fn answer(request: Request, shared: &Shared) -> io::Result<()> {
-    if request.url() != "/metrics" {
-        return request.respond(Response::from_string("see /metrics\n").with_status_code(404));
+fn answer(asked: &Asked, shared: &Shared) -> Answer {
+    if asked.path != "/metrics" {
+        return Answer::line("404 Not Found", "see /metrics");
     }
-    if !matches!(request.method(), Method::Get | Method::Head) {
-        return request.respond(Response::empty(405));
+    if !["GET", "HEAD"].contains(&asked.method) {
+        return Answer::line("405 Method Not Allowed", "GET or HEAD it");
     }
     let text = shared
         .read()
         .and_then(|(health, totals)| Ok(open_metrics::text(health, totals)?));
     match text {
-        Ok(text) => {
-            let kind = Header::from_bytes("Content-Type", CONTENT_TYPE);
-            let response = Response::from_string(text);
-            request.respond(match kind {
-                Ok(kind) => response.with_header(kind),
-                Err(()) => response,
-            })
-        }
-        Err(error) => {
-            let why = format!("{error:#}\n");
-            request.respond(Response::from_string(why).with_status_code(500))
-        }
+        Ok(body) => Answer {
+            status: "200 OK",
+            kind: CONTENT_TYPE,
+            body,
+        },
+        Err(error) => Answer::line("500 Internal Server Error", &format!("{error:#}")),
     }
 }

@@ -1,6 +1,7 @@
 //! What a pillion that stays tells of itself: `status`, metrics, totals in the log.
 
 mod health;
+mod http;
 pub mod manager;
 mod metrics;
 mod open_metrics;

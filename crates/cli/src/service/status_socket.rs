@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, socket};
 use nix::unistd::Uid;
 
 use super::health::{Health, Shared};
@@ -57,12 +61,20 @@ fn is_akin(stream: &UnixStream) -> bool {
     })
 }
 
-/// Anybody may have such a socket, but nobody else may have the capability.
+/// Anybody may have such a socket, but nobody else may have the capability; in a user namespace of
+/// their own they may.
 fn may_bundle(stream: &UnixStream) -> bool {
     const CAP_BPF: u64 = 1 << 39;
-    let status = getsockopt(stream, PeerCredentials)
-        .ok()
-        .and_then(|peer| fs::read_to_string(format!("/proc/{}/status", peer.pid())).ok());
+    let Ok(peer) = getsockopt(stream, PeerCredentials) else {
+        return false;
+    };
+    let user_namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/user")).map(|it| it.ino());
+    let peer = peer.pid().to_string();
+    match (user_namespace("self"), user_namespace(&peer)) {
+        (Ok(own), Ok(of_peer)) if own == of_peer => {}
+        _ => return false,
+    }
+    let status = fs::read_to_string(format!("/proc/{peer}/status")).ok();
     let permitted = status.as_deref().and_then(|status| {
         let line = status
             .lines()
@@ -87,7 +99,7 @@ pub fn ask() -> io::Result<Vec<Health>> {
 }
 
 fn ask_one(name: &str) -> io::Result<Health> {
-    let mut stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    let mut stream = connect(name)?;
     if !is_akin(&stream) && !may_bundle(&stream) {
         return Err(ErrorKind::PermissionDenied.into());
     }
@@ -95,4 +107,22 @@ fn ask_one(name: &str) -> io::Result<Health> {
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+/// Connects, but waits no longer than [`PATIENCE`]: whoever has such a socket may take no more
+/// connections, and then connecting blocks for good.
+fn connect(name: &str) -> io::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let address = UnixAddr::new_abstract(name.as_bytes())?;
+    let begun = Instant::now();
+    while let Err(error) = nix::sys::socket::connect(socket.as_raw_fd(), &address) {
+        if error != Errno::EAGAIN || begun.elapsed() > PATIENCE {
+            return Err(error.into());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }

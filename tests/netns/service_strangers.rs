@@ -1,0 +1,133 @@
+//! What others of this host can do to what a pillion tells of itself.
+
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::process::{Child, Stdio};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
+use pillion_lab::Namespace;
+use serde_json::Value;
+
+use crate::common::*;
+use crate::service::{Attached, get};
+
+/// The memory that a process has at present, in KiB.
+fn memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
+    let count = line.unwrap().trim_end_matches("kB").trim();
+    count.parse().unwrap()
+}
+
+#[test]
+fn requests_that_never_end_cost_bounded_memory_and_descriptors_and_hold_nobody_up() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", "127.0.0.1:9275"]);
+    let reach = || TcpStream::connect("127.0.0.1:9275");
+    let reach = || namespace.enter(reach).unwrap().unwrap();
+    let process = attached.process();
+    let descriptors = || fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
+    let before = (memory(process), descriptors());
+
+    let mut endless = reach();
+    let piece = vec![b'a'; 1 << 20];
+    let ended = (0..64).find_map(|_| endless.write_all(&piece).err());
+    let kind = ended.expect("it is hung up on").kind();
+    assert!(
+        [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&kind),
+        "{kind:?}"
+    );
+    let idle: Vec<_> = (0..100).map(|_| reach()).collect();
+    let (head, _) = get(reach(), "/metrics?name=value");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert!(memory(process) < before.0 + (16 << 10), "{before:?}");
+    assert!(descriptors() < before.1 + 32, "{before:?}");
+    // Those that gave way to others are closed.
+    let mut first = &idle[0];
+    assert_eq!(first.read(&mut [0]).unwrap(), 0);
+    drop(idle);
+    attached.end();
+}
+
+/// Has a name that `pillion status` asks at, and takes no connection more.
+fn taken_and_full(namespace: &Namespace) -> Vec<std::os::fd::OwnedFd> {
+    let taken = || -> nix::Result<_> {
+        let address = UnixAddr::new_abstract(b"pillion-status/1/0")?;
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+        let new = || socket(AddressFamily::Unix, SockType::Stream, flags, None);
+        let listener = new()?;
+        bind(listener.as_raw_fd(), &address)?;
+        listen(&listener, Backlog::new(1)?)?;
+        let mut all = vec![listener];
+        loop {
+            all.push(new()?);
+            match connect(all.last().unwrap().as_raw_fd(), &address) {
+                Err(Errno::EAGAIN) => return Ok(all),
+                done => done?,
+            }
+        }
+    };
+    namespace.enter(taken).unwrap().unwrap()
+}
+
+#[test]
+fn a_socket_that_takes_no_connection_does_not_hold_status_up() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let _full = taken_and_full(&namespace);
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let mut status = namespace.command("timeout");
+    let output = status.args(["30", PILLION, "status"]).output().unwrap();
+    let said = stdout(&output);
+    assert!(said.contains("attached to lo"), "{output:?}");
+    attached.end();
+}
+
+/// A process of another user, with all capabilities in a user namespace of its own, that tells what
+/// it is given to whoever asks for status; `None` where no such namespace may be made.
+fn pretender(namespace: &Namespace, tells: &str) -> Option<Child> {
+    const LISTEN: &str = "use Socket; $| = 1; socket(L, AF_UNIX, SOCK_STREAM, 0) or die; \
+        bind(L, pack('S a*', AF_UNIX, \"\\0pillion-status/1/0\")) or die; listen(L, 5) or die; \
+        print \"ready\\n\"; while (accept(C, L)) { print C $ARGV[0]; close C }";
+    let mut command = namespace.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args(["unshare", "--user", "--map-root-user", "perl", "-e", LISTEN]);
+    command.arg(tells).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    said.read_line(&mut line).unwrap();
+    if line != "ready\n" {
+        println!("left out: no user namespace for another user here");
+        let _ = child.wait();
+        return None;
+    }
+    Some(child)
+}
+
+#[test]
+fn what_only_claims_to_be_a_pillion_is_not_listed() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let status = || -> Value {
+        let output = pillion_in(&namespace, &["status", "--json"]).output();
+        serde_json::from_slice(&output.unwrap().stdout).unwrap()
+    };
+    let own = status();
+    assert_eq!(own.as_array().unwrap().len(), 1);
+    let Some(mut pretender) = pretender(&namespace, &own[0].to_string()) else {
+        return;
+    };
+    let listed = status();
+    let _ = pretender.kill();
+    let _ = pretender.wait();
+    assert_eq!(listed.as_array().unwrap().len(), 1);
+    attached.end();
+}
