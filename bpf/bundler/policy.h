@@ -30,13 +30,45 @@ struct {
 	__type(value, __u32);
 } pillion_in_force SEC(".maps");
 
+/*
+ * The cgroups that both tables' rules name: however many a rule names, it takes
+ * one row.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_RULE_CGROUPS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct rule_cgroup);
+	__type(value, __u64);
+} pillion_rule_cgroups SEC(".maps");
+
 static __always_inline bool is_in(const struct port_range *range, __u16 port)
 {
 	return range->first <= port && port <= range->last;
 }
 
+/*
+ * The bits of the rules that name the connection's cgroup, or one above it.
+ */
+static __always_inline __u64
+rules_of_cgroups(const struct connection *connection, __u32 table)
+{
+	struct rule_cgroup key = {.table = table};
+	__u64 *bits, all = 0;
+
+	for (int i = 0; i < CGROUP_LEVELS && connection->cgroups[i]; i++) {
+		key.id = connection->cgroups[i];
+		bits = bpf_map_lookup_elem(&pillion_rule_cgroups, &key);
+		if (bits)
+			all |= *bits;
+	}
+	return all;
+}
+
+/* by_cgroup has the bits of the rules that name a cgroup of the connection. */
 static __always_inline bool matches(const struct rule *rule,
-				    const struct connection *connection)
+				    const struct connection *connection,
+				    __u64 by_cgroup)
 {
 	const struct endpoints *ends = &connection->ends;
 	const __u64 *peer = (const __u64 *)ends->peer;
@@ -54,23 +86,22 @@ static __always_inline bool matches(const struct rule *rule,
 	if ((peer[0] & rule->peer_mask[0]) != rule->peer[0] ||
 	    (peer[1] & rule->peer_mask[1]) != rule->peer[1])
 		return false;
-	if (!rule->cgroup)
-		return true;
-	for (int i = 0; i < CGROUP_LEVELS; i++)
-		if (connection->cgroups[i] == rule->cgroup)
-			return true;
-	return false;
+	return !rule->cgroups || rule->cgroups & by_cgroup;
 }
 
-static __always_inline const struct rules *rules_in_force(void)
+static __always_inline __u32 table_in_force(void)
 {
 	__u32 key = 0, *in_force;
 
 	in_force = bpf_map_lookup_elem(&pillion_in_force, &key);
-	if (!in_force)
-		return NULL;
-	key = *in_force;
-	return bpf_map_lookup_elem(&pillion_rules, &key);
+	return in_force ? *in_force : 0;
+}
+
+static __always_inline const struct rules *rules_in_force(void)
+{
+	__u32 table = table_in_force();
+
+	return bpf_map_lookup_elem(&pillion_rules, &table);
 }
 
 /*
@@ -81,14 +112,19 @@ static __always_inline const struct rules *rules_in_force(void)
 __noinline int find_grant(const struct connection *connection,
 			  struct grant *grant, struct companions *companions)
 {
-	const struct rules *all = rules_in_force();
+	const struct rules *all;
 	const struct rule *rule;
+	__u64 by_cgroup = 0;
+	__u32 table = table_in_force();
 
+	all = bpf_map_lookup_elem(&pillion_rules, &table);
 	if (!all || !connection || !grant || !companions)
 		return -1;
+	if (all->asks_cgroup)
+		by_cgroup = rules_of_cgroups(connection, table);
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
 		rule = &all->rules[i];
-		if (!matches(rule, connection))
+		if (!matches(rule, connection, by_cgroup))
 			continue;
 		grant->mode = rule->mode;
 		grant->rule = rule->number;

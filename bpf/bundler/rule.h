@@ -9,6 +9,8 @@
 
 #define MAX_RULES 65 /* in one table, that for the others included */
 #define ANY_UID	  (~0U)
+/* For both tables together. */
+#define MAX_RULE_CGROUPS 16384
 
 /* Who opened a connection; a rule has a set of these. */
 enum opening {
@@ -42,7 +44,7 @@ struct grant {
 struct rule {
 	__u64 peer[2]; /* IPv4 as ::ffff:a.b.c.d */
 	__u64 peer_mask[2];
-	__u64 cgroup; /* its id, or that of one above; 0: any */
+	__u64 cgroups; /* the bit of those that it names; 0: any */
 	struct port_range ports; /* the local or the remote one */
 	struct port_range local_ports;
 	struct port_range remote_ports;
@@ -54,11 +56,20 @@ struct rule {
 	struct companions companions;
 };
 
+/* A cgroup that rules of a table name; its value has the bits of these rules.
+ */
+struct rule_cgroup {
+	__u64 id;
+	__u32 table;
+	__u32 unused;
+};
+
 /* The first rule that matches decides; the last one has no conditions. */
 struct rules {
 	__u32 count;
 	__u32 refuse_all; /* every one leaves alone */
 	__u32 asks_opening; /* one at least does not hold for every opening */
+	__u32 asks_cgroup; /* one at least names cgroups */
 	struct rule rules[MAX_RULES];
 };
 

@@ -22,19 +22,19 @@ use crate::devices::Attach;
 use crate::namespaces::Resident;
 
 /// A host's folder `/var/lib` of its own, as the commands see that are run beside it.
-struct Beside(tempfile::TempDir);
+pub struct Beside(tempfile::TempDir);
 
 impl Beside {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// A command that sees it, and cgroups at their usual place, for Podman looks nowhere else.
-    fn command(&self, namespace: &Namespace, words: &[&str]) -> Command {
+    pub fn command(&self, namespace: &Namespace, words: &[&str]) -> Command {
         const SCRIPT: &str = "mount --bind \"$1\" /var/lib && shift && \
             { [ -e /sys/fs/cgroup/cgroup.controllers ] || \
             { umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup; }; } && exec \"$@\"";
@@ -45,17 +45,17 @@ impl Beside {
         shell
     }
 
-    fn pillion(&self, namespace: &Namespace, arguments: &[&str]) -> Command {
+    pub fn pillion(&self, namespace: &Namespace, arguments: &[&str]) -> Command {
         self.command(namespace, &[&[PILLION], arguments].concat())
     }
 
-    fn json(&self, namespace: &Namespace, arguments: &[&str]) -> Value {
+    pub fn json(&self, namespace: &Namespace, arguments: &[&str]) -> Value {
         let output = self.pillion(namespace, arguments).output().unwrap();
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// What Docker writes of a container.
-    fn has_of_docker(&self, id: &str, name: &str) {
+    pub fn has_of_docker(&self, id: &str, name: &str) {
         let folder = self.path().join("docker/containers").join(id);
         fs::create_dir_all(&folder).unwrap();
         let config = json!({"Name": format!("/{name}"), "Config": {"Labels": {"app": name}}});
@@ -63,18 +63,18 @@ impl Beside {
     }
 
     /// What a pillion of this namespace says of itself.
-    fn status(&self, namespace: &Namespace) -> Value {
+    pub fn status(&self, namespace: &Namespace) -> Value {
         self.json(namespace, &["status", "--json"])[0].clone()
     }
 }
 
 /// Ends it, and what it has begun.
-fn end(mut stream: Child) {
+pub fn end(mut stream: Child) {
     let _ = stream.kill();
     let _ = stream.wait();
 }
 
-fn id(digits: &str) -> String {
+pub fn id(digits: &str) -> String {
     format!("{:0>64}", format!("{digits}{:x}", std::process::id()))
 }
 

@@ -13,6 +13,7 @@ mod common;
 mod compare;
 mod config;
 mod containers;
+mod containers_many;
 mod demo;
 mod devices;
 mod devices_limits;

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 
@@ -57,10 +58,17 @@ impl Policy {
         asked_for.filter(|it| !it.is_empty()).cloned().collect()
     }
 
-    fn table(&self) -> Result<Box<types::rules>, Error> {
+    fn table(&self) -> Result<Table, Error> {
         let mut rows = Vec::new();
+        let mut cgroups = BTreeMap::new();
         for (number, rule) in (1..).zip(&self.rules) {
-            rows.extend(rule.expand(number, &self.running));
+            // Of more rules than there are bits the rows are refused below.
+            let bit = 1u64.checked_shl(number - 1).unwrap_or(0);
+            let named = rule.cgroup_ids(&self.running);
+            for id in named.iter().flatten() {
+                *cgroups.entry(*id).or_insert(0) |= bit;
+            }
+            rows.extend(rule.expand(number, named.map_or(0, |_| bit)));
         }
         let needed = rows.len();
         if needed > Self::MAX_ROWS {
@@ -71,49 +79,99 @@ impl Policy {
         let modes = self.rules.iter().map(|rule| rule.mode);
         let refuses = |mode| matches!(mode, Mode::LeaveAlone | Mode::Companions);
         table.refuse_all = modes.chain([self.otherwise]).all(refuses).into();
+        table.asks_cgroup = (!cgroups.is_empty()).into();
         let mut directions = self.rules.iter().map(|rule| rule.direction);
         table.asks_opening = directions.any(|direction| direction.is_some()).into();
         let others = Rule {
             mode: self.otherwise,
             ..Rule::default()
         };
-        rows.extend(others.expand(0, &self.running));
+        rows.extend(others.expand(0, 0));
         for (place, row) in table.rules.iter_mut().zip(rows) {
             *place = row;
         }
-        Ok(table)
+        Ok(Table {
+            rules: table,
+            cgroups,
+        })
     }
+}
+
+/// A policy as the kernel has it.
+struct Table {
+    rules: Box<types::rules>,
+    /// The bits of the rules that name a cgroup, by its id.
+    cgroups: BTreeMap<u64, u64>,
 }
 
 /// The kernel's two tables of rules, of which one is in force.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) rules: MapHandle,
+    /// Cgroups that the rules of either name.
+    pub(crate) cgroups: MapHandle,
     pub(crate) in_force: MapHandle,
 }
 
 impl Tables {
     /// Writes the policy to the table that is not in force and puts that into force, all at once.
     pub(crate) fn store(&self, policy: &Policy) -> Result<(), Error> {
-        let failed = |error: libbpf_rs::Error| {
-            Error::system("store the rules", io::Error::other(error.to_string()))
-        };
+        let table = policy.table()?;
         let key = 0u32.to_ne_bytes();
         let current = self.in_force.lookup(&key, MapFlags::ANY).map_err(failed)?;
-        let other = u32::from(current.is_none_or(|bytes| bytes == key)).to_ne_bytes();
+        let other = u32::from(current.is_none_or(|bytes| bytes == key));
+        self.store_cgroups(other, &table.cgroups)?;
+        let other = other.to_ne_bytes();
         self.rules
-            .update(&other, bytes(&*policy.table()?), MapFlags::ANY)
+            .update(&other, bytes(&*table.rules), MapFlags::ANY)
             .map_err(failed)?;
         self.in_force
             .update(&key, &other, MapFlags::ANY)
             .map_err(failed)
     }
+
+    /// Has a table name these cgroups, and no others.
+    fn store_cgroups(&self, table: u32, cgroups: &BTreeMap<u64, u64>) -> Result<(), Error> {
+        let most = self.cgroups.max_entries() as usize / 2;
+        let needed = cgroups.len();
+        if needed > most {
+            return Err(Error::TooManyCgroups { needed, most });
+        }
+        let key = |id| types::rule_cgroup {
+            id,
+            table,
+            ..types::rule_cgroup::default()
+        };
+        let wanted: BTreeMap<_, _> = cgroups
+            .iter()
+            .map(|(id, bits)| (bytes(&key(*id)).to_vec(), bits.to_ne_bytes()))
+            .collect();
+        let place = bytes(&key(0))[size_of::<u64>()..].to_vec();
+        let known: Vec<_> = self.cgroups.keys().collect();
+        for old in known
+            .iter()
+            .filter(|it| it.ends_with(&place) && !wanted.contains_key(*it))
+        {
+            self.cgroups.delete(old).map_err(failed)?;
+        }
+        for (key, bits) in wanted {
+            self.cgroups
+                .update(&key, &bits, MapFlags::ANY)
+                .map_err(failed)?;
+        }
+        Ok(())
+    }
 }
 
-fn bytes(table: &types::rules) -> &[u8] {
-    let start = std::ptr::from_ref(table).cast();
-    // SAFETY: plain integers; the generated type names its padding, so every byte is set.
-    unsafe { std::slice::from_raw_parts(start, size_of_val(table)) }
+fn failed(error: libbpf_rs::Error) -> Error {
+    Error::system("store the rules", io::Error::other(error.to_string()))
+}
+
+/// The bytes of a type that C and Rust share.
+fn bytes<T: Copy>(value: &T) -> &[u8] {
+    let start = std::ptr::from_ref(value).cast();
+    // SAFETY: plain integers; the generated types name their padding, so every byte is set.
+    unsafe { std::slice::from_raw_parts(start, size_of_val(value)) }
 }
 
 #[cfg(test)]
@@ -126,7 +184,7 @@ mod tests {
             rules: vec![Rule::default(); rules],
             ..Policy::default()
         };
-        let full = policy(Policy::MAX_ROWS).table().unwrap();
+        let full = policy(Policy::MAX_ROWS).table().unwrap().rules;
         assert_eq!(full.count as usize, full.rules.len());
         assert!(policy(Policy::MAX_ROWS + 1).table().is_err());
     }

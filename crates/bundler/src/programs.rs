@@ -87,6 +87,7 @@ impl Programs {
         let map = |map| MapHandle::try_from(map).map_err(|error| log.explain(&error));
         let tables = Tables {
             rules: map(&skel.maps.pillion_rules)?,
+            cgroups: map(&skel.maps.pillion_rule_cgroups)?,
             in_force: map(&skel.maps.pillion_in_force)?,
         };
         tables.store(policy)?;

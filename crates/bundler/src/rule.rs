@@ -87,16 +87,14 @@ impl Rule {
         }
     }
 
-    /// Rows that the rule takes in the kernel's table: the product of its lists' lengths, where an
-    /// empty one counts as 1, and cgroups are those that have the names now; of the containers that run,
-    /// those that are chosen.
+    /// Rows that the rule takes in the kernel's table: the product of the lengths of its lists of ports
+    /// and peers, where an empty one counts as 1.
     #[must_use]
-    pub fn rows(&self, running: &[Container]) -> usize {
+    pub fn rows(&self) -> usize {
         let ports = [&self.ports, &self.local_ports, &self.remote_ports];
         let lists = ports.map(Vec::len).into_iter().chain([self.peers.len()]);
         let lists = lists.map(|length| length.max(1));
-        let cgroups = self.cgroup_ids(running).map(|ids| ids.len());
-        lists.chain(cgroups).fold(1, usize::saturating_mul)
+        lists.fold(1, usize::saturating_mul)
     }
 
     /// The ids of the cgroups that have the names now, or are those of the chosen ones of the containers
@@ -109,10 +107,12 @@ impl Rule {
         (!is_any).then(|| named.chain(chosen.map(|it| it.cgroup)).collect())
     }
 
-    /// The rule's rows, one for each combination of its lists' entries; all have the rule's number.
-    pub(crate) fn expand(&self, number: u32, running: &[Container]) -> Vec<types::rule> {
+    /// The rule's rows, one for each combination of its lists' entries; all have the rule's number, and
+    /// the bit of the cgroups that it names, 0 if it may be any.
+    pub(crate) fn expand(&self, number: u32, cgroups: u64) -> Vec<types::rule> {
         let mut rows = vec![types::rule {
             number,
+            cgroups,
             ..self.without_lists()
         }];
         each(&mut rows, &self.ports, |row, ports| row.ports = raw(ports));
@@ -125,11 +125,6 @@ impl Rule {
         each(&mut rows, &self.peers, |row, peer| {
             (row.peer, row.peer_mask) = prefix(*peer);
         });
-        match self.cgroup_ids(running).as_deref() {
-            None => {}
-            Some([]) => rows.clear(),
-            Some(ids) => each(&mut rows, ids, |row, id| row.cgroup = *id),
-        }
         rows
     }
 
@@ -245,8 +240,8 @@ mod tests {
             peers: vec!["10.0.0.0/8".parse().unwrap(), "::/0".parse().unwrap()],
             ..Rule::default()
         };
-        let rows = rule.expand(7, &[]);
-        assert_eq!(rows.len(), rule.rows(&[]));
+        let rows = rule.expand(7, 0);
+        assert_eq!(rows.len(), rule.rows());
         let ports: Vec<_> = rows.iter().map(|row| row.ports.last).collect();
         assert_eq!(ports, [1, 1, 9, 9]);
         assert!(rows.iter().all(|row| row.number == 7));

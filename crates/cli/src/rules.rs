@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pillion_bundler::{
-    Attachment, CgroupName, Container, Containers, Error, Policy, Rule, Scope, Selection,
-    cgroup2_mount, is_whole,
+    Attachment, CgroupName, Container, Containers, Policy, Rule, Scope, Selection, cgroup2_mount,
+    is_whole,
 };
 
 use crate::print::say;
@@ -15,6 +15,8 @@ pub struct Rules {
     cgroups: Vec<Option<Vec<u64>>>,
     /// What covered nothing at the last look.
     idle: Vec<String>,
+    /// Why cgroups are followed no longer, if that is so.
+    failing: Option<String>,
 }
 
 impl Rules {
@@ -27,6 +29,7 @@ impl Rules {
             policy: Policy { scope, ..policy },
             cgroups,
             idle: Vec::new(),
+            failing: None,
         }
     }
 
@@ -36,28 +39,34 @@ impl Rules {
         *self = Self { idle, ..rules };
     }
 
-    /// Puts the rules into force again if cgroups have come or gone; gives why that failed, in words.
-    pub fn keep_up(
-        &mut self,
-        attachment: &Attachment,
-        selection: &Selection,
-    ) -> Result<(), String> {
+    /// Puts the rules into force again if cgroups have come or gone, time and again until that
+    /// succeeds; gives what fails, in words.
+    pub fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
         let running = selection.containers();
         let now = cgroups(&self.policy.rules, running);
         if now == self.cgroups {
-            return Ok(());
+            self.failing = None;
+            return None;
         }
-        self.cgroups = now;
         self.policy.running = running.to_vec();
         let put = || {
             attachment.replace_rules(&self.policy)?;
             attachment.review()
         };
-        put().map(drop).map_err(|error: Error| {
-            let why = format!("cgroups have changed, and the rules follow only in part: {error}");
-            say(&format!("pillion: {why}"));
-            why
-        })
+        self.failing = match put() {
+            Ok(_) => {
+                self.cgroups = now;
+                None
+            }
+            Err(error) => {
+                let why = format!("cgroups have changed, and the rules do not follow: {error}");
+                if self.failing.as_ref() != Some(&why) {
+                    say(&format!("pillion: {why}; trying again"));
+                }
+                Some(why)
+            }
+        };
+        self.failing.as_deref()
     }
 
     /// Says what covers nothing, each once until it covers something; gives all of it.

@@ -41,9 +41,8 @@ impl Watcher for Follower {
     }
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        if let Err(why) = self.rules.keep_up(attachment, selection) {
-            self.service.failed(why);
-        }
+        let failing = self.rules.keep_up(attachment, selection);
+        self.service.rules_fail(failing);
         self.tell_of_idle(selection);
         self.service.keep_up(attachment, selection);
     }

@@ -313,7 +313,7 @@ impl Args {
             containers: self.containers.choice(),
             ..chosen::rule(&self.ports, &self.peers, &self.bundling.how, options)
         };
-        let needed = rule.rows(&[]);
+        let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
         }

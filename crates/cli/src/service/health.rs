@@ -2,7 +2,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use pillion_bundler::{Attachment, Change, Readings, Selection, Totals};
+use pillion_bundler::{Attachment, Change, Readings, Totals};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -107,9 +107,8 @@ impl Shared {
         self.change(|state| state.readings = Some(readings));
     }
 
-    pub fn follow(&self, attachment: &Attachment, selection: &Selection) {
+    pub fn follow(&self, attachment: &Attachment, failing: Vec<String>) {
         let devices = attachment.devices().map(ToString::to_string).collect();
-        let failing = selection.failing().map(str::to_owned).collect();
         self.change(|State { health, .. }| (health.devices, health.failing) = (devices, failing));
     }
 

@@ -27,6 +27,8 @@ use metrics::Metrics;
 pub struct Service {
     shared: Arc<Shared>,
     stats: Stats,
+    /// What keeps the rules from following cgroups.
+    rules_fail: Option<String>,
     totals_every: Option<Duration>,
     next_totals: Instant,
     _metrics: Option<Metrics>,
@@ -45,6 +47,7 @@ impl Service {
         Ok(Self {
             shared,
             stats,
+            rules_fail: None,
             totals_every,
             next_totals: Instant::now() + totals_every.unwrap_or_default(),
             _metrics: metrics.transpose()?,
@@ -73,9 +76,14 @@ impl Service {
         manager::is_at_work(&self.shared.words());
     }
 
-    /// Remembers what failed.
-    pub fn failed(&self, why: String) {
-        self.shared.failed(why);
+    /// Remembers what keeps the rules from following cgroups now, if anything does.
+    pub fn rules_fail(&mut self, why: Option<&str>) {
+        if self.rules_fail.as_deref() != why {
+            self.rules_fail = why.map(str::to_owned);
+            self.rules_fail
+                .iter()
+                .for_each(|it| self.shared.failed(it.clone()));
+        }
     }
 
     /// Remembers what it does not cover now, and why.
@@ -97,7 +105,9 @@ impl Watcher for Service {
     }
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
-        self.shared.follow(attachment, selection);
+        let failing = selection.failing().map(str::to_owned);
+        let failing = failing.chain(self.rules_fail.clone());
+        self.shared.follow(attachment, failing.collect());
         self.stats.keep_up(attachment);
         manager::is_alive();
         if let Some(every) = self.totals_every

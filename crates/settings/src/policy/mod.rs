@@ -113,8 +113,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             continue;
         };
         let before = rows;
-        // Containers, like cgroups, are told apart once they are there.
-        rows += rule.rows(&[]);
+        rows += rule.rows();
         if before <= Policy::MAX_ROWS && rows > Policy::MAX_ROWS {
             let error = Error::TooManyRules { needed: rows };
             mistakes.push(Mistake::new(table.span(), error.to_string()));

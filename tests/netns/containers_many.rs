@@ -1,0 +1,88 @@
+//! More containers than the kernel's table of rules has rows.
+
+use pillion_bundler::{Container, ContainerChoice, Error, Policy, Programs, Rule};
+
+use crate::coming::Group;
+use crate::common::*;
+use crate::containers::{Beside, end, id};
+use crate::devices::Attach;
+
+#[test]
+fn as_many_containers_as_there_are_take_one_row_whether_there_or_still_to_come() {
+    needs_root!();
+    const COUNT: usize = Policy::MAX_ROWS + 6;
+    let (own, inner) = (namespace_with_loopback(), namespace_with_loopback());
+    let host = Beside::new();
+    let unique = std::process::id();
+    let ids: Vec<_> = (0..=COUNT).map(|it| id(&format!("{it:x}d"))).collect();
+    for (number, id) in ids.iter().enumerate() {
+        host.has_of_docker(id, &format!("many-{unique}-{number}"));
+    }
+    let group = |id: &String| Group::create(&format!("docker-{id}.scope"));
+    let mut groups: Vec<_> = ids[..COUNT].iter().map(group).collect();
+    let wanted = format!("many-{unique}-*");
+    let arguments = [
+        "attach",
+        "--dev",
+        "lo",
+        "--thin",
+        "always",
+        "--container",
+        &wanted,
+    ];
+    let command = host.pillion(&own, &arguments);
+    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+    assert!(attach.said().starts_with("pillion: bundling "));
+    let covers = |count: u64| host.status(&own)["connections"] == count;
+    let (first, _listener) = groups[COUNT - 1].stream(&inner);
+    eventually("the last of them is covered", || covers(1));
+    groups.push(group(&ids[COUNT]));
+    let (second, _listener) = groups[COUNT].stream(&inner);
+    eventually("one that comes is covered as well", || covers(2));
+    let restarted = groups.remove(0);
+    drop(restarted);
+    groups.push(group(&ids[0]));
+    let (third, _listener) = groups[COUNT].stream(&inner);
+    eventually("one that was restarted is covered", || covers(3));
+    drop(groups);
+    [first, second, third].into_iter().for_each(end);
+    attach.interrupt();
+}
+
+#[test]
+fn cgroups_beyond_those_that_the_kernel_has_room_for_are_refused_with_a_number() {
+    needs_root!();
+    let policy = |count: u64| Policy {
+        rules: vec![Rule {
+            containers: ContainerChoice {
+                names: vec!["*".parse().unwrap()],
+                labels: Vec::new(),
+            },
+            ..Rule::default()
+        }],
+        running: (1..=count)
+            .map(|cgroup| Container {
+                id: format!("{cgroup:064}"),
+                described: pillion_host::Described {
+                    names: vec!["any".to_owned()],
+                    ..Default::default()
+                },
+                cgroup,
+                process: None,
+            })
+            .collect(),
+        ..Policy::default()
+    };
+    Programs::load(&policy(8192)).unwrap();
+    let refused = Programs::load(&policy(8193)).unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            Error::TooManyCgroups {
+                needed: 8193,
+                most: 8192
+            }
+        ),
+        "{refused}"
+    );
+}
