@@ -6,7 +6,10 @@ mod runtime_files;
 
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use nix::unistd::Uid;
 
 use crate::cgroup_folders::below;
 use crate::unit::{SHOWN, container_id};
@@ -92,11 +95,15 @@ struct Folder {
     cgroup: u64,
 }
 
-/// The cgroups that are called after containers.
+/// The cgroups that are called after containers. What another user may make is none: whoever has a
+/// cgroup delegated, as each user session of systemd has, can call one within it after any container.
 fn folders_of_containers(mount: &Path) -> Vec<Folder> {
     let mut found = Vec::new();
     let mut folders = vec![mount.to_owned()];
     while let Some(folder) = folders.pop() {
+        if !is_trusted(&folder) {
+            continue;
+        }
         for (path, cgroup) in below(&folder) {
             let id = path.file_name().and_then(|it| container_id(it.to_str()?));
             if let Some(id) = id.map(str::to_owned) {
@@ -111,6 +118,11 @@ fn folders_of_containers(mount: &Path) -> Vec<Folder> {
     }
     found.sort_by(|a, b| a.path.cmp(&b.path));
     found
+}
+
+/// Whether root alone, or this process's own user, can make cgroups in this one.
+fn is_trusted(folder: &Path) -> bool {
+    fs::metadata(folder).is_ok_and(|it| [0, Uid::effective().as_raw()].contains(&it.uid()))
 }
 
 /// The oldest process of a cgroup, as far as ids tell; else one of a cgroup below that is no
@@ -130,7 +142,7 @@ fn first_process(folder: &Path) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::fs::chown;
 
     use super::*;
 
@@ -159,5 +171,34 @@ mod tests {
         assert_eq!(last.to_string(), "aaaaaaaaaaaa");
         fs::remove_dir_all(folder).unwrap();
         assert_eq!(containers.look(mount).len(), 2);
+    }
+
+    #[test]
+    fn what_another_user_calls_after_a_container_is_none() {
+        if !Uid::effective().is_root() {
+            println!("left out without root");
+            return;
+        }
+        let mount = tempfile::tempdir().unwrap();
+        let at = |path: &str| mount.path().join(path);
+        let [web, other] = ["a", "b"].map(|digit| format!("docker-{}.scope", digit.repeat(64)));
+        let user = format!("user.slice/user-1000.slice/{web}");
+        let remapped = format!("system.slice/{other}");
+        for path in [&user, &remapped, &format!("{remapped}/{web}")] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        // A container with a user namespace of its own has its cgroup.
+        for path in [
+            "user.slice/user-1000.slice",
+            &user,
+            &remapped,
+            &format!("{remapped}/{web}"),
+        ] {
+            chown(at(path), Some(1000), Some(1000)).unwrap();
+        }
+        let mut containers = Containers::default();
+        let found = containers.look(mount.path()).iter();
+        let found: Vec<_> = found.map(|it| it.id.clone()).collect();
+        assert_eq!(found, ["b".repeat(64)]);
     }
 }
