@@ -186,6 +186,17 @@ impl Link {
         }
     }
 
+    /// Says that bytes arrived which these packets carried, in a packet that is none of those sent:
+    /// they may have been joined or cut on the way.
+    pub(crate) fn arrived_otherwise(&mut self, packets: impl Iterator<Item = u64>) {
+        for packet in packets {
+            let place = self.place_of(packet);
+            if let Some(departed) = place.and_then(|place| self.sent.get_mut(place)) {
+                departed.doubtful = true;
+            }
+        }
+    }
+
     /// Where a packet stands among those sent: mostly it is one of the last.
     fn place_of(&self, packet: u64) -> Option<usize> {
         let number = |it: &Departed| it.fate.packet;

@@ -235,6 +235,9 @@ impl<O: Observer> View<'_, O> {
             let end = begin + i64::from(waiting.payload_len);
             if tracker.is_near(begin) {
                 let bytes = tracker.delivered(begin, end, waiting.at_ns, None);
+                tracker.brought_otherwise(begin, end, waiting.at_ns, |range| {
+                    link.arrived_otherwise(range.copies.iter().map(|copy| copy.packet));
+                });
                 if counts {
                     link.passage.delivered_bytes += bytes.unsigned_abs();
                 }

@@ -160,6 +160,24 @@ impl Tracker {
             .for_each(unseen);
     }
 
+    /// Tells each range between these positions that a packet brought at this time which is none of
+    /// those sent.
+    pub(crate) fn brought_otherwise(
+        &self,
+        begin: i64,
+        end: i64,
+        at_ns: i64,
+        brought: impl FnMut(&Range),
+    ) {
+        let is_it =
+            |delivery: Delivery| (delivery.bringer, delivery.at_ns) == (Bringer::Other, at_ns);
+        let ranges = self.ranges.range(self.index_of(begin)..);
+        let ranges = ranges.take_while(|range| range.begin < end);
+        ranges
+            .filter(|range| range.delivery.is_some_and(is_it))
+            .for_each(brought);
+    }
+
     /// Leaves out bytes of which nothing shows that they arrived, so that the rest is read in
     /// order.
     pub(super) fn skip_missing(&mut self) {

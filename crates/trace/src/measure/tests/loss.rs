@@ -94,3 +94,29 @@ fn what_was_joined_on_the_way_is_not_taken_for_lost() {
     assert_eq!(loss.lost_ranges_share, Some(0.2));
     assert_eq!(loss.ranges_repaired_by_retransmission, 1);
 }
+
+#[test]
+fn what_was_joined_is_not_taken_for_lost_where_segments_are_small_or_their_size_is_not_known() {
+    for (size, with_handshake) in [(1460, false), (100, true), (100, false)] {
+        let mut script = established();
+        for number in 0..6 {
+            let begin = number * size + 1;
+            script.at(200 + number).data(begin, begin + size);
+        }
+        script.at(700).ack(6 * size + 1).at(800).close(6 * size + 1);
+        let (mut here, mut there) = carry(&script, ONE_WAY, AHEAD, &[]);
+        for numbers in [[4, 5], [6, 7], [8, 9]] {
+            join(&mut there, &numbers);
+        }
+        if !with_handshake {
+            for trace in [&mut here, &mut there] {
+                trace.retain(|packet| packet.number > 3);
+            }
+        }
+        let results = measure_both(&here, &there, Options::default());
+        let loss = results.all.main.loss.as_ref().unwrap();
+        let known = (loss.passage.lost_data_packets, loss.unknown_data_packets);
+        assert_eq!(known, (0, 6), "{size} {with_handshake}");
+        assert_eq!((loss.delivered_ranges, loss.lost_ranges), (6, 0));
+    }
+}
