@@ -1,5 +1,5 @@
 use pillion_trace::Endpoint;
-use pillion_trace::input::InputError;
+use pillion_trace::input::{InputError, Warning};
 use thiserror::Error;
 
 /// Why traces cannot be read.
@@ -11,6 +11,14 @@ pub enum OpenError {
     /// One cannot be read, or is none.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// One broke off or is damaged, where nothing but the whole of it will do.
+    #[error("{name}: {warning}")]
+    Damaged {
+        /// What the file is called.
+        name: String,
+        /// The first damage, and where.
+        warning: Warning,
+    },
 }
 
 /// Why there is nothing to tell of a byte.

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use pillion_trace::input::{self, Input, InputError, Progress};
+use pillion_trace::input::{self, Input, InputError, Progress, Warning};
 use pillion_trace::pair::{self, Finding, Options};
 use pillion_trace::{Analysis, Observer, Packet, Period};
 
@@ -62,9 +62,9 @@ impl Trace {
         file.and_then(|file| file.to_str()).unwrap_or(&self.name)
     }
 
-    fn is_damaged(&self) -> bool {
+    fn damage(&self) -> Option<&Warning> {
         let mut warnings = self.input.warnings().iter();
-        warnings.any(|warning| warning.problem.is_damage())
+        warnings.find(|warning| warning.problem.is_damage())
     }
 }
 
@@ -156,10 +156,50 @@ impl<O> Observed<O> {
     /// Whether a trace broke off or is damaged, so that this is of the rest.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.traces.iter().any(Trace::is_damaged)
+        self.traces.iter().any(|trace| trace.damage().is_some())
+    }
+
+    /// What reading gave, if all of each trace was read.
+    ///
+    /// # Errors
+    /// [`OpenError::Damaged`].
+    pub fn whole(self) -> Result<Self, OpenError> {
+        let damaged = self.traces.iter().find_map(|trace| {
+            let warning = trace.damage()?.clone();
+            let name = trace.name.clone();
+            Some(OpenError::Damaged { name, warning })
+        });
+        damaged.map_or(Ok(self), Err)
     }
 }
 
 fn is_standard_input(path: &Path) -> bool {
     path == Path::new("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_trace_that_breaks_off_the_whole_is_not_to_be_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("cut.pcap");
+        let mut bytes = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
+        // Version 2.4, zone, accuracy, length, Ethernet; then a part of a record.
+        bytes.extend([2, 0, 4, 0]);
+        bytes.extend([0; 8]);
+        bytes.extend([0, 0, 1, 0, 1, 0, 0, 0]);
+        let observed = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            Traces::one(&file).unwrap().observe(())
+        };
+        assert!(observed(&bytes).whole().is_ok());
+        bytes.extend([0; 10]);
+        let error = observed(&bytes).whole().err().unwrap().to_string();
+        assert!(
+            error.contains("cut.pcap") && error.contains("ends within a record"),
+            "{error}"
+        );
+    }
 }

@@ -73,7 +73,7 @@ impl Digest {
             groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
             ..Options::default()
         };
-        let observed = traces.observe(Meter::new(options));
+        let observed = traces.observe(Meter::new(options)).whole()?;
         let results = match &observed.finding {
             Some(finding) => observed.observer.finish_pair(&finding.clock),
             None => observed.observer.finish(),

@@ -97,6 +97,7 @@ fn refused(error: OpenError) -> anyhow::Error {
     match error {
         OpenError::OneInput => BadInput(error.to_string()).into(),
         OpenError::Input(error) => error.into(),
+        OpenError::Damaged { .. } => error.into(),
     }
 }
 

@@ -87,7 +87,7 @@ fn of_traces(
         duration_s,
     )?;
     let sender = Traces::one(&traced.sender).map_err(OpenError::from)?;
-    let sendings = sender.observe(FirstSendings::default()).observer;
+    let sendings = sender.observe(FirstSendings::default()).whole()?.observer;
     Ok((digest, sendings))
 }
 

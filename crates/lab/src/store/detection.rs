@@ -32,7 +32,7 @@ impl StoredRun {
         };
         let (sender, receiver) = (&traced.sender, Some(&*traced.receiver));
         let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true)?;
-        let repairs = traces.observe(Repairs::default()).observer;
+        let repairs = traces.observe(Repairs::default()).whole()?.observer;
         for (file, group) in &mut bundled {
             group.whole.traced_runs = 1;
             let numbers = file.sent.streams.iter();
