@@ -63,8 +63,9 @@ fn a_datagram_that_comes_twice_counts_once_and_a_wrong_byte_is_told() {
             seed: 7,
             sent_ns: 1,
             sequence,
+            size: 100,
         };
-        datagram.write(100, &mut bytes);
+        datagram.write(&mut bytes);
         if let Some(place) = wrong {
             bytes[place] ^= 1;
         }
@@ -78,12 +79,50 @@ fn a_datagram_that_comes_twice_counts_once_and_a_wrong_byte_is_told() {
     put(What::End, 3, None);
     let report = received.join().unwrap().report;
     assert_eq!((report.connections, report.messages), (1, 1));
+    assert_eq!(report.bytes, 100, "no byte counts twice, nor a wrong one");
     let fault = report.streams[0].fault.clone().unwrap();
     assert_eq!((fault.kind, fault.offset), (FaultKind::Corrupt, 60));
     let mut answer = [0; 100];
     let len = socket.recv(&mut answer).unwrap();
     let answer = Datagram::read(&answer[..len]).unwrap();
     assert_eq!((answer.what, answer.stream), (What::EndHeard, 3));
+}
+
+#[test]
+fn a_datagram_that_was_cut_or_drawn_out_on_the_way_is_no_message() {
+    let datagram = Datagram {
+        what: What::Message,
+        stream: 0,
+        seed: 7,
+        sent_ns: 1,
+        sequence: 0,
+        size: 100,
+    };
+    let mut whole = Vec::new();
+    datagram.write(&mut whole);
+    for (len, offset) in [(Datagram::LEN, Datagram::LEN), (99, 99), (101, 100)] {
+        let receiver = receiver(1);
+        let socket = UdpSocket::bind(any_port()).unwrap();
+        socket.connect(receiver.local_addr()).unwrap();
+        let received = thread::spawn(|| receiver.run(&NEVER).unwrap());
+        let mut bytes = whole.clone();
+        bytes.resize(len, 0);
+        socket.send(&bytes).unwrap();
+        let end = Datagram {
+            what: What::End,
+            ..datagram
+        };
+        end.write(&mut bytes);
+        socket.send(&bytes).unwrap();
+        let report = received.join().unwrap().report;
+        assert_eq!((report.messages, report.corrupt), (0, 1), "{len}");
+        let fault = report.streams[0].fault.clone().unwrap();
+        assert_eq!(fault.offset, offset as u64);
+        assert!(
+            fault.what.contains(&format!("{len} B came of 100 B")),
+            "{fault:?}"
+        );
+    }
 }
 
 #[test]

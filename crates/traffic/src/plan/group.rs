@@ -89,7 +89,7 @@ pub enum Kind {
     },
     /// UDP datagrams at a rate, whatever becomes of them.
     Datagrams {
-        /// Payload of a datagram: 40 to 65507 B.
+        /// Payload of a datagram: 44 to 65507 B.
         size: u32,
         /// Payload in bits per second.
         rate: u64,

@@ -74,23 +74,20 @@ impl Datagrams {
                 heard.ended = true;
                 let answer = Datagram {
                     what: What::EndHeard,
+                    size: 0,
                     ..datagram
                 };
                 let mut bytes = Vec::new();
-                answer.write(0, &mut bytes);
+                answer.write(&mut bytes);
                 // If it is lost, the end is told once more.
                 let _ = self.socket.send_to(&bytes, peer);
             }
             What::Message => {
-                heard.bytes += len as u64;
-                if let Some(offset) = datagram.first_wrong(bytes) {
-                    heard.fault.get_or_insert(Fault {
-                        kind: FaultKind::Corrupt,
-                        offset: offset as u64,
-                        what: format!("message {}: a byte of content is wrong", datagram.sequence),
-                    });
+                if let Some(fault) = fault(&datagram, bytes) {
+                    heard.fault.get_or_insert(fault);
                 } else if heard.seen.insert(datagram.sequence) {
                     read.messages += 1;
+                    heard.bytes += len as u64;
                     heard.record(&datagram, len as u32, now_ns, shared);
                 }
             }
@@ -111,6 +108,28 @@ impl Datagrams {
             (received, heard.records)
         })
     }
+}
+
+/// What is wrong with a message, if anything is.
+fn fault(datagram: &Datagram, bytes: &[u8]) -> Option<Fault> {
+    let Datagram { sequence, size, .. } = *datagram;
+    let (offset, what) = if bytes.len() == size as usize {
+        (
+            datagram.first_wrong(bytes)?,
+            "a byte of content is wrong".to_owned(),
+        )
+    } else {
+        let came = bytes.len();
+        (
+            came.min(size as usize),
+            format!("{came} B came of {size} B"),
+        )
+    };
+    Some(Fault {
+        kind: FaultKind::Corrupt,
+        offset: offset as u64,
+        what: format!("message {sequence}: {what}"),
+    })
 }
 
 impl Heard {

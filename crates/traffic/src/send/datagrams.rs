@@ -159,7 +159,7 @@ impl Stream<'_> {
 
     fn send(&mut self, now_ns: u64, seed: u64, bytes: &mut Vec<u8>) {
         let size = self.source.take();
-        if self.put(What::Message, now_ns, seed, size as usize, bytes) {
+        if self.put(What::Message, now_ns, seed, size, bytes) {
             self.report.messages += 1;
             self.report.bytes += u64::from(size);
         } else {
@@ -169,22 +169,16 @@ impl Stream<'_> {
     }
 
     /// Whether the kernel took it.
-    fn put(
-        &mut self,
-        what: What,
-        sent_ns: u64,
-        seed: u64,
-        size: usize,
-        bytes: &mut Vec<u8>,
-    ) -> bool {
+    fn put(&mut self, what: What, sent_ns: u64, seed: u64, size: u32, bytes: &mut Vec<u8>) -> bool {
         let datagram = Datagram {
             what,
             stream: self.report.stream,
             seed,
             sent_ns,
             sequence: self.sequence,
+            size,
         };
-        datagram.write(size, bytes);
+        datagram.write(bytes);
         loop {
             match self.socket.send(bytes) {
                 Ok(_) => return true,

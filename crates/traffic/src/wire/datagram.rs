@@ -8,7 +8,8 @@
 //! | 16 | 8 | seed of all content of this sender |
 //! | 24 | 8 | `CLOCK_MONOTONIC` in ns when the message was handed over |
 //! | 32 | 4 | the message's number in its stream, from 0; in the end the number of messages |
-//! | 36 | 4 | check over the 36 bytes before |
+//! | 36 | 4 | bytes of the datagram |
+//! | 40 | 4 | check over the 40 bytes before |
 //!
 //! Behind it comes content as in a connection, up to the message's size: it begins where each
 //! message has room for the largest.
@@ -30,6 +31,8 @@ pub struct Datagram {
     pub sent_ns: u64,
     /// The message's number, or in the end how many there were.
     pub sequence: u32,
+    /// Bytes that it has, the head among them.
+    pub size: u32,
 }
 
 /// What a datagram is.
@@ -45,12 +48,13 @@ pub enum What {
 
 impl Datagram {
     /// Bytes of the head, and so of the smallest datagram.
-    pub const LEN: usize = 40;
+    pub const LEN: usize = 44;
     /// Bytes of the largest one, over IPv4.
     pub const MAX_SIZE: usize = 65_507;
 
-    /// Puts the datagram, of so many bytes, in the place of what `to` holds.
-    pub fn write(&self, size: usize, to: &mut Vec<u8>) {
+    /// Puts the datagram in the place of what `to` holds.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        let size = (self.size as usize).max(Self::LEN);
         to.clear();
         to.extend_from_slice(&MAGIC.to_le_bytes());
         to.extend_from_slice(&(self.what as u32).to_le_bytes());
@@ -58,14 +62,10 @@ impl Datagram {
         to.extend_from_slice(&self.seed.to_le_bytes());
         to.extend_from_slice(&self.sent_ns.to_le_bytes());
         to.extend_from_slice(&self.sequence.to_le_bytes());
+        to.extend_from_slice(&(size as u32).to_le_bytes());
         let check = check(to);
         to.extend_from_slice(&check.to_le_bytes());
-        content::append(
-            self.key(),
-            self.offset(),
-            size.max(Self::LEN) - Self::LEN,
-            to,
-        );
+        content::append(self.key(), self.offset(), size - Self::LEN, to);
     }
 
     /// The head of a datagram; none if it is no such thing.
@@ -74,7 +74,7 @@ impl Datagram {
         let (head, _) = bytes.split_at_checked(Self::LEN)?;
         let u32_at = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*head.get(at..)?.first_chunk()?));
-        if u64_at(0)? != MAGIC || u32_at(36)? != check(&head[..36]) {
+        if u64_at(0)? != MAGIC || u32_at(40)? != check(&head[..40]) {
             return None;
         }
         let what = [What::Message, What::End, What::EndHeard];
@@ -84,6 +84,7 @@ impl Datagram {
             seed: u64_at(16)?,
             sent_ns: u64_at(24)?,
             sequence: u32_at(32)?,
+            size: u32_at(36)?,
         })
     }
 
@@ -124,9 +125,10 @@ mod tests {
             seed: 42,
             sent_ns: 1_000_000_000_123,
             sequence: 7,
+            size: 100,
         };
         let mut bytes = Vec::new();
-        datagram.write(100, &mut bytes);
+        datagram.write(&mut bytes);
         assert_eq!(bytes.len(), 100);
         assert_eq!(Datagram::read(&bytes), Some(datagram));
         assert_eq!(datagram.first_wrong(&bytes), None);
@@ -138,6 +140,6 @@ mod tests {
                 false => assert_eq!(datagram.first_wrong(&wrong), Some(place)),
             }
         }
-        assert_eq!(Datagram::read(&bytes[..39]), None);
+        assert_eq!(Datagram::read(&bytes[..43]), None);
     }
 }
