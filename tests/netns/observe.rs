@@ -275,3 +275,23 @@ fn what_cannot_be_observed_is_said_in_a_line() {
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn a_file_that_is_there_stays_where_there_is_nothing_to_write() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let [mine, none] = ["mine.toml", "none.html"].map(|name| folder.path().join(name));
+    std::fs::write(&mine, "mine").unwrap();
+    let files = ["--write-config", mine.to_str().unwrap()];
+    for (options, code) in [
+        (&["--duration", "1", "--dev", "lo"][..], 0),
+        (&["--netns", "nosuch", "--html", none.to_str().unwrap()], 2),
+    ] {
+        let arguments = [&["advise"], options, &files].concat();
+        let output = pillion_in(&namespace, &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert_eq!(std::fs::read_to_string(&mine).unwrap(), "mine");
+    }
+    assert!(!none.exists());
+}

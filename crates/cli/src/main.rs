@@ -23,6 +23,7 @@ mod lent;
 mod man;
 mod netns;
 mod observe;
+mod output_file;
 mod print;
 mod privilege;
 mod progress;

@@ -7,6 +7,7 @@ use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
 use super::files::{exit_code, observe};
+use crate::output_file::OutputFile;
 use crate::print::{print, print_json};
 
 /// What is to be measured, and where it is to go.
@@ -22,9 +23,9 @@ pub struct Wanted {
 impl Wanted {
     pub fn measure(self, traces: Traces) -> Result<ExitCode> {
         // What cannot be written is said before a long trace is read.
-        if let Some(file) = &self.report {
-            fs::write(file, "").with_context(|| format!("write --report {}", file.display()))?;
-        }
+        let report = self.report.as_deref();
+        let report = report.map(|file| OutputFile::to("--report", file));
+        let report = report.transpose()?;
         if let Some(folder) = &self.csv {
             fs::create_dir_all(folder)
                 .with_context(|| format!("write --csv {}", folder.display()))?;
@@ -50,11 +51,9 @@ impl Wanted {
             let written = write_tables(&results, folder)?;
             said += &format!("tables: {} files in {}\n", written.len(), folder.display());
         }
-        if let Some(file) = self.report {
-            fs::write(&file, report::page(&summary).to_html())
-                .with_context(|| format!("write --report {}", file.display()))?;
-            let file = file.canonicalize().unwrap_or(file);
-            said += &format!("report: {}\n", file.display());
+        if let Some(file) = report {
+            file.write(&report::page(&summary).to_html())?;
+            said += &format!("report: {}\n", file.name().display());
         }
         if self.json {
             print_json(&results)?;

@@ -1,8 +1,7 @@
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_analysis::runs::{
     Comparison, DELIVERY_LATENCY, Label, Pool, compare, comparison_page, differences_table, pools,
     values_table,
@@ -10,6 +9,7 @@ use pillion_analysis::runs::{
 use pillion_lab::store::{Found, State, Store, StoredRun};
 use pillion_settings::BadInput;
 
+use crate::output_file::OutputFile;
 use crate::print::{print, print_json, print_line};
 
 /// Set runs side by side: what each variant of an experiment gave, and how surely they differ
@@ -47,24 +47,22 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         // What cannot be written is said before many runs are read.
-        if let Some(file) = &self.report {
-            fs::write(file, "").with_context(|| format!("write --report {}", file.display()))?;
-        }
+        let report = self.report.as_deref();
+        let report = report.map(|file| OutputFile::to("--report", file));
+        let report = report.transpose()?;
         let pools = pools(labelled(&self.runs()?)?);
         let comparison = compare(&pools, self.baseline.as_deref());
         let comparison = comparison.map_err(|error| BadInput(error.to_string()))?;
-        if let Some(file) = &self.report {
+        if let Some(file) = &report {
             let page = comparison_page(&self.names.join(", "), &comparison, &pools);
-            fs::write(file, page.to_html())
-                .with_context(|| format!("write --report {}", file.display()))?;
+            file.write(&page.to_html())?;
         }
         if self.json {
             print_json(&comparison)?;
         } else {
             print_comparison(&comparison, &pools)?;
-            if let Some(file) = self.report {
-                let file = file.canonicalize().unwrap_or(file);
-                print_line!("report: {}", file.display())?;
+            if let Some(file) = report {
+                print_line!("report: {}", file.name().display())?;
             }
         }
         Ok(ExitCode::SUCCESS)

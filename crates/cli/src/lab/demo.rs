@@ -1,4 +1,3 @@
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,6 +7,7 @@ use pillion_settings::experiment;
 
 use super::board::Board;
 use super::run::{Campaign, live};
+use crate::output_file::OutputFile;
 use crate::print::{print_json, print_line};
 use crate::stop;
 
@@ -38,8 +38,7 @@ impl Args {
             name: "sender".to_owned(),
             source,
         })?;
-        let writing = || format!("write --report {}", self.report.display());
-        fs::write(&self.report, "").with_context(writing)?;
+        let report = OutputFile::to("--report", &self.report)?;
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);
@@ -55,15 +54,14 @@ impl Args {
         let [plain, pillion] = made?;
         let [_, bundled] = &runs;
         let demo = Demo::read(&bundled.run, &plain, &pillion)?;
-        fs::write(&self.report, demo_page(&demo).to_html()).with_context(writing)?;
+        report.write(&demo_page(&demo).to_html())?;
         if self.json {
             print_json(&demo)?;
             return Ok(ExitCode::SUCCESS);
         }
         print_line!("{}", Setting::of(&demo.run))?;
         print_line!("{}", demo_table(&demo).to_text(false))?;
-        let report = self.report.canonicalize().unwrap_or(self.report);
-        print_line!("report: {}", report.display())?;
+        print_line!("report: {}", report.name().display())?;
         Ok(ExitCode::SUCCESS)
     }
 }

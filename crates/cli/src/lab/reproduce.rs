@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
-use std::io;
+use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -19,6 +18,7 @@ use super::machine::MachineArgs;
 use super::run::Campaign;
 use super::run::in_kernel::Kernels;
 use crate::exit::one_line;
+use crate::output_file::OutputFile;
 use crate::print::{print, print_line};
 use crate::stop;
 
@@ -98,8 +98,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // What cannot be written is said before hours of work.
-        can_be_written(&self.report)
-            .with_context(|| format!("write --report {}", self.report.display()))?;
+        let file = OutputFile::to("--report", &self.report)?;
         if let Some(folder) = &self.figures {
             fs::create_dir_all(folder)
                 .with_context(|| format!("write --figures {}", folder.display()))?;
@@ -111,15 +110,12 @@ impl Args {
         for it in rows.iter().flat_map(Row::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
         }
-        let report = page(&rows, method(&chosen)).to_html();
-        fs::write(&self.report, report)
-            .with_context(|| format!("write --report {}", self.report.display()))?;
+        file.write(&page(&rows, method(&chosen)).to_html())?;
         if let Some(folder) = &self.figures {
             let count = write_figures(&rows, folder)?;
             print_line!("figures: {count} in {}", folder.display())?;
         }
-        let file = self.report.canonicalize().unwrap_or(self.report);
-        print_line!("report: {}", file.display())?;
+        print_line!("report: {}", file.name().display())?;
         Ok(ExitCode::from(u8::from(!whole)))
     }
 
@@ -217,16 +213,6 @@ impl Chosen {
             }
         }
         Ok(row(&self.name, &self.experiment, digested)?)
-    }
-}
-
-/// Leaves a file that is there as it is, and makes none.
-fn can_be_written(file: &Path) -> io::Result<()> {
-    let existed = file.exists();
-    OpenOptions::new().append(true).create(true).open(file)?;
-    match existed {
-        true => Ok(()),
-        false => fs::remove_file(file),
     }
 }
 

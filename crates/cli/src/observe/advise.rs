@@ -14,8 +14,9 @@ use serde_json::json;
 
 use super::config::{config, name};
 use super::words::estimate;
-use super::{Next, ObserveArgs, write};
+use super::{Next, ObserveArgs};
 use crate::bundling::BundlingArgs;
+use crate::output_file::OutputFile;
 use crate::print::{print, print_json, print_line};
 
 /// Watch connections, and say what bundling would have brought them
@@ -49,10 +50,12 @@ impl Args {
             return Err(BadInput(why.to_owned()).into());
         }
         self.bundling.options()?;
-        self.observe.prepare()?;
-        if let Some(file) = &self.write_config {
-            write(file, "")?;
-        }
+        let rules = self.write_config.as_deref();
+        let rules = rules.map(|file| OutputFile::to("--write-config", file));
+        let files = Files {
+            report: self.observe.report()?,
+            rules: rules.transpose()?,
+        };
         let observing = Observing {
             bundled_ppm: 0,
             key: [0; 2],
@@ -72,18 +75,19 @@ impl Args {
         }
         let elapsed = begun.elapsed();
         session.finish()?;
-        self.tell(&watch.watched(), elapsed)?;
+        self.tell(&watch.watched(), elapsed, &files)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn tell(&self, watched: &[Watched], elapsed: Duration) -> Result<()> {
+    fn tell(&self, watched: &[Watched], elapsed: Duration, files: &Files) -> Result<()> {
         let advice = advise(watched, self.by_peer);
         let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
-        if let (Some(file), Some(text)) = (&self.write_config, &config) {
-            write(file, text)?;
+        if let (Some(file), Some(text)) = (&files.rules, &config) {
+            file.write(text)?;
         }
-        self.observe
-            .write_html(&page(&advice, elapsed, config.as_deref()))?;
+        if let Some(file) = &files.report {
+            file.write(&page(&advice, elapsed, config.as_deref()).to_html())?;
+        }
         if self.observe.json {
             let seconds = elapsed.as_secs_f64();
             return print_json(&json!({
@@ -104,6 +108,12 @@ impl Args {
             (_, None) => print_line!("no rules: nothing is worth while as far as could be seen"),
         }
     }
+}
+
+/// Where the results go, beside what is printed.
+struct Files {
+    report: Option<OutputFile>,
+    rules: Option<OutputFile>,
 }
 
 /// What was observed so far, and whose the connections are.

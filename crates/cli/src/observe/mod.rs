@@ -7,7 +7,7 @@ mod words;
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -29,6 +29,7 @@ use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
 use crate::follow::{Watcher, until_readable_or};
 use crate::janitor::Janitor;
+use crate::output_file::OutputFile;
 use crate::print::say;
 use crate::rules::{Rules, of_the_view};
 use crate::stats::Stats;
@@ -98,16 +99,10 @@ fn parse_us(text: &str) -> Result<u32, String> {
 }
 
 impl ObserveArgs {
-    /// Finds out before anything is begun whether the report can be written.
-    fn prepare(&self) -> Result<()> {
-        self.html.as_deref().map_or(Ok(()), |file| write(file, ""))
-    }
-
-    fn write_html(&self, page: &pillion_report::Page) -> Result<()> {
-        let Some(file) = &self.html else {
-            return Ok(());
-        };
-        write(file, &page.to_html())
+    /// The report's file, of which it is found out before anything is begun that it can be written.
+    fn report(&self) -> Result<Option<OutputFile>> {
+        let file = self.html.as_deref();
+        file.map(|file| OutputFile::to("--html", file)).transpose()
     }
 
     /// The connections that are chosen, in words.
@@ -208,10 +203,6 @@ impl ObserveArgs {
             _janitor: janitor,
         })
     }
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    std::fs::write(file, text).with_context(|| format!("write {}", file.display()))
 }
 
 /// How long what is observed is left to itself.

@@ -17,6 +17,7 @@ use serde_json::json;
 use super::words::estimate;
 use super::{Next, ObserveArgs};
 use crate::bundling::BundlingArgs;
+use crate::output_file::OutputFile;
 use crate::print::{print, print_json, print_line, say};
 
 /// Bundle some connections, watch the others, and say whether it helps
@@ -75,7 +76,7 @@ impl Args {
             let why = "--every 0 would print without end; say --quiet for no lines";
             return Err(BadInput(why.to_owned()).into());
         }
-        self.observe.prepare()?;
+        let report = self.observe.report()?;
         let setting = self.setting()?;
         let found = Record::load(&self.record, &setting)?;
         let resumes = found.is_some();
@@ -83,7 +84,7 @@ impl Args {
         let key = record.key;
         let mut trial = Trial::new(record);
         if trial.verdict() != Verdict::Undecided {
-            self.tell(&trial)?;
+            self.tell(&trial, report.as_ref())?;
             let file = self.record.display();
             say(&format!(
                 "pillion: this trial is over; remove {file} to begin anew"
@@ -122,7 +123,7 @@ impl Args {
             }
         }
         session.finish()?;
-        self.tell(&trial)?;
+        self.tell(&trial, report.as_ref())?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -139,9 +140,11 @@ impl Args {
         })
     }
 
-    fn tell(&self, trial: &Trial) -> Result<()> {
+    fn tell(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
         let results = trial.results();
-        self.observe.write_html(&self.page(&results))?;
+        if let Some(file) = report {
+            file.write(&self.page(&results).to_html())?;
+        }
         if self.observe.json {
             return print_json(&results);
         }

@@ -1,0 +1,135 @@
+//! Files of results: what is there stays until the new one is whole, and is then replaced by it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A file that an option names, of which it is known that it can be written.
+#[derive(Debug)]
+pub struct OutputFile {
+    option: &'static str,
+    path: PathBuf,
+}
+
+impl OutputFile {
+    /// Finds out that it can be written, and leaves what is there as it is.
+    pub fn to(option: &'static str, path: &Path) -> Result<Self> {
+        let file = Self {
+            option,
+            path: path.to_owned(),
+        };
+        let opened = match place(path) {
+            Some(place) => beside(&place).and_then(|(_, path)| fs::remove_file(path)),
+            None => open(path).map(drop),
+        };
+        opened.with_context(|| file.failed())?;
+        Ok(file)
+    }
+
+    /// Puts this text in the place of what is there.
+    pub fn write(&self, text: &str) -> Result<()> {
+        let written = match place(&self.path) {
+            Some(place) => replace(&place, text),
+            None => open(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
+        };
+        written.with_context(|| self.failed())
+    }
+
+    /// What it is called, as a whole path where that is known.
+    pub fn name(&self) -> PathBuf {
+        let whole = self.path.canonicalize();
+        whole.unwrap_or_else(|_| self.path.clone())
+    }
+
+    fn failed(&self) -> String {
+        format!("write {} {}", self.option, self.path.display())
+    }
+}
+
+/// The regular file that is to be replaced; `None` for a pipe, a terminal and the like.
+fn place(path: &Path) -> Option<PathBuf> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => None,
+        Ok(_) => path.canonicalize().ok(),
+        Err(_) => Some(path.to_owned()),
+    }
+}
+
+/// A pipe without a reader is no place to wait at.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).custom_flags(libc::O_NONBLOCK);
+    options.open(path)
+}
+
+fn replace(place: &Path, text: &str) -> io::Result<()> {
+    let (mut file, path) = beside(place)?;
+    let written = file.write_all(text.as_bytes());
+    let replaced = written.and_then(|()| fs::rename(&path, place));
+    if replaced.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    replaced
+}
+
+/// A new file in the folder of another one, with its rights. It always has the same name, so that
+/// no more than one is ever left by a pillion that was killed.
+fn beside(place: &Path) -> io::Result<(File, PathBuf)> {
+    let mut name = OsString::from(".");
+    name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
+    name.push(".new");
+    let path = place.with_file_name(name);
+    let _ = fs::remove_file(&path);
+    let mut options = File::options();
+    let file = options.write(true).create_new(true).open(&path)?;
+    if let Ok(known) = fs::metadata(place) {
+        file.set_permissions(known.permissions())?;
+    }
+    Ok((file, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_with_its_rights_and_behind_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let mut held = File::open(&path).unwrap();
+        let file = OutputFile::to("--stats", &link).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        file.write("new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        let rights = fs::metadata(&path).unwrap().permissions();
+        assert_eq!(rights.mode() & 0o777, 0o640);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(io::read_to_string(&mut held).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn nothing_is_made_where_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        OutputFile::to("--html", &folder.path().join("report.html")).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_written_to() {
+        let null = OutputFile::to("--stats", Path::new("/dev/null")).unwrap();
+        null.write("text").unwrap();
+        let error = OutputFile::to("--stats", Path::new("/nonexistent/stats")).unwrap_err();
+        assert_eq!(error.to_string(), "write --stats /nonexistent/stats");
+    }
+}
