@@ -295,3 +295,19 @@ fn a_file_that_is_there_stays_where_there_is_nothing_to_write() {
     }
     assert!(!none.exists());
 }
+
+#[test]
+fn why_nothing_could_have_been_bundled_is_told_as_it_was() {
+    needs_root!();
+    let pair = lossy_pair(0.05);
+    let receiver = &pair.receiver.namespace;
+    let off = receiver
+        .command("sysctl")
+        .args(["-qw", "net.ipv4.tcp_sack=0"])
+        .status();
+    assert!(off.unwrap().success());
+    let advise = begin(&pair, &["advise", "--json"]);
+    send(&pair, 7001, "10", "4");
+    let said = json(&end(advise));
+    assert_eq!(said["advice"][0]["finding"], "no-sack", "{said:#}");
+}

@@ -94,6 +94,12 @@ pub enum Finding {
     NotThin,
     /// Each message was acknowledged before the next: nothing could ride along.
     Alone,
+    /// The messages leave no room in a segment for one before.
+    NoRoom,
+    /// The peers offer no SACK, and without it nothing is bundled unless asked for.
+    NoSack,
+    /// Nothing could be bundled for other reasons, which the outcomes of segments tell.
+    Ineligible,
     /// Bundles would have repaired few of the losses.
     LittleToRepair,
 }
@@ -163,10 +169,7 @@ fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
         return Finding::TooFewSegments;
     }
     if all.held_back == 0 {
-        return match all.not_thin > all.alone {
-            true => Finding::NotThin,
-            false => Finding::Alone,
-        };
+        return why_nothing(all);
     }
     let interval = repairable.and_then(|estimate| estimate.interval);
     match interval {
@@ -175,6 +178,23 @@ fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
         Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
         _ => Finding::TooFewLosses,
     }
+}
+
+/// What kept most segments from having a bundle, of connections of which none had one.
+fn why_nothing(all: &Summary) -> Finding {
+    let known = [
+        (all.alone, Finding::Alone),
+        (all.not_thin, Finding::NotThin),
+        (all.no_room, Finding::NoRoom),
+        (all.no_sack, Finding::NoSack),
+    ];
+    let told: u64 = known.iter().map(|(count, _)| count).sum();
+    let others = (all.sent.saturating_sub(told), Finding::Ineligible);
+    let most = known
+        .into_iter()
+        .chain([others])
+        .max_by_key(|(count, _)| *count);
+    most.map_or(Finding::Ineligible, |(_, finding)| finding)
 }
 
 /// A share of so many, with an interval at least as wide as it would be if all were independent
@@ -257,12 +277,26 @@ mod tests {
     fn streams_that_are_not_thin_or_wait_for_each_answer_have_nothing_to_gain() {
         let mut it = watched(50, 0);
         it.summary.held_back = 0;
-        it.summary.not_thin = 1000;
+        it.summary.sent = 1000;
+        it.summary.not_thin = 500;
+        it.summary.alone = 499;
         assert_eq!(finding_of(&[it.clone()]), Finding::NotThin);
-        it.summary.alone = 2000;
+        it.summary.alone = 501;
         assert_eq!(finding_of(&[it.clone()]), Finding::Alone);
         it.summary.segments = 7;
         assert_eq!(finding_of(&[it]), Finding::TooFewSegments);
+    }
+
+    #[test]
+    fn what_kept_most_segments_from_a_bundle_is_told() {
+        let mut it = watched(410, 0);
+        it.summary.held_back = 0;
+        (it.summary.sent, it.summary.alone) = (1464, 12);
+        assert_eq!(finding_of(&[it.clone()]), Finding::Ineligible);
+        it.summary.no_sack = 1452;
+        assert_eq!(finding_of(&[it.clone()]), Finding::NoSack);
+        (it.summary.no_sack, it.summary.no_room) = (0, 1452);
+        assert_eq!(finding_of(&[it]), Finding::NoRoom);
     }
 
     #[test]

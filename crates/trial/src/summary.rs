@@ -85,6 +85,10 @@ summary! {
     not_thin = |seen| seen.counters.of(Outcome::NotThin),
     /// Of these, those that came with nothing outstanding: no bundle could have helped.
     alone = |seen| seen.counters.of(Outcome::NothingOutstanding),
+    /// Of these, those beside which no segment before had room.
+    no_room = |seen| seen.counters.of(Outcome::NoRoom) + seen.counters.of(Outcome::FullSize),
+    /// Of these, those to peers that offer no SACK, by which losses could be told.
+    no_sack = |seen| seen.counters.of(Outcome::NoSack),
 }
 
 impl AddAssign<&Summary> for Summary {

@@ -239,6 +239,20 @@ fn recommendation(advice: &Advice) -> String {
              nothing could have ridden along"
                 .to_owned()
         }
+        Finding::NoRoom => {
+            "leave it alone: its messages leave no room in a segment (the MSS) for one before"
+                .to_owned()
+        }
+        Finding::NoSack => {
+            "leave it alone: the peers offer no SACK, without which losses can only be guessed; \
+             --without-sack watches and bundles all the same"
+                .to_owned()
+        }
+        Finding::Ineligible => {
+            "leave it alone: none of its segments could have had a bundle; the outcomes in --stats \
+             FILE say why not"
+                .to_owned()
+        }
         Finding::LittleToRepair => format!(
             "leave it alone: of {losses} losses, bundles would have repaired {}",
             estimate(advice.repairable, Unit::Share),
