@@ -311,3 +311,26 @@ fn why_nothing_could_have_been_bundled_is_told_as_it_was() {
     let said = json(&end(advise));
     assert_eq!(said["advice"][0]["finding"], "no-sack", "{said:#}");
 }
+
+#[test]
+fn another_pillion_that_bundles_there_is_told_of() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = crate::service::Attached::begin(&namespace, &["--dev", "lo"]);
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.json");
+    let trial = [
+        "trial",
+        "--duration",
+        "1",
+        "--dev",
+        "lo",
+        "--record",
+        text(&record),
+    ];
+    let output = pillion_in(&namespace, &trial).output().unwrap();
+    let other = format!("process {} is bundling here as well", attached.process());
+    let said = stderr(&output);
+    assert_eq!(said.matches(&other).count(), 2, "{said}");
+    attached.end();
+}

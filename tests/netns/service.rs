@@ -319,3 +319,23 @@ fn totals_are_said_in_the_log_as_often_as_asked() {
     }
     attached.end();
 }
+
+#[test]
+fn one_that_does_not_answer_is_told_of() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let process = attached.process();
+    let signal = |signal| kill(Pid::from_raw(process.cast_signed()), signal).unwrap();
+    signal(Signal::SIGSTOP);
+    let (code, said) = status(&namespace);
+    assert_eq!(code, Some(1), "{said}");
+    let silent = format!("process {process} does not answer");
+    assert!(
+        said.contains(&silent) && !said.contains("no `pillion attach`"),
+        "{said}"
+    );
+    signal(Signal::SIGCONT);
+    eventually("it answers again", || status(&namespace).0 == Some(3));
+    attached.end();
+}

@@ -11,7 +11,7 @@ use crate::service::{Health, status_socket};
 ///
 /// Of each `pillion attach`: since when, on which devices, how many connections it covers, what
 /// fails at present, and what failed last. The exit status is 0 if all is well; 1 if none runs, or one
-/// is attached to no device or has something that fails; 3 if all is well but no
+/// does not answer, is attached to no device or has something that fails; 3 if all is well but no
 /// connection is covered at this moment.
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,16 +25,22 @@ const COVERS_NOTHING: u8 = 3;
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let all = status_socket::ask().context("look for pillions at work")?;
+        let at_work = status_socket::ask().context("look for pillions at work")?;
+        let all = at_work.healths;
+        for process in &at_work.silent {
+            say(&format!(
+                "pillion: process {process} does not answer: is it stopped, or busy?"
+            ));
+        }
         if self.json {
             print_json(&all)?;
-        } else if all.is_empty() {
+        } else if all.is_empty() && at_work.silent.is_empty() {
             say("pillion: no `pillion attach` of this user is at work in this network namespace");
         } else {
             all.iter().try_for_each(tell)?;
         }
         let is_well = |it: &Health| !it.devices.is_empty() && it.failing.is_empty();
-        if all.is_empty() || !all.iter().all(is_well) {
+        if all.is_empty() || !at_work.silent.is_empty() || !all.iter().all(is_well) {
             return Ok(ExitCode::FAILURE);
         }
         let covers = all.iter().any(|health| health.connections > 0);

@@ -32,6 +32,7 @@ use crate::janitor::Janitor;
 use crate::output_file::OutputFile;
 use crate::print::say;
 use crate::rules::{Rules, of_the_view};
+use crate::service::status_socket;
 use crate::stats::Stats;
 use config::Conditions;
 
@@ -194,6 +195,7 @@ impl ObserveArgs {
             say(&format!("pillion: {view}"));
         }
         rules.tell_of_idle(&selection);
+        tell_of_others();
         Ok(Session {
             attachment,
             selection,
@@ -202,6 +204,18 @@ impl ObserveArgs {
             end: self.duration.map(|duration| Instant::now() + duration),
             _janitor: janitor,
         })
+    }
+}
+
+/// Says which other pillions bundle here: what one has bundled, another leaves as it is, so that
+/// nothing can be told of connections that both have.
+fn tell_of_others() {
+    for other in status_socket::ask().unwrap_or_default().healths {
+        say(&format!(
+            "pillion: process {} is bundling here as well ({}): of what it bundles nothing is \
+             learnt; end it meanwhile, or choose other connections",
+            other.pid, other.bundling
+        ));
     }
 }
 
@@ -277,6 +291,7 @@ impl Session {
     /// Ends it, with the account of what was done.
     fn finish(mut self) -> Result<()> {
         self.attachment.detach();
+        tell_of_others();
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {
             say(&format!(

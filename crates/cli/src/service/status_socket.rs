@@ -84,8 +84,17 @@ fn may_bundle(stream: &UnixStream) -> bool {
     permitted.is_some_and(|set| set & CAP_BPF != 0)
 }
 
-/// How those are that are at work in this network namespace, as far as this user may know.
-pub fn ask() -> io::Result<Vec<Health>> {
+/// Those at work in a network namespace, as far as this user may know.
+#[derive(Default)]
+pub struct AtWork {
+    /// How those are that answered.
+    pub healths: Vec<Health>,
+    /// The processes of those that did not, in time and in words.
+    pub silent: Vec<i32>,
+}
+
+/// Asks those that are at work in this network namespace.
+pub fn ask() -> io::Result<AtWork> {
     let table = fs::read_to_string("/proc/net/unix")?;
     let names = table.lines().filter_map(|line| {
         let name = line.rsplit(' ').next()?.strip_prefix('@')?;
@@ -93,16 +102,30 @@ pub fn ask() -> io::Result<Vec<Health>> {
         let is_listening = line.split(' ').nth(3) == Some("00010000");
         (name.starts_with(NAME) && is_listening).then_some(name)
     });
-    let mut all: Vec<Health> = names.filter_map(|name| ask_one(name).ok()).collect();
-    all.sort_by_key(|health| (health.since, health.pid));
+    let mut all = AtWork::default();
+    for stream in names.filter_map(|name| connect(name).ok()) {
+        let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
+            continue;
+        };
+        if !is_akin(&stream) && !may_bundle(&stream) {
+            continue;
+        }
+        match heard(stream) {
+            Ok(health) => all.healths.push(health),
+            Err(error) if is_late(&error) => all.silent.push(peer.pid()),
+            // It has ended meanwhile.
+            Err(_) => {}
+        }
+    }
+    all.healths.sort_by_key(|health| (health.since, health.pid));
     Ok(all)
 }
 
-fn ask_one(name: &str) -> io::Result<Health> {
-    let mut stream = connect(name)?;
-    if !is_akin(&stream) && !may_bundle(&stream) {
-        return Err(ErrorKind::PermissionDenied.into());
-    }
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn heard(mut stream: UnixStream) -> io::Result<Health> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
