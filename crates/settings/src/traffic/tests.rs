@@ -277,8 +277,8 @@ fn datagrams_have_a_rate_and_nothing_of_tcp() {
         congestion.contains("`congestion` goes with `kind` thin"),
         "{congestion}"
     );
-    let small = told("rate = 1\nsize = 39");
-    assert!(small.contains("39 B: give 40 to 65507 B"), "{small}");
+    let small = told("rate = 1\nsize = 43");
+    assert!(small.contains("43 B: give 44 to 65507 B"), "{small}");
     let fast = told("rate = 1000000");
     assert!(fast.contains("give at least 1 us for each"), "{fast}");
 }
