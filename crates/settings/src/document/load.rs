@@ -1,11 +1,17 @@
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::mistake::{Mistake, locate};
+use super::lines::Lines;
+use super::mistake::Mistake;
 use crate::BadInput;
+
+/// Mebibytes that a file may have: rules for every container of a node take less than two.
+const MOST_MEBIBYTES: u64 = 16;
+/// Mistakes that are told of a file.
+const MOST_TOLD: usize = 100;
 
 /// What `read` makes of a file, or of standard input where that is called `-`; `manual` describes
 /// its keys.
@@ -19,15 +25,24 @@ pub(crate) fn load<T>(
     read: impl FnOnce(&DeTable, &mut Vec<Mistake>) -> T,
 ) -> Result<T, BadInput> {
     let (name, bytes) = match path == Path::new("-") {
-        true => {
-            let mut bytes = Vec::new();
-            let read = io::stdin().lock().read_to_end(&mut bytes);
-            ("standard input".to_owned(), read.map(|_| bytes))
+        true => ("standard input".to_owned(), read_whole(io::stdin().lock())),
+        false => {
+            let bytes = File::open(path).and_then(read_whole);
+            (path.display().to_string(), bytes)
         }
-        false => (path.display().to_string(), fs::read(path)),
     };
     let bytes = bytes.map_err(|error| BadInput(format!("{name}: {error}")))?;
     load_bytes(&name, bytes, manual, read)
+}
+
+fn read_whole(file: impl Read) -> io::Result<Vec<u8>> {
+    let most = MOST_MEBIBYTES << 20;
+    let mut bytes = Vec::new();
+    if file.take(most + 1).read_to_end(&mut bytes)? as u64 <= most {
+        return Ok(bytes);
+    }
+    let what = format!("more than {MOST_MEBIBYTES} MiB; give a file of settings in TOML");
+    Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
 }
 
 /// What `read` makes of what a file of this name says.
@@ -59,11 +74,18 @@ pub(crate) fn load_bytes<T>(
     mistakes.sort_by(|a, b| (a.span.start, &a.text).cmp(&(b.span.start, &b.text)));
     // One in [defaults] shows in each table that takes it from there.
     mistakes.dedup_by(|a, b| a.span == b.span && a.text == b.text);
-    let lines = mistakes.iter().map(|mistake| {
-        let (line, column) = locate(&text, mistake.span.start);
+    let lines = Lines::of(&text);
+    let told = mistakes.iter().take(MOST_TOLD).map(|mistake| {
+        let (line, column) = lines.place(mistake.span.start);
         format!("{name}:{line}:{column}: {}", mistake.text)
     });
-    Err(BadInput(lines.collect::<Vec<_>>().join("\n")))
+    let mut told: Vec<_> = told.collect();
+    if let more @ 1.. = mistakes.len() - told.len() {
+        told.push(format!(
+            "{name}: {more} more mistakes; mend those above first"
+        ));
+    }
+    Err(BadInput(told.join("\n")))
 }
 
 fn parse<T>(
@@ -74,7 +96,8 @@ fn parse<T>(
 ) -> T {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let found = read(document.get_ref(), mistakes);
-    let line = |mistake: &Mistake| locate(text, mistake.span.start).0;
+    let lines = Lines::of(text);
+    let line = |mistake: &Mistake| lines.line(mistake.span.start);
     let syntax = syntax.iter().map(|error| Mistake::syntax(error, manual));
     let mut broken: Vec<Mistake> = syntax.collect();
     broken.sort_by_key(|mistake| mistake.span.start);

@@ -24,15 +24,3 @@ impl Mistake {
         )
     }
 }
-
-/// Line and column, both from 1, of a position given in bytes.
-pub(super) fn locate(text: &str, position: usize) -> (usize, usize) {
-    let before: String = text
-        .char_indices()
-        .take_while(|(start, _)| *start < position)
-        .map(|(_, character)| character)
-        .collect();
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    (line, column)
-}

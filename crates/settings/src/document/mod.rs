@@ -2,6 +2,7 @@
 
 mod error;
 pub(crate) mod known;
+mod lines;
 mod load;
 mod merge;
 mod mistake;

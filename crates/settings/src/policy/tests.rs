@@ -307,6 +307,24 @@ fn columns_count_characters_and_any_bytes_are_survived() {
 }
 
 #[test]
+fn of_very_many_mistakes_the_first_hundred_are_told_at_once() {
+    for (rows, more) in [
+        ("x = = 1\n", "19900 more"),
+        ("[[rule]]\nuid = []\n", "more mistakes"),
+    ] {
+        let told = mistakes(rows.repeat(20_000));
+        assert_eq!(told.len(), 101);
+        assert!(told[100].contains(more), "{}", told[100]);
+    }
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let BadInput(said) = load(Path::new("/dev/zero"), false).unwrap_err();
+    assert!(said.starts_with("/dev/zero: more than 16 MiB"), "{said}");
+}
+
+#[test]
 fn a_cgroup_may_be_still_to_come_and_has_a_path() {
     let rules = read_text("[[rule]]\ncgroup = [\"/no/such-*\", \"/b\"]\n").unwrap();
     assert_eq!(rules[0].cgroups.len(), 2);
