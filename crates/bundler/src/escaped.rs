@@ -3,6 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use pillion_host::is_steering;
+
 /// A name as one word for people, from which the bytes can be told: what is no UTF-8, and what
 /// would steer a terminal, as `\xNN`, and a backslash twice.
 pub(crate) fn escaped(name: &OsStr) -> String {
@@ -11,7 +13,7 @@ pub(crate) fn escaped(name: &OsStr) -> String {
         for character in chunk.valid().chars() {
             match character {
                 '\\' => text.push_str("\\\\"),
-                character if character.is_control() => {
+                character if is_steering(character) => {
                     let mut bytes = [0; 4];
                     escape(&mut text, character.encode_utf8(&mut bytes).as_bytes());
                 }
@@ -42,5 +44,6 @@ mod tests {
         assert_eq!(told(br"B\xfc"), r"B\\xfc");
         assert_eq!(told(b"\x1b[2J"), r"\x1b[2J");
         assert_eq!(told("\u{85}".as_bytes()), r"\xc2\x85");
+        assert_eq!(told("\u{202e}".as_bytes()), r"\xe2\x80\xae");
     }
 }

@@ -9,6 +9,7 @@ pub mod libbpf;
 pub mod network_namespace;
 pub mod pattern;
 mod socket_owners;
+mod steering;
 mod tcp_info;
 mod ticks;
 mod unit;
@@ -18,6 +19,7 @@ pub use containers::{
     Container, ContainerChoice, ContainerLabel, ContainerName, Containers, Described, RuntimeFiles,
 };
 pub use socket_owners::{SocketOwner, socket_owners};
+pub use steering::is_steering;
 pub use tcp_info::TcpInfo;
 pub use ticks::Ticks;
 pub use unit::Unit;

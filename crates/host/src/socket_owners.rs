@@ -9,7 +9,8 @@ use crate::unit::{Unit, unit_of};
 pub struct SocketOwner {
     /// The process's id, as this process sees it.
     pub pid: u32,
-    /// The process's name (`comm`), at most 15 bytes; may hold any character.
+    /// The process's name (`comm`), at most 15 bytes; may hold any character, and U+FFFD for bytes
+    /// that are no UTF-8.
     pub process: String,
     /// The container or unit that the process is of, if its cgroup tells.
     pub unit: Option<Unit>,
@@ -31,10 +32,10 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
         if sockets.is_empty() {
             continue;
         }
-        if let Ok(name) = fs::read_to_string(path.join("comm")) {
+        if let Ok(name) = fs::read(path.join("comm")) {
             let owner = SocketOwner {
                 pid,
-                process: name.trim_end().to_owned(),
+                process: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
                 unit: unit_of(&path),
             };
             owners.extend(sockets.into_iter().map(|inode| (inode, owner.clone())));
@@ -54,7 +55,9 @@ fn inode(descriptor: &Path) -> Option<u64> {
 mod tests {
     use std::net::TcpListener;
     use std::os::fd::AsRawFd;
-    use std::process;
+    use std::os::fd::OwnedFd;
+    use std::process::{self, Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
 
@@ -67,5 +70,26 @@ mod tests {
         let owner = &socket_owners()[&inode];
         assert_eq!(owner.process, own.trim_end());
         assert_eq!(owner.pid, process::id());
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_an_owner_like_others() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let inode = inode(Path::new(&descriptor)).unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", r"printf 'ga\377me' > /proc/$$/comm; read line"])
+            .stdin(Stdio::piped())
+            .stdout(OwnedFd::from(socket))
+            .spawn()
+            .unwrap();
+        let named = (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let owner = socket_owners().remove(&inode);
+            owner.is_some_and(|it| it.process == "ga\u{fffd}me")
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(named);
     }
 }

@@ -1,6 +1,8 @@
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// What a process is of, by the cgroup that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +27,17 @@ impl fmt::Display for Unit {
 
 /// The unit of the process with this folder under `/proc`.
 pub(crate) fn unit_of(process: &Path) -> Option<Unit> {
-    let cgroups = fs::read_to_string(process.join("cgroup")).ok()?;
-    // In the unified hierarchy, which has no controllers' names.
-    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    of_path(path)
+    of_path(&cgroup_path(process)?.to_string_lossy())
+}
+
+/// The cgroup of the process with this folder under `/proc`, in the unified hierarchy: a name may be
+/// of any bytes but newlines.
+pub(crate) fn cgroup_path(process: &Path) -> Option<PathBuf> {
+    let cgroups = fs::read(process.join("cgroup")).ok()?;
+    // It has no controllers' names.
+    let mut lines = cgroups.split(|byte| *byte == b'\n');
+    let path = lines.find_map(|line| line.strip_prefix(b"0::"))?;
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// The innermost container, else the innermost unit.

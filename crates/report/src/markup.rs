@@ -1,7 +1,9 @@
 //! A writer for XML and HTML that escapes all it is given.
 
-/// Text for the inside of an element or a quoted attribute. Characters that XML forbids become
-/// U+FFFD.
+use pillion_host::is_steering;
+
+/// Text for the inside of an element or a quoted attribute. Characters that XML forbids,
+/// or that steer, become U+FFFD.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -13,7 +15,7 @@ pub(crate) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\t' | '\n' => out.push(c),
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() => out.push('\u{fffd}'),
+            c if is_steering(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -55,8 +55,8 @@ fn long_cells_go_on_in_the_next_line_and_columns_can_be_left_out() {
 #[test]
 fn escape_codes_appear_only_if_asked_for() {
     let mut table = table();
-    table.row(["\u{1b}[31mred\r\n"]);
-    assert!(!table.to_text(false).contains(['\u{1b}', '\r']));
+    table.row(["\u{1b}[31mred\r\nder\u{202e}mag"]);
+    assert!(!table.to_text(false).contains(['\u{1b}', '\r', '\u{202e}']));
     let styled = table.to_text(true);
     let plain = ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[0m"]
         .iter()

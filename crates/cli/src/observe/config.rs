@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use pillion_bundler::ContainerChoice;
+use pillion_host::is_steering;
 use pillion_settings::Bundling;
 use pillion_trial::{Advice, Finding, Service};
 
@@ -73,7 +74,7 @@ fn list(key: &str, values: &[String]) -> String {
 pub fn name(process: Option<&str>) -> String {
     let name = process.unwrap_or("unknown process");
     name.chars()
-        .map(|it| if it.is_control() { '?' } else { it })
+        .map(|it| if is_steering(it) { '?' } else { it })
         .collect()
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::Uid;
 
 use crate::cgroup_folders::below;
-use crate::unit::{SHOWN, container_id};
+use crate::unit::{SHOWN, cgroup_path, container_id};
 pub use choice::{ContainerChoice, ContainerLabel, ContainerName};
 pub use runtime_files::{Described, RuntimeFiles};
 
@@ -74,14 +74,9 @@ impl Containers {
     fn process(&self, at: &Folder) -> Option<u32> {
         let before = self.running.iter().find(|it| it.cgroup == at.cgroup);
         let is_there = |process: &u32| {
-            let cgroups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
-            let mut paths = cgroups.lines().filter_map(|line| line.strip_prefix("0::"));
+            let path = cgroup_path(Path::new(&format!("/proc/{process}")));
             // Where the path begins depends on this process's cgroup namespace.
-            paths.any(|path| {
-                Path::new(path)
-                    .iter()
-                    .any(|part| Some(part) == at.path.file_name())
-            })
+            path.is_some_and(|path| path.iter().any(|part| Some(part) == at.path.file_name()))
         };
         let before = before.and_then(|it| it.process).filter(is_there);
         before.or_else(|| first_process(&at.path))

@@ -9,6 +9,8 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
+use crate::steering::is_steering;
+
 /// What a runtime's files say of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Described {
@@ -273,7 +275,7 @@ fn names_in(namespace: &str, pod: &str, container: Option<&str>) -> Vec<String> 
 
 /// Without what a terminal would take for something else than a name.
 fn shown(name: &str) -> String {
-    let plain = |it: char| if it.is_control() { '?' } else { it };
+    let plain = |it: char| if is_steering(it) { '?' } else { it };
     name.chars().map(plain).collect()
 }
 

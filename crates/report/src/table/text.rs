@@ -1,5 +1,7 @@
 //! A table for a terminal: aligned UTF-8 text.
 
+use pillion_host::is_steering;
+
 use super::{Align, NO_DATA, Row, Table};
 
 const INDENT: &str = "  ";
@@ -11,7 +13,7 @@ const PLAIN: &str = "\u{1b}[0m";
 impl Table {
     /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. With `ansi`,
     /// headers are bold and rules dim. One character is taken for one column of the terminal;
-    /// control characters are replaced, so a cell cannot steer the terminal.
+    /// characters that steer are replaced, so a cell cannot steer the terminal.
     pub fn to_text(&self, ansi: bool) -> String {
         let paint = |style: &str, text: String| match ansi {
             true => format!("{style}{text}{PLAIN}\n"),
@@ -124,8 +126,8 @@ fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// Text without control characters.
+/// Text without characters that steer.
 fn printable(text: &str) -> String {
-    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let harmless = |c: char| if is_steering(c) { '\u{fffd}' } else { c };
     text.chars().map(harmless).collect()
 }
