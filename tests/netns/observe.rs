@@ -183,6 +183,13 @@ fn a_trial_goes_on_from_its_record() {
     let record = folder.path().join("record");
     let trial = ["trial", "--json", "--record", text(&record)];
     let first = begin(&pair, &trial);
+    let beside = pillion_in(&pair.sender.namespace, &trial).output().unwrap();
+    assert_eq!(beside.status.code(), Some(2), "{}", stderr(&beside));
+    assert!(
+        stderr(&beside).contains("in another process"),
+        "{}",
+        stderr(&beside)
+    );
     send(&pair, 7001, "3", "2");
     let first = json(&end(first));
     let units = |said: &Value| {

@@ -81,7 +81,11 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
         )
         || matches!(
             cause.downcast_ref(),
-            Some(RecordError::Foreign { .. } | RecordError::OtherTrial { .. })
+            Some(
+                RecordError::Foreign { .. }
+                    | RecordError::InUse { .. }
+                    | RecordError::OtherTrial { .. }
+            )
         )
         || cause.is::<InputError>()
 }

@@ -3,7 +3,8 @@
 //! * [`Summary`]: what was observed of connections, taken together, with their ACK [`Latencies`].
 //! * [`MEASURES`]: what is told of a summary; [`estimate`], with its interval.
 //! * [`Trial`]: both arms, by what is drawn at random; when to [`look`](Trial::look), and the
-//!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process.
+//!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process,
+//!   in a [`RecordFile`].
 //! * [`advise`]: what bundling would have brought, by process and service.
 
 mod advice;
@@ -13,6 +14,7 @@ mod look;
 mod measures;
 mod randomisation;
 mod record;
+mod record_file;
 mod summary;
 mod trial;
 
@@ -22,5 +24,6 @@ pub use latencies::Latencies;
 pub use look::{ERROR_RATE, Look, Verdict};
 pub use measures::{MEASURES, Of};
 pub use record::{Record, RecordError};
+pub use record_file::RecordFile;
 pub use summary::Summary;
 pub use trial::{ArmResults, Comparison, Results, Setting, Trial, Unit};

@@ -1,20 +1,17 @@
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Write};
-use std::path::Path;
+use std::io;
 
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use crate::{Look, Setting, Unit};
 
 /// The layout of the file.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// What a trial has found, as it is kept on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    version: u32,
+    pub(crate) version: u32,
     /// What the trial is about.
     pub setting: Setting,
     /// The key of the draw; who knows it knows who is in which arm.
@@ -45,6 +42,14 @@ pub enum RecordError {
         name: String,
         /// What is wrong.
         why: String,
+    },
+    /// Another process keeps its trial's record in this file.
+    #[error(
+        "{name} is the record of a trial that goes on in another process; wait for its end, or name another file"
+    )]
+    InUse {
+        /// The file.
+        name: String,
     },
     /// The trial on record is another one.
     #[error(
@@ -77,67 +82,6 @@ impl Record {
         }
     }
 
-    /// The record in a file; `None` if there is no file.
-    ///
-    /// # Errors
-    /// [`RecordError::File`], [`RecordError::Foreign`]; [`RecordError::OtherTrial`] if its setting is
-    /// another one.
-    pub fn load(path: &Path, setting: &Setting) -> Result<Option<Self>, RecordError> {
-        let name = || path.display().to_string();
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(RecordError::File {
-                    name: name(),
-                    error,
-                });
-            }
-        };
-        let record = serde_json::from_reader(BufReader::new(file));
-        let foreign = |why: String| RecordError::Foreign { name: name(), why };
-        let record: Self = record.map_err(|error| foreign(error.to_string()))?;
-        if record.version != VERSION {
-            return Err(foreign(format!("version {}", record.version)));
-        }
-        let differing = record.setting.differing(setting);
-        match differing {
-            None => Ok(Some(record)),
-            Some((what, old, new)) => Err(RecordError::OtherTrial {
-                name: name(),
-                what,
-                old,
-                new,
-            }),
-        }
-    }
-
-    /// Writes the record to a file, which is whole at any moment: an old record stands there until
-    /// the new one does.
-    ///
-    /// # Errors
-    /// [`RecordError::File`].
-    pub fn save(&self, path: &Path) -> Result<(), RecordError> {
-        self.write(path).map_err(|error| RecordError::File {
-            name: path.display().to_string(),
-            error,
-        })
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        // Readable for its owner alone, for it has the key.
-        let mut file = BufWriter::new(NamedTempFile::new_in(folder)?);
-        serde_json::to_writer(&mut file, self)?;
-        file.flush()?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        // The folder's entry is data of its own.
-        fs::File::open(folder)?.sync_all()
-    }
-
     /// Adds what was observed of some of a unit's connections, unless there are too many units.
     pub(crate) fn add(&mut self, number: u64, unit: &Unit, most: usize) {
         if let Some(known) = self.units.get_mut(&number) {
@@ -152,7 +96,7 @@ impl Record {
 
 impl Setting {
     /// The first thing in which another setting differs, as it is in both.
-    fn differing(&self, other: &Self) -> Option<(&'static str, String, String)> {
+    pub(crate) fn differing(&self, other: &Self) -> Option<(&'static str, String, String)> {
         let of = |setting: &Self| {
             [
                 ("share in ppm (--share)", setting.bundled_ppm.to_string()),
@@ -202,43 +146,6 @@ mod tests {
             arm: Arm::Plain,
             summary,
         }
-    }
-
-    #[test]
-    fn a_trial_goes_on_from_its_record() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trial.json");
-        assert_eq!(Record::load(&path, &Setting::example()).unwrap(), None);
-        let mut record = Record::new(Setting::example(), [u64::MAX, 3]);
-        record.add(u64::MAX, &unit(5), 10);
-        record.add(u64::MAX, &unit(6), 10);
-        record.save(&path).unwrap();
-        record.save(&path).unwrap();
-        let read = Record::load(&path, &Setting::example()).unwrap().unwrap();
-        assert_eq!(read, record);
-        assert_eq!(read.units[&u64::MAX].summary.segments, 11);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn another_trials_record_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trial.json");
-        Record::new(Setting::example(), [1, 2]).save(&path).unwrap();
-        let other = Setting {
-            bundled_ppm: 300_000,
-            ..Setting::example()
-        };
-        let refused = Record::load(&path, &other).unwrap_err().to_string();
-        assert!(
-            refused.contains("--share") && refused.contains("300000"),
-            "{refused}"
-        );
-        fs::write(&path, "{}").unwrap();
-        assert!(matches!(
-            Record::load(&path, &Setting::example()),
-            Err(RecordError::Foreign { .. })
-        ));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{
-    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, Results, Setting, Trial, Verdict,
+    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, RecordFile, Results, Setting, Trial,
+    Verdict,
 };
 use serde_json::json;
 
@@ -78,7 +79,7 @@ impl Args {
         }
         let report = self.observe.report()?;
         let setting = self.setting()?;
-        let found = Record::load(&self.record, &setting)?;
+        let (mut file, found) = RecordFile::open(&self.record, &setting)?;
         let resumes = found.is_some();
         let record = found.unwrap_or_else(|| Record::new(setting, rand::random()));
         let key = record.key;
@@ -92,7 +93,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // What cannot be written is said before anything is begun.
-        trial.record().save(&self.record)?;
+        file.save(&trial.record())?;
         if resumes {
             let file = self.record.display();
             say(&format!("pillion: going on with the trial of {file}"));
@@ -111,7 +112,7 @@ impl Args {
             trial.take(&observations);
             let looked = trial.look(next == Next::Over).is_some();
             if looked || saved.elapsed() >= SAVE_EVERY || next != Next::GoOn {
-                trial.record().save(&self.record)?;
+                file.save(&trial.record())?;
                 saved = Instant::now();
             }
             if next != Next::GoOn || trial.verdict() != Verdict::Undecided {
