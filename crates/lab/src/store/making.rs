@@ -1,10 +1,12 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use pillion_settings::experiment::Planned;
 
-use super::{EXPERIMENT_FILE, State, StoredRun};
+use super::{EXPERIMENT_FILE, State, Store, StoredRun};
 use crate::Error;
 use crate::reproduction::digest_file;
 use crate::run::{RUN_FILE, SUMMARY_FILE};
@@ -26,6 +28,29 @@ impl Making {
             fs::write(&file, text).map_err(Error::file(&file))?;
         }
         Ok(Self(folder.to_owned()))
+    }
+
+    /// Begins one in a folder of its own, which the experiment's name and the time of day in seconds
+    /// tell; where another has that second, the next one.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn begin_now(store: &Store, experiment: &str, text: &str) -> Result<Self, Error> {
+        let all = store.0.join(experiment);
+        fs::create_dir_all(&all).map_err(Error::file(&all))?;
+        loop {
+            let time = humantime::format_rfc3339_seconds(SystemTime::now());
+            let folder = all.join(time.to_string().replace(':', "-"));
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                made => {
+                    made.map_err(Error::file(&folder))?;
+                    return Self::begin(&folder, text);
+                }
+            }
+        }
     }
 
     /// One that another began.

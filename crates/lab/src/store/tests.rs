@@ -46,6 +46,20 @@ fn runs_are_listed_with_their_state_and_nothing_else_is() {
 }
 
 #[test]
+fn makings_that_begin_together_have_a_folder_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let begin = || Making::begin_now(&store, "loss", "title = \"x\"\n").unwrap();
+    std::thread::scope(|scope| {
+        let all = [(); 3].map(|()| scope.spawn(begin));
+        for making in all {
+            making.join().unwrap();
+        }
+    });
+    assert_eq!(store.list().unwrap().len(), 3);
+}
+
+#[test]
 fn an_experiments_name_stands_for_the_last_time_and_longer_ones_for_what_they_name() {
     let (folder, store) = store();
     let path = |name: &str| store.find(name).unwrap().path().to_owned();

@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use pillion_lab::store::{Making, State, StoredRun, folder_name};
+use pillion_lab::store::{Making, State, Store, StoredRun, folder_name};
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Planned};
 
@@ -116,14 +115,17 @@ impl Args {
 
     /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
     fn make_folder(&self) -> Result<PathBuf> {
-        let name = self.file.file_stem().unwrap_or_default();
-        let time = humantime::format_rfc3339_seconds(SystemTime::now());
-        let time = time.to_string().replace(':', "-");
-        let folder = self.store.join(name).join(time);
-        fs::create_dir_all(&folder)
-            .and_then(|()| fs::copy(&self.file, folder.join("experiment.toml")))
-            .with_context(|| format!("make {}", folder.display()))?;
-        Ok(folder)
+        let name = self.file.file_stem().and_then(OsStr::to_str);
+        let name = name.filter(|it| *it != "-").ok_or_else(|| {
+            let file = self.file.display();
+            BadInput(format!(
+                "{file}: its runs are kept under the file's name; give a file with one"
+            ))
+        })?;
+        let text = fs::read_to_string(&self.file);
+        let text = text.with_context(|| format!("read {}", self.file.display()))?;
+        let making = Making::begin_now(&Store::new(&self.store), name, &text)?;
+        Ok(making.folder().to_owned())
     }
 }
 
