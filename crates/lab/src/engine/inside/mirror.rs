@@ -88,6 +88,8 @@ impl Mirror {
             .write(true)
             .truncate(copied == 0)
             .open(self.to.join(path))?;
+        // It is there from now on, also where the disk has no room for all of it.
+        self.made.insert(path.to_owned(), copied);
         from.seek(SeekFrom::Start(copied))?;
         to.seek(SeekFrom::Start(copied))?;
         let more = io::copy(&mut from, &mut to)?;
@@ -99,6 +101,20 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_found_no_room_goes_with_its_original() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [from, to] = folders.each_ref().map(tempfile::TempDir::path);
+        fs::write(from.join("trace"), b"one").unwrap();
+        symlink("/dev/full", to.join("trace")).unwrap();
+        let mut mirror = Mirror::new(from, to);
+        let full = mirror.grow().unwrap_err();
+        assert!(full.contains("trace: No space left"), "{full}");
+        fs::remove_file(from.join("trace")).unwrap();
+        mirror.finish().unwrap();
+        assert_eq!(fs::read_dir(to).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_mirror_grows_with_its_folder_and_is_the_same_in_the_end() {
