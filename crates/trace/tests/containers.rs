@@ -78,8 +78,9 @@ fn each_interface_of_each_section_has_its_own_link_type_and_clock() {
             .section(second)
             .interface_with(ETHERNET, 0, &[(9, &[0x80 | 1])])
             .enhanced(0, 3, &frame, frame.len());
-        assert_eq!(times(&file.bytes), [100_000_000_007, 7000, 1_500_000_000]);
-        let (_, input) = read(&file.bytes);
+        let (packets, input) = read(&file.bytes);
+        let times: Vec<_> = packets.iter().map(|packet| packet.at_ns).collect();
+        assert_eq!(times, [100_000_000_007, 7000, 1_500_000_000]);
         assert_eq!(input.format().to_string(), "pcapng, raw IP, Ethernet");
         assert_eq!(input.span_ns(), Some((7000, 100_000_000_007)));
     }

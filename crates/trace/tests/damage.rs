@@ -168,3 +168,19 @@ fn a_trace_damaged_all_over_gives_a_hundred_warnings() {
     assert_eq!(input.counts().damaged, 150);
     assert_eq!(input.warnings().len(), 100);
 }
+
+#[test]
+fn a_clock_that_was_set_back_is_told_where_it_was() {
+    let frame = segment(b"hello");
+    let at_s = [100, 101, 98, 99, 98].into_iter();
+    let file = at_s.fold(Pcap::microseconds(Order::Little, ETHERNET), |file, at_s| {
+        file.frame(at_s * 1_000_000_000 + 999_000, &frame)
+    });
+    let (packets, input) = read(&file.bytes);
+    assert_eq!(packets.len(), 5);
+    let [first, second] = warnings(&input).try_into().unwrap();
+    let place = 24 + 2 * (16 + frame.len());
+    let expected = format!("at byte {place}: packet 3 is 3 s older than the one before it");
+    assert!(first.starts_with(&expected), "{first}");
+    assert!(second.contains("packet 5 is 1 s older"), "{second}");
+}

@@ -59,6 +59,8 @@ pub struct Input {
     progress: Progress,
     /// First and last time of a packet.
     span_ns: Option<(i64, i64)>,
+    /// The time of the packet before the next one.
+    before_ns: i64,
     ended: bool,
 }
 
@@ -121,6 +123,7 @@ impl Input {
             format,
             progress,
             span_ns: None,
+            before_ns: i64::MIN,
             ended: false,
         })
     }
@@ -177,10 +180,16 @@ impl Iterator for Input {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
+            let offset = self.window.offset();
             match self.reader.next(&mut self.window) {
                 Ok(Step::Frame(frame)) => {
                     self.counts.packets += 1;
                     note_time(&mut self.span_ns, &frame);
+                    if let Some(back_s) = set_back(&mut self.before_ns, &frame) {
+                        let packet = self.counts.packets;
+                        let problem = Problem::SetBack { packet, back_s };
+                        Self::warn(&mut self.warnings, Warning { offset, problem });
+                    }
                     self.format.add(frame.link);
                     match headers::read(&frame, self.counts.packets, &self.filter) {
                         Ok(segment) => {
@@ -210,6 +219,18 @@ impl Iterator for Input {
 }
 
 impl std::iter::FusedIterator for Input {}
+
+/// What capturing puts out of order, on several processors or interfaces, is out of it by less.
+const SET_BACK_NS: i64 = 1_000_000_000;
+
+/// By how many seconds the clock was set back between the packet before this one and this one.
+#[inline]
+fn set_back(before_ns: &mut i64, frame: &Frame) -> Option<u64> {
+    let at_ns = frame.at_ns?;
+    let back_ns = before_ns.saturating_sub(at_ns);
+    *before_ns = at_ns;
+    (back_ns >= SET_BACK_NS).then_some((back_ns / 1_000_000_000) as u64)
+}
 
 #[inline]
 fn note_time(span_ns: &mut Option<(i64, i64)>, frame: &Frame) {

@@ -52,14 +52,26 @@ pub enum Problem {
     #[error("packets were recorded without their time; 1970 was taken")]
     NoTime,
 
+    /// A packet's time is long before that of the packet in front of it.
+    #[error(
+        "packet {packet} is {back_s} s older than the one before it: the clock was set back, and what \
+         is told across this place is wrong; analyse what is before and behind it apart"
+    )]
+    SetBack {
+        /// The packet's number in the trace, from 1.
+        packet: u64,
+        /// By how many seconds, cut off.
+        back_s: u64,
+    },
+
     /// Reading or decompressing failed.
     #[error("reading failed ({0}); all before was read")]
     Read(String),
 }
 
 impl Problem {
-    /// Whether the trace is damaged or incomplete, and not only of a kind that is not read
-    /// whole.
+    /// Whether the trace is damaged, incomplete or of two clocks, and not only of a kind that is not
+    /// read whole.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         !matches!(self, Self::LinkType(_) | Self::NoTime)
