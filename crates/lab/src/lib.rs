@@ -10,6 +10,7 @@ mod demo;
 pub mod engine;
 mod error;
 pub mod grid;
+mod hash;
 mod netns;
 pub mod reproduction;
 pub mod run;

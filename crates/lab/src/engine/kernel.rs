@@ -3,10 +3,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use pillion_settings::experiment::Kernel;
-use sha2::{Digest, Sha256};
 
 use super::EngineError;
 use crate::cache::{self, cache};
+use crate::hash::hash_of;
 
 /// The lab kernel: User Mode Linux with time travel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,11 +78,4 @@ impl LabKernel {
 fn kept(name: &Path) -> PathBuf {
     let kernels = cache("lab-kernel", "PILLION_LAB_KERNEL_CACHE");
     kernels.join(name).join("linux")
-}
-
-/// The first 16 hexadecimal digits of a text's SHA-256.
-fn hash_of(text: &str) -> String {
-    let hash = Sha256::digest(text);
-    let bytes = hash.iter().take(8);
-    bytes.map(|byte| format!("{byte:02x}")).collect()
 }

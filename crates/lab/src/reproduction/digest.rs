@@ -7,8 +7,11 @@ use pillion_analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, 
 use pillion_analysis::{OpenError, Traces};
 use pillion_settings::experiment::Planned;
 use pillion_traffic::Kind;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::hash::hash_of;
+use crate::run::MANIFEST_FILE;
 use crate::store::{StoredRun, Traced};
 
 /// What is kept of a run's traces and records; read from them once, and from a file beside the run's
@@ -18,10 +21,12 @@ use crate::store::{StoredRun, Traced};
 /// [`Error::File`], [`Error::Trace`].
 pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     let file = digest_file(&run.path);
+    let of = identity(run)?;
     if let Ok(text) = fs::read_to_string(&file)
-        && let Ok(digest) = serde_json::from_str(&text)
+        && let Ok(kept) = serde_json::from_str::<Kept>(&text)
+        && kept.of == of
     {
-        return Ok(digest);
+        return Ok(kept.digest);
     }
     let (mut digest, sendings) = match run.traced()? {
         Some(traced) => of_traces(run, &traced, planned)?,
@@ -54,10 +59,26 @@ pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
         let neither = io::Error::other("it has neither traces nor records");
         return Err(Error::file(&run.path)(neither));
     }
-    let text = serde_json::to_string(&digest).map_err(io::Error::from);
+    let kept = Kept { of, digest };
+    let text = serde_json::to_string(&kept).map_err(io::Error::from);
     text.and_then(|text| fs::write(&file, text))
         .map_err(Error::file(&file))?;
-    Ok(digest)
+    Ok(kept.digest)
+}
+
+/// What the file beside a run's folder holds.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// What tells the run that it was made of: folders are moved and copied by hand.
+    of: String,
+    digest: Digest,
+}
+
+/// A hash of what the run is, and of what made it, when.
+fn identity(run: &StoredRun) -> Result<String, Error> {
+    let manifest = run.path.join(MANIFEST_FILE);
+    let text = fs::read_to_string(&manifest).map_err(Error::file(&manifest))?;
+    Ok(hash_of(&(run.text()? + &text)))
 }
 
 /// The groups of datagrams, of which nothing has come yet.
@@ -92,7 +113,7 @@ fn of_traces(
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-8.json";
+const KEPT: &str = ".digest-9.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]
