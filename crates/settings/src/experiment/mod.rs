@@ -140,6 +140,8 @@ pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
 }
 
 #[cfg(test)]
+mod mistake_tests;
+#[cfg(test)]
 mod round_trip_tests;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,280 @@
+use super::tests::*;
+
+#[test]
+fn mistakes_are_told_with_their_place_and_remedy() {
+    let with = |more: &str| mistake(&format!("{SMALL}{more}"));
+    for (more, told) in [
+        ("nam = 1\n", "3:1: unknown key `nam`; known: name"),
+        (
+            "name = \"a\"\n",
+            "3:1: a group's name is that of its table, here `thin`",
+        ),
+        (
+            "host = \"a\"\n",
+            "3:8: no host `a`; describe it in [host.a]",
+        ),
+        ("rtt = \"100+\"\n", "3:7: `100+`; expected milliseconds"),
+        ("bundle = 1\n", "3:10: `1`; expected true, false, or how"),
+        ("bundle = { thin = \"x\" }\n", "3:19: `x`; expected dpifl"),
+        (
+            "kind = \"greedy\"\n",
+            "1:1: the greedy streams of `thin` have no rate",
+        ),
+        ("itt = 0\n", "3:7: "),
+        (
+            "mechanisms = { er = true }\n",
+            "3:16: unknown key `er`; known: linear-timeouts",
+        ),
+        (
+            "mechanisms = { tlp = 2 }\n",
+            "3:22: `2`; expected true or false",
+        ),
+        (
+            "mechanisms = { early-retransmit = \"x\" }\n",
+            "3:35: `x`; expected true or false or \"delayed\"",
+        ),
+        (
+            "mechanisms = { initial-window = 0 }\n",
+            "3:33: `0`; expected segments, 1 to 1000",
+        ),
+        (
+            "mechanisms = { initial-window = true }\n",
+            "3:33: `true`; expected segments, 1 to 1000",
+        ),
+        (
+            "mechanisms = { as-in = \"linux-2.4\" }\n",
+            "3:24: `linux-2.4`; expected \"linux-2.6.34\" or \"linux-3.12\"",
+        ),
+        (
+            "kind = \"datagrams\"\nrate = 1\nbundle = true\n",
+            "5:10: datagrams are not TCP's",
+        ),
+        (
+            "[kernel]\nticks-per-second = 333\n",
+            "4:20: `333`; expected 100, 250, 300 or 1000",
+        ),
+        (
+            "[bottleneck]\nrate = 0\n",
+            "4:8: `0`; expected Mbit/s above 0",
+        ),
+        (
+            "[bottleneck]\nlimit = \"1 kB\"\n",
+            "4:9: `1 kB`; expected packets",
+        ),
+        (
+            "[bottleneck.back]\nqueue = \"cake\"\nshaper = \"tbf\"\n",
+            "5:10: cake keeps to the rate by itself",
+        ),
+        (
+            "[bottleneck.back]\nlimit = \"1 BDP\"\n",
+            "4:9: a limit in bandwidth-delay products needs a rate",
+        ),
+        (
+            "[bottleneck.back]\nback = {}\n",
+            "4:1: unknown key `back`; known: rate",
+        ),
+        (
+            "[bottleneck]\nlimit = \"1 BDP\"\n",
+            "4:9: a limit in bandwidth-delay products needs",
+        ),
+        (
+            "[bottleneck]\nqueue = \"bfifo\"\nlimit = 9\n",
+            "5:9: bfifo counts bytes; give its limit in bytes",
+        ),
+        (
+            "[path]\nloss = 101\n",
+            "4:8: `101`; expected per cent, as in 2",
+        ),
+        ("[path]\nloss = \"gilbert-elliott:1\"\n", "4:8: "),
+        (
+            "[path]\nback.los = 1\n",
+            "4:6: unknown key `los`; known: jitter",
+        ),
+        (
+            "[path]\nreorder = 1\n",
+            "4:11: `1`; expected per cent and milliseconds",
+        ),
+        (
+            "[sysctl]\nnet.ipv4.tcp_sack = 1\n",
+            "4:1: a table; write the parameter's name in quotes",
+        ),
+        (
+            "[sysctl]\n\"kernel.panic\" = 1\n",
+            "4:1: `kernel.panic` is no parameter of a network",
+        ),
+        (
+            "[measure]\nsockets = 0.5\n",
+            "4:11: `0.5`; expected milliseconds between samples",
+        ),
+        (
+            "[receiver]\nread-rate = 0\n",
+            "4:13: `0`; expected a whole number from 1 on",
+        ),
+        (
+            "[receiver]\nread-rate = 1\nread-delay = 1\n",
+            "4:13: `read-rate` says when to read, and so does `read-delay`; keep one",
+        ),
+        (
+            "[receiver]\necho = true\nanswer-every = 1\n",
+            "5:16: `echo` sends back all that comes, and `answer-every` something else",
+        ),
+        (
+            "[receiver]\nanswer-every = 1\nanswer-size = 1048577\n",
+            "5:15: `1048577`; expected bytes, 1 to 1048576",
+        ),
+        (
+            "[receiver]\nanswer-size = 9\n",
+            "4:15: `answer-size` is that of the answers which `answer-every` asks for",
+        ),
+        (
+            "[grid]\npath.loss = 1\n",
+            "4:13: `1`; expected a list of values",
+        ),
+        (
+            "[grid]\npath.loss = [1, 200]\n",
+            "4:17: `200`; expected per cent",
+        ),
+        (
+            "[variant]\n",
+            "3:1: no variant; begin each with [variant.NAME]",
+        ),
+        (
+            "[variant.a]\npath.rtt = \"x\"\n",
+            "4:12: `x`; expected milliseconds",
+        ),
+        (
+            "[host.x]\nspeed = 1\n",
+            "4:1: unknown key `speed`; known: rate",
+        ),
+        (
+            "[bottle]\n",
+            "3:2: unknown key `bottle`; known: title, duration, seed, memory, kernel, bottleneck, ",
+        ),
+    ] {
+        let found = with(more);
+        assert!(found.starts_with(told), "{more}: {found}");
+        assert!(!found.contains('\n'), "{more}: {found}");
+    }
+}
+
+#[test]
+fn what_an_experiment_needs_is_asked_for() {
+    assert!(mistake("duration = 5\n").starts_with("1:1: no group of streams; begin one with"));
+    assert!(mistake("[group.a]\n").starts_with("1:1: no `duration`; say for how many seconds"));
+}
+
+#[test]
+fn groups_on_one_host_agree_on_its_mechanisms() {
+    let group =
+        |name, switch| format!("[group.{name}]\nhost = \"h\"\nmechanisms = {{ tlp = {switch} }}\n");
+    let file = |second| {
+        let (a, b) = (group("a", "true"), group("b", second));
+        format!("duration = 1\n[host.h]\n{a}{b}")
+    };
+    assert!(load_text(&file("true")).is_ok());
+    let told = mistake(&file("false"));
+    assert!(
+        told.contains("sets net.ipv4.tcp_early_retrans otherwise on host `h`"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_said_in_two_places_is_a_mistake() {
+    for (more, told) in [
+        (
+            "congestion = \"reno\"\nbundle.congestion = \"reno\"\n",
+            "4:21: `congestion` is said in the group itself as well as here; keep one of them",
+        ),
+        (
+            "max-packets = 1\nbundle.max-packets = 1\n",
+            "4:22: `max-packets` is said in the group itself as well as here",
+        ),
+        (
+            "mechanisms.linear-timeouts = true\nbundle.linear-timeouts = true\n",
+            "4:26: `linear-timeouts` is said in `mechanisms` as well as here",
+        ),
+    ] {
+        let found = mistake(&format!("{SMALL}{more}"));
+        assert!(found.starts_with(told), "{more}: {found}");
+        assert!(!found.contains('\n'), "{more}: {found}");
+    }
+    let thrice = "linear-timeouts = true\nmechanisms.linear-timeouts = true\n\
+                  bundle.linear-timeouts = true\n";
+    assert_eq!(mistake(&format!("{SMALL}{thrice}")).lines().count(), 2);
+}
+
+#[test]
+fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
+    for (more, told) in [
+        (
+            "pillion = \"on\"\n",
+            "3:11: `pillion` asks a pillion that is not there; give `bundle` as well",
+        ),
+        (
+            "[path]\nrtt = 200000\n",
+            "4:7: `200000`; expected milliseconds, 0 to 120000",
+        ),
+        (
+            "[path]\nrtt = 20\nback.jitter = 3\n",
+            "3:1: path: backward.jitter is 3ms; it must be at most a quarter of the direction's",
+        ),
+        (
+            "rtt = 10\n[path]\nrtt = 150\njitter = 3\n",
+            "4:1: path: forward.jitter is 3ms; it must be at most a quarter of the direction's",
+        ),
+        (
+            "rtt = 10\nback = { jitter = 2 }\n[path]\nrtt = 150\njitter = 1\n",
+            "4:19: varies by more than a quarter of the delay, which is 5 ms each way",
+        ),
+        (
+            "[path]\nreorder = \"60:5\"\nduplicate = 50\n",
+            "3:1: path: forward.disorder.duplicate is 0.5; it must be 0 to 1, and with",
+        ),
+        (
+            "[group.b]\nstreams = 45536\n",
+            "2:2: 45537 streams in all; 45536 are the most",
+        ),
+    ] {
+        let found = mistake(&format!("{SMALL}{more}"));
+        assert!(found.starts_with(told), "{more}: {found}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_file_is_told() {
+    let text = "\
+duration = \"long\"
+[defaults]
+itt = \"weibull:1\"
+start = 1
+[path]
+loss = 200
+back = { loss = \"x\", jiter = 1 }
+[group.a]
+bundle = { thin = \"x\", rtt = 1, speed = 2 }
+mechanisms = { tlp = 2, er = true }
+kind = \"greedy\"
+think = 3
+";
+    let found = mistake(text);
+    let found_at: Vec<_> = found
+        .lines()
+        .map(|line| line.split(": ").next().unwrap())
+        .collect();
+    let expected = [
+        "1:12", "3:7", "4:1", "6:8", "7:17", "7:22", "9:19", "9:30", "9:33", "10:22", "10:25",
+        "12:9",
+    ];
+    assert_eq!(found_at, expected, "{found}");
+}
+
+#[test]
+fn a_grid_that_would_take_forever_is_refused() {
+    let values: Vec<_> = (0..400).map(|n| n.to_string()).collect();
+    let values = values.join(", ");
+    let told = mistake(&format!(
+        "{SMALL}[grid]\npath.rtt = [{values}]\ngroup.thin.size = [{values}]\n"
+    ));
+    assert!(told.contains("160000 runs; 100000 are the most"), "{told}");
+}

@@ -1,0 +1,209 @@
+//! Values and lengths, statistics, and sockets and options that are not pillion's.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::sys::socket::SockProtocol;
+use pillion::STATS;
+use pillion_bundler::{Outcome, WantedBy, list_flows};
+
+use super::*;
+
+/// setsockopt(2) with any length.
+fn set_bytes(socket: BorrowedFd, option: i32, value: &[u8]) -> io::Result<()> {
+    // SAFETY: the value lives across the call and has the length stated.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_ptr().cast(),
+            value.len() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// getsockopt(2) with any length; the bytes that were written.
+fn get_bytes(socket: BorrowedFd, option: i32, length: usize) -> io::Result<Vec<u8>> {
+    let mut value = vec![0xee; length];
+    let mut written = length as libc::socklen_t;
+    // SAFETY: the value and its length live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut written,
+        )
+    };
+    value.truncate(written as usize);
+    match result {
+        0 => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[test]
+fn values_and_lengths_that_cannot_be_are_invalid() {
+    allowed().run(|wire| {
+        let socket = wire.socket();
+        for (option, value) in [
+            (BUNDLE, 2),
+            (BUNDLE, -1),
+            (MAX_PACKETS, -1),
+            (MAX_BYTES, i32::MIN),
+            (MODE, 8),
+            (MODE, -1),
+        ] {
+            let result = pillion::set(&socket, option, value);
+            assert_eq!(errno(result), libc::EINVAL, "{option:x} {value}");
+        }
+        for option in [BUNDLE, MAX_PACKETS, MAX_BYTES, MODE] {
+            for length in [0, 1, 3] {
+                let result = set_bytes(socket, option, &[0; 3][..length]);
+                assert_eq!(errno(result), libc::EINVAL, "{option:x} {length}");
+                let result = get_bytes(socket, option, length);
+                assert_eq!(errno(result), libc::EINVAL, "{option:x} {length}");
+            }
+            let mut long = vec![0; 10_000];
+            long[0] = 1;
+            set_bytes(socket, option, &long).expect("the first four bytes count");
+            let read = get_bytes(socket, option, 10_000).expect("an int");
+            assert_eq!((read.len(), read[0] & 1), (4, 1), "{option:x}");
+        }
+        for option in [STATS, STATS + 1, BUNDLE - 1] {
+            let result = pillion::set(&socket, option, 1);
+            assert_eq!(errno(result), libc::ENOPROTOOPT, "{option:x}");
+        }
+        assert_eq!(errno(get_bytes(socket, STATS, 7)), libc::EINVAL);
+    });
+}
+
+#[test]
+fn statistics_are_those_that_pillion_lists() {
+    /// A peer's port that no other test uses: all namespaces' connections are listed.
+    const PORT: u16 = 7998;
+    allowed().run(|wire| {
+        wire.reconnect(PORT);
+        set(wire, BUNDLE, 1);
+        set(wire, MAX_BYTES, 1000);
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(101);
+        wire.ack_duplicate(301, "1:101", "");
+        wire.sends("301:401");
+        let seen = stats(wire);
+        let flows = list_flows().expect("the list");
+        let flow = flows.iter().find(|flow| flow.peer.port() == PORT);
+        let flow = flow.expect("the connection is listed");
+        let counters = &flow.counters;
+        assert_eq!(flow.wanted_by, WantedBy::Application);
+        assert_eq!((flow.rule, flow.off), (None, false));
+        assert_eq!(flow.last, Some(NothingOutstanding));
+        let expected = pillion::Stats {
+            segments: counters.segments(),
+            bundled: counters.of(Bundled),
+            new_bytes: counters.new_bytes,
+            redundant_bytes: counters.redundant_bytes,
+            hidden_losses: counters.hidden_losses,
+            repaired_bytes: counters.repaired_bytes,
+            reactions: counters.reactions,
+            saved_us: counters.saved_us,
+            standing: pillion::BY_APPLICATION,
+            last: Outcome::NothingOutstanding as u32 + 1,
+            rule: 0,
+            in_flight: flow.in_flight,
+            level: flow.level,
+            max_packets: 0,
+            max_bytes: 1000,
+            mode: pillion::REACT_CWR as u32,
+        };
+        assert_eq!(seen, expected);
+        assert_eq!((seen.segments, seen.bundled), (4, 2));
+        assert_eq!((seen.hidden_losses, seen.repaired_bytes), (1, 100));
+        set(wire, BUNDLE, 0);
+        assert_eq!(stats(wire).bundled, 2, "they outlive the switch");
+        assert!(list_flows().expect("the list").iter().any(|flow| flow.off));
+    });
+}
+
+#[test]
+fn statistics_are_cut_to_the_buffer_and_never_longer_than_known() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+        let whole = get_bytes(wire.socket(), STATS, 10_000).expect("all");
+        assert_eq!(whole.len(), size_of::<pillion::Stats>());
+        for length in [8, 15, 16, 95] {
+            let part = get_bytes(wire.socket(), STATS, length).expect("a part");
+            assert_eq!(part, whole[..length / 8 * 8]);
+        }
+    });
+}
+
+#[test]
+fn without_a_connection_there_are_no_statistics() {
+    allowed().run(|wire| {
+        assert_eq!(stats(wire).segments, 0, "before it was bundled");
+        let listener = TcpListener::bind("[::]:0").expect("a listener");
+        assert_eq!(errno(pillion::stats(&listener)), libc::ENOTCONN);
+    });
+}
+
+#[test]
+fn without_pillion_the_kernel_does_not_know_the_options() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.detach();
+        for option in [BUNDLE, MAX_PACKETS, MAX_BYTES, MODE, STATS] {
+            let socket = wire.socket();
+            assert_eq!(errno(pillion::set(&socket, option, 1)), libc::ENOPROTOOPT);
+            assert_eq!(errno(pillion::get(&socket, option)), libc::ENOPROTOOPT);
+        }
+        wire.sends("1:101 101:201");
+    });
+}
+
+#[test]
+fn sockets_that_are_not_tcp_do_not_know_the_options() {
+    allowed().run(|_| {
+        let udp = UdpSocket::bind("[::]:0").expect("a socket").into();
+        let raw = [AddressFamily::Inet, AddressFamily::Inet6].map(|family| {
+            let flags = SockFlag::empty();
+            socket(family, SockType::Raw, flags, SockProtocol::Tcp).expect("a raw socket")
+        });
+        let [raw_v4, raw_v6] = raw;
+        for (socket, unknown) in [
+            (udp, libc::ENOPROTOOPT),
+            (raw_v4, libc::EOPNOTSUPP),
+            (raw_v6, libc::ENOPROTOOPT),
+        ] {
+            assert_eq!(errno(pillion::set(&socket, BUNDLE, 1)), libc::ENOPROTOOPT);
+            assert_eq!(errno(pillion::get(&socket, BUNDLE)), unknown);
+            assert_eq!(errno(pillion::stats(&socket)), unknown);
+        }
+    });
+}
+
+#[test]
+fn the_kernels_own_options_are_as_without_pillion() {
+    allowed().run(|wire| {
+        let socket = wire.socket();
+        set_bytes(socket, libc::TCP_USER_TIMEOUT, &[1, 2, 0, 0]).expect("set");
+        let read = get_bytes(socket, libc::TCP_USER_TIMEOUT, 4).expect("read");
+        assert_eq!(read, [1, 2, 0, 0]);
+        let mut name = vec![0; 9000];
+        name[..4].copy_from_slice(b"reno");
+        set_bytes(socket, libc::TCP_CONGESTION, &name).expect("longer than a page");
+        let read = get_bytes(socket, libc::TCP_CONGESTION, 9000).expect("read");
+        assert_eq!(&read[..5], b"reno\0");
+        let info = get_bytes(socket, libc::TCP_INFO, 10_000).expect("TCP_INFO");
+        assert!(info.len() > 200 && info[0] == 1, "{info:?}");
+        let unknown = get_bytes(socket, 9999, 4);
+        assert_eq!(errno(unknown), libc::ENOPROTOOPT);
+    });
+}
