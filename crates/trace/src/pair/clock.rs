@@ -128,7 +128,7 @@ impl Clock {
         Self {
             same,
             there: fit(there, drift.slope),
-            back: fit(back, -drift.slope),
+            back: fit(back, other_way(drift.slope)),
             drift_uncertainty: drift.uncertainty,
             centre_ns,
         }
@@ -176,7 +176,7 @@ impl Clock {
     pub fn drift_ppm(&self) -> Option<f64> {
         let slope = match (self.there.hull, self.back.hull) {
             (Some(there), _) => there.slope,
-            (None, back) => -back?.slope,
+            (None, back) => other_way(back?.slope),
         };
         Some(slope * 1e6)
     }
@@ -190,10 +190,9 @@ impl Clock {
         if self.same {
             return Some(0.0);
         }
-        let offset = (there.at(at_ns) - back.at(at_ns)) / 2.0;
-        // The way back is dated by the receiver's clock.
-        let there_then = at_ns.saturating_add(offset as i64);
-        Some((there.at(at_ns) - back.at(there_then)) / 2.0)
+        // The offset is half of what both ways differ by, of which the way back is dated by the
+        // receiver's clock: by the offset later.
+        Some((there.at(at_ns) - back.at(at_ns)) / (2.0 + back.slope))
     }
 
     /// The smallest delay there and back together, in nanoseconds, whatever the clocks say.
@@ -233,10 +232,10 @@ impl Drift {
                 let line = LinearDelay::below(&raw.hull, slope);
                 line.map_or(0.0, |line| line.at(raw.centre_ns) * raw.count)
             };
-            height(there, slope) + height(back, -slope)
+            height(there, slope) + height(back, other_way(slope))
         };
         let there_slopes = there.hull.slopes();
-        let slopes = there_slopes.chain(back.hull.slopes().map(|slope| -slope));
+        let slopes = there_slopes.chain(back.hull.slopes().map(other_way));
         let slopes = slopes.chain([-MOST_SLOPE, 0.0, MOST_SLOPE]);
         let possible = slopes.filter(|slope| slope.abs() <= MOST_SLOPE);
         let best = possible.fold((0.0, f64::NEG_INFINITY), |best, slope| {
@@ -251,7 +250,9 @@ impl Drift {
                 .into_iter()
                 .filter_map(move |point| Some(point.delay_ns as f64 - line?.at(point.at_ns)))
         };
-        let missed: Vec<f64> = missed(there, slope).chain(missed(back, -slope)).collect();
+        let missed: Vec<f64> = missed(there, slope)
+            .chain(missed(back, other_way(slope)))
+            .collect();
         let span_ns = there.span_ns().max(back.span_ns());
         let told = missed.len() >= FEWEST_PARTS && slope.abs() < MOST_SLOPE && span_ns > 0;
         let uncertainty = median(missed)
@@ -264,6 +265,12 @@ impl Drift {
             uncertainty,
         }
     }
+}
+
+/// The slope of one way by that of the other, each by the clock of its sender: a clock that runs
+/// faster than another by s is that which the other is slower than by s / (1 + s).
+fn other_way(slope: f64) -> f64 {
+    -slope / (1.0 + slope)
 }
 
 const PARTS: usize = 64;

@@ -6,15 +6,15 @@ use super::*;
 const SECOND: i64 = 1_000_000_000;
 
 /// A packet each 10 ms for 300 s, 75 ms on the way and a queue of mostly some milliseconds,
-/// the receiver's clock 5 s ahead and faster by so many parts per million; there with sign 1,
-/// back with sign -1.
-fn noisy(ppm: f64, seed: u64, sign: f64) -> Minima {
+/// the receiver's clock ahead by so much and faster by so many parts per million; there with sign
+/// 1, back with sign -1.
+fn noisy(ahead_ns: f64, ppm: f64, seed: u64, sign: f64) -> Minima {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut minima = Minima::default();
     for packet in 0..30_000 {
         let at_ns = packet * SECOND / 100;
         let queue_ms = -3.0 * f64::ln(random.random_range(f64::MIN_POSITIVE..1.0));
-        let ahead_ns = 5e9 + at_ns as f64 * ppm / 1e6;
+        let ahead_ns = ahead_ns + at_ns as f64 * ppm / 1e6;
         let sent_ns = if sign > 0.0 { 0.0 } else { ahead_ns };
         minima.add(Point {
             at_ns: at_ns + sent_ns as i64,
@@ -27,7 +27,7 @@ fn noisy(ppm: f64, seed: u64, sign: f64) -> Minima {
 #[test]
 fn drift_is_found_below_queueing_noise() {
     for (seed, ppm) in [(1, 100.0), (2, -100.0), (3, 0.0), (4, 17.0)] {
-        let (there, back) = (noisy(ppm, seed, 1.0), noisy(ppm, seed + 50, -1.0));
+        let (there, back) = (noisy(5e9, ppm, seed, 1.0), noisy(5e9, ppm, seed + 50, -1.0));
         let clock = Clock::of(&there, &back, false);
         let found = clock.drift_ppm().unwrap();
         assert!((found - ppm).abs() < 0.5, "{found} ppm instead of {ppm}");
@@ -40,6 +40,25 @@ fn drift_is_found_below_queueing_noise() {
         assert!((one_way.unwrap() - 80e6).abs() < 0.2e6, "{one_way:?}");
         let regression = clock.there.regression.unwrap().slope * 1e6;
         assert!((regression - ppm).abs() < 3.0, "{regression} ppm");
+    }
+}
+
+#[test]
+fn a_clock_that_is_decades_off_and_drifts_tells_the_same_delays() {
+    for (ahead_ns, ppm) in [
+        (-1.7e18, -300.0),
+        (-1.7e18, 50.0),
+        (1e18, -900.0),
+        (8.64e13, 300.0),
+    ] {
+        let ways = [(5, 1.0), (6, -1.0)].map(|(seed, sign)| noisy(ahead_ns, ppm, seed, sign));
+        let clock = Clock::of(&ways[0], &ways[1], false);
+        let round_trip = clock.round_trip_ns(100 * SECOND).unwrap();
+        assert!((round_trip - 150e6).abs() < 0.2e6, "{round_trip} ns");
+        let offset = clock.offset_ns(100 * SECOND).unwrap() - ahead_ns;
+        assert!((offset - 100e9 * ppm / 1e6).abs() < 0.1e6, "{offset} ns");
+        let drift = clock.drift_ppm().unwrap();
+        assert!((drift - ppm).abs() < 0.5, "{drift} ppm");
     }
 }
 
@@ -96,7 +115,7 @@ fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
 
 #[test]
 fn one_clock_has_neither_offset_nor_drift() {
-    let (there, back) = (noisy(0.0, 1, 1.0), noisy(0.0, 2, -1.0));
+    let (there, back) = (noisy(5e9, 0.0, 1, 1.0), noisy(5e9, 0.0, 2, -1.0));
     let clock = Clock::of(&there, &back, true);
     assert_eq!(
         (clock.drift_ppm(), clock.offset_ns(SECOND)),
