@@ -3,6 +3,7 @@
 mod half;
 mod handshake;
 mod observe;
+mod probe;
 mod repeats;
 mod state;
 mod table;

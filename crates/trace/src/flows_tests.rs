@@ -250,6 +250,26 @@ fn probes_of_a_closed_window_are_no_retransmissions() {
 }
 
 #[test]
+fn a_probe_s_byte_that_the_peer_takes_is_payload() {
+    for data_first in [false, true] {
+        let mut script = established();
+        script.at(10).data(1, 101).at(50).ack(101);
+        script.last().window = 0;
+        script.at(250).data(101, 102);
+        if data_first {
+            script.at(290).data(102, 201).at(300).ack(102);
+        } else {
+            script.at(300).ack(102).at(310).data(102, 201);
+        }
+        script.at(360).ack(201);
+        let counts = script.analyse().only().forward;
+        assert_eq!((counts.window_probes, counts.missing_bytes), (1, 0));
+        assert_eq!((counts.data_packets, counts.new_packets), (2, 2));
+        assert_eq!((counts.payload_bytes, counts.new_bytes), (200, 200));
+    }
+}
+
+#[test]
 fn a_packet_that_the_trace_shows_twice_counts_once() {
     let mut script = established();
     script.at(10).data(1, 101).data(101, 201);

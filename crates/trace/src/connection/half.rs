@@ -2,6 +2,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use super::probe::Probe;
 use crate::fetch::fetch;
 use crate::pair::{Link, Passage};
 use crate::ranges::Tracker;
@@ -26,6 +27,8 @@ pub struct HalfConnection {
     /// The window that this direction's sender advertised last, not scaled, as its peer knows.
     pub(crate) window: Option<u16>,
     /// The position of this direction's FIN.
+    /// The last probe of its peer's closed window whose byte may have been taken.
+    pub(super) probed: Option<Probe>,
     pub(crate) fin: Option<i64>,
     pub(crate) fin_acked: bool,
     pub(crate) fin_sacked: bool,
@@ -46,7 +49,8 @@ pub struct Counts {
     /// Packets with payload, keep-alives and window probes left out; all of them are new,
     /// bundled or retransmitted.
     pub data_packets: u64,
-    /// The payload of data packets; the sum of new, bundled and retransmitted bytes.
+    /// The payload of data packets, and the bytes of window probes that the peer took; the sum of
+    /// new, bundled and retransmitted bytes.
     pub payload_bytes: u64,
     /// Packets with nothing but new bytes.
     pub new_packets: u64,
@@ -106,6 +110,7 @@ impl HalfConnection {
             numbering: None,
             tracker: None,
             window: None,
+            probed: None,
             fin: None,
             fin_acked: false,
             fin_sacked: false,

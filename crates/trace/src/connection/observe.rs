@@ -7,10 +7,6 @@ use crate::packet::Packet;
 use crate::ranges::{CopyKind, Tracker};
 use crate::sequence::{LARGEST_WINDOW, Numbering};
 
-/// Keep-alives with a byte of garbage are told from a byte sent again by the silence before
-/// them; no kernel probes an idle connection more often than this.
-const IDLE_NS: i64 = 1_000_000_000;
-
 impl Connection {
     /// Learns from a packet where sequence numbers begin.
     #[inline]
@@ -131,6 +127,7 @@ impl Connection {
             sent.class = probe;
         } else if packet.payload_len > 0 {
             half.place(packet, &mut sent);
+            half.forget_probe(sent.begin, sent.end);
             let too_large = match peer.mss {
                 Some(mss) => packet.payload_len > u32::from(mss),
                 None => packet.payload_len > LARGEST_FRAME,
@@ -159,6 +156,8 @@ impl Connection {
             half.fin_acked |= position > fin;
         }
         let payload = half.fin.map_or(position, |fin| position.min(fin));
+        half.place_probe(payload);
+        let tracker = half.tracker.as_mut()?;
         let advance = tracker.acknowledged(payload, packet.at_ns);
         half.counts.missing_bytes += advance.unseen.unsigned_abs();
         let mut blocks = [(0, 0); 4];
@@ -225,32 +224,6 @@ impl HalfConnection {
             counts.syns += u64::from(flags.syn);
             counts.fins += u64::from(flags.fin);
             counts.resets += u64::from(flags.rst);
-        }
-    }
-
-    /// Whether a packet only asks for an answer. Counts it if it does, and if it is a mere ACK.
-    #[inline]
-    fn probe(&mut self, packet: &Packet, sent: &Sent, peer_closed: bool) -> Option<Class> {
-        if packet.flags.syn || packet.flags.fin || packet.payload_len > 1 {
-            return None;
-        }
-        let tracker = self.tracker.as_ref()?;
-        let (acked, next) = (tracker.acked(), tracker.next());
-        let empty = packet.payload_len == 0;
-        let idle = self
-            .last_data_ns
-            .is_none_or(|last| packet.at_ns.saturating_sub(last) >= IDLE_NS);
-        let before_all = sent.begin == acked - 1;
-        let tests_window = before_all || !empty && (sent.begin == acked || sent.begin == next);
-        if peer_closed && tests_window {
-            self.counts.window_probes += 1;
-            Some(Class::WindowProbe)
-        } else if before_all && (empty || acked == next && idle) {
-            self.counts.keep_alives += 1;
-            Some(Class::KeepAlive)
-        } else {
-            self.counts.pure_acks += u64::from(empty);
-            None
         }
     }
 
