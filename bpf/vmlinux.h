@@ -484,6 +484,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 high_seq;
 	struct minmax rtt_min;
+	__u8 repair : 1;
 	__u8 bpf_sock_ops_cb_flags;
 };
 

@@ -19,6 +19,13 @@ static __always_inline void set_ipv4(__u8 *address, __be32 ipv4)
 	words[3] = ipv4;
 }
 
+static __always_inline bool is_ipv4(const __u8 *address)
+{
+	const __u32 *words = (const __u32 *)address;
+
+	return !words[0] && !words[1] && words[2] == bpf_htonl(0xffff);
+}
+
 static __always_inline void set_ipv6(__u8 *address, const struct in6_addr *ipv6)
 {
 	__u32 *words = (__u32 *)address;

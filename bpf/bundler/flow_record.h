@@ -43,7 +43,8 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 		record->rtt_min_us = tp->rtt_min.s[0].v;
 	record->srtt_us = tp->srtt_us >> 3;
 	record->data_packets = tp->data_segs_out;
-	record->retransmitted = tp->total_retrans;
+	record->retransmitted =
+		tp->total_retrans - flow->handshake_retransmissions;
 	record->snd_cwnd = tp->snd_cwnd;
 	record->mss = tp->mss_cache;
 	record->last = flow->egress.last;

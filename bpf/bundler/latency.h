@@ -145,19 +145,29 @@ __noinline int measure_acked(struct observation *seen, struct record *record,
 	return 0;
 }
 
-/* A report of what had been retransmitted, though it was not lost. */
-static __always_inline void observe_report(struct observation *seen,
-					   struct record *record, __u32 next,
-					   const struct ack *ack)
+/*
+ * A report of what had been retransmitted, though it was not lost: one packet,
+ * of one segment or of several that TCP joined. Each segment counts once.
+ */
+__noinline int observe_report(struct observation *seen, struct record *record,
+			      __u32 next, const struct ack *ack)
 {
-	__u32 at;
+	__u32 at, *reported;
 
-	if (!ack->duplicate)
-		return;
+	if (!seen || !record || !ack)
+		return 0;
 	at = find_segment(record, next, ack->duplicate_start);
-	if (before(at, next) &&
-	    READ_ONCE(slot(record, at)->how) & RETRANSMITTED)
+	for (int i = 0; i < RECORD && before(at, next); i++, at++) {
+		if (!before(first_byte(slot(record, at)), ack->duplicate_end))
+			break;
+		reported = &seen->reported[at & (RECORD - 1)];
+		if (!(READ_ONCE(slot(record, at)->how) & RETRANSMITTED) ||
+		    *reported == at + 1)
+			continue;
+		*reported = at + 1;
 		seen->losses.needless++;
+	}
+	return 0;
 }
 
 /* An ACK arrives, and TCP has not looked at it yet. */
@@ -175,10 +185,10 @@ static __always_inline void observe_ack(struct observation *seen,
 	if (rtt_us != NO_RTT_SAMPLE &&
 	    (!seen->rtt_min_us || rtt_us < seen->rtt_min_us))
 		seen->rtt_min_us = rtt_us;
-	if (!after(ack->ack, una)) {
+	if (ack->duplicate)
 		observe_report(seen, record, next, ack);
+	if (!after(ack->ack, una))
 		return;
-	}
 	acked.from = find_segment(record, next, una);
 	acked.to = find_segment(record, next,
 				after(ack->ack, end) ? end : ack->ack);

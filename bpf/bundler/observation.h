@@ -73,6 +73,7 @@ struct observation {
 	/* Written by what stands on the way in. */
 	__u32 measured; /* the slot that is to be measured next */
 	__u32 rtt_min_us; /* the least so far; 0: none */
+	__u32 reported[RECORD]; /* the slot that was reported last, and 1 */
 	__u64 segments; /* new ones, acknowledged, and their time is known */
 	__u64 latency_us; /* of all together; so are the next */
 	__u64 waited_us; /* beyond the least RTT */

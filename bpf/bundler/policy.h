@@ -86,6 +86,8 @@ static __always_inline bool matches(const struct rule *rule,
 	if ((peer[0] & rule->peer_mask[0]) != rule->peer[0] ||
 	    (peer[1] & rule->peer_mask[1]) != rule->peer[1])
 		return false;
+	if (rule->ipv6 && is_ipv4(ends->peer))
+		return false;
 	return !rule->cgroups || rule->cgroups & by_cgroup;
 }
 
@@ -174,8 +176,11 @@ static __always_inline bool is_to_be_remembered(const struct grant *grant)
 	       (grant->rule || (all && all->asks_opening));
 }
 
+/* One that is being restored (TCP_REPAIR) is told what its peer offers last. */
 static __always_inline enum sack read_sack(struct tcp_sock *tp)
 {
+	if (BPF_CORE_READ_BITFIELD(tp, repair))
+		return SACK_UNKNOWN;
 	return BPF_CORE_READ_BITFIELD(tp, rx_opt.sack_ok) ? SACK_OFFERED
 							  : SACK_MISSING;
 }
@@ -185,6 +190,7 @@ struct beginning {
 	__u32 snd_nxt;
 	__u32 snd_una;
 	__u32 total_retrans;
+	__u32 data_segs_out;
 	enum sack sack;
 	__u32 uid; /* whose place it takes */
 };
@@ -227,6 +233,10 @@ static __always_inline struct flow *take_in(void *sk,
 	flow->options = *options;
 	flow->sack = beginning->sack;
 	flow->uid = beginning->uid;
+	/* Before the first data, only the handshake can have been sent again.
+	 */
+	if (!beginning->data_segs_out)
+		flow->handshake_retransmissions = beginning->total_retrans;
 	egress = &flow->egress;
 	begin_record(&egress->record, beginning->snd_una);
 	/* What is outstanding already stands in it as one segment. */
@@ -315,6 +325,7 @@ judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
+	beginning.data_segs_out = tp->data_segs_out;
 	beginning.sack = read_sack(tp);
 	beginning.uid = connection.uid;
 	return put_into_effect(sk, flow, request, &grant, &beginning);

@@ -48,6 +48,7 @@ struct rule {
 	struct port_range ports; /* the local or the remote one */
 	struct port_range local_ports;
 	struct port_range remote_ports;
+	__u32 ipv6; /* no IPv4 peer matches, though peer_mask covers its form */
 	__u32 uid; /* or ANY_UID */
 	__u32 openings; /* a set of enum opening */
 	enum rule_mode mode;

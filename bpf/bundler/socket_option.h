@@ -187,6 +187,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
+	beginning.data_segs_out = tp->data_segs_out;
 	if (!put_into_effect(sk, flow, request, &grant, &beginning) && on)
 		return -ENOMEM;
 	return 0;

@@ -29,6 +29,7 @@ mod netns;
 mod peer;
 mod play;
 pub mod referee;
+mod restore;
 pub mod samples;
 mod script;
 mod segment;

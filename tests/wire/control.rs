@@ -15,6 +15,27 @@ fn one_second() -> Setup {
 }
 
 #[test]
+fn a_connection_that_is_restored_from_a_checkpoint_is_bundled_as_before() {
+    for sack in [true, false] {
+        let setup = Setup {
+            sack,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101");
+            wire.ack(101);
+            wire.restore();
+            wire.expect("100:100");
+            wire.ack(101);
+            match sack {
+                true => wire.sends("101:201 101:301"),
+                false => wire.sends("101:201 201:301"),
+            }
+        });
+    }
+}
+
+#[test]
 fn a_pure_ack_is_untouched() {
     Setup::default().run_everywhere(|wire| {
         wire.sends("1:101 1:201");

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsRawFd;
 use std::thread;
+use std::time::Duration;
 
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
 use pillion_bundler::{Flow, list_closed, list_flows};
@@ -11,6 +12,7 @@ use pillion_tests::{Ip, Setup};
 const PORT: u16 = 7999;
 const PORT_OF_READERS: u16 = 7998;
 const PORT_OF_THE_ENDED: u16 = 7997;
+const PORT_OF_THE_LATE: u16 = 7996;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -43,6 +45,22 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
             wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (NoRoom, 1)]);
         });
     }
+}
+
+#[test]
+fn what_was_sent_again_of_the_handshake_is_no_lost_data() {
+    // The SYN is sent again after a second.
+    let setup = Setup {
+        rtt: Duration::from_millis(1400),
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.reconnect(PORT_OF_THE_LATE);
+        wire.sends("1:101");
+        assert_eq!(wire.tcp_info().tcpi_total_retrans, 1);
+        let flow = find(PORT_OF_THE_LATE).expect("the connection is listed");
+        assert_eq!((flow.data_packets, flow.retransmitted), (1, 0));
+    });
 }
 
 #[test]

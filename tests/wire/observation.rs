@@ -172,6 +172,23 @@ fn what_nothing_followed_is_not_repairable() {
 }
 
 #[test]
+fn of_what_was_retransmitted_needlessly_each_segment_counts_once() {
+    let setup = Setup {
+        rto_min: Duration::from_millis(300),
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201 201:301");
+        // One packet with all that is lost, as far as TCP knows.
+        wire.expect("1:301");
+        wire.ack_duplicate(301, "1:201", "");
+        wire.ack_duplicate(301, "1:301", "");
+        let seen = seen(wire);
+        assert_eq!((seen.losses.segments, seen.losses.needless), (3, 3));
+    });
+}
+
+#[test]
 fn a_time_out_is_counted_each_time() {
     let rto_min = Duration::from_millis(100);
     let setup = Setup {

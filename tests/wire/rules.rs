@@ -5,7 +5,7 @@ use std::fs;
 
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{Direction, Mode, Options, Policy, Rule};
-use pillion_tests::{Bundler, Opening, Setup, unlimited};
+use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
 /// To bundle all, without a limit.
 fn rule() -> Rule {
@@ -69,6 +69,33 @@ fn local_and_remote_ports_are_told_apart() {
             ..rule()
         };
         assert_covers(Opening::Passive, &rule, expected);
+    }
+}
+
+#[test]
+fn a_network_covers_peers_of_its_own_family() {
+    for (ip, peers, expected) in [
+        (Ip::V6, "::/0", true),
+        (Ip::V6, "0.0.0.0/0", false),
+        (Ip::V4, "0.0.0.0/0", true),
+        (Ip::V4, "::/0", false),
+        (Ip::V4, "::/64", false),
+        (Ip::V4, "::ffff:10.0.0.0/104", true),
+        (Ip::Mapped, "::/0", false),
+        (Ip::Mapped, "10.0.0.0/8", true),
+    ] {
+        let told = format!("{ip:?}, {peers}");
+        let peers = vec![peers.parse().expect("a network")];
+        let rule = Rule { peers, ..rule() };
+        let setup = Setup {
+            ip,
+            ..setup(Opening::Active, &[rule])
+        };
+        setup.run(|wire| {
+            wire.sends("1:101");
+            let covered = wire.totals().connections == 1;
+            assert_eq!(covered, expected, "{told}");
+        });
     }
 }
 

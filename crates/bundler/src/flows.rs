@@ -42,7 +42,8 @@ pub struct Flow {
     pub srtt_us: Option<u32>,
     /// Packets with data that TCP has sent since the connection was opened, retransmissions included.
     pub data_packets: u32,
-    /// Packets of these that were retransmissions.
+    /// Packets of these that were retransmissions; of a connection that was taken in after its first
+    /// data, with those of its handshake.
     pub retransmitted: u32,
     /// Congestion window in packets.
     pub snd_cwnd: u32,

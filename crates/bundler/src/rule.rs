@@ -124,6 +124,7 @@ impl Rule {
         });
         each(&mut rows, &self.peers, |row, peer| {
             (row.peer, row.peer_mask) = prefix(*peer);
+            row.ipv6 = u32::from(is_of_ipv6(*peer));
         });
         rows
     }
@@ -201,6 +202,12 @@ fn prefix(net: IpNet) -> ([u64; 2], [u64; 2]) {
     };
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
     (halves(address.to_bits() & mask), halves(mask))
+}
+
+/// Whether a network has IPv6 addresses alone, though its mask may cover ::ffff:0:0/96, the form in
+/// which the kernel's rows have IPv4 addresses.
+fn is_of_ipv6(net: IpNet) -> bool {
+    net.addr().is_ipv6() && net.prefix_len() < 96
 }
 
 fn halves(value: u128) -> [u64; 2] {
