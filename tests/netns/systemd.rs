@@ -202,6 +202,52 @@ fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
 }
 
 #[test]
+fn of_two_requests_for_a_successor_one_is_granted() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let mut service = manager.start(&namespace, &["attach", "--all", "--dev", "lo"]);
+    let says = BufReader::new(service.stderr.take().unwrap()).lines();
+    manager.hear("READY=1");
+    signal(&service, Signal::SIGUSR2);
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&service, Signal::SIGUSR2);
+    assert!(service.wait().unwrap().success());
+    let successor = Successor(at_work(&namespace)[0]);
+    let mut lines = says.map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("no successor: one was begun before")));
+    assert_eq!(at_work(&namespace), [successor.0]);
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+#[test]
+fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
+    fs::copy(PILLION, &program).unwrap();
+    let mut attach = namespace.command(program.to_str().unwrap());
+    attach.args(["attach", "--all", "--dev", "lo"]);
+    let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(service.id());
+    fs::remove_file(&program).unwrap();
+    let hangs = format!(
+        "#!/bin/sh\necho $$ > {}\nexec sleep 1000\n",
+        began.display()
+    );
+    fs::write(&program, hangs).unwrap();
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, may_run).unwrap();
+    signal(&service, Signal::SIGUSR2);
+    let read = || fs::read_to_string(&began).unwrap_or_default();
+    eventually("it begins", || read().ends_with('\n'));
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+    assert!(!Path::new("/proc").join(read().trim()).exists());
+}
+
+#[test]
 fn a_successor_that_fails_leaves_the_old_one_at_work() {
     needs_root!();
     let (manager, namespace) = (Manager::new(), namespace_with_loopback());

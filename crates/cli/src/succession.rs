@@ -4,29 +4,85 @@
 use std::env;
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use libc::{c_int, pid_t, uid_t};
 use nix::sys::signalfd::siginfo;
-use nix::unistd::{ForkResult, Pid, fork, getppid};
+use nix::unistd::{ForkResult, Pid, Uid, fork, getppid};
 
 /// Has the process id of the one that is succeeded.
 const OF: &str = "PILLION_SUCCEEDS";
 
-/// Begins what now has this program's name, with the same arguments.
-pub fn begin_successor() -> Result<()> {
-    let program = program()?;
-    let mut successor = Command::new(&program);
-    successor.args(env::args_os().skip(1));
-    successor.env(OF, std::process::id().to_string());
-    let begun = successor.status();
-    let status = begun.with_context(|| format!("begin {}", program.display()))?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("{} ended: {status}", program.display()),
+/// How long a successor may take to be at work: programs are verified in seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The successor that was begun, if one was, until it has taken over or failed.
+#[derive(Debug, Default)]
+pub struct Succession(Option<Begun>);
+
+#[derive(Debug)]
+struct Begun {
+    /// Leaves once it has become another one's child (`leave_predecessor`).
+    first: Child,
+    has_left: bool,
+    since: Instant,
+}
+
+impl Succession {
+    /// Begins what now has this program's name, with the same arguments, and does not wait for it.
+    pub fn begin(&mut self) -> Result<()> {
+        if self.0.is_some() {
+            bail!("one was begun before, and is not at work yet");
+        }
+        let program = program()?;
+        let mut successor = Command::new(&program);
+        successor.args(env::args_os().skip(1));
+        successor.env(OF, std::process::id().to_string());
+        let begun = successor.spawn();
+        self.0 = Some(Begun {
+            first: begun.with_context(|| format!("begin {}", program.display()))?,
+            has_left: false,
+            since: Instant::now(),
+        });
+        Ok(())
+    }
+
+    /// Looks after it; an error says why there is none any more.
+    pub fn look(&mut self) -> Result<()> {
+        let Some(begun) = &mut self.0 else {
+            return Ok(());
+        };
+        let status = match begun.has_left {
+            true => None,
+            false => begun.first.try_wait().context("wait for it")?,
+        };
+        match status {
+            Some(status) if status.success() => begun.has_left = true,
+            Some(status) => {
+                self.0 = None;
+                bail!("it ended: {status}");
+            }
+            None if begun.since.elapsed() > PATIENCE => {
+                self.give_up();
+                bail!("it was not at work after {} s", PATIENCE.as_secs());
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Ends it, as far as it still is this process's child.
+    pub fn give_up(&mut self) {
+        if let Some(mut begun) = self.0.take().filter(|begun| !begun.has_left) {
+            let _ = begun.first.kill();
+            let _ = begun.first.wait();
+        }
     }
 }
 
@@ -43,22 +99,34 @@ fn program() -> Result<PathBuf> {
     Ok(OsString::from_vec(bytes.to_vec()).into())
 }
 
-static PREDECESSOR: OnceLock<Pid> = OnceLock::new();
+static PREDECESSOR: OnceLock<Predecessor> = OnceLock::new();
+
+#[derive(Debug)]
+struct Predecessor {
+    pid: Pid,
+    /// It alone, whoever has its number once it has ended.
+    process: OwnedFd,
+}
 
 /// The process that this one is to succeed.
 pub fn predecessor() -> Option<Pid> {
-    PREDECESSOR.get().copied()
+    PREDECESSOR.get().map(|it| it.pid)
 }
 
 /// Where this process is to succeed another: lets go of it, so that a service manager becomes the
 /// parent and can wait for this one as for any main process. To be called while there is one thread.
 pub fn leave_predecessor() -> io::Result<()> {
     let pid = env::var(OF).ok().and_then(|pid| pid.parse().ok());
-    // It may have ended: the number may be another's by now.
-    let Some(pid) = pid.map(Pid::from_raw).filter(|pid| *pid == getppid()) else {
+    let Some(pid) = pid.map(Pid::from_raw) else {
         return Ok(());
     };
-    let _ = PREDECESSOR.set(pid);
+    let process = pidfd(pid);
+    // It may have ended: the number may be another's by now.
+    if pid != getppid() {
+        return Ok(());
+    }
+    let process = process?;
+    let _ = PREDECESSOR.set(Predecessor { pid, process });
     // SAFETY: this process has a single thread, so the child may do as it likes.
     match unsafe { fork() }? {
         // SAFETY: leaves without running what was registered for its exit.
@@ -67,14 +135,50 @@ pub fn leave_predecessor() -> io::Result<()> {
     }
 }
 
-/// Ends the process that this one succeeds.
-pub fn take_over() {
-    if let Some(predecessor) = predecessor() {
-        let own = std::process::id() as usize;
-        let value = libc::sigval {
-            sival_ptr: std::ptr::without_provenance_mut(own),
-        };
-        // SAFETY: a plain system call; the value is a number, which nobody takes for an address.
-        unsafe { libc::sigqueue(predecessor.as_raw(), libc::SIGTERM, value) };
+/// A handle to a process.
+fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: a plain system call.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just made it, and nobody else has it.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Ends the process that this one succeeds.
+pub fn take_over() {
+    let Some(predecessor) = PREDECESSOR.get() else {
+        return;
+    };
+    let own = Pid::this().as_raw();
+    let said = Said {
+        signo: libc::SIGTERM,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid: own,
+        uid: Uid::current().as_raw(),
+        value: own as usize,
+        unused: [0; 12],
+    };
+    let process = predecessor.process.as_raw_fd();
+    let said = &raw const said;
+    // SAFETY: a system call that reads a structure of the kernel's, which lives across it.
+    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, said, 0) };
+}
+
+/// The kernel's `siginfo_t` of a queued signal, on 64-bit machines.
+#[repr(C, align(8))]
+struct Said {
+    signo: c_int,
+    errno: c_int,
+    code: c_int,
+    padding: c_int,
+    pid: pid_t,
+    uid: uid_t,
+    value: usize,
+    unused: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Said>() == size_of::<libc::siginfo_t>());

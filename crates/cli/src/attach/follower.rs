@@ -1,13 +1,16 @@
 use pillion_bundler::{Attachment, Change, Selection};
 
+use crate::exit::one_line;
 use crate::follow::Watcher;
 use crate::print::say;
 use crate::rules::Rules;
 use crate::service::Service;
+use crate::succession::Succession;
 
 /// Tells of changes, and has the rules follow them.
 pub struct Follower {
     pub service: Service,
+    pub succession: Succession,
     rules: Rules,
     /// What cannot be seen as long as pillion runs.
     view: Option<String>,
@@ -17,6 +20,7 @@ impl Follower {
     pub fn new(service: Service, rules: Rules, view: Option<String>) -> Self {
         Self {
             service,
+            succession: Succession::default(),
             rules,
             view: view.inspect(|view| say(&format!("pillion: {view}"))),
         }
@@ -35,6 +39,11 @@ impl Follower {
     }
 }
 
+/// Says why this one goes on.
+pub fn say_no_successor(why: &anyhow::Error) {
+    say(&format!("pillion: no successor: {}", one_line(why)));
+}
+
 impl Watcher for Follower {
     fn tell(&mut self, change: &Change) {
         self.service.tell(change);
@@ -45,5 +54,8 @@ impl Watcher for Follower {
         self.service.rules_fail(failing);
         self.tell_of_idle(selection);
         self.service.keep_up(attachment, selection);
+        if let Err(error) = self.succession.look() {
+            say_no_successor(&error);
+        }
     }
 }

@@ -24,15 +24,14 @@ use crate::bundling::BundlingArgs;
 use crate::chosen::{self, ContainerArgs};
 use crate::descriptors::Descriptors;
 use crate::disposition::is_ignored;
-use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
 use crate::rules::{Rules, of_the_view, running};
 use crate::service::{Service, manager};
 use crate::stats::Stats;
-use crate::succession::{begin_successor, is_successors, leave_predecessor, take_over};
-use follower::Follower;
+use crate::succession::{is_successors, leave_predecessor, take_over};
+use follower::{Follower, say_no_successor};
 use place::{Names, Place};
 use reload::AtWork;
 pub use reload::Reloaded;
@@ -252,14 +251,17 @@ impl Args {
                 }
                 (Ok(Signal::SIGUSR1), _) => follower.service.write_stats(&attachment),
                 (Ok(Signal::SIGUSR2), _) => {
-                    if let Err(error) = self.may_be_succeeded().and_then(|()| begin_successor()) {
-                        say(&format!("pillion: no successor: {}", one_line(&error)));
+                    let succession = &mut follower.succession;
+                    let begun = self.may_be_succeeded().and_then(|()| succession.begin());
+                    if let Err(error) = begun {
+                        say_no_successor(&error);
                     }
                 }
                 _ => break is_successors(&info),
             }
         };
         if !is_succeeded {
+            follower.succession.give_up();
             manager::ends();
         }
         attachment.detach();
