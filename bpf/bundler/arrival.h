@@ -190,4 +190,19 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 	leave(&ingress->busy);
 }
 
+/*
+ * A packet arrives whose IP header is not read, as one with IPv6 extension
+ * headers: it may have an ACK, and a report.
+ */
+static __always_inline void on_unread_packet(struct flow *flow)
+{
+	struct ingress *ingress = &flow->ingress;
+
+	ADD(flow, acks_unread, 1);
+	if (!enter(&ingress->busy))
+		return;
+	WRITE_ONCE(ingress->unread, 1);
+	leave(&ingress->busy);
+}
+
 #endif /* PILLION_ARRIVAL_H */

@@ -149,8 +149,13 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!flow)
 		return 1;
 	tp = bpf_tcp_sock(sk);
-	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
-	    parse_ack(skb, &seg, &options, &found, &ack))
+	if (!tp)
+		return 1;
+	if (parse_ip(skb, &seg, 0, skb->protocol)) {
+		on_unread_packet(flow);
+		return 1;
+	}
+	if (parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
 	on_ack(flow, tp, &ack, &options, observed(skb));
 	return 1;

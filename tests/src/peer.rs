@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use etherparse::{TcpHeader, TcpOptionElement};
 
 use crate::device::{LOCAL_MAC, PEER_MAC};
-use crate::segment::{Segment, frame};
+use crate::segment::{Segment, frame, put_destination_options};
 use crate::setup::{Ip, Setup};
 use crate::signature;
 use crate::tap::Tap;
@@ -136,6 +136,15 @@ impl Peer {
     pub fn acknowledge(&mut self, position: u32, ranges: &[(u32, u32)]) {
         let header = self.acknowledgement(position, ranges);
         self.write(header, &[]);
+    }
+
+    /// Acknowledges all before `position`, behind a header with destination options, in IPv6.
+    pub fn acknowledge_behind_header(&mut self, position: u32) {
+        let header = self.acknowledgement(position, &[]);
+        let addresses = (self.ip.peer(), self.ip.local());
+        let mut frame = frame([PEER_MAC, LOCAL_MAC], addresses, header, &[]);
+        put_destination_options(&mut frame);
+        self.tap.write(&frame);
     }
 
     /// Acknowledges all before `position`, with other options behind the timestamps.

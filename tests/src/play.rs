@@ -208,6 +208,13 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
+    /// As [`Wire::ack`], in a packet with an IPv6 extension header.
+    pub fn ack_behind_header(&mut self, position: u32) {
+        self.script.note(&format!("ack={position},header"));
+        self.peer.acknowledge_behind_header(position);
+        self.await_acknowledged(position);
+    }
+
     /// As [`Wire::ack`], with ranges beyond the position acknowledged selectively, as in `201:301`.
     pub fn ack_sack(&mut self, position: u32, ranges: &str) {
         self.script.note(&format!("ack={position},sack={ranges}"));

@@ -102,6 +102,20 @@ fn fault(ip: &NetSlice, tcp: &TcpSlice, ip_length: usize) -> Option<String> {
     (is % 0xffff != right % 0xffff).then(|| format!("TCP checksum {is:04x}, not {right:04x}"))
 }
 
+/// Puts a header with destination options, which says nothing, between a frame's IPv6 header and its
+/// segment.
+pub(crate) fn put_destination_options(frame: &mut Vec<u8>) {
+    const IPV6: usize = 14;
+    const DESTINATION_OPTIONS: u8 = 60;
+    const PAD_4: [u8; 6] = [1, 4, 0, 0, 0, 0];
+    let tcp = std::mem::replace(&mut frame[IPV6 + 6], DESTINATION_OPTIONS);
+    let length = u16::from_be_bytes([frame[IPV6 + 4], frame[IPV6 + 5]]) + 8;
+    frame[IPV6 + 4..IPV6 + 6].copy_from_slice(&length.to_be_bytes());
+    let header = [[tcp, 0].as_slice(), &PAD_4].concat();
+    let behind = IPV6 + Ipv6Header::LEN;
+    frame.splice(behind..behind, header);
+}
+
 /// A frame with a TCP segment, lengths and checksums filled in.
 pub(crate) fn frame(
     [from, to]: [[u8; 6]; 2],

@@ -1,6 +1,8 @@
 //! IP headers that are longer than usual.
 
-use pillion_bundler::Outcome::{Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding};
+use pillion_bundler::Outcome::{
+    Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding, Unwatched,
+};
 use pillion_tests::{Checksums, Ip, Setup};
 
 #[test]
@@ -42,5 +44,23 @@ fn ipv6_extension_headers_leave_a_segment_untouched() {
             (NotPlainIp, 2),
             (NoHistory, 1),
         ]);
+    });
+}
+
+#[test]
+fn acks_behind_ipv6_extension_headers_end_bundling_until_one_can_be_read() {
+    let setup = Setup {
+        ip: Ip::V6,
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(101);
+        wire.ack_behind_header(201);
+        wire.sends("301:401");
+        assert_eq!(wire.totals().counters.acks_unread, 1);
+        wire.ack(401);
+        wire.sends("401:501 401:601");
+        wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 2), (Unwatched, 1)]);
     });
 }
