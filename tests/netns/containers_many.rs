@@ -1,6 +1,6 @@
 //! More containers than the kernel's table of rules has rows.
 
-use pillion_bundler::{Container, ContainerChoice, Error, Policy, Programs, Rule};
+use pillion_bundler::{Container, ContainerChoice, Policy, Programs, Rule};
 
 use crate::coming::Group;
 use crate::common::*;
@@ -50,39 +50,32 @@ fn as_many_containers_as_there_are_take_one_row_whether_there_or_still_to_come()
 }
 
 #[test]
-fn cgroups_beyond_those_that_the_kernel_has_room_for_are_refused_with_a_number() {
+fn of_cgroups_beyond_those_that_the_kernel_has_room_for_each_rule_has_its_share() {
     needs_root!();
-    let policy = |count: u64| Policy {
-        rules: vec![Rule {
-            containers: ContainerChoice {
-                names: vec!["*".parse().unwrap()],
-                labels: Vec::new(),
-            },
-            ..Rule::default()
-        }],
-        running: (1..=count)
-            .map(|cgroup| Container {
-                id: format!("{cgroup:064}"),
-                described: pillion_host::Described {
-                    names: vec!["any".to_owned()],
-                    ..Default::default()
-                },
-                cgroup,
-                process: None,
-            })
-            .collect(),
+    let rule = |name: &str| Rule {
+        containers: ContainerChoice {
+            names: vec![name.parse().unwrap()],
+            labels: Vec::new(),
+        },
+        ..Rule::default()
+    };
+    let running = (1..=9000).map(|cgroup| Container {
+        id: format!("{cgroup:064}"),
+        described: pillion_host::Described {
+            names: vec![if cgroup < 9000 { "many" } else { "one" }.to_owned()],
+            ..Default::default()
+        },
+        cgroup,
+        process: None,
+    });
+    let policy = Policy {
+        rules: vec![rule("many"), rule("one")],
+        running: running.collect(),
         ..Policy::default()
     };
-    Programs::load(&policy(8192)).unwrap();
-    let refused = Programs::load(&policy(8193)).unwrap_err();
-    assert!(
-        matches!(
-            refused,
-            Error::TooManyCgroups {
-                needed: 8193,
-                most: 8192
-            }
-        ),
-        "{refused}"
-    );
+    Programs::load(&policy).unwrap();
+    let [many, one] = policy.cgroups().try_into().unwrap();
+    let (many, one) = (many.unwrap(), one.unwrap());
+    assert_eq!((many.named, many.followed.len()), (8999, 8191));
+    assert_eq!((one.named, one.followed), (1, vec![9000]));
 }

@@ -136,14 +136,6 @@ pub enum Error {
         /// Rows that all rules together need: the sum of [`Rule::rows`](crate::Rule::rows).
         needed: usize,
     },
-    /// The cgroups that rules name do not fit into the kernel's table.
-    #[error("the rules name {needed} cgroups, of which there may be {most}; name one above them")]
-    TooManyCgroups {
-        /// Cgroups that have the names now, containers' among them.
-        needed: usize,
-        /// As many as fit.
-        most: usize,
-    },
     /// The kernel has no such congestion control, and can load none.
     #[error("no congestion control `{name}`; the kernel offers: {known}")]
     UnknownCongestionControl {

@@ -6,6 +6,7 @@
 
 mod attachment;
 mod cgroup;
+mod cgroup_room;
 mod change;
 mod check;
 mod closed;
@@ -74,7 +75,7 @@ pub use observing::{Arm, DrawBy, Observing};
 pub use options::{Level, LossRule, Options, Reaction, ThinRtt};
 pub use outcome::Outcome;
 pub use pillion_host::{Container, ContainerChoice, ContainerLabel, ContainerName, Containers};
-pub use policy::Policy;
+pub use policy::{Cgroups, Policy};
 pub use programs::Programs;
 pub use readings::Readings;
 pub use rule::{Direction, Mode, Rule};

@@ -4,7 +4,9 @@ use std::mem::offset_of;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::cgroup_room::shares;
 use crate::contract::types;
+
 use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
@@ -58,14 +60,39 @@ impl Policy {
         asked_for.filter(|it| !it.is_empty()).cloned().collect()
     }
 
+    /// Cgroups that all rules together may name, each counted for each rule that names it.
+    pub const MAX_CGROUPS: usize = 8192;
+
+    /// The cgroups that each rule names now, among them the containers' that it finds; `None` where
+    /// it may be any cgroup. Of more than there is room for each rule has its share, of those with the
+    /// lowest ids.
+    #[must_use]
+    pub fn cgroups(&self) -> Vec<Option<Cgroups>> {
+        let named = self.rules.iter().map(|it| it.cgroup_ids(&self.running));
+        let named: Vec<Option<Vec<u64>>> = named.collect();
+        let counts = named.iter().map(|it| it.as_ref().map_or(0, Vec::len));
+        let shares = shares(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
+        let named = named.into_iter().zip(shares).map(|(ids, share)| {
+            ids.map(|mut ids| {
+                ids.sort_unstable();
+                let named = ids.len();
+                ids.truncate(share);
+                Cgroups {
+                    named,
+                    followed: ids,
+                }
+            })
+        });
+        named.collect()
+    }
+
     fn table(&self) -> Result<Table, Error> {
         let mut rows = Vec::new();
         let mut cgroups = BTreeMap::new();
-        for (number, rule) in (1..).zip(&self.rules) {
+        for (number, (rule, named)) in (1..).zip(self.rules.iter().zip(self.cgroups())) {
             // Of more rules than there are bits the rows are refused below.
             let bit = 1u64.checked_shl(number - 1).unwrap_or(0);
-            let named = rule.cgroup_ids(&self.running);
-            for id in named.iter().flatten() {
+            for id in named.iter().flat_map(|named| &named.followed) {
                 *cgroups.entry(*id).or_insert(0) |= bit;
             }
             rows.extend(rule.expand(number, named.map_or(0, |_| bit)));
@@ -95,6 +122,15 @@ impl Policy {
             cgroups,
         })
     }
+}
+
+/// The cgroups that a rule names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroups {
+    /// How many it names.
+    pub named: usize,
+    /// The ids of those that it covers.
+    pub followed: Vec<u64>,
 }
 
 /// A policy as the kernel has it.
@@ -132,11 +168,6 @@ impl Tables {
 
     /// Has a table name these cgroups, and no others.
     fn store_cgroups(&self, table: u32, cgroups: &BTreeMap<u64, u64>) -> Result<(), Error> {
-        let most = self.cgroups.max_entries() as usize / 2;
-        let needed = cgroups.len();
-        if needed > most {
-            return Err(Error::TooManyCgroups { needed, most });
-        }
         let key = |id| types::rule_cgroup {
             id,
             table,

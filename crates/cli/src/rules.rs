@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pillion_bundler::{
-    Attachment, CgroupName, Container, Containers, Policy, Rule, Scope, Selection, cgroup2_mount,
-    is_whole,
+    Attachment, CgroupName, Cgroups, Container, Containers, Policy, Scope, Selection,
+    cgroup2_mount, is_whole,
 };
 
 use crate::print::say;
@@ -12,7 +12,7 @@ use crate::print::say;
 /// The rules, and the cgroups that they were put into force with.
 pub struct Rules {
     policy: Policy,
-    cgroups: Vec<Option<Vec<u64>>>,
+    cgroups: Vec<Option<Cgroups>>,
     /// What covered nothing at the last look.
     idle: Vec<String>,
     /// Why cgroups are followed no longer, if that is so.
@@ -22,7 +22,7 @@ pub struct Rules {
 impl Rules {
     /// Those that a policy has, as it finds cgroups and its containers.
     pub fn of(policy: Policy) -> Self {
-        let cgroups = cgroups(&policy.rules, &policy.running);
+        let cgroups = policy.cgroups();
         // What is served is followed elsewhere, and kept from ending by whoever has it.
         let scope = Scope::default();
         Self {
@@ -42,13 +42,12 @@ impl Rules {
     /// Puts the rules into force again if cgroups have come or gone, time and again until that
     /// succeeds; gives what fails, in words.
     pub fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
-        let running = selection.containers();
-        let now = cgroups(&self.policy.rules, running);
+        self.policy.running = selection.containers().to_vec();
+        let now = self.policy.cgroups();
         if now == self.cgroups {
             self.failing = None;
             return None;
         }
-        self.policy.running = running.to_vec();
         let put = || {
             attachment.replace_rules(&self.policy)?;
             attachment.review()
@@ -73,7 +72,8 @@ impl Rules {
     pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
         let names = selection.unmatched();
         let names = names.map(|name| format!("no {name} is there"));
-        let idle = self.idle().chain(names).chain(selection.unseen());
+        let idle = self.idle().chain(self.left_out());
+        let idle = idle.chain(names).chain(selection.unseen());
         let idle: Vec<_> = idle.collect();
         for new in idle.iter().filter(|it| !self.idle.contains(it)) {
             say(&format!("pillion: covers nothing: {new}"));
@@ -85,11 +85,26 @@ impl Rules {
         &self.idle
     }
 
+    /// The rules that name more cgroups than they are given, in words.
+    fn left_out(&self) -> impl Iterator<Item = String> {
+        let most = Policy::MAX_CGROUPS;
+        let rules = (1..).zip(&self.cgroups);
+        rules.filter_map(move |(number, cgroups)| {
+            let named = cgroups.as_ref()?;
+            (named.followed.len() < named.named).then(|| {
+                format!(
+                    "rule {number}: some of its cgroups, for all rules together may name {most}; \
+                     name one above them"
+                )
+            })
+        })
+    }
+
     /// The rules that no connection can match now, in words.
     pub fn idle(&self) -> impl Iterator<Item = String> {
         let rules = (1..).zip(&self.policy.rules).zip(&self.cgroups);
         rules.filter_map(|((number, rule), cgroups)| {
-            let is_idle = cgroups.as_ref().is_some_and(Vec::is_empty);
+            let is_idle = cgroups.as_ref().is_some_and(|it| it.named == 0);
             let names = || rule.cgroups.iter().map(CgroupName::to_string);
             is_idle.then(|| match rule.containers.is_empty() {
                 true => {
@@ -100,10 +115,6 @@ impl Rules {
             })
         })
     }
-}
-
-fn cgroups(rules: &[Rule], running: &[Container]) -> Vec<Option<Vec<u64>>> {
-    rules.iter().map(|rule| rule.cgroup_ids(running)).collect()
 }
 
 /// The containers that run, for rules that are only looked at.

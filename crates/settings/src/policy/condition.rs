@@ -1,13 +1,15 @@
 //! What the values of a rule's conditions must be.
 
 use std::fmt;
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+
+use super::resolve::addresses;
 
 /// A port from 1 to 65535, or a range of them, as in `8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,10 +71,8 @@ fn resolve(name: &str) -> Result<Vec<IpNet>, String> {
                         2001:db8::/32 or game.example.org";
         return Err(expected.to_owned());
     }
-    // A port has to be given, and is of no meaning.
-    let found = (name, 0).to_socket_addrs();
-    let found = found.map_err(|error| format!("the name has no address: {error}"))?;
-    let mut nets: Vec<_> = found.map(|it| IpNet::from(it.ip())).collect();
+    let found = addresses(name).map_err(|error| format!("the name has no address: {error}"))?;
+    let mut nets: Vec<_> = found.into_iter().map(IpNet::from).collect();
     nets.sort();
     nets.dedup();
     Ok(nets)

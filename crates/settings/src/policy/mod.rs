@@ -2,6 +2,7 @@
 
 mod condition;
 mod example;
+mod resolve;
 mod rule;
 
 use std::path::Path;
