@@ -350,19 +350,6 @@ fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
 }
 
 #[test]
-fn a_connection_that_was_chosen_and_is_not_there_is_said_to_be_missing() {
-    let folder = tempfile::tempdir().unwrap();
-    let files = both(folder.path());
-    for more in [&[][..], &["--list"], &["--json"]] {
-        let chosen = [&["--connection", "1", "--connection", "9"], more].concat();
-        let output = analyse(&files, &chosen);
-        assert_eq!(output.status.code(), Some(2), "{more:?}");
-        let said = stderr(&output);
-        assert!(said.contains("no connection 9 among"), "{said}");
-    }
-}
-
-#[test]
 fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pcap");

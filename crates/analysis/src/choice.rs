@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
@@ -19,14 +18,6 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// The first number that was chosen and is none of these, which were found.
-    #[must_use]
-    pub fn missing(&self, found: impl Iterator<Item = u64>) -> Option<u64> {
-        let found: BTreeSet<u64> = found.collect();
-        let mut chosen = self.connections.iter().copied();
-        chosen.find(|number| !found.contains(number))
-    }
-
     fn takes(&self, connection: &Connection) -> bool {
         if self.addresses.is_empty() && self.ports.is_empty() && self.connections.is_empty() {
             return true;

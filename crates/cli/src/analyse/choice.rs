@@ -1,5 +1,4 @@
 use pillion_analysis::Choice;
-use pillion_settings::BadInput;
 use pillion_settings::policy::Peer;
 
 /// Which connections are looked at: those that fit each kind of condition given.
@@ -17,14 +16,6 @@ pub struct ChoiceArgs {
     /// Look at the connection with this number in --list; may be repeated
     #[arg(long, value_name = "N")]
     connection: Vec<u64>,
-}
-
-/// An error names a connection that was chosen by its number, and is none of those that were found.
-pub fn all_found(choice: &Choice, found: impl Iterator<Item = u64>) -> Result<(), BadInput> {
-    choice.missing(found).map_or(Ok(()), |number| {
-        let why = format!("no connection {number} among those chosen; --list has their numbers");
-        Err(BadInput(why))
-    })
 }
 
 impl From<ChoiceArgs> for Choice {

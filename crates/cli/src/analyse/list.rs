@@ -4,7 +4,6 @@ use anyhow::Result;
 use pillion_analysis::{Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome};
 use pillion_report::{Column, Table, number};
 
-use super::choice::all_found;
 use super::files::{exit_code, observe};
 use crate::print::{print, print_json};
 
@@ -16,9 +15,7 @@ pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
     let observed = observe(traces, chosen);
     let exit_code = exit_code(&observed);
     let begin_ns = observed.traces.first().map_or(0, Trace::begin_ns);
-    let Chosen { choice, observer } = observed.observer;
-    let connections = observer.finish(begin_ns);
-    all_found(&choice, connections.iter().map(|it| it.connection))?;
+    let connections = observed.observer.observer.finish(begin_ns);
     if json {
         print_json(&connections)?;
     } else if connections.is_empty() {

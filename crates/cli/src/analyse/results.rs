@@ -6,7 +6,6 @@ use anyhow::{Context, Result};
 use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
-use super::choice::all_found;
 use super::files::{exit_code, observe};
 use crate::output_file::OutputFile;
 use crate::print::{print, print_json};
@@ -37,15 +36,11 @@ impl Wanted {
         };
         let observed = observe(traces, chosen);
         let exit_code = exit_code(&observed);
-        let Chosen {
-            choice,
-            observer: meter,
-        } = observed.observer;
+        let meter = observed.observer.observer;
         let results = match &observed.finding {
             Some(finding) => meter.finish_pair(&finding.clock),
             None => meter.finish(),
         };
-        all_found(&choice, results.connections.iter().map(|it| it.number))?;
         let summary = Summary {
             results: &results,
             percentiles: &self.percentiles,
