@@ -145,6 +145,12 @@ __noinline int measure_acked(struct observation *seen, struct record *record,
 	return 0;
 }
 
+/* Which round of the record a slot is of: 1 to 255, and then from 1 again. */
+static __always_inline __u8 round_of(__u32 at)
+{
+	return at / RECORD % 255 + 1;
+}
+
 /*
  * A report of what had been retransmitted, though it was not lost: one packet,
  * of one segment or of several that TCP joined. Each segment counts once.
@@ -152,7 +158,8 @@ __noinline int measure_acked(struct observation *seen, struct record *record,
 __noinline int observe_report(struct observation *seen, struct record *record,
 			      __u32 next, const struct ack *ack)
 {
-	__u32 at, *reported;
+	__u8 *reported;
+	__u32 at;
 
 	if (!seen || !record || !ack)
 		return 0;
@@ -162,9 +169,9 @@ __noinline int observe_report(struct observation *seen, struct record *record,
 			break;
 		reported = &seen->reported[at & (RECORD - 1)];
 		if (!(READ_ONCE(slot(record, at)->how) & RETRANSMITTED) ||
-		    *reported == at + 1)
+		    *reported == round_of(at))
 			continue;
-		*reported = at + 1;
+		*reported = round_of(at);
 		seen->losses.needless++;
 	}
 	return 0;

@@ -73,7 +73,7 @@ struct observation {
 	/* Written by what stands on the way in. */
 	__u32 measured; /* the slot that is to be measured next */
 	__u32 rtt_min_us; /* the least so far; 0: none */
-	__u32 reported[RECORD]; /* the slot that was reported last, and 1 */
+	__u8 reported[RECORD]; /* the round (latency.h) of the last report */
 	__u64 segments; /* new ones, acknowledged, and their time is known */
 	__u64 latency_us; /* of all together; so are the next */
 	__u64 waited_us; /* beyond the least RTT */
@@ -84,6 +84,9 @@ struct observation {
 	__u32 latencies[LATENCY_BUCKETS];
 	struct counters counters; /* as of the last ACK */
 };
+
+/* The kernel keeps it with 56 bytes before it, and 8 of its allocator's. */
+_Static_assert(sizeof(struct observation) <= 2048 - 64, "2 KiB for each");
 
 /* What pillion_present writes of a connection. */
 struct presence {
