@@ -36,7 +36,7 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_RULE_CGROUPS);
+	__uint(max_entries, 1); /* set before loading */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct rule_cgroup);
 	__type(value, __u64);
@@ -233,8 +233,7 @@ static __always_inline struct flow *take_in(void *sk,
 	flow->options = *options;
 	flow->sack = beginning->sack;
 	flow->uid = beginning->uid;
-	/* Before the first data, only the handshake can have been sent again.
-	 */
+	/* Before the first data there is only the handshake to repeat. */
 	if (!beginning->data_segs_out)
 		flow->handshake_retransmissions = beginning->total_retrans;
 	egress = &flow->egress;

@@ -9,8 +9,6 @@
 
 #define MAX_RULES 65 /* in one table, that for the others included */
 #define ANY_UID	  (~0U)
-/* For both tables together: twice Policy::MAX_CGROUPS. */
-#define MAX_RULE_CGROUPS 16384
 
 /* Who opened a connection; a rule has a set of these. */
 enum opening {

@@ -57,6 +57,11 @@ impl Programs {
         rodata.any_namespace = policy.scope == Scope::Anywhere;
         rodata.max_connections = policy.max_connections;
         rodata.receivers_are_safe = clamps_the_scaling_ratio();
+        // For both tables.
+        open.maps
+            .pillion_rule_cgroups
+            .set_max_entries(2 * Policy::MAX_CGROUPS as u32)
+            .map_err(|error| log.explain(&error))?;
         if let Some(observing) = &policy.observing {
             rodata.observing = true;
             rodata.draw_key = observing.key;
