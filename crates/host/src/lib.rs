@@ -5,6 +5,7 @@ mod cgroup_folders;
 mod cgroup_units;
 pub mod clock;
 mod containers;
+pub mod file_lock;
 pub mod libbpf;
 pub mod network_namespace;
 pub mod pattern;
@@ -19,7 +20,7 @@ pub use containers::{
     Container, ContainerChoice, ContainerLabel, ContainerName, Containers, Described, RuntimeFiles,
 };
 pub use socket_owners::{SocketOwner, socket_owners};
-pub use steering::is_steering;
+pub use steering::{is_steering, without_steering};
 pub use tcp_info::TcpInfo;
 pub use ticks::Ticks;
 pub use unit::Unit;

@@ -8,3 +8,10 @@ pub fn is_steering(character: char) -> bool {
     let parts = matches!(character, '\u{2028}' | '\u{2029}');
     character.is_control() || turns || parts
 }
+
+/// A name without what a terminal or a page would take for something else than a name.
+#[must_use]
+pub fn without_steering(name: &str) -> String {
+    let plain = |it: char| if is_steering(it) { '?' } else { it };
+    name.chars().map(plain).collect()
+}

@@ -1,10 +1,9 @@
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
+use pillion_host::file_lock;
 use tempfile::NamedTempFile;
 
 use crate::record::VERSION;
@@ -77,9 +76,9 @@ impl RecordFile {
         file.flush()?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
-        let held = lock(file.reopen()?)?;
-        let stands = |held: &Flock<File>| is_at(held, &self.path);
-        match self.held.as_ref().map(stands).transpose()? {
+        let held = file_lock::lock(file.reopen()?)?;
+        let ours = self.held.as_ref().map(|held| stands(held, &self.path));
+        match ours.transpose()? {
             Some(true) => file.persist(&self.path)?,
             Some(false) | None => file.persist_noclobber(&self.path)?,
         };
@@ -103,31 +102,27 @@ fn take(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         let file = match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => lock(file?)?,
+            file => file_lock::lock(file?)?,
         };
         // Who had it may have put another one in its place meanwhile.
-        if is_at(&file, path)? {
+        if stands(&file, path)? {
             return Ok(Some(file));
         }
     }
 }
 
-fn lock(file: File) -> io::Result<Flock<File>> {
-    let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
-    locked.map_err(|(_, errno): (_, Errno)| errno.into())
-}
-
 /// Whether it is this file that stands at a path.
-fn is_at(file: &File, path: &Path) -> io::Result<bool> {
-    let identity = |it: fs::Metadata| (it.dev(), it.ino());
-    match fs::metadata(path) {
+fn stands(file: &File, path: &Path) -> io::Result<bool> {
+    match file_lock::is_at(file, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        at => Ok(identity(at?) == identity(file.metadata()?)),
+        told => told,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn record() -> Record {

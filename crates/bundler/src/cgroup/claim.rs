@@ -3,11 +3,11 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
+use pillion_host::file_lock;
 
 use super::at;
 use crate::Error;
@@ -29,7 +29,7 @@ pub(super) fn make(parent: &Path) -> Result<(PathBuf, Flock<File>), Error> {
         match lock(&path) {
             Ok(folder) => return Ok((path, folder)),
             // Another pillion took it for abandoned before it was locked.
-            Err(errno) => refusal = errno.into(),
+            Err(error) => refusal = error,
         }
     }
     Err(at(parent, refusal))
@@ -44,16 +44,11 @@ pub(super) fn is_ours(path: &Path) -> bool {
 }
 
 /// Locks the folder that has this path, as long as the result lives.
-pub(super) fn lock(path: &Path) -> nix::Result<Flock<File>> {
-    let errno = |error: io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-    let folder = File::open(path).map_err(errno)?;
-    let locked =
-        Flock::lock(folder, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno)?;
-    let identity = |folder: fs::Metadata| (folder.dev(), folder.ino());
-    let now = fs::metadata(path).map(identity).map_err(errno)?;
-    match locked.metadata().map(identity).map_err(errno)? == now {
+pub(super) fn lock(path: &Path) -> io::Result<Flock<File>> {
+    let locked = file_lock::lock(File::open(path)?)?;
+    match file_lock::is_at(&locked, path)? {
         true => Ok(locked),
         // It was removed meanwhile, and made anew.
-        false => Err(Errno::ESTALE),
+        false => Err(Errno::ESTALE.into()),
     }
 }

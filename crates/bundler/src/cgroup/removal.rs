@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use nix::errno::Errno;
-
 use super::{at, claim};
 use crate::Error;
 
@@ -46,11 +44,11 @@ fn remove_unless_in_use(path: &Path, refuge: &Path) -> Result<(), Error> {
     }
     match claim::lock(path) {
         Ok(_locked) => remove(path, refuge),
-        Err(Errno::ENOENT) => Ok(()),
-        Err(Errno::EWOULDBLOCK) => Err(Error::CgroupInUse {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Error::CgroupInUse {
             path: path.to_owned(),
         }),
-        Err(errno) => Err(at(path, errno.into())),
+        Err(error) => Err(at(path, error)),
     }
 }
 

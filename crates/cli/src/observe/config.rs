@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use pillion_bundler::ContainerChoice;
-use pillion_host::is_steering;
+use pillion_host::without_steering;
 use pillion_settings::Bundling;
 use pillion_trial::{Advice, Finding, Service};
 
@@ -72,10 +72,7 @@ fn list(key: &str, values: &[String]) -> String {
 
 /// A process's name as it may stand in a comment, whatever the process calls itself.
 pub fn name(process: Option<&str>) -> String {
-    let name = process.unwrap_or("unknown process");
-    name.chars()
-        .map(|it| if is_steering(it) { '?' } else { it })
-        .collect()
+    without_steering(process.unwrap_or("unknown process"))
 }
 
 #[cfg(test)]

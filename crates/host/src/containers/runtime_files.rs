@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
-use crate::steering::is_steering;
+use crate::steering::without_steering;
 
 /// What a runtime's files say of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -262,21 +262,15 @@ fn names_by(name: &str) -> Vec<String> {
             let container = Some(container).filter(|it| *it != "POD");
             names_in(namespace, pod, container)
         }
-        _ => vec![shown(name)],
+        _ => vec![without_steering(name)],
     }
 }
 
 fn names_in(namespace: &str, pod: &str, container: Option<&str>) -> Vec<String> {
-    let (namespace, pod) = (shown(namespace), shown(pod));
+    let (namespace, pod) = (without_steering(namespace), without_steering(pod));
     let in_namespace = format!("{namespace}/{pod}");
-    let container = container.map(|it| format!("{in_namespace}/{}", shown(it)));
+    let container = container.map(|it| format!("{in_namespace}/{}", without_steering(it)));
     [pod, in_namespace].into_iter().chain(container).collect()
-}
-
-/// Without what a terminal would take for something else than a name.
-fn shown(name: &str) -> String {
-    let plain = |it: char| if is_steering(it) { '?' } else { it };
-    name.chars().map(plain).collect()
 }
 
 #[cfg(test)]
