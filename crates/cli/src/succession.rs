@@ -28,9 +28,8 @@ pub struct Succession(Option<Begun>);
 
 #[derive(Debug)]
 struct Begun {
-    /// Leaves once it has become another one's child (`leave_predecessor`).
-    first: Child,
-    has_left: bool,
+    /// This process's child, until that has left its work to one of its own (`leave_predecessor`).
+    first: Option<Child>,
     since: Instant,
 }
 
@@ -46,8 +45,7 @@ impl Succession {
         successor.env(OF, std::process::id().to_string());
         let begun = successor.spawn();
         self.0 = Some(Begun {
-            first: begun.with_context(|| format!("begin {}", program.display()))?,
-            has_left: false,
+            first: Some(begun.with_context(|| format!("begin {}", program.display()))?),
             since: Instant::now(),
         });
         Ok(())
@@ -58,30 +56,27 @@ impl Succession {
         let Some(begun) = &mut self.0 else {
             return Ok(());
         };
-        let status = match begun.has_left {
-            true => None,
-            false => begun.first.try_wait().context("wait for it")?,
-        };
-        match status {
-            Some(status) if status.success() => begun.has_left = true,
-            Some(status) => {
+        if let Some(first) = &mut begun.first
+            && let Some(status) = first.try_wait().context("wait for it")?
+        {
+            if !status.success() {
                 self.0 = None;
                 bail!("it ended: {status}");
             }
-            None if begun.since.elapsed() > PATIENCE => {
-                self.give_up();
-                bail!("it was not at work after {} s", PATIENCE.as_secs());
-            }
-            None => {}
+            begun.first = None;
+        }
+        if begun.since.elapsed() > PATIENCE {
+            self.give_up();
+            bail!("it was not at work after {} s", PATIENCE.as_secs());
         }
         Ok(())
     }
 
     /// Ends it, as far as it still is this process's child.
     pub fn give_up(&mut self) {
-        if let Some(mut begun) = self.0.take().filter(|begun| !begun.has_left) {
-            let _ = begun.first.kill();
-            let _ = begun.first.wait();
+        if let Some(mut first) = self.0.take().and_then(|begun| begun.first) {
+            let _ = first.kill();
+            let _ = first.wait();
         }
     }
 }
