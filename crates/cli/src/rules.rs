@@ -42,7 +42,9 @@ impl Rules {
     /// Puts the rules into force again if cgroups have come or gone, time and again until that
     /// succeeds; gives what fails, in words.
     pub fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) -> Option<&str> {
-        self.policy.running = selection.containers().to_vec();
+        if self.policy.running != selection.containers() {
+            self.policy.running = selection.containers().to_vec();
+        }
         let now = self.policy.cgroups();
         if now == self.cgroups {
             self.failing = None;

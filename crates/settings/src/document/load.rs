@@ -96,6 +96,9 @@ fn parse<T>(
 ) -> T {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let found = read(document.get_ref(), mistakes);
+    if syntax.is_empty() {
+        return found;
+    }
     let lines = Lines::of(text);
     let line = |mistake: &Mistake| lines.line(mistake.span.start);
     let syntax = syntax.iter().map(|error| Mistake::syntax(error, manual));
