@@ -3,12 +3,11 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use pillion_host::Container;
 use pillion_host::pattern::{is_pattern, matching};
+use pillion_host::{Container, held_file};
 
 use crate::escaped::escaped;
 use crate::{Error, Namespace};
@@ -142,10 +141,8 @@ impl NamespaceName {
 
     /// False if the network namespace, opened under this name, is no longer called so.
     pub(crate) fn stands_for(&self, namespace: &Namespace) -> bool {
-        let identity = |file: fs::Metadata| (file.dev(), file.ino());
-        let opened = namespace.file().and_then(|file| file.metadata().ok());
-        let now = fs::metadata(&self.path).ok();
-        now.is_some() && now.map(identity) == opened.map(identity)
+        let is_here = |file| held_file::is_at(file, &self.path).unwrap_or(false);
+        namespace.file().is_some_and(is_here)
     }
 
     /// True if what has this name later is what the user meant; another process with the PID is

@@ -5,7 +5,7 @@ mod cgroup_folders;
 mod cgroup_units;
 pub mod clock;
 mod containers;
-pub mod file_lock;
+pub mod held_file;
 pub mod libbpf;
 pub mod network_namespace;
 pub mod pattern;

@@ -3,7 +3,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::Flock;
-use pillion_host::file_lock;
+use pillion_host::held_file;
 use tempfile::NamedTempFile;
 
 use crate::record::VERSION;
@@ -76,7 +76,7 @@ impl RecordFile {
         file.flush()?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
-        let held = file_lock::lock(file.reopen()?)?;
+        let held = held_file::lock(file.reopen()?)?;
         let ours = self.held.as_ref().map(|held| stands(held, &self.path));
         match ours.transpose()? {
             Some(true) => file.persist(&self.path)?,
@@ -102,7 +102,7 @@ fn take(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
         let file = match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file_lock::lock(file?)?,
+            file => held_file::lock(file?)?,
         };
         // Who had it may have put another one in its place meanwhile.
         if stands(&file, path)? {
@@ -113,7 +113,7 @@ fn take(path: &Path) -> io::Result<Option<Flock<File>>> {
 
 /// Whether it is this file that stands at a path.
 fn stands(file: &File, path: &Path) -> io::Result<bool> {
-    match file_lock::is_at(file, path) {
+    match held_file::is_at(file, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         told => told,
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::Flock;
-use pillion_host::file_lock;
+use pillion_host::held_file;
 
 use super::at;
 use crate::Error;
@@ -45,8 +45,8 @@ pub(super) fn is_ours(path: &Path) -> bool {
 
 /// Locks the folder that has this path, as long as the result lives.
 pub(super) fn lock(path: &Path) -> io::Result<Flock<File>> {
-    let locked = file_lock::lock(File::open(path)?)?;
-    match file_lock::is_at(&locked, path)? {
+    let locked = held_file::lock(File::open(path)?)?;
+    match held_file::is_at(&locked, path)? {
         true => Ok(locked),
         // It was removed meanwhile, and made anew.
         false => Err(Errno::ESTALE.into()),
