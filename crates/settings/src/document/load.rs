@@ -96,20 +96,19 @@ fn parse<T>(
 ) -> T {
     let (document, syntax) = DeTable::parse_recoverable(text);
     let found = read(document.get_ref(), mistakes);
-    if syntax.is_empty() {
-        return found;
-    }
-    let lines = Lines::of(text);
-    let line = |mistake: &Mistake| lines.line(mistake.span.start);
     let syntax = syntax.iter().map(|error| Mistake::syntax(error, manual));
     let mut broken: Vec<Mistake> = syntax.collect();
     broken.sort_by_key(|mistake| mistake.span.start);
+    let Some(first) = broken.first() else {
+        return found;
+    };
+    let lines = Lines::of(text);
+    let line = |mistake: &Mistake| lines.line(mistake.span.start);
+    // What is read behind a line that is no TOML is a guess, and so is what is wrong with it;
+    // a value without a span in the file is made up.
+    let first = line(first);
+    mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
     broken.dedup_by_key(|mistake| line(mistake));
-    if let Some(first) = broken.first().map(line) {
-        // What is read behind a line that is no TOML is a guess, and so is what is wrong
-        // with it; a value without a span in the file is made up.
-        mistakes.retain(|found| !found.span.is_empty() && line(found) < first);
-        mistakes.extend(broken);
-    }
+    mistakes.extend(broken);
     found
 }
