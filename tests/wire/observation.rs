@@ -189,6 +189,30 @@ fn of_what_was_retransmitted_needlessly_each_segment_counts_once() {
 }
 
 #[test]
+fn what_was_retransmitted_needlessly_counts_again_in_a_place_used_again() {
+    const SLOTS: u32 = 128;
+    let setup = Setup {
+        rto_min: Duration::from_millis(300),
+        ..held_back()
+    };
+    setup.run(|wire| {
+        for round in 0..3 {
+            let start = 1 + round * SLOTS * 10;
+            let needless = format!("{start}:{}", start + 10);
+            wire.sends(&needless);
+            wire.expect(&needless);
+            wire.ack_duplicate(start + 10, &needless, "");
+            for end in (start + 20..=start + SLOTS * 10).step_by(10) {
+                wire.sends(&format!("{}:{end}", end - 10));
+                wire.ack(end);
+            }
+        }
+        let seen = seen(wire);
+        assert_eq!((seen.losses.segments, seen.losses.needless), (3, 3));
+    });
+}
+
+#[test]
 fn a_time_out_is_counted_each_time() {
     let rto_min = Duration::from_millis(100);
     let setup = Setup {
