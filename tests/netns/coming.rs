@@ -97,6 +97,36 @@ fn cgroups_like_a_name_are_covered_as_they_come_and_told_of_while_there_are_none
 }
 
 #[test]
+fn a_rule_follows_its_cgroups_while_another_has_more_than_there_is_room_for() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let name = format!("many-{}", std::process::id());
+    let _parent = Group::create(&name);
+    let create = |kind: &str, number| Group::create(&format!("{name}/{kind}-{number}"));
+    let _many: Vec<_> = (0..8_200).map(|it| create("many", it)).collect();
+    let _first = create("few", 0);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let rule = |kind| format!("[[rule]]\nthin = \"always\"\ncgroup = \"/{name}/{kind}-*\"\n");
+    fs::write(&file, ["many", "few"].map(rule).concat()).unwrap();
+    let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
+    let command = pillion_in(&namespace, &arguments);
+    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+    assert!(attach.said().starts_with("pillion: bundling by 2 rules"));
+    let some = "some of its cgroups, for all rules together may name 8192";
+    let told = attach.said();
+    assert!(told.contains(&format!("rule 1: {some}")), "{told}");
+    let second = create("few", 1);
+    let (mut child, listener) = second.stream(&namespace);
+    eventually("what has come is covered", || {
+        status(&namespace)["connections"] == 1
+    });
+    drop((second, listener));
+    let _ = child.wait();
+    attach.interrupt();
+}
+
+#[test]
 fn a_cgroup_that_comes_is_watched_and_no_other() {
     needs_root!();
     let namespace = namespace_with_loopback();
