@@ -16,11 +16,13 @@ pub struct SocketOwner {
     pub unit: Option<Unit>,
 }
 
-/// Whose sockets are: a process that has each one open, by the socket's inode, of all processes that
-/// can be seen from here. A process that comes or goes meanwhile may be missing.
+/// Whose sockets are: of the processes that have each one open and can be seen from here the one
+/// that has run longest, by the socket's inode. So a child that inherited a socket, and may not even
+/// have begun its own program, is not taken for its owner. A process that comes or goes meanwhile may
+/// be missing.
 #[must_use]
 pub fn socket_owners() -> HashMap<u64, SocketOwner> {
-    let mut owners = HashMap::new();
+    let mut owners: HashMap<u64, (Age, SocketOwner)> = HashMap::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let path = process.path();
         let pid = process.file_name().to_str().and_then(|it| it.parse().ok());
@@ -32,16 +34,35 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
         if sockets.is_empty() {
             continue;
         }
-        if let Ok(name) = fs::read(path.join("comm")) {
+        if let (Ok(name), Some(began)) = (fs::read(path.join("comm")), began(&path)) {
             let owner = SocketOwner {
                 pid,
                 process: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
                 unit: unit_of(&path),
             };
-            owners.extend(sockets.into_iter().map(|inode| (inode, owner.clone())));
+            for inode in sockets {
+                let known = owners.get(&inode);
+                if known.is_none_or(|(oldest, _)| (began, pid) < *oldest) {
+                    owners.insert(inode, ((began, pid), owner.clone()));
+                }
+            }
         }
     }
-    owners
+    let owners = owners.into_iter();
+    owners.map(|(inode, (_, owner))| (inode, owner)).collect()
+}
+
+/// When a process began, in ticks since boot, and its id: a parent's is below its child's but where
+/// ids began anew within one tick.
+type Age = (u64, u32);
+
+/// The field `starttime` of /proc/PID/stat. The name, the second field, may hold anything.
+fn began(process: &Path) -> Option<u64> {
+    const BEHIND_THE_NAME: usize = 19;
+    let stat = fs::read(process.join("stat")).ok()?;
+    let name_ends = stat.iter().rposition(|&it| it == b')')?;
+    let rest = str::from_utf8(&stat[name_ends + 1..]).ok()?;
+    rest.split_whitespace().nth(BEHIND_THE_NAME)?.parse().ok()
 }
 
 /// The inode of the socket that a descriptor stands for, which reads `socket:[12345]`.
@@ -61,24 +82,38 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_socket_of_this_process_is_its_own() {
+    fn listening() -> (TcpListener, u64) {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let inode = inode(Path::new(&descriptor)).unwrap();
+        (socket, inode)
+    }
+
+    #[test]
+    fn a_socket_of_this_process_is_its_own_though_children_share_it() {
+        let (socket, inode) = listening();
+        let share = || {
+            let socket = OwnedFd::from(socket.try_clone().unwrap());
+            let mut cat = Command::new("cat");
+            cat.stdin(Stdio::piped()).stdout(socket).spawn().unwrap()
+        };
+        let mut children: Vec<_> = (0..3).map(|_| share()).collect();
+        let owner = socket_owners().remove(&inode);
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let owner = owner.unwrap();
         let own = fs::read_to_string("/proc/self/comm").unwrap();
-        let owner = &socket_owners()[&inode];
         assert_eq!(owner.process, own.trim_end());
         assert_eq!(owner.pid, process::id());
     }
 
     #[test]
     fn a_process_whose_name_is_no_text_is_an_owner_like_others() {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        let inode = inode(Path::new(&descriptor)).unwrap();
+        let (socket, inode) = listening();
         let mut child = Command::new("sh")
-            .args(["-c", r"printf 'ga\377me' > /proc/$$/comm; read line"])
+            .args(["-c", r"printf 'ga) \377me' > /proc/$$/comm; read line"])
             .stdin(Stdio::piped())
             .stdout(OwnedFd::from(socket))
             .spawn()
@@ -86,7 +121,7 @@ mod tests {
         let named = (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             let owner = socket_owners().remove(&inode);
-            owner.is_some_and(|it| it.process == "ga\u{fffd}me")
+            owner.is_some_and(|it| it.process == "ga) \u{fffd}me")
         });
         child.kill().unwrap();
         child.wait().unwrap();
