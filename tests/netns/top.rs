@@ -63,13 +63,13 @@ impl Drop for Bundled {
     }
 }
 
-/// `pillion top` in a terminal of its own, and what that was told so far.
+/// `pillion top` in a terminal of its own, and what that shows.
 struct InTerminal {
     top: Child,
     keyboard: File,
     terminal: OwnedFd,
     before: Termios,
-    told: Arc<Mutex<String>>,
+    shown: Arc<Mutex<vt100::Parser>>,
 }
 
 fn size(columns: u16, rows: u16) -> Winsize {
@@ -98,35 +98,57 @@ impl InTerminal {
             })
         };
         let top = top.spawn().unwrap();
-        let told = Arc::new(Mutex::new(String::new()));
+        let shown = Arc::new(Mutex::new(vt100::Parser::default()));
         let mut screen = File::from(pty.master);
         let keyboard = screen.try_clone().unwrap();
-        let hears = Arc::clone(&told);
+        let shows = Arc::clone(&shown);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
-                let text = String::from_utf8_lossy(&bytes[..count]);
-                hears.lock().unwrap().push_str(&text);
+                shows.lock().unwrap().process(&bytes[..count]);
             }
         });
-        Self {
+        let terminal = Self {
             top,
             keyboard,
             terminal: pty.slave,
             before,
-            told,
-        }
+            shown,
+        };
+        terminal.is_resized(120, 30);
+        terminal.has_its_own_screen(true);
+        terminal
     }
 
-    fn is_told(&self, what: &str) {
-        let told = || self.told.lock().unwrap().contains(what);
-        eventually(&format!("the terminal is told {what:?}"), told);
+    fn has_its_own_screen(&self, own: bool) {
+        eventually(&format!("the alternate screen: {own}"), || {
+            self.shown.lock().unwrap().screen().alternate_screen() == own
+        });
+    }
+
+    fn shows(&self, what: &str) {
+        let shown = || self.shown.lock().unwrap().screen().contents();
+        eventually(&format!("the terminal shows {what:?}"), || {
+            shown().contains(what)
+        });
+    }
+
+    fn presses(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+
+    fn is_resized(&self, columns: u16, rows: u16) {
+        let mut shown = self.shown.lock().unwrap();
+        let [high, wide] = [rows, columns].map(|it| it.try_into().unwrap());
+        shown.screen_mut().set_size(high, wide);
+        // SAFETY: it sets the size of a terminal that is open.
+        unsafe { resize(self.keyboard.as_raw_fd(), &size(columns, rows)) }.unwrap();
     }
 
     /// Once it has ended, the terminal is as it was before.
     fn ends(mut self) {
         assert!(self.top.wait().unwrap().success());
-        self.is_told("\u{1b}[?1049l");
+        self.has_its_own_screen(false);
         assert_eq!(tcgetattr(&self.terminal).unwrap(), self.before);
     }
 }
@@ -138,15 +160,13 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     // Without those of other tests, for which the terminal may have no room.
     let local = bundled.local();
     let mut terminal = InTerminal::begin(&bundled.namespace, &["--filter", &local]);
-    terminal.is_told("\u{1b}[?1049h");
-    terminal.is_told(&local);
-    terminal.keyboard.write_all(b"\r").unwrap();
-    terminal.is_told("bundled:");
-    // SAFETY: it sets the size of a terminal that is open.
-    unsafe { resize(terminal.keyboard.as_raw_fd(), &size(90, 40)) }.unwrap();
-    terminal.keyboard.write_all(b"?").unwrap();
-    terminal.is_told("retransmissions");
-    terminal.keyboard.write_all(b" q").unwrap();
+    terminal.shows(&local);
+    terminal.presses(b"\r");
+    terminal.shows("bundled:");
+    terminal.is_resized(90, 40);
+    terminal.presses(b"?");
+    terminal.shows("sooner bundles had them there than retransmissions would");
+    terminal.presses(b" q");
     terminal.ends();
 }
 
@@ -155,7 +175,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let terminal = InTerminal::begin(&namespace, &[]);
-    terminal.is_told("connections");
+    terminal.shows("connections");
     kill(
         Pid::from_raw(terminal.top.id().cast_signed()),
         Signal::SIGTERM,
