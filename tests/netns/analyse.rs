@@ -350,6 +350,23 @@ fn a_byte_or_connection_that_is_not_there_is_said_to_be_missing() {
 }
 
 #[test]
+fn a_connection_chosen_by_a_number_that_none_has_is_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for more in [&[][..], &["--list"], &["--json"]] {
+        let chosen = [&["--connection", "1", "--connection", "9"], more].concat();
+        let output = analyse(&files, &chosen);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let said = stderr(&output);
+        assert!(said.contains("no connection has the number 9"), "{said}");
+        // One that is there, and that another condition leaves out, is not missing.
+        let left_out = [&["--connection", "1", "--port", "1"], more].concat();
+        let output = analyse(&files, &left_out);
+        assert!(output.status.success(), "{more:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cut.pcap");

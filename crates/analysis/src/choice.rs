@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
@@ -40,10 +41,29 @@ impl Choice {
 /// Tells an observer of chosen connections alone. They keep their numbers.
 #[derive(Debug)]
 pub struct Chosen<O> {
-    /// The choice that connections have to fit.
-    pub choice: Choice,
+    choice: Choice,
+    /// Numbers that were chosen, and that no connection has had so far.
+    unseen: BTreeSet<u64>,
     /// Who is told.
     pub observer: O,
+}
+
+impl<O> Chosen<O> {
+    /// Tells `observer` of the connections that fit this choice.
+    pub fn new(choice: Choice, observer: O) -> Self {
+        Self {
+            unseen: choice.connections.iter().copied().collect(),
+            choice,
+            observer,
+        }
+    }
+
+    /// The lowest number that was chosen and that no connection of the traces has, once all have
+    /// finished. One whose connection does not fit the choice otherwise is not missing.
+    #[must_use]
+    pub fn missing(&self) -> Option<u64> {
+        self.unseen.first().copied()
+    }
 }
 
 impl<O: Observer> Observer for Chosen<O> {
@@ -82,6 +102,7 @@ impl<O: Observer> Observer for Chosen<O> {
     }
 
     fn finished(&mut self, connection: &Connection) {
+        self.unseen.remove(&connection.number);
         if self.choice.takes(connection) {
             self.observer.finished(connection);
         }

@@ -1,4 +1,5 @@
-use pillion_analysis::Choice;
+use pillion_analysis::{Choice, Chosen};
+use pillion_settings::BadInput;
 use pillion_settings::policy::Peer;
 
 /// Which connections are looked at: those that fit each kind of condition given.
@@ -16,6 +17,16 @@ pub struct ChoiceArgs {
     /// Look at the connection with this number in --list; may be repeated
     #[arg(long, value_name = "N")]
     connection: Vec<u64>,
+}
+
+/// An error names a connection that was chosen by its number, and that is not there.
+pub fn all_found<O>(chosen: &Chosen<O>) -> Result<(), BadInput> {
+    chosen.missing().map_or(Ok(()), |number| {
+        let why = "no connection has the number";
+        Err(BadInput(format!(
+            "--connection: {why} {number}; --list has their numbers"
+        )))
+    })
 }
 
 impl From<ChoiceArgs> for Choice {

@@ -4,15 +4,13 @@ use anyhow::Result;
 use pillion_analysis::{Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome};
 use pillion_report::{Column, Table, number};
 
+use super::choice::all_found;
 use super::files::{exit_code, observe};
 use crate::print::{print, print_json};
 
 pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
-    let chosen = Chosen {
-        choice,
-        observer: List::default(),
-    };
-    let observed = observe(traces, chosen);
+    let observed = observe(traces, Chosen::new(choice, List::default()));
+    all_found(&observed.observer)?;
     let exit_code = exit_code(&observed);
     let begin_ns = observed.traces.first().map_or(0, Trace::begin_ns);
     let connections = observed.observer.observer.finish(begin_ns);

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
+use super::choice::all_found;
 use super::files::{exit_code, observe};
 use crate::output_file::OutputFile;
 use crate::print::{print, print_json};
@@ -30,11 +31,9 @@ impl Wanted {
             fs::create_dir_all(folder)
                 .with_context(|| format!("write --csv {}", folder.display()))?;
         }
-        let chosen = Chosen {
-            choice: self.choice,
-            observer: Meter::new(self.options),
-        };
+        let chosen = Chosen::new(self.choice, Meter::new(self.options));
         let observed = observe(traces, chosen);
+        all_found(&observed.observer)?;
         let exit_code = exit_code(&observed);
         let meter = observed.observer.observer;
         let results = match &observed.finding {
