@@ -34,6 +34,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
@@ -434,8 +435,11 @@ struct file {
 	struct inode *f_inode;
 };
 
+struct sock;
+
 struct socket {
 	struct file *file;
+	struct sock *sk;
 };
 
 struct sk_buff;
@@ -550,6 +554,15 @@ struct bpf_iter__tcp {
 	};
 	union {
 		struct sock_common *sk_common;
+	};
+};
+
+struct bpf_iter__task_file {
+	union {
+		struct bpf_iter_meta *meta;
+	};
+	union {
+		struct file *file;
 	};
 };
 

@@ -10,6 +10,8 @@
 #include <bpf/bpf_tracing.h>
 
 #include "flow_record.h"
+#include "flow_storage.h"
+#include "walk.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -26,24 +28,23 @@ static __noinline long write_counters(struct seq_file *seq,
 	return bpf_seq_write(seq, counters, sizeof(*counters));
 }
 
-SEC("iter/bpf_sk_storage_map")
-int pillion_list(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
+				      struct flow *flow)
 {
-	struct sock_common *skc = (struct sock_common *)ctx->sk;
-	struct flow *flow = ctx->value;
+	struct sock_common *skc = (struct sock_common *)sk;
 	struct flow_record record = {};
 	struct tcp_sock *tp;
 
-	if (!skc || !flow)
-		return 0;
 	/* It has ended: its port is given back, and its storage soon. */
 	if (skc->skc_state == BPF_TCP_CLOSE)
-		return 0;
+		return;
 	tp = bpf_skc_to_tcp_sock(skc);
 	if (!tp)
-		return 0;
+		return;
 	fill_record(tp, flow, &record);
-	write_record(ctx->meta->seq, &record);
-	write_counters(ctx->meta->seq, &flow->counters);
-	return 0;
+	record.cookie = bpf_get_socket_cookie(sk);
+	write_record(seq, &record);
+	write_counters(seq, &flow->counters);
 }
+
+WALK(pillion_list, pillion_flows, tell_flow)

@@ -3,15 +3,8 @@
 #ifndef PILLION_MAPS_H
 #define PILLION_MAPS_H
 
+#include "flow_storage.h"
 #include "guard.h"
-
-/* A connection is ours while it has an entry here; the entry dies with it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct flow);
-} pillion_flows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

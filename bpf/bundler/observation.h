@@ -88,12 +88,6 @@ struct observation {
 /* The kernel keeps it with 56 bytes before it, and 8 of its allocator's. */
 _Static_assert(sizeof(struct observation) <= 2048 - 64, "2 KiB for each");
 
-/* What pillion_present writes of a connection. */
-struct presence {
-	__u64 cookie;
-	__u64 inode;
-};
-
 /* By the socket's cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

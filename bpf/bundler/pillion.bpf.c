@@ -23,6 +23,7 @@
 #include "sending_times.h"
 #include "socket_option.h"
 #include "transmission.h"
+#include "walk.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -97,13 +98,6 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 	if (sk)
 		note_end(sk);
 	return 1;
-}
-
-/* A function of its own, so that the type reaches user space. */
-static __noinline long write_presence(struct seq_file *seq,
-				      struct presence *presence)
-{
-	return bpf_seq_write(seq, presence, sizeof(*presence));
 }
 
 /* Every packet that leaves by a device with Ethernet headers. */
@@ -264,61 +258,38 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/*
- * Writes whose place each connection takes. The socket's own user is not
- * asked, who may be another than the one it was when the place was taken: an
- * accepted socket becomes that of the process which accepts it.
- */
-SEC("iter/bpf_sk_storage_map")
-int pillion_flow_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* A function of its own, so that the type reaches user space. */
+static __noinline long write_kept(struct seq_file *seq, struct kept *kept)
 {
-	struct flow *flow = ctx->value;
-	__u32 uid;
-
-	if (!flow)
-		return 0;
-	uid = flow->uid;
-	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
-	return 0;
+	return bpf_seq_write(seq, kept, sizeof(*kept));
 }
 
-/* Writes whose place each socket takes for which a request is kept. */
-SEC("iter/bpf_sk_storage_map")
-int pillion_request_users(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
+				      __u32 uid)
 {
-	struct request *request = ctx->value;
-	__u32 uid;
+	struct kept kept = {
+		.cookie = bpf_get_socket_cookie(sk),
+		.inode = read_inode(sk),
+		.uid = uid,
+	};
 
-	if (!request)
-		return 0;
-	uid = request->uid;
-	bpf_seq_write(ctx->meta->seq, &uid, sizeof(uid));
-	return 0;
+	write_kept(seq, &kept);
 }
 
-/*
- * Writes which of the connections observed are still there, and by which inode
- * processes have them open.
- */
-SEC("iter/bpf_sk_storage_map")
-int pillion_present(struct bpf_iter__bpf_sk_storage_map *ctx)
+static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
+				      struct flow *flow)
 {
-	struct presence presence = {};
-	struct sock *sk = ctx->sk;
-	struct socket *socket;
-	struct file *file;
-	struct inode *inode;
-
-	if (!sk || !ctx->value)
-		return 0;
-	presence.cookie = bpf_get_socket_cookie(sk);
-	socket = sk->sk_socket;
-	file = socket ? socket->file : NULL;
-	inode = file ? file->f_inode : NULL;
-	presence.inode = inode ? inode->i_ino : 0;
-	write_presence(ctx->meta->seq, &presence);
-	return 0;
+	tell_kept(seq, sk, flow->uid);
 }
+
+static __always_inline void tell_request(struct seq_file *seq, struct sock *sk,
+					 struct request *request)
+{
+	tell_kept(seq, sk, request->uid);
+}
+
+WALK(pillion_kept_flows, pillion_flows, tell_flow)
+WALK(pillion_kept_requests, pillion_requests, tell_request)
 
 /* The application sets an option of its socket. */
 SEC("cgroup/setsockopt")

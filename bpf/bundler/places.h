@@ -30,6 +30,18 @@ struct {
 	__type(value, __u64);
 } pillion_come SEC(".maps"), pillion_gone SEC(".maps");
 
+/*
+ * What user space is told of a socket for which something is kept. The user is
+ * the one whose place it takes, not the socket's own, who may be another by
+ * now: an accepted socket becomes that of the process which accepts it.
+ */
+struct kept {
+	__u64 cookie; /* the socket's */
+	__u64 inode; /* by which processes have it open; 0: none has */
+	__u32 uid;
+	__u32 unused; /* it is written as a whole */
+};
+
 static __always_inline __u64 *come(__u32 uid)
 {
 	__u64 *come = bpf_map_lookup_elem(&pillion_come, &uid), none = 0;

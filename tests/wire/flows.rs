@@ -1,11 +1,12 @@
 //! What is told of a connection is what went over the wire.
 
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
-use pillion_bundler::{Flow, list_closed, list_flows};
+use pillion_bundler::{Flow, FlowLister, list_closed, list_flows};
 use pillion_tests::{Ip, Setup};
 
 /// Peers' ports that no other test uses: all namespaces' connections are listed.
@@ -13,6 +14,7 @@ const PORT: u16 = 7999;
 const PORT_OF_READERS: u16 = 7998;
 const PORT_OF_THE_ENDED: u16 = 7997;
 const PORT_OF_THE_LATE: u16 = 7996;
+const PORT_OF_BOTH_WAYS: u16 = 7995;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -45,6 +47,32 @@ fn a_connection_is_listed_with_its_ends_and_counters() {
             wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (NoRoom, 1)]);
         });
     }
+}
+
+#[test]
+fn connections_are_found_whether_or_not_the_kernel_goes_through_socket_storage() {
+    Setup::default().run(|wire| {
+        wire.reconnect(PORT_OF_BOTH_WAYS);
+        wire.sends("1:101 1:201 1:301");
+        let by = |lister: FlowLister| {
+            let flows = lister.list().expect("the list").into_iter();
+            let found: Vec<_> = flows
+                .filter(|flow| flow.peer.port() == PORT_OF_BOTH_WAYS)
+                .collect();
+            found
+        };
+        let found = by(FlowLister::over_sockets());
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].counters.of(Bundled), 2);
+        assert_eq!(found, by(FlowLister::load().expect("it is loaded")));
+        // TCP alone has it once no process has it open.
+        let nothing = File::open("/dev/null").unwrap();
+        // SAFETY: a system call on two open descriptors: the socket's is another file from here on.
+        unsafe { libc::dup2(nothing.as_raw_fd(), wire.socket().as_raw_fd()) };
+        let left = by(FlowLister::over_sockets());
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert_eq!((left[0].inode, left[0].cookie), (None, found[0].cookie));
+    });
 }
 
 #[test]

@@ -1,5 +1,4 @@
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -174,13 +173,12 @@ impl Attachment {
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
             link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
-        let mut covered = Vec::new();
+        let mut covered = 0;
         for namespace in namespaces {
             let run = namespace.enter(|| link::run_iterator(link.as_fd()))?;
-            let mut run = File::from(run.map_err(failed)?);
-            run.read_to_end(&mut covered).map_err(failed)?;
+            covered += run.map_err(failed)?.len();
         }
-        Ok(covered.len())
+        Ok(covered)
     }
 
     /// Where connections have found no place, as there were as many as
@@ -246,8 +244,7 @@ impl Attachment {
     /// A reader of the connections that these programs bundle, to be used as often as is wanted.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`], [`Error::Load`] where the kernel has no iterator over socket
-    /// storage.
+    /// [`Error::NotPermitted`], [`Error::Load`].
     pub fn flows(&self) -> Result<FlowReader, Error> {
         FlowReader::of(self.programs.flows.as_fd())
     }

@@ -12,5 +12,5 @@ mod flows {
     include!(concat!(env!("OUT_DIR"), "/flows.skel.rs"));
 }
 
-pub use flows::{FlowsSkelBuilder, types as flow_types};
+pub use flows::{FlowsSkelBuilder, OpenFlowsSkel, types as flow_types};
 pub use pillion::{PillionSkelBuilder, types};

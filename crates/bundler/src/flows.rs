@@ -1,16 +1,16 @@
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_host::libbpf::Messages;
 use serde::Serialize;
 
 use crate::companions;
-use crate::contract::{FlowsSkelBuilder, flow_types, types};
-use crate::link::{self, Target};
+use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, flow_types, types};
+use crate::walk::{self, Walk};
 use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome, found_maps};
 
 /// A connection that a running pillion bundles.
@@ -101,61 +101,72 @@ pub enum WantedBy {
     Application,
 }
 
-/// Reads the connections of every pillion that runs on this host, as often as is wanted: what that
-/// takes is loaded once.
+/// Reads the connections of every pillion that runs on this host, as often as is wanted.
 #[derive(Debug)]
 pub struct FlowLister {
-    program: OwnedFd,
+    /// The program that goes through any map's own entries, loaded once; `None` where the kernel
+    /// refuses it, and each map takes programs of its own.
+    over_storage: Option<OwnedFd>,
 }
 
 impl FlowLister {
     /// # Errors
-    /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] where the kernel has no
-    /// iterator over socket storage.
+    /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`].
     pub fn load() -> Result<Self, Error> {
-        load().map(|program| Self { program })
+        let over_storage = walk::can_be_over_storage().then(load_over_storage);
+        Ok(Self {
+            over_storage: over_storage.transpose()?,
+        })
+    }
+
+    /// One that reads, whatever the kernel can do, only the connections in the calling thread's network
+    /// namespace, and those that processes have open.
+    #[must_use]
+    pub fn over_sockets() -> Self {
+        Self { over_storage: None }
     }
 
     /// The connections as they are now, of pillions that have begun since as well.
     ///
     /// # Errors
     /// [`Error::MayNotList`] without the capability for what other processes keep;
-    /// [`Error::System`].
+    /// [`Error::NotPermitted`], [`Error::Load`], [`Error::System`].
     pub fn list(&self) -> Result<Vec<Flow>, Error> {
         let mut flows = Vec::new();
         for map in found_maps::find("pillion_flows", size_of::<types::flow>())? {
-            flows.extend(FlowReader::new(self.program.as_fd(), map.as_fd())?.read()?);
+            flows.extend(self.reader(map.as_fd())?.read()?);
         }
         Ok(flows)
+    }
+
+    fn reader(&self, map: BorrowedFd) -> Result<FlowReader, Error> {
+        let walk = match &self.over_storage {
+            Some(program) => Walk::over_storage(program.as_fd(), map).map_err(failed)?,
+            None => load_over_sockets(map)?,
+        };
+        Ok(FlowReader(walk))
     }
 }
 
 /// Reads the connections of every pillion that runs on this host.
 ///
 /// # Errors
-/// As [`FlowLister`].
+/// As [`FlowLister::list`].
 pub fn list_flows() -> Result<Vec<Flow>, Error> {
     FlowLister::load()?.list()
 }
 
 /// Reads the connections of one pillion, as often as is wanted: what that takes is loaded once.
 #[derive(Debug)]
-pub struct FlowReader {
-    link: OwnedFd,
-}
+pub struct FlowReader(Walk);
 
 impl FlowReader {
     /// A reader of the connections in one map.
     ///
     /// # Errors
-    /// As [`list_flows`].
+    /// As [`FlowLister::load`]; [`Error::System`].
     pub(crate) fn of(map: BorrowedFd) -> Result<Self, Error> {
-        Self::new(load()?.as_fd(), map)
-    }
-
-    fn new(program: BorrowedFd, map: BorrowedFd) -> Result<Self, Error> {
-        let link = link::attach(program, &Target::Iterator(Some(map))).map_err(failed)?;
-        Ok(Self { link })
+        FlowLister::load()?.reader(map)
     }
 
     /// Reads all connections as they are now.
@@ -163,11 +174,8 @@ impl FlowReader {
     /// # Errors
     /// [`Error::System`].
     pub fn read(&self) -> Result<Vec<Flow>, Error> {
-        let run = link::run_iterator(self.link.as_fd()).map_err(failed)?;
-        let mut bytes = Vec::new();
-        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
-        let records = bytes.chunks_exact(size_of::<Record>());
-        Ok(records.map(parse).collect())
+        let records = self.0.read::<{ size_of::<Record>() }>().map_err(failed)?;
+        Ok(records.iter().map(|record| parse(record)).collect())
     }
 }
 
@@ -175,16 +183,40 @@ fn failed(error: io::Error) -> Error {
     Error::system("list the connections", error)
 }
 
-/// Loads the program that reads the connections.
-fn load() -> Result<OwnedFd, Error> {
+fn load_over_storage() -> Result<OwnedFd, Error> {
     let log = Messages::keep();
     let mut storage = MaybeUninit::uninit();
-    let skel = FlowsSkelBuilder::default()
-        .open(&mut storage)
-        .and_then(OpenSkel::load)
-        .map_err(|error| log.explain(&error))?;
+    let mut open = open(&log, &mut storage, true)?;
+    let unused = open.maps.pillion_flows.set_autocreate(false);
+    unused.map_err(|error| log.explain(&error))?;
+    let skel = open.load().map_err(|error| log.explain(&error))?;
     let program = skel.progs.pillion_list.as_fd().try_clone_to_owned();
     program.map_err(|error| Error::system("keep a program", error))
+}
+
+fn load_over_sockets(map: BorrowedFd) -> Result<Walk, Error> {
+    let log = Messages::keep();
+    let mut storage = MaybeUninit::uninit();
+    let mut open = open(&log, &mut storage, false)?;
+    let reused = open.maps.pillion_flows.reuse_fd(map);
+    reused.map_err(|error| log.explain(&error))?;
+    let skel = open.load().map_err(|error| log.explain(&error))?;
+    let by_tcp = skel.progs.pillion_list_by_tcp.as_fd();
+    Walk::over_sockets(by_tcp, skel.progs.pillion_list_by_file.as_fd()).map_err(failed)
+}
+
+/// The programs, of which those alone will be loaded that go through the connections this way.
+fn open<'obj>(
+    log: &Messages,
+    storage: &'obj mut MaybeUninit<OpenObject>,
+    over_storage: bool,
+) -> Result<OpenFlowsSkel<'obj>, Error> {
+    let open = FlowsSkelBuilder::default().open(storage);
+    let mut open = open.map_err(|error| log.explain(&error))?;
+    open.progs.pillion_list.set_autoload(over_storage);
+    open.progs.pillion_list_by_tcp.set_autoload(!over_storage);
+    open.progs.pillion_list_by_file.set_autoload(!over_storage);
+    Ok(open)
 }
 
 /// What the programs write of each connection.

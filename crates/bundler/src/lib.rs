@@ -51,6 +51,7 @@ mod thin_test;
 mod totals;
 mod troubles;
 mod turn;
+mod walk;
 mod watch;
 
 pub use attachment::Attachment;

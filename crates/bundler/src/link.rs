@@ -1,6 +1,7 @@
 //! Links tie a program to its place in the kernel; they end with the process.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Where a program is put.
@@ -73,13 +74,24 @@ pub(crate) fn has_device(link: BorrowedFd) -> bool {
     result == 0 && unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0
 }
 
-/// Opens a run of an attached iterator; reading it runs the program.
-pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<OwnedFd> {
+/// Runs an attached iterator, in the calling thread's namespaces; returns what its program writes.
+pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<Vec<u8>> {
     // SAFETY: a plain system call on a file descriptor.
-    own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })
+    let run = own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?;
+    let mut run = File::from(run);
+    let mut written = Vec::new();
+    // The kernel breaks off where a million objects in a row had nothing to be written, and goes on
+    // from there.
+    while let Err(error) = run.read_to_end(&mut written) {
+        if error.kind() != ErrorKind::WouldBlock {
+            return Err(error);
+        }
+    }
+    Ok(written)
 }
 
-fn own(fd: i32) -> io::Result<OwnedFd> {
+/// The file descriptor that libbpf returned, or the error that it stands for.
+pub(crate) fn own(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }

@@ -1,13 +1,11 @@
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
-use crate::link::{self, Target};
+use crate::places::Kept;
 use crate::{Arm, Counters, Direction, Error};
 
 /// What was observed of a connection so far ([`Policy::observing`](crate::Policy::observing)).
@@ -120,18 +118,12 @@ impl LatencyBuckets {
 #[derive(Debug)]
 pub struct ObservationReader {
     seen: MapHandle,
-    present: OwnedFd,
+    connections: Kept,
 }
 
 impl ObservationReader {
-    pub(crate) fn new(
-        present: BorrowedFd,
-        flows: &MapHandle,
-        seen: MapHandle,
-    ) -> Result<Self, Error> {
-        let target = Target::Iterator(Some(flows.as_fd()));
-        let present = link::attach(present, &target).map_err(failed)?;
-        Ok(Self { seen, present })
+    pub(crate) fn new(seen: MapHandle, connections: Kept) -> Self {
+        Self { seen, connections }
     }
 
     /// What was observed of each connection so far. Of one that has ended this is told once.
@@ -160,15 +152,8 @@ impl ObservationReader {
 
     /// The inodes of the connections that are there, by cookie.
     fn present(&self) -> Result<HashMap<u64, u64>, Error> {
-        let run = link::run_iterator(self.present.as_fd()).map_err(failed)?;
-        let mut bytes = Vec::new();
-        File::from(run).read_to_end(&mut bytes).map_err(failed)?;
-        let records = bytes.as_chunks::<{ size_of::<types::presence>() }>().0;
-        let words = records.iter().map(|record| {
-            let [cookie, inode] = [0, 8].map(|at| record[at..at + 8].try_into().unwrap_or([0; 8]));
-            (u64::from_ne_bytes(cookie), u64::from_ne_bytes(inode))
-        });
-        Ok(words.collect())
+        let sockets = self.connections.read()?;
+        Ok(sockets.iter().map(|it| (it.cookie, it.inode)).collect())
     }
 }
 

@@ -1,14 +1,13 @@
 //! How many sockets the programs keep something for (`bpf/bundler/places.h`).
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::link::{self, Target};
+use crate::contract::types;
+use crate::walk::Walk;
 use crate::{Change, Error};
 
 /// The key in both maps that stands for all users together.
@@ -19,9 +18,9 @@ const ALL_USERS: u32 = u32::MAX;
 pub(crate) struct Places {
     come: MapHandle,
     gone: MapHandle,
-    /// Iterators over the sockets for which something is kept: connections, and what applications
-    /// asked for.
-    kept: [OwnedFd; 2],
+    connections: Kept,
+    /// Sockets whose applications asked for something.
+    requests: Kept,
     most: u32,
     /// How many had taken a place at the last look; `None` if there was a crowd.
     quiet_at: Option<u64>,
@@ -31,20 +30,17 @@ impl Places {
     pub(crate) fn new(
         come: MapHandle,
         gone: MapHandle,
-        [connections, requests]: [(BorrowedFd, &MapHandle); 2],
+        [connections, requests]: [Kept; 2],
         most: u32,
-    ) -> Result<Self, Error> {
-        let over = |(users, map): (BorrowedFd, &MapHandle)| {
-            let target = Target::Iterator(Some(map.as_fd()));
-            link::attach(users, &target).map_err(failed)
-        };
-        Ok(Self {
+    ) -> Self {
+        Self {
             come,
             gone,
-            kept: [over(connections)?, over(requests)?],
+            connections,
+            requests,
             most,
             quiet_at: None,
-        })
+        }
     }
 
     /// Looks how many places are still taken, if that is worth while: if `always`, or if as many as
@@ -79,9 +75,9 @@ impl Places {
         Ok(is_full)
     }
 
-    /// The iterator over the connections.
-    pub(crate) fn connections(&self) -> io::Result<OwnedFd> {
-        self.kept[0].try_clone()
+    /// The connections that have a place.
+    pub(crate) fn connections(&self) -> io::Result<Kept> {
+        self.connections.try_clone()
     }
 
     fn most_of(&self, uid: u32) -> u64 {
@@ -94,16 +90,39 @@ impl Places {
     /// How many places are taken, by user and by [`ALL_USERS`].
     fn kept(&self) -> Result<HashMap<u32, u64>, Error> {
         let mut kept = HashMap::new();
-        for iterator in &self.kept {
-            let mut users = Vec::new();
-            let run = link::run_iterator(iterator.as_fd()).map_err(failed)?;
-            File::from(run).read_to_end(&mut users).map_err(failed)?;
-            for user in users.as_chunks().0 {
-                *kept.entry(u32::from_ne_bytes(*user)).or_default() += 1;
+        for walk in [&self.connections, &self.requests] {
+            for socket in walk.read()? {
+                *kept.entry(socket.uid).or_default() += 1;
                 *kept.entry(ALL_USERS).or_default() += 1;
             }
         }
         Ok(kept)
+    }
+}
+
+/// The sockets for which something is kept.
+#[derive(Debug)]
+pub(crate) struct Kept(Walk);
+
+impl Kept {
+    pub(crate) fn by(walk: Walk) -> Self {
+        Self(walk)
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
+    pub(crate) fn read(&self) -> Result<Vec<types::kept>, Error> {
+        let told = self
+            .0
+            .read::<{ size_of::<types::kept>() }>()
+            .map_err(failed)?;
+        // SAFETY: plain integers, of which any bits are valid.
+        let sockets = told
+            .iter()
+            .map(|it| unsafe { it.as_ptr().cast::<types::kept>().read_unaligned() });
+        Ok(sockets.collect())
     }
 }
 

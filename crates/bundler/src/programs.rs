@@ -3,15 +3,16 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, Program};
+use libbpf_rs::{MapHandle, Program, ProgramMut};
 use libbpf_sys::BPF_F_ANY_ALIGNMENT;
 use pillion_host::libbpf::Messages;
 
 use crate::contract::PillionSkelBuilder;
 use crate::observation::ObservationReader;
-use crate::places::Places;
+use crate::places::{Kept, Places};
 use crate::policy::Tables;
 use crate::scope::Served;
+use crate::walk::{self, Walk};
 use crate::{Error, Hook, LinkHeader, Policy, Scope, socket_option};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
@@ -74,8 +75,17 @@ impl Programs {
                 .set_max_entries(policy.max_connections)
                 .map_err(|error| log.explain(&error))?;
         }
-        let is_observing = policy.observing.is_some();
-        open.progs.pillion_present.set_autoload(is_observing);
+        let over_storage = walk::can_be_over_storage();
+        for (program, is_wanted) in [
+            (&mut open.progs.pillion_kept_flows, over_storage),
+            (&mut open.progs.pillion_kept_flows_by_tcp, !over_storage),
+            (&mut open.progs.pillion_kept_flows_by_file, !over_storage),
+            (&mut open.progs.pillion_kept_requests, over_storage),
+            (&mut open.progs.pillion_kept_requests_by_tcp, !over_storage),
+            (&mut open.progs.pillion_kept_requests_by_file, !over_storage),
+        ] {
+            program.set_autoload(is_wanted);
+        }
         let has_socket_option = socket_option::is_supported();
         open.progs
             .pillion_setsockopt
@@ -102,22 +112,38 @@ impl Programs {
                 .map_err(|error| Error::system("keep a program", error))
         };
         let flows = map(&skel.maps.pillion_flows)?;
-        let observations = is_observing.then(|| {
+        let kept = |map: &MapHandle, [storage, by_tcp, by_file]: [&ProgramMut; 3]| {
+            let walk = match over_storage {
+                true => Walk::over_storage(storage.as_fd(), map.as_fd()),
+                false => Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd()),
+            };
+            let walk = walk.map_err(|error| Error::system("go through the connections", error));
+            walk.map(Kept::by)
+        };
+        let connections = [
+            &skel.progs.pillion_kept_flows,
+            &skel.progs.pillion_kept_flows_by_tcp,
+            &skel.progs.pillion_kept_flows_by_file,
+        ];
+        let requests = [
+            &skel.progs.pillion_kept_requests,
+            &skel.progs.pillion_kept_requests_by_tcp,
+            &skel.progs.pillion_kept_requests_by_file,
+        ];
+        let kept = [
+            kept(&flows, connections)?,
+            kept(&map(&skel.maps.pillion_requests)?, requests)?,
+        ];
+        let observations = policy.observing.as_ref().map(|_| {
+            let connections = kept[0].try_clone();
+            let connections =
+                connections.map_err(|error| Error::system("keep a program", error))?;
             let seen = map(&skel.maps.pillion_observed)?;
-            ObservationReader::new(skel.progs.pillion_present.as_fd(), &flows, seen)
+            Ok::<_, Error>(ObservationReader::new(seen, connections))
         });
-        let places = Places::new(
-            map(&skel.maps.pillion_come)?,
-            map(&skel.maps.pillion_gone)?,
-            [
-                (skel.progs.pillion_flow_users.as_fd(), &flows),
-                (
-                    skel.progs.pillion_request_users.as_fd(),
-                    &map(&skel.maps.pillion_requests)?,
-                ),
-            ],
-            policy.max_connections,
-        )?;
+        let come = map(&skel.maps.pillion_come)?;
+        let gone = map(&skel.maps.pillion_gone)?;
+        let places = Places::new(come, gone, kept, policy.max_connections);
         Ok(Self {
             ethernet: DevicePrograms {
                 egress: own(skel.progs.pillion_egress.as_fd())?,

@@ -1,17 +1,13 @@
-use std::fs::File;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
-
 use libbpf_rs::MapHandle;
 
-use crate::{Error, Totals, link};
+use crate::places::Kept;
+use crate::{Error, Totals};
 
 /// What the programs of one pillion tell at any moment, from any thread.
 #[derive(Debug)]
 pub struct Readings {
     pub(crate) totals: MapHandle,
-    /// An iterator that gives the user of each connection.
-    pub(crate) connections: OwnedFd,
+    pub(crate) connections: Kept,
 }
 
 impl Readings {
@@ -28,10 +24,6 @@ impl Readings {
     /// # Errors
     /// [`Error::System`] if the kernel refuses to go through them.
     pub fn connections(&self) -> Result<u64, Error> {
-        let failed = |error| Error::system("count the connections", error);
-        let run = link::run_iterator(self.connections.as_fd()).map_err(failed)?;
-        let mut users = Vec::new();
-        File::from(run).read_to_end(&mut users).map_err(failed)?;
-        Ok((users.len() / size_of::<u32>()) as u64)
+        Ok(self.connections.read()?.len() as u64)
     }
 }

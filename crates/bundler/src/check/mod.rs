@@ -15,6 +15,7 @@ use nix::sched::{CloneFlags, unshare};
 use finding::read;
 pub use finding::{Finding, Standing};
 
+use crate::walk;
 use crate::{
     Attachment, Cgroup, Device, Error, Hook, Namespace, Policy, Programs, Rule, Scope, Totals,
     cgroup2_mount, list_flows,
@@ -45,6 +46,7 @@ pub fn check() -> Vec<Finding> {
         findings.extend(attaching);
         findings.push(own_cgroup());
         findings.push(socket_option(has_socket_option));
+        findings.push(socket_storage());
         findings.push(match list_flows() {
             Ok(_) => Finding::ok("flow list", "readable"),
             Err(error @ Error::MayNotList) => {
@@ -187,6 +189,19 @@ fn socket_option(is_there: bool) -> Finding {
         Standing::Warning,
         "socket options cannot be answered: bundling is by rule alone",
         "use Linux 5.18 or newer",
+    )
+}
+
+fn socket_storage() -> Finding {
+    if walk::can_be_over_storage() {
+        return Finding::ok("socket storage", "connections are found by it");
+    }
+    Finding::bad(
+        "socket storage",
+        Standing::Warning,
+        "the kernel lets no program go through it: connections are looked for where TCP of this \
+         network namespace and processes have them",
+        "all else works; docs/bundling.md has what is missed",
     )
 }
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Where the state of a connection is kept. */
+#ifndef PILLION_FLOW_STORAGE_H
+#define PILLION_FLOW_STORAGE_H
+
+#include "flow.h"
+
+/* A connection is ours while it has an entry here; the entry dies with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct flow);
+} pillion_flows SEC(".maps");
+
+#endif /* PILLION_FLOW_STORAGE_H */
