@@ -24,8 +24,11 @@ static __always_inline struct sock *read_socket(struct file *file)
 	SEC("iter/bpf_sk_storage_map")                                         \
 	int name(struct bpf_iter__bpf_sk_storage_map *ctx)                     \
 	{                                                                      \
-		if (ctx->sk && ctx->value)                                     \
-			tell(ctx->meta->seq, ctx->sk, ctx->value);             \
+		struct sock *sk = ctx->sk;                                     \
+		void *value = ctx->value;                                      \
+                                                                               \
+		if (sk && value)                                               \
+			tell(ctx->meta->seq, sk, value);                       \
 		return 0;                                                      \
 	}                                                                      \
                                                                                \
