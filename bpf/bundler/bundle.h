@@ -16,6 +16,7 @@
 #include "path.h"
 #include "retransmission.h"
 #include "thin.h"
+#include "translation.h"
 
 /* What may ride along with the newest segment, and what does. */
 struct choice {
@@ -187,8 +188,8 @@ static __always_inline enum outcome identify(const struct egress *egress,
 
 /* The announced segment, one way or another, or something else. */
 static __always_inline enum outcome
-send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
-     struct segment *seg, enum outcome parsed)
+send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
+     struct bpf_tcp_sock *tp, struct segment *seg, enum outcome parsed)
 {
 	struct egress *egress = &flow->egress;
 	enum announced announced = egress->announced;
@@ -206,8 +207,10 @@ send(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	else if (announced == RETRANSMISSION)
 		outcome = OLD_DATA;
 	count(flow, outcome);
-	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED)
+	if (outcome == BUNDLED || outcome == RETRANSMISSION_BUNDLED) {
 		add_redundant(flow, skb->len - grown);
+		learn_translation(skb, sk, flow, seg);
+	}
 	return outcome;
 }
 
@@ -231,7 +234,7 @@ static __always_inline int bundle(struct __sk_buff *skb, struct bpf_sock *sk,
 		return TCX_NEXT;
 	if (!try_enter(&egress->busy))
 		return TCX_NEXT;
-	outcome = send(skb, flow, tp, &seg, outcome);
+	outcome = send(skb, sk, flow, tp, &seg, outcome);
 	leave(&egress->busy);
 	return outcome == DROPPED ? TCX_DROP : TCX_NEXT;
 }

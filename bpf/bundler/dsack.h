@@ -18,6 +18,7 @@
 #include "ack.h"
 #include "maps.h"
 #include "record.h"
+#include "translation.h"
 
 /*
  * Did TCP retransmit any of it, and did all of it ride along? A global
@@ -76,23 +77,39 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 }
 
 /*
- * The socket that a packet with these addresses is for; the peer's comes first,
- * as in the packet.
+ * The connection of ours that an arriving packet is for, and its socket, to be
+ * released.
  */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb,
-						    const struct segment *seg)
+static __always_inline struct flow *find_flow(struct __sk_buff *skb,
+					      const struct segment *seg,
+					      struct bpf_sock **sk)
 {
 	struct bpf_sock_tuple tuple;
-	__u32 size = seg->ipv6 ? sizeof(tuple.ipv6) : sizeof(tuple.ipv4);
-	void *ports = seg->ipv6 ? (void *)&tuple.ipv6.sport
-				: (void *)&tuple.ipv4.sport;
+	struct translated *known;
+	struct flow *flow = NULL;
+	__u64 cookie;
 
-	if (bpf_skb_load_bytes(skb, seg->tcp, ports, 4))
+	*sk = NULL;
+	if (read_tuple(skb, seg, &tuple))
 		return NULL;
-	if (seg->ipv6 ? bpf_skb_load_bytes(skb, seg->ip + 8, &tuple.ipv6, 32)
-		      : bpf_skb_load_bytes(skb, seg->ip + 12, &tuple.ipv4, 8))
+	*sk = look_up_socket(skb, &tuple, seg->ipv6);
+	if (*sk)
+		flow = bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
+	if (flow)
+		return flow;
+	known = bpf_map_lookup_elem(&pillion_translated, &tuple);
+	if (!known)
 		return NULL;
-	return bpf_sk_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	tuple = known->own;
+	cookie = known->cookie;
+	if (*sk)
+		bpf_sk_release(*sk);
+	*sk = look_up_socket(skb, &tuple, seg->ipv6);
+	if (*sk)
+		flow = bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
+	/* The same ends may be others' in another network namespace. */
+	return flow && READ_ONCE(flow->egress.translated) == cookie ? flow
+								    : NULL;
 }
 
 static __always_inline __u8 *at_option(struct tcp_options *options, __u32 at)
@@ -177,10 +194,9 @@ static __always_inline int take_out_dsack(struct __sk_buff *skb,
 	    parse_ack(skb, &seg, &options, &found, &ack) || !ack.duplicate ||
 	    found.dsack_len)
 		return 0;
-	sk = find_socket(skb, &seg);
+	flow = find_flow(skb, &seg, &sk);
 	if (!sk)
 		return 0;
-	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	tp = flow ? bpf_tcp_sock(sk) : NULL;
 	if (tp && is_of_bundle(flow, tp, &ack))
 		result = hide_dsack(skb, &seg, &options, &found);

@@ -278,6 +278,7 @@ struct egress {
 	struct decision decision;
 	struct path_size path;
 	struct record record;
+	__u64 translated; /* the socket's cookie, if it is (translation.h) */
 	__u32 busy;
 	enum outcome last; /* of the last segment */
 	__u32 kept; /* payload before the record's end that history[] has */

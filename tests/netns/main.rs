@@ -28,6 +28,7 @@ mod hooks;
 mod leftovers;
 mod lifecycle;
 mod namespaces;
+mod nat;
 mod observe;
 mod places;
 mod queue;
