@@ -3,6 +3,7 @@
 mod boot;
 mod bundling;
 mod common;
+mod connecting;
 mod detection;
 mod flows;
 mod grid;

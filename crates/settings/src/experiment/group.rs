@@ -11,6 +11,9 @@ pub struct Group {
     /// What they send, and how their sockets are set.
     #[serde(flatten)]
     pub traffic: traffic::Group,
+    /// Whether they connect when they are to start, while others send, and not before all: they
+    /// send once each of them is connected or has failed to.
+    pub connects_at_start: bool,
     /// The host that they come from; `None` for one of the group's own name.
     pub host: Option<String>,
     /// Round-trip times that differ from the path's.

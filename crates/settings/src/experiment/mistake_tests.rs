@@ -50,6 +50,10 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "5:10: datagrams are not TCP's",
         ),
         (
+            "kind = \"flow\"\nconnects-at-start = true\n",
+            "4:21: flows connect when each starts",
+        ),
+        (
             "[kernel]\nticks-per-second = 333\n",
             "4:20: `333`; expected 100, 250, 300 or 1000",
         ),

@@ -102,6 +102,15 @@ impl Plan {
             let text = "datagrams are not TCP's, and have nothing to bundle; leave `bundle` out";
             found.push(Contradiction::new(&["group", name, "bundle"], text));
         }
+        if group.connects_at_start
+            && matches!(traffic.kind, Kind::Datagrams { .. } | Kind::Flow { .. })
+        {
+            let text = "flows connect when each starts, and datagrams do not; leave it out";
+            found.push(Contradiction::new(
+                &["group", name, "connects-at-start"],
+                text,
+            ));
+        }
         let traffic = pillion_traffic::Group {
             name: name.to_owned(),
             ..traffic
@@ -118,6 +127,7 @@ impl Plan {
         let delays = own.map(|own| self.delays_of(own, first, traffic.streams));
         self.streams.push(Streams {
             traffic,
+            connects_at_start: group.connects_at_start,
             host,
             delays: delays.unwrap_or_default(),
             ways: [group.forward.clone(), group.back.clone()],

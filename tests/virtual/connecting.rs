@@ -1,0 +1,48 @@
+//! Connections that are made while others send.
+
+use crate::common::*;
+
+/// The greedy streams keep the queue full. All SYNs of the thin ones come at once, and so do those
+/// that are retransmitted.
+const EXPERIMENT: &str = r#"
+duration = 140
+path.rtt = 100
+[bottleneck]
+rate = 1
+limit = 9
+[defaults]
+streams = 64
+congestion = "reno"
+mechanisms.as-in = "linux-3.12"
+[grid]
+group.thin.connects-at-start = [false, true]
+[group.thin]
+start = 10
+[group.greedy]
+kind = "greedy"
+[measure]
+traces = false
+sockets = false
+"#;
+
+#[test]
+fn streams_that_connect_while_others_send_may_never_be_established() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), EXPERIMENT);
+    let [first, at_start] = &runs[..] else {
+        panic!("two runs: {runs:?}");
+    };
+    let failed = |run| {
+        let groups = json(run, "streams.json");
+        let groups = groups.as_array().unwrap();
+        let thin = groups.iter().find(|it| it["name"] == "thin").unwrap();
+        let streams = thin["sent"]["streams"].as_array().unwrap();
+        let failed = streams.iter().filter(|it| it["connected"] == false);
+        (streams.len(), failed.count())
+    };
+    assert_eq!(failed(first), (64, 0));
+    let (streams, never) = failed(at_start);
+    assert_eq!(streams, 64);
+    assert!(never > 32, "{never} of 64 never established");
+}
