@@ -47,10 +47,50 @@ __noinline int look_up(struct record *record, __u32 start, __u32 end)
 }
 
 /*
+ * Does the ACK answer what left before TCP retransmitted any of what it
+ * reports? A packet that begins in what was acknowledged, and brings more, has
+ * its timestamp echoed (RFC 7323, section 4.3). One that brings nothing new has
+ * not; but that is reported as a whole.
+ */
+static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
+				       __u32 next, __u32 una)
+{
+	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
+	struct egress *egress = &flow->egress;
+	struct record *record = &egress->record;
+	__u32 time = READ_ONCE(egress->again_time);
+	__u32 again = READ_ONCE(egress->again_start);
+	struct packet packet = {};
+
+	if (!time || !ack->echo || !before(ack->echo, time) ||
+	    after(start, una))
+		return false;
+	find_packet(record, next, end, &packet);
+	if (packet.end != end || packet.how & ENDED_AGAIN)
+		return false;
+	/* What was retransmitted before that has other times. */
+	return !before(start, again) ||
+	       look_up(record, start, earlier(end, again)) == RODE_ALONG;
+}
+
+/*
+ * Is it in the ACK of a bundle's own packet? Its beginning was duplicate, and
+ * the rest advances the acknowledgement, to where no retransmission ended.
+ */
+static __always_inline bool is_of_packet(struct record *record,
+					 const struct ack *ack, __u32 next)
+{
+	struct packet packet = {};
+
+	find_packet(record, next, ack->ack, &packet);
+	return packet.end == ack->ack && packet.start == ack->duplicate_start &&
+	       !after(ack->duplicate_end, packet.seq) &&
+	       !(packet.how & ENDED_AGAIN);
+}
+
+/*
  * Is the report about a bundle? What TCP has not retransmitted, and rode along,
- * came twice for that. Of what it has retransmitted, the report is a bundle's
- * if it is in the ACK of that very packet: its beginning was duplicate, and the
- * rest advances the acknowledgement, as a retransmission does not.
+ * came twice for that. Of what it has retransmitted, the ACK has to tell.
  */
 static __always_inline bool
 is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
@@ -59,21 +99,20 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
 	__u32 next = READ_ONCE(record->next);
-	struct packet packet = {};
 	int seen = look_up(record, start, end);
 	__u32 una;
 
 	if (!(seen & RETRANSMITTED))
 		return seen & RODE_ALONG;
 	una = acked_so_far(flow, tp, first_byte(slot(record, next)));
+	if (seen & RODE_ALONG && is_earlier(flow, ack, next, una))
+		return true;
 	if (!after(ack->ack, una))
 		return false;
 	if (!before(start, egress->along_start) &&
 	    !after(end, egress->along_end))
 		return true;
-	find_packet(record, next, ack->ack, &packet);
-	return packet.end == ack->ack && packet.start == start &&
-	       !after(end, packet.seq) && !(packet.how & RETRANSMITTED);
+	return is_of_packet(record, ack, next);
 }
 
 /*

@@ -299,6 +299,11 @@ struct egress {
 	__u32 answered; /* of ingress.calls */
 	__u32 answered_if_undone;
 
+	/* What TCP retransmitted while some of that was not acknowledged. */
+	__u32 again_start; /* snd_una as the first packet left */
+	__u32 again_end;
+	__u32 again_time; /* the first packet's timestamp; 0: none */
+
 	/* What rode along with a retransmission last. */
 	__u32 along_count; /* 0: nothing ever did */
 	__u32 along_seq; /* where the retransmitted segment begins */

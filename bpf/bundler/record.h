@@ -18,6 +18,7 @@
 #define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
 #define RODE_ALONG    0x1000 /* in the packet of a later one */
 #define SMALL	      0x2000 /* a plain one that bundles could repair */
+#define ENDED_AGAIN   0x4000 /* a packet with old data ended where it does */
 
 _Static_assert(REDUNDANT >= HISTORY_BYTES - 1, "room for all that rides along");
 

@@ -47,8 +47,8 @@ __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 }
 
 /*
- * Marks the segments from start to end as riding along. A global function, as
- * the verifier is to look at the loop once.
+ * Marks the segments from start to end as riding along with a retransmission.
+ * A global function, as the verifier is to look at the loop once.
  */
 __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 {
@@ -59,6 +59,8 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 	at = find_segment(record, record->next, start);
 	for (i = 0; i < RECORD && before(slot(record, at)->seq, end); i++)
 		mark(slot(record, at++), RODE_ALONG);
+	if (i)
+		mark(slot(record, at - 1), ENDED_AGAIN);
 	return 0;
 }
 

@@ -43,6 +43,7 @@ struct options_found {
 	__u8 dsack;
 	__u8 dsack_len;
 	__u8 has_timestamps;
+	__u8 timestamps;
 	__u8 has_others; /* that cover or describe the payload, for all we know
 			  */
 };
@@ -99,12 +100,30 @@ __noinline int find_options(const struct tcp_options *options,
 			found->dsack_len = len;
 		} else if (kind == TCP_OPT_TIMESTAMPS) {
 			found->has_timestamps = 1;
+			found->timestamps = at;
 		} else if (kind != TCP_OPT_ACCECN0 && kind != TCP_OPT_ACCECN1) {
 			found->has_others = 1;
 		}
 		at += len;
 	}
 	return 0;
+}
+
+/*
+ * The timestamp of a packet that this host's TCP sends, which puts it first;
+ * 0: it has none.
+ */
+static __always_inline __u32 own_timestamp(struct __sk_buff *skb,
+					   const struct segment *seg)
+{
+	__be32 words[2];
+
+	if (seg->payload - seg->tcp < TCP_HLEN + ALIGNED_LENGTH ||
+	    bpf_skb_load_bytes(skb, seg->tcp + TCP_HLEN, words,
+			       sizeof(words)) ||
+	    words[0] != bpf_htonl(ALIGNED_TIMESTAMPS))
+		return 0;
+	return bpf_ntohl(words[1]);
 }
 
 /*

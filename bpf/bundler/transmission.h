@@ -52,6 +52,10 @@ static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 		egress->path.round_end = snd_una;
 	if (before(egress->path.probe_end, snd_una))
 		egress->path.probe_end = snd_una;
+	if (before(egress->again_end, snd_una - OLD)) {
+		WRITE_ONCE(egress->again_start, snd_una - OLD);
+		egress->again_end = snd_una - OLD;
+	}
 	if (before(egress->along_end, snd_una)) {
 		egress->along_seq = snd_una;
 		egress->along_start = snd_una;
@@ -103,11 +107,12 @@ static __always_inline bool record_new(struct egress *egress,
 }
 
 /*
- * TCP retransmits what lies between start and end. A global function, as the
- * verifier is to look at the loop once.
+ * TCP retransmits what lies between start and end, in one packet or in several,
+ * of which it is not known where they end. A global function, as the verifier
+ * is to look at the loop once.
  */
 __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
-				  struct lost_bundles *lost)
+				  bool several, struct lost_bundles *lost)
 {
 	struct sent_segment *segment;
 	__u32 at, i, size;
@@ -119,6 +124,8 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 		segment = slot(record, at);
 		if (!before(segment->seq, end))
 			break;
+		if (several || slot(record, at + 1)->seq == end)
+			mark(segment, ENDED_AGAIN);
 		if (segment->how & RETRANSMITTED)
 			continue;
 		mark(segment, RETRANSMITTED);
@@ -131,6 +138,23 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 			lost->smallest = size;
 	}
 	return 0;
+}
+
+/*
+ * The first of all that is retransmitted until it is acknowledged tells the
+ * others' time from that of the originals. Who reads sees a new time only with
+ * its start: an old one is earlier.
+ */
+static __always_inline void note_time_again(struct __sk_buff *skb,
+					    struct egress *egress,
+					    const struct segment *seg,
+					    __u32 snd_una)
+{
+	if (!before(snd_una, egress->again_end)) {
+		WRITE_ONCE(egress->again_start, snd_una);
+		PUBLISH(egress->again_time, own_timestamp(skb, seg));
+	}
+	egress->again_end = later(egress->again_end, seg->seq + seg->len);
 }
 
 static __always_inline void announce(struct egress *egress,
@@ -208,8 +232,9 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 	__u32 varying = 0;
 
 	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
+	note_time_again(skb, egress, seg, tp->snd_una);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
-			   &lost);
+			   skb->gso_size, &lost);
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
 	if (flow->off)
 		return;

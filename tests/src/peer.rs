@@ -39,9 +39,11 @@ pub(crate) struct Peer {
     isn: u32,
     /// The peer's next sequence number.
     next: u32,
-    /// The peer's clock, and the kernel's as last seen, for timestamps.
+    /// The peer's clock, and the kernel's as it is echoed, for timestamps.
     clock: u32,
     pub echo: u32,
+    /// What is echoed stays what it is.
+    pub holds_echo: bool,
     /// The window field of every segment but SYNs.
     window: u16,
 }
@@ -62,6 +64,7 @@ impl Peer {
             next: 0x7000_0000,
             clock: 0,
             echo: 0,
+            holds_echo: false,
             window: u16::MAX,
         }
     }
@@ -121,7 +124,9 @@ impl Peer {
         loop {
             let segment = self.receive(deadline.saturating_duration_since(Instant::now()))?;
             if segment.header.source_port == self.kernel_port {
-                self.echo = segment.timestamp().unwrap_or(0);
+                if !self.holds_echo {
+                    self.echo = segment.timestamp().unwrap_or(0);
+                }
                 return Some(segment);
             }
         }

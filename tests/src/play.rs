@@ -246,6 +246,13 @@ impl Wire {
         self.await_acknowledged(position);
     }
 
+    /// Has the peer echo the timestamp of what it has received so far, whatever comes, or that of
+    /// what comes next, again.
+    pub fn hold_echo(&mut self, holds: bool) {
+        self.script.note(&format!("hold echo={holds}"));
+        self.peer.holds_echo = holds;
+    }
+
     /// As [`Wire::ack`], with an echo of a mark of congestion (ECN).
     pub fn ack_echo(&mut self, position: u32) {
         self.script.note(&format!("ack={position},ece"));

@@ -147,6 +147,73 @@ fn the_report_of_the_beginning_of_a_retransmission_reaches_tcp() {
     });
 }
 
+/// The ACKs come late: TCP's time-out was needless. All segments are in one retransmission.
+#[test]
+fn the_reports_of_bundles_that_tcp_retransmitted_needlessly_are_taken_out() {
+    for timestamps in [false, true] {
+        let setup = Setup {
+            rto_min: Duration::from_secs(1),
+            timestamps,
+            ..setup()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 1:201 1:301 1:401");
+            wire.hold_echo(true);
+            wire.expect("1:401");
+            wire.ack(101);
+            wire.ack_duplicate(201, "1:101", "");
+            wire.ack_duplicate(301, "1:201", "");
+            assert_eq!(reports(wire), (0, 2));
+            // That of the last one could be the retransmission's, but for its time.
+            wire.ack_duplicate(401, "1:301", "");
+            let without = u64::from(!timestamps);
+            assert_eq!(reports(wire), (without, 3 - without));
+            // And that is the retransmission's: no echo tells of what brings nothing new.
+            wire.ack_duplicate(401, "1:401", "");
+            assert_eq!(reports(wire), (without + 1, 3 - without));
+        });
+    }
+}
+
+/// In an ACK of all that has come, as the receiver delayed it.
+#[test]
+fn the_report_of_a_bundle_that_left_before_its_retransmission_is_taken_out() {
+    for late in [true, false] {
+        let setup = Setup {
+            rto_min: Duration::from_secs(1),
+            timestamps: true,
+            ..setup()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 1:201 1:301 301:1701");
+            wire.hold_echo(late);
+            wire.expect("1:301");
+            wire.ack_duplicate(1701, "1:201", "");
+            assert_eq!(reports(wire), (u64::from(!late), u64::from(late)));
+        });
+    }
+}
+
+/// The last retransmission's time says nothing of the one before.
+#[test]
+fn the_report_of_an_older_retransmission_reaches_tcp() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        timestamps: true,
+        ..setup()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.expect("1:201");
+        wire.ack(201);
+        wire.sends("201:301 201:401");
+        wire.hold_echo(true);
+        wire.expect("201:401");
+        wire.ack_duplicate(201, "1:101", "");
+        assert_eq!(reports(wire), (1, 0));
+    });
+}
+
 /// The network brought it twice.
 #[test]
 fn the_report_of_what_neither_rode_along_nor_was_retransmitted_reaches_tcp() {
@@ -243,6 +310,29 @@ fn the_report_of_what_rode_along_and_was_retransmitted_is_taken_out() {
         wire.expect("101:301 201:301");
         wire.ack_duplicate(301, "201:301", "");
         assert_eq!(reports(wire), (0, 1));
+    });
+}
+
+/// It brought nothing new, and so its time is not echoed.
+#[test]
+fn the_report_of_a_whole_retransmission_and_what_rode_along_reaches_tcp() {
+    let taking_along = Options {
+        thin: ThinTest::Spifl { limit: 3 },
+        retransmissions: true,
+        ..options()
+    };
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        timestamps: true,
+        ..Setup::bundling(taking_along)
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        wire.sends("1:101 1:201 1:301");
+        wire.hold_echo(true);
+        wire.expect("1:301");
+        wire.ack_duplicate(301, "1:301", "");
+        assert_eq!(reports(wire), (1, 0));
     });
 }
 

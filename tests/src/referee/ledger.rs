@@ -206,21 +206,37 @@ impl Ledger {
         unaccounted.map(|(at, _)| at).collect()
     }
 
-    /// True if a report is about a bundle, and so not for TCP: the rule, in a few lines.
-    pub fn is_of_bundle(&self, ack: &Ack, report: Report) -> bool {
+    /// Whether a report is for TCP, as one about a bundle is not: the rule, in a few lines. `None` if
+    /// it is a bundle's, and timestamps may tell.
+    pub fn is_for_tcp(&self, ack: &Ack, report: Report) -> Option<bool> {
         let touched = || {
             self.segments
                 .iter()
                 .filter(|at| overlap(at.range, report.range))
         };
         if !touched().any(|at| at.retransmitted) {
-            return touched().all(|at| at.rode_along);
+            return Some(!touched().all(|at| at.rode_along));
         }
-        self.ends_at(ack.number).is_some_and(|last| {
+        let is_of_packet = self.ends_at(ack.number).is_some_and(|last| {
             ack.number > self.acknowledged
-                && !last.retransmitted
+                && !self.has_retransmission_to(ack.number)
                 && self.packets[last.packet].range.0 == report.range.0
                 && report.range.1 <= last.range.0
-        })
+        });
+        let is_again = matches!(
+            self.packets[report.packet].kind,
+            Kind::Retransmission { .. }
+        );
+        match (is_of_packet, is_again || ack.echo == 0) {
+            (true, _) => Some(false),
+            (false, true) => Some(true),
+            (false, false) => None,
+        }
+    }
+
+    fn has_retransmission_to(&self, end: u32) -> bool {
+        let is_again = |at: &Packet| matches!(at.kind, Kind::Retransmission { .. });
+        let mut packets = self.packets.iter();
+        packets.any(|at| is_again(at) && at.range.1 == end)
     }
 }

@@ -63,7 +63,7 @@ impl Game {
         };
         let report = ack.report.filter(|report| recorded(report.range.0));
         let report = report.filter(|_| !self.options.retransmissions);
-        let visible = report.map(|report| !self.ledger.is_of_bundle(ack, report));
+        let visible = report.and_then(|report| self.ledger.is_for_tcp(ack, report));
         (found, visible)
     }
 
