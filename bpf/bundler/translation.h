@@ -11,8 +11,9 @@
 #include "maps.h"
 #include "segment.h"
 
-#define MAX_TRANSLATED 4096 /* beyond that the one not used for longest goes   \
-			     */
+/* Beyond that, the one that was not used for longest goes. */
+#define MAX_TRANSLATED 4096
+
 #define TUPLE_WORDS (sizeof(struct bpf_sock_tuple) / 4)
 
 struct translated {
