@@ -10,7 +10,6 @@
 
 struct ack {
 	__u32 ack;
-	__u32 echo; /* of a timestamp; 0: none */
 	bool unread; /* its options make no sense: what it reports is unknown */
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
@@ -39,15 +38,6 @@ static __always_inline void read_block(const struct tcp_options *options,
 	ack->duplicate_start = option_word(options, option + SACK_HEADER);
 	ack->duplicate_end = option_word(options, option + SACK_HEADER + 4);
 	ack->duplicate = before(ack->duplicate_start, ack->duplicate_end);
-}
-
-static __always_inline void read_echo(const struct tcp_options *options,
-				      const struct options_found *found,
-				      struct ack *ack)
-{
-	if (found->has_timestamps &&
-	    option_byte(options, found->timestamps + 1) == TIMESTAMPS_LENGTH)
-		ack->echo = option_word(options, found->timestamps + 6);
 }
 
 /*
@@ -117,7 +107,6 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
 	find_blocks(found, ack);
-	read_echo(options, found, ack);
 	return 0;
 }
 

@@ -115,7 +115,7 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 				  bool several, struct lost_bundles *lost)
 {
 	struct sent_segment *segment;
-	__u32 at, i, size;
+	__u32 at, i, size, ended;
 
 	if (!record || !lost)
 		return 0;
@@ -124,8 +124,9 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 		segment = slot(record, at);
 		if (!before(segment->seq, end))
 			break;
-		if (several || slot(record, at + 1)->seq == end)
-			mark(segment, ENDED_AGAIN);
+		/* No branch, of which the verifier would follow both sides. */
+		ended = several | (slot(record, at + 1)->seq == end);
+		mark(segment, ended * ENDED_AGAIN);
 		if (segment->how & RETRANSMITTED)
 			continue;
 		mark(segment, RETRANSMITTED);
