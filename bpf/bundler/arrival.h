@@ -86,9 +86,7 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 	ingress->lost_start = start;
 	ingress->lost_end = end;
 	ingress->lost_saved_us = 0;
-	if (after(end, READ_ONCE(flow->egress.reacted_at)))
-		WRITE_ONCE(ingress->calls_if_undone,
-			   ingress->calls_if_undone + 1);
+	call_if_undone(flow, end);
 }
 
 /* A packet has arrived behind a gap, and maybe others before it. */
@@ -149,7 +147,9 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	if (is_of_retransmission(flow, ack, una))
 		judge_retransmission(flow, next, ack, &settled);
 	else if (packet.end == ack->ack && packet.how & REDUNDANT &&
-		 !(packet.how & RETRANSMITTED))
+		 packet.how & RETRANSMITTED)
+		find_retransmitted(flow, ack, &packet, una, &settled);
+	else if (packet.end == ack->ack && packet.how & REDUNDANT)
 		find_hidden(flow, tp, ack, &packet, una, &settled);
 	settle(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);

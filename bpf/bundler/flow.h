@@ -298,6 +298,9 @@ struct egress {
 	__u32 reacted_at; /* the same, for a hidden loss */
 	__u32 answered; /* of ingress.calls */
 	__u32 answered_if_undone;
+	/* snd_ssthresh as TCP retransmitted, packets; ~0: nothing was reduced
+	 */
+	__u32 reduced_to;
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
 	__u32 again_start; /* snd_una as the first packet left */
@@ -309,7 +312,6 @@ struct egress {
 	__u32 along_seq; /* where the retransmitted segment begins */
 	__u32 along_start; /* where it ends */
 	__u32 along_end;
-	__u32 reduced_to; /* snd_ssthresh as it left, packets */
 };
 
 /* Losses that bundles hid. */
@@ -317,6 +319,7 @@ struct hidden {
 	__u32 segments;
 	__u32 bytes;
 	__u64 saved_us;
+	__u64 retransmitted; /* segments beside, that TCP has retransmitted */
 };
 
 /* Segments lost one after the other, the last such run (level.h). */
@@ -347,6 +350,7 @@ struct ingress {
 	__u32 calls; /* times a reaction was found to be due */
 	__u32 calls_end; /* where the loss ends that it is due for */
 	__u32 calls_if_undone; /* once TCP takes back its own reduction */
+	__u32 if_undone_end; /* what is acknowledged by then */
 
 	enum loss_rule rule;
 	enum loss_rule

@@ -91,6 +91,44 @@ static __always_inline void count_hidden(struct flow *flow,
 	PUBLISH(flow->ingress.calls, flow->ingress.calls + 1);
 }
 
+/*
+ * Lost segments have come, and TCP has retransmitted them, or will take those
+ * that came for the originals: where it takes back its reduction, up to the end
+ * of what is acknowledged, one is due.
+ */
+static __always_inline void call_if_undone(struct flow *flow, __u32 end)
+{
+	struct ingress *ingress = &flow->ingress;
+
+	if (!after(end, READ_ONCE(flow->egress.reacted_at)))
+		return;
+	WRITE_ONCE(ingress->if_undone_end, end);
+	PUBLISH(ingress->calls_if_undone, ingress->calls_if_undone + 1);
+}
+
+/*
+ * A bundle's packet, or TCP's retransmission of all of it, has come. What was
+ * lost by then TCP knows, and has reduced its window. But if the bundle came
+ * first, it takes that for the originals (RFC 3522, RFC 5682).
+ */
+static __always_inline void find_retransmitted(struct flow *flow,
+					       const struct ack *ack,
+					       const struct packet *packet,
+					       __u32 una,
+					       const struct settled *settled)
+{
+	struct ingress *ingress = &flow->ingress;
+	struct settled lost = *settled;
+	struct hidden hidden = {};
+
+	if (ingress->rule != LOSS_RULE_DSACK || !after(packet->seq, una))
+		return;
+	lost_by_dsack(ack, packet, una, &lost);
+	count_lost(&flow->egress.record, ingress, &lost, &hidden);
+	if (hidden.retransmitted)
+		call_if_undone(flow, ack->ack);
+}
+
 static __always_inline void add_hidden(struct hidden *sum,
 				       const struct hidden *hidden)
 {
@@ -149,6 +187,8 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	}
 	if (ingress->rule == LOSS_RULE_ACK)
 		hidden = by_ack;
+	else if (hidden.retransmitted)
+		call_if_undone(flow, ack->ack);
 	count_hidden(flow, &hidden, settled->lost_end);
 	if (!hidden.segments)
 		return;

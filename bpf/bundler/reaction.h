@@ -63,13 +63,13 @@ static __always_inline bool within_allowance(struct flow *flow,
 }
 
 /*
- * Has TCP a larger window again than it reduced it to? Its threshold bounds the
- * slow start after a time-out.
+ * Has TCP taken back the reduction with which it retransmitted? Then its
+ * threshold is what it was before (tcp_undo_cwnd_reduction()).
  */
 static __always_inline bool is_undone(const struct egress *egress,
 				      struct bpf_tcp_sock *tp)
 {
-	return tp->snd_cwnd > egress->reduced_to;
+	return tp->snd_ssthresh > egress->reduced_to;
 }
 
 /*
@@ -79,6 +79,13 @@ static __always_inline bool is_undone(const struct egress *egress,
 static __always_inline bool is_reducing(struct tcp_sock *tp)
 {
 	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >=
+	       TCP_CA_CWR;
+}
+
+/* Does it so for what it may find not to have been lost? */
+static __always_inline bool may_undo(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >
 	       TCP_CA_CWR;
 }
 
@@ -107,7 +114,7 @@ static __always_inline bool is_due(struct flow *flow, struct bpf_tcp_sock *tp)
 	egress->answered = calls;
 	if (if_undone == egress->answered_if_undone)
 		return due;
-	if (before(tp->snd_una, egress->along_end))
+	if (before(tp->snd_una, READ_ONCE(flow->ingress.if_undone_end)))
 		return due; /* TCP has not looked at the ACK yet */
 	egress->answered_if_undone = if_undone;
 	return due || is_undone(egress, tp);

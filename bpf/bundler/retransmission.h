@@ -158,7 +158,6 @@ static __noinline enum outcome retransmit(struct __sk_buff *skb,
 	egress->along_seq = seg->seq;
 	egress->along_start = end;
 	egress->along_end = last;
-	egress->reduced_to = tp->snd_ssthresh;
 	PUBLISH(egress->along_count, egress->along_count + 1);
 	return outcome;
 }

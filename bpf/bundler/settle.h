@@ -80,7 +80,7 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 /*
  * Of the bytes lost, those of segments that had not come behind a gap, and that
  * TCP has not retransmitted: of the others it knows, and has done what it does
- * about a loss.
+ * about a loss, if it does not take that back.
  */
 __noinline int count_lost(struct record *record, struct ingress *ingress,
 			  const struct settled *settled, struct hidden *hidden)
@@ -95,9 +95,12 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		if (!begins_in(seq, settled->lost_start, settled->lost_end) ||
-		    is_sacked(&ingress->sacked, at) ||
-		    READ_ONCE(slot(record, at)->how) & RETRANSMITTED)
+		    is_sacked(&ingress->sacked, at))
 			continue;
+		if (READ_ONCE(slot(record, at)->how) & RETRANSMITTED) {
+			hidden->retransmitted++;
+			continue;
+		}
 		hidden->segments++;
 		hidden->bytes += end - seq;
 	}

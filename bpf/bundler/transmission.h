@@ -16,6 +16,7 @@
 #include "history.h"
 #include "maps.h"
 #include "path.h"
+#include "reaction.h"
 #include "sending_rate.h"
 #include "tcp_options.h"
 #include "truesize.h"
@@ -222,17 +223,17 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	announce(egress, seg, NEW_DATA, varying, room);
 }
 
-static __always_inline void transmit_again(struct __sk_buff *skb,
-					   struct flow *flow,
-					   struct bpf_tcp_sock *tp,
-					   const struct segment *seg,
-					   enum outcome outcome)
+static __always_inline void
+transmit_again(struct __sk_buff *skb, struct flow *flow,
+	       struct bpf_tcp_sock *tp, struct tcp_sock *full,
+	       const struct segment *seg, enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
 	__u32 varying = 0;
 
 	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
+	egress->reduced_to = may_undo(full) ? tp->snd_ssthresh : ~0U;
 	note_time_again(skb, egress, seg, tp->snd_una);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
@@ -275,7 +276,7 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
-		transmit_again(skb, flow, tp, seg, parsed);
+		transmit_again(skb, flow, tp, full, seg, parsed);
 		break;
 	default:
 		if (!flow->off)

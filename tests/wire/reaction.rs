@@ -1,7 +1,9 @@
 //! What follows from a hidden loss: the kernel reduces the window, once a window of data.
 
+use std::time::Duration;
+
 use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Setup, Wire, sysctl};
 
 const CWR: u8 = 2; // TCP_CA_CWR
 
@@ -245,5 +247,59 @@ fn a_connection_older_than_the_bundler_reacts_too() {
         wire.ack(301);
         wire.sends("301:401");
         assert_eq!((reactions(wire), windows(wire).1), (1, 5));
+    });
+}
+
+/// The path stands still for longer than a time-out. What TCP retransmits, it takes for needless, as
+/// the ACK answers what left before: but the first segment was lost, and a bundle repaired it.
+#[test]
+fn where_tcp_takes_back_its_reduction_for_what_a_bundle_repaired_a_reaction_is_due() {
+    for (merged, came_first) in [(true, true), (true, false), (false, true)] {
+        after_a_time_out(merged, came_first, |wire| {
+            wire.ack(201);
+            let (window, threshold) = windows(wire);
+            let undone = window == 10 && threshold > 10;
+            assert_eq!(undone, came_first, "{window}, {threshold}");
+            wire.sends("201:301");
+            assert_eq!(reactions(wire), u64::from(came_first), "{merged}");
+            assert_eq!(windows(wire).1, 5);
+            assert_eq!(wire.totals().counters.hidden_losses, 0);
+            wire.ack(301);
+            wire.sends("301:401");
+            assert_eq!(reactions(wire), u64::from(came_first), "once");
+        });
+    }
+}
+
+#[test]
+fn where_tcp_takes_back_its_reduction_and_nothing_was_lost_none_is_due() {
+    for merged in [true, false] {
+        after_a_time_out(merged, true, |wire| {
+            wire.ack(101);
+            wire.ack_duplicate(201, "1:101", "");
+            assert_eq!(windows(wire).0, 10);
+            wire.sends("201:301");
+            assert_eq!(reactions(wire), 0, "{merged}");
+        });
+    }
+}
+
+/// A segment and a bundle with it, of which TCP has retransmitted both in one packet, or the first.
+/// The ACK is to answer what left before, if that `came_first`.
+fn after_a_time_out(merged: bool, came_first: bool, test: impl FnOnce(&mut Wire) + Send) {
+    let setup = Setup {
+        timestamps: true,
+        rto_min: Duration::from_secs(1),
+        ..setup(LossRule::Dsack)
+    };
+    setup.run(|wire| {
+        sysctl(
+            "net.ipv4.tcp_retrans_collapse",
+            ["0", "1"][usize::from(merged)],
+        );
+        wire.sends("1:101 1:201");
+        wire.hold_echo(came_first);
+        wire.expect(["1:101", "1:201"][usize::from(merged)]);
+        test(wire);
     });
 }
