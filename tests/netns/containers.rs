@@ -1,48 +1,83 @@
-//! Containers by name and label: with files as runtimes write them, and with Podman's own where it
-//! is there.
+//! Containers by name and label, with files as runtimes write them.
 
 use std::fs;
-use std::io;
-use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::time::Duration;
+use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bundler::cgroup2_mount;
 use pillion_lab::Namespace;
-use pillion_tests::HostPair;
 use serde_json::{Value, json};
 
 use crate::coming::Group;
 use crate::common::*;
 use crate::devices::Attach;
-use crate::namespaces::Resident;
 
 /// A host's folder `/var/lib` of its own, as the commands see that are run beside it.
-pub struct Beside(tempfile::TempDir);
+pub struct Beside {
+    folder: tempfile::TempDir,
+    cgroups: Cgroups,
+    /// What stands in for what is at a path of the host.
+    mounts: Vec<(PathBuf, &'static str)>,
+}
+
+/// The cgroups that commands see which are run beside a folder.
+#[derive(Clone, Copy)]
+pub enum Cgroups {
+    /// Those of version 2 alone, at their usual place, where Podman looks for them.
+    Version2,
+    /// This host's.
+    AsHere,
+}
 
 impl Beside {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+        Self::with(Cgroups::Version2)
+    }
+
+    pub fn with(cgroups: Cgroups) -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            cgroups,
+            mounts: Vec::new(),
+        }
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 
-    /// A command that sees it, and cgroups at their usual place, for Podman looks nowhere else.
+    /// Has the commands see a folder of their own at a path of the host.
+    pub fn has_folder_for(&mut self, path: &'static str) {
+        let folder = self.path().join(path.replace('/', "-"));
+        fs::create_dir(&folder).unwrap();
+        self.mounts.push((folder, path));
+    }
+
+    /// A command that sees all that.
     pub fn command(&self, namespace: &Namespace, words: &[&str]) -> Command {
-        const SCRIPT: &str = "mount --bind \"$1\" /var/lib && shift && \
-            { [ -e /sys/fs/cgroup/cgroup.controllers ] || \
-            { umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup; }; } && exec \"$@\"";
         let mut shell = namespace.command("unshare");
-        shell.args(["--mount", "sh", "-c", SCRIPT, "sh"]);
-        shell.arg(self.path()).args(words);
+        shell.args(["--mount", "sh", "-c", &self.script(self.cgroups), "sh"]);
+        shell.args(words);
         hears_all_signals(&mut shell);
         shell
+    }
+
+    /// What a shell with mounts of its own does so that a command, its arguments, sees all that.
+    pub fn script(&self, cgroups: Cgroups) -> String {
+        const VERSION_2: &str = "{ [ -e /sys/fs/cgroup/cgroup.controllers ] || \
+            { umount -l -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup; }; } && ";
+        let binds = self.mounts.iter().map(|(from, to)| {
+            let from = from.display();
+            format!("{{ [ -e {to} ] || mkdir -p {to}; }} && mount --bind {from} {to} && ")
+        });
+        let binds: String = binds.collect();
+        let folder = self.path().display();
+        let cgroups = match cgroups {
+            Cgroups::Version2 => VERSION_2,
+            Cgroups::AsHere => "",
+        };
+        format!("{binds}mount --bind {folder} /var/lib && {cgroups}exec \"$@\"")
     }
 
     pub fn pillion(&self, namespace: &Namespace, arguments: &[&str]) -> Command {
@@ -219,270 +254,4 @@ fn containers_are_chosen_beside_ports_and_not_beside_cgroups() {
             stderr(&output)
         );
     }
-}
-
-/// Podman, with containers of its own.
-struct Podman {
-    host: Beside,
-    here: Namespace,
-    runtime: &'static str,
-}
-
-impl Podman {
-    /// None, with a line that says so, where it cannot run containers.
-    fn find() -> Option<Self> {
-        let mut why = String::new();
-        for runtime in ["crun", "runc"] {
-            let podman = Self {
-                host: Beside::new(),
-                here: namespace_with_loopback(),
-                runtime,
-            };
-            match podman.run("probe", &["--network=none"], &["/bin/true"]) {
-                Ok(output) if output.status.success() => return Some(podman),
-                Ok(output) => why = stderr(&output),
-                Err(error) => why = error.to_string(),
-            }
-        }
-        let why = why.lines().last().unwrap_or_default();
-        println!("left out, for Podman runs no container here: {why}");
-        None
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let at = |folder: &str| self.host.path().join(folder).to_str().unwrap().to_owned();
-        let (state, temporary) = (at("state"), at("temporary"));
-        let options = ["--cgroup-manager", "cgroupfs", "--runtime", self.runtime];
-        let folders = ["--runroot", &state, "--tmpdir", &temporary];
-        let podman = [&["podman"], &options[..], &folders, words].concat();
-        self.host.command(&self.here, &podman)
-    }
-
-    /// Runs a container of this host's programs, with other options of `podman run`.
-    fn run(&self, name: &str, options: &[&str], words: &[&str]) -> io::Result<Output> {
-        let root = self.host.path().join("root");
-        for folder in [
-            "bin", "dev", "etc", "lib", "lib64", "proc", "run", "sys", "tmp", "usr", "var",
-        ] {
-            fs::create_dir_all(root.join(folder))?;
-        }
-        let root = root.to_str().unwrap();
-        let program = format!("{PILLION}:/pillion:ro");
-        let folders = ["/usr", "/bin", "/lib", "/lib64"];
-        let folders = folders.map(|it| format!("{it}:{it}:ro"));
-        let volumes = folders.iter().chain([&program]);
-        let volumes: Vec<_> = volumes.flat_map(|it| ["--volume", it]).collect();
-        // Not those of the runtime: they may be more than this process may have.
-        let limits = [
-            "--ulimit=nofile=1024",
-            "--ulimit=nproc=1024",
-            "--pids-limit=-1",
-        ];
-        let how = ["run", "--detach", "--name", name];
-        let words = [
-            &how[..],
-            &limits,
-            options,
-            &volumes,
-            &["--rootfs", root],
-            words,
-        ]
-        .concat();
-        self.command(&words).output()
-    }
-}
-
-impl Drop for Podman {
-    fn drop(&mut self) {
-        let _ = self
-            .command(&["rm", "--all", "--force", "--time", "0"])
-            .output();
-        let _ = self.command(&["umount", "--all"]).output();
-        if let Ok(mount) = cgroup2_mount() {
-            remove_empty(&mount.join("libpod_parent"));
-        }
-    }
-}
-
-fn remove_empty(cgroup: &PathBuf) {
-    let inner = fs::read_dir(cgroup).into_iter().flatten().flatten();
-    for folder in inner.filter(|it| it.path().is_dir()) {
-        let _ = fs::remove_dir(folder.path());
-    }
-    let _ = fs::remove_dir(cgroup);
-}
-
-/// A stream of thin traffic from a container, over a path that loses some of it.
-struct Stream {
-    pair: HostPair,
-    resident: Resident,
-    _listener: TcpListener,
-}
-
-impl Stream {
-    fn prepare() -> Self {
-        let pair = lossy_pair(0.05);
-        let receiver = &pair.receiver.namespace;
-        let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
-        Self {
-            resident: Resident::of(&pair.sender.namespace),
-            _listener: listener.unwrap().unwrap(),
-            pair,
-        }
-    }
-
-    fn begin(&self, podman: &Podman, container: &str) {
-        let network = network(&self.resident);
-        let options = ["--annotation=team=red", "--network", &network];
-        let send = ["/pillion", "traffic", "send", "--to", "10.77.0.2:7777"];
-        let send = [&send[..], &["--itt", "10", "--duration", "60"]].concat();
-        let output = podman.run(container, &options, &send).unwrap();
-        assert!(output.status.success(), "{}", stderr(&output));
-    }
-}
-
-impl Stream {
-    /// What pillion shows of it; other pillions of this host may be at work.
-    fn flow(&self, podman: &Podman) -> Value {
-        let namespace = format!("/proc/{}/ns/net", self.resident.pid());
-        let namespace = fs::metadata(namespace).unwrap().ino();
-        let flows = podman.host.json(&podman.here, &["flows", "--json"]);
-        let mut flows = flows.as_array().unwrap().iter();
-        let flow = flows.find(|flow| flow["netns"] == namespace);
-        flow.cloned().unwrap_or_default()
-    }
-}
-
-/// Bundles, not what they repaired: where a slow machine makes bundles large, the receiver delays its
-/// ACKs, and these tell of few losses.
-fn has_bundled(flow: &Value) -> bool {
-    flow["outcomes"]["bundled"].as_u64() > Some(20)
-}
-
-/// What Podman is told of the network namespace of a process.
-fn network(resident: &Resident) -> String {
-    format!("ns:/proc/{}/ns/net", resident.pid())
-}
-
-#[test]
-fn podmans_containers_are_followed_by_name_and_annotation() {
-    needs_root!();
-    let Some(podman) = Podman::find() else {
-        return;
-    };
-    let stream = Stream::prepare();
-    let own = &podman.here;
-    let options = [
-        "--container",
-        "web-*",
-        "--container-label",
-        "team=r?d",
-        "--dev",
-        "tap0",
-    ];
-    let arguments = [&["attach", "--thin", "always"], &options[..]].concat();
-    let command = podman.host.pillion(own, &arguments);
-    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
-    assert!(attach.said().starts_with("pillion: bundling "));
-    let idle = "rule 1: no container is called web-* and labelled team=r?d";
-    attach.says(&format!("covers nothing: {idle}"));
-    stream.begin(&podman, "web-1");
-    let said = [(); 3].map(|()| attach.said());
-    let come = "pillion: container web-1 has come: bundling there, too";
-    assert!(said.contains(&come.to_owned()), "{said:?}");
-    let flow = || stream.flow(&podman);
-    eventually("it bundles there", || has_bundled(&flow()));
-    assert_eq!(flow()["unit"], "container web-1");
-    assert_eq!(flow()["process"], "pillion");
-    let output = podman
-        .command(&["rm", "--force", "--time", "0", "web-1"])
-        .output();
-    assert!(output.unwrap().status.success());
-    let said = [(); 2].map(|()| attach.said());
-    let gone = "pillion: container web-1 has gone";
-    assert!(said.contains(&gone.to_owned()), "{said:?}");
-    attach.interrupt();
-}
-
-/// What Podman is told so that a container has what the DaemonSet's has.
-fn as_the_daemonset() -> Vec<String> {
-    let file = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../packaging/kubernetes/daemonset.yaml"
-    );
-    let file = fs::read_to_string(file).unwrap();
-    let within = |key: &str, ends: [char; 2]| {
-        let after = file.split_once(key).unwrap().1.trim_start();
-        let value = after.strip_prefix(ends[0]).unwrap();
-        value.split_once(ends[1]).unwrap().0.to_owned()
-    };
-    let capabilities = within("add:", ['[', ']']).replace(' ', "");
-    let mut options = vec![
-        "--cap-drop=all".to_owned(),
-        format!("--cap-add={capabilities}"),
-    ];
-    for (said, option) in [
-        ("hostNetwork: true", "--network=host"),
-        ("hostPID: true", "--pid=host"),
-        ("readOnlyRootFilesystem: true", "--read-only"),
-        (
-            "allowPrivilegeEscalation: false",
-            "--security-opt=no-new-privileges",
-        ),
-        (
-            "seccompProfile: {type: Unconfined}",
-            "--security-opt=seccomp=unconfined",
-        ),
-    ] {
-        assert!(file.contains(said), "{said}");
-        options.push(option.to_owned());
-    }
-    let mounts = file.split("mountPath: ").skip(1);
-    let mounts = mounts.map(|rest| rest.split([',', '}']).next().unwrap());
-    for path in mounts.filter(|path| path.starts_with("/sys/")) {
-        options.push(format!("--volume={path}:{path}:ro"));
-    }
-    options
-}
-
-#[test]
-fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
-    needs_root!();
-    let Some(podman) = Podman::find() else {
-        return;
-    };
-    let stream = Stream::prepare();
-    let rights = as_the_daemonset();
-    // The runtime's files are Podman's here.
-    let files = ["--volume=/var/lib/containers:/var/lib/containers:ro"];
-    let options: Vec<_> = rights.iter().map(String::as_str).chain(files).collect();
-    let attach = [
-        "/pillion",
-        "attach",
-        "--wait",
-        "--container",
-        "game-*",
-        "--thin",
-        "always",
-    ];
-    let output = podman.run("pillion", &options, &attach).unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let log = || {
-        let output = podman.command(&["logs", "pillion"]).output().unwrap();
-        stdout(&output) + &stderr(&output)
-    };
-    eventually("it is at work", || {
-        log().contains("no container is called game-*")
-    });
-    stream.begin(&podman, "game-1");
-    let flow = || stream.flow(&podman);
-    let limit = Duration::from_secs(20);
-    within(limit, "it bundles there", || has_bundled(&flow()));
-    assert!(log().contains("container game-1 has come"), "{}", log());
-    assert!(
-        !log().contains("only sockets of this container"),
-        "{}",
-        log()
-    );
-    drop(stream.pair);
 }

@@ -2,10 +2,12 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
@@ -135,6 +137,31 @@ impl Attach {
 
     pub fn says(&mut self, line: &str) {
         assert_eq!(self.said(), format!("pillion: {line}"));
+    }
+
+    /// Waits for a line, whatever comes before it.
+    pub fn hears(&mut self, line: &str) {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let wanted = format!("pillion: {line}");
+        let begun = Instant::now();
+        let mut before = Vec::new();
+        loop {
+            let is_there = self.lines.buffer().contains(&b'\n') || {
+                let left = LIMIT.saturating_sub(begun.elapsed());
+                let mut pipe = [PollFd::new(self.lines.get_ref().as_fd(), PollFlags::POLLIN)];
+                poll(&mut pipe, PollTimeout::try_from(left).unwrap()).unwrap() != 0
+            };
+            assert!(is_there, "never said: {wanted}; {before:#?}");
+            let said = self.said();
+            assert!(
+                !said.is_empty(),
+                "it has ended without: {wanted}; {before:#?}"
+            );
+            if said == wanted {
+                return;
+            }
+            before.push(said);
+        }
     }
 
     /// Links that it holds.

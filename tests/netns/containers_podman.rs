@@ -1,0 +1,229 @@
+//! Containers of Podman's own, where it is there.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use pillion_bundler::cgroup2_mount;
+use pillion_lab::Namespace;
+
+use crate::common::*;
+use crate::containers::Beside;
+use crate::containers_stream::{SEND, Stream, has_bundled, root_of_a_container, volumes};
+use crate::devices::Attach;
+
+/// Podman, with containers of its own.
+struct Podman {
+    host: Beside,
+    here: Namespace,
+    runtime: &'static str,
+}
+
+impl Podman {
+    /// None, with a line that says so, where it cannot run containers.
+    fn find() -> Option<Self> {
+        let mut why = String::new();
+        for runtime in ["crun", "runc"] {
+            let podman = Self {
+                host: Beside::new(),
+                here: namespace_with_loopback(),
+                runtime,
+            };
+            match podman.run("probe", &["--network=none"], &["/bin/true"]) {
+                Ok(output) if output.status.success() => return Some(podman),
+                Ok(output) => why = stderr(&output),
+                Err(error) => why = error.to_string(),
+            }
+        }
+        let why = why.lines().last().unwrap_or_default();
+        println!("left out, for Podman runs no container here: {why}");
+        None
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let at = |folder: &str| self.host.path().join(folder).to_str().unwrap().to_owned();
+        let (state, temporary) = (at("state"), at("temporary"));
+        let options = ["--cgroup-manager", "cgroupfs", "--runtime", self.runtime];
+        let folders = ["--runroot", &state, "--tmpdir", &temporary];
+        let podman = [&["podman"], &options[..], &folders, words].concat();
+        self.host.command(&self.here, &podman)
+    }
+
+    /// Runs a container of this host's programs, with other options of `podman run`.
+    fn run(&self, name: &str, options: &[&str], words: &[&str]) -> io::Result<Output> {
+        let root = root_of_a_container(self.host.path());
+        let root = root.to_str().unwrap();
+        let volumes = volumes();
+        let volumes: Vec<_> = volumes.iter().flat_map(|it| ["--volume", it]).collect();
+        // Not those of the runtime: they may be more than this process may have.
+        let limits = [
+            "--ulimit=nofile=1024",
+            "--ulimit=nproc=1024",
+            "--pids-limit=-1",
+        ];
+        let how = ["run", "--detach", "--name", name];
+        let words = [
+            &how[..],
+            &limits,
+            options,
+            &volumes,
+            &["--rootfs", root],
+            words,
+        ]
+        .concat();
+        self.command(&words).output()
+    }
+}
+
+impl Drop for Podman {
+    fn drop(&mut self) {
+        let _ = self
+            .command(&["rm", "--all", "--force", "--time", "0"])
+            .output();
+        let _ = self.command(&["umount", "--all"]).output();
+        if let Ok(mount) = cgroup2_mount() {
+            remove_empty(&mount.join("libpod_parent"));
+        }
+    }
+}
+
+fn begin(stream: &Stream, podman: &Podman, container: &str) {
+    // What Podman is told of the network namespace of a process.
+    let network = format!("ns:/proc/{}/ns/net", stream.resident.pid());
+    let options = ["--annotation=team=red", "--network", &network];
+    let output = podman.run(container, &options, &SEND).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+fn remove_empty(cgroup: &PathBuf) {
+    let inner = fs::read_dir(cgroup).into_iter().flatten().flatten();
+    for folder in inner.filter(|it| it.path().is_dir()) {
+        let _ = fs::remove_dir(folder.path());
+    }
+    let _ = fs::remove_dir(cgroup);
+}
+
+#[test]
+fn podmans_containers_are_followed_by_name_and_annotation() {
+    needs_root!();
+    let Some(podman) = Podman::find() else {
+        return;
+    };
+    let stream = Stream::prepare();
+    let own = &podman.here;
+    let options = [
+        "--container",
+        "web-*",
+        "--container-label",
+        "team=r?d",
+        "--dev",
+        "tap0",
+    ];
+    let arguments = [&["attach", "--thin", "always"], &options[..]].concat();
+    let command = podman.host.pillion(own, &arguments);
+    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+    assert!(attach.said().starts_with("pillion: bundling "));
+    let idle = "rule 1: no container is called web-* and labelled team=r?d";
+    attach.says(&format!("covers nothing: {idle}"));
+    begin(&stream, &podman, "web-1");
+    let said = [(); 3].map(|()| attach.said());
+    let come = "pillion: container web-1 has come: bundling there, too";
+    assert!(said.contains(&come.to_owned()), "{said:?}");
+    let flow = || stream.flow(&podman.host, &podman.here);
+    eventually("it bundles there", || has_bundled(&flow()));
+    assert_eq!(flow()["unit"], "container web-1");
+    assert_eq!(flow()["process"], "pillion");
+    let output = podman
+        .command(&["rm", "--force", "--time", "0", "web-1"])
+        .output();
+    assert!(output.unwrap().status.success());
+    let said = [(); 2].map(|()| attach.said());
+    let gone = "pillion: container web-1 has gone";
+    assert!(said.contains(&gone.to_owned()), "{said:?}");
+    attach.interrupt();
+}
+
+/// What Podman is told so that a container has what the DaemonSet's has.
+fn as_the_daemonset() -> Vec<String> {
+    let file = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/kubernetes/daemonset.yaml"
+    );
+    let file = fs::read_to_string(file).unwrap();
+    let within = |key: &str, ends: [char; 2]| {
+        let after = file.split_once(key).unwrap().1.trim_start();
+        let value = after.strip_prefix(ends[0]).unwrap();
+        value.split_once(ends[1]).unwrap().0.to_owned()
+    };
+    let capabilities = within("add:", ['[', ']']).replace(' ', "");
+    let mut options = vec![
+        "--cap-drop=all".to_owned(),
+        format!("--cap-add={capabilities}"),
+    ];
+    for (said, option) in [
+        ("hostNetwork: true", "--network=host"),
+        ("hostPID: true", "--pid=host"),
+        ("readOnlyRootFilesystem: true", "--read-only"),
+        (
+            "allowPrivilegeEscalation: false",
+            "--security-opt=no-new-privileges",
+        ),
+        (
+            "seccompProfile: {type: Unconfined}",
+            "--security-opt=seccomp=unconfined",
+        ),
+    ] {
+        assert!(file.contains(said), "{said}");
+        options.push(option.to_owned());
+    }
+    let mounts = file.split("mountPath: ").skip(1);
+    let mounts = mounts.map(|rest| rest.split([',', '}']).next().unwrap());
+    for path in mounts.filter(|path| path.starts_with("/sys/")) {
+        options.push(format!("--volume={path}:{path}:ro"));
+    }
+    options
+}
+
+#[test]
+fn in_a_container_with_the_daemonsets_rights_others_are_covered() {
+    needs_root!();
+    let Some(podman) = Podman::find() else {
+        return;
+    };
+    let stream = Stream::prepare();
+    let rights = as_the_daemonset();
+    // The runtime's files are Podman's here.
+    let files = ["--volume=/var/lib/containers:/var/lib/containers:ro"];
+    let options: Vec<_> = rights.iter().map(String::as_str).chain(files).collect();
+    let attach = [
+        "/pillion",
+        "attach",
+        "--wait",
+        "--container",
+        "game-*",
+        "--thin",
+        "always",
+    ];
+    let output = podman.run("pillion", &options, &attach).unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = || {
+        let output = podman.command(&["logs", "pillion"]).output().unwrap();
+        stdout(&output) + &stderr(&output)
+    };
+    eventually("it is at work", || {
+        log().contains("no container is called game-*")
+    });
+    begin(&stream, &podman, "game-1");
+    let flow = || stream.flow(&podman.host, &podman.here);
+    let limit = Duration::from_secs(20);
+    within(limit, "it bundles there", || has_bundled(&flow()));
+    assert!(log().contains("container game-1 has come"), "{}", log());
+    assert!(
+        !log().contains("only sockets of this container"),
+        "{}",
+        log()
+    );
+    drop(stream.pair);
+}

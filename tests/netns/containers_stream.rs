@@ -1,0 +1,85 @@
+//! Streams that containers send with this host's programs.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pillion_lab::Namespace;
+use pillion_tests::HostPair;
+use serde_json::Value;
+
+use crate::common::*;
+use crate::containers::Beside;
+use crate::namespaces::Resident;
+
+/// Where this host's programs are, and what they take.
+pub const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
+
+/// Sends a stream of thin traffic to the receiver of a [`Stream`].
+pub const SEND: [&str; 9] = [
+    "/pillion",
+    "traffic",
+    "send",
+    "--to",
+    "10.77.0.2:7777",
+    "--itt",
+    "10",
+    "--duration",
+    "60",
+];
+
+/// A root for containers that have this host's programs mounted: no image need be fetched.
+pub fn root_of_a_container(below: &Path) -> PathBuf {
+    let root = below.join("root");
+    for folder in [
+        "bin", "dev", "etc", "lib", "lib64", "proc", "run", "sys", "tmp", "usr", "var",
+    ] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    root
+}
+
+/// What Docker and Podman are told of these programs, and of pillion.
+pub fn volumes() -> Vec<String> {
+    let programs = PROGRAMS.map(|it| format!("{it}:{it}:ro"));
+    let program = format!("{PILLION}:/pillion:ro");
+    programs.into_iter().chain([program]).collect()
+}
+
+/// A path that loses some of the data, with a receiver at its end.
+pub struct Stream {
+    pub pair: HostPair,
+    /// A process of the sender.
+    pub resident: Resident,
+    _listener: TcpListener,
+}
+
+impl Stream {
+    pub fn prepare() -> Self {
+        let pair = lossy_pair(0.05);
+        let receiver = &pair.receiver.namespace;
+        let listener = receiver.enter(|| TcpListener::bind("10.77.0.2:7777"));
+        Self {
+            resident: Resident::of(&pair.sender.namespace),
+            _listener: listener.unwrap().unwrap(),
+            pair,
+        }
+    }
+
+    /// What pillion shows of a stream from the sender; other pillions of this host may be at work.
+    pub fn flow(&self, host: &Beside, here: &Namespace) -> Value {
+        let namespace = format!("/proc/{}/ns/net", self.resident.pid());
+        let namespace = fs::metadata(namespace).unwrap().ino();
+        let flows = host.json(here, &["flows", "--json"]);
+        let mut flows = flows.as_array().unwrap().iter();
+        let flow = flows.find(|flow| flow["netns"] == namespace);
+        flow.cloned().unwrap_or_default()
+    }
+}
+
+/// Bundles, not what they repaired: where a slow machine makes bundles large, the receiver delays its
+/// ACKs, and these tell of few losses.
+pub fn has_bundled(flow: &Value) -> bool {
+    flow["outcomes"]["bundled"].as_u64() > Some(20)
+}
