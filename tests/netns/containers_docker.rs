@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use pillion_lab::Namespace;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::*;
 use crate::containers::{Beside, Cgroups};
@@ -193,6 +193,33 @@ fn dockers_containers_are_followed_by_name_and_label() {
     docker.tells(&["rm", "--force", &first]);
     attach.hears(&gone(&first));
     docker.covers(0);
+    attach.interrupt();
+}
+
+#[test]
+fn a_container_of_docker_that_is_renamed_is_let_go_and_taken_by_its_new_name() {
+    needs_root!();
+    let Some(docker) = Docker::find(Cgroups::Version2, &[]) else {
+        return;
+    };
+    let [before, other, after] = ["web-a", "db", "web-b"].map(unique);
+    let mut attach = docker.attach(&["--container", "web-?-*"]);
+    docker.begin(&before, &[]);
+    attach.hears(&come(&before));
+    attach.hears(&format!("eth0 in {}", come(&before)));
+    docker.covers(1);
+    docker.tells(&["rename", &before, &other]);
+    attach.hears(&gone(&before));
+    let status = || docker.host.status(&docker.here);
+    eventually("it is let go", || status()["devices"] == json!([]));
+    docker.covers(0);
+    docker.tells(&["rename", &other, &before]);
+    attach.hears(&format!("eth0 in {}", come(&before)));
+    docker.tells(&["rename", &before, &after]);
+    attach.hears(&come(&after));
+    let device = format!("eth0 in container {after}");
+    eventually("it is called so", || status()["devices"] == json!([device]));
+    docker.covers(1);
     attach.interrupt();
 }
 

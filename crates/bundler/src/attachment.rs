@@ -23,6 +23,8 @@ pub struct Attachment {
     devices: DeviceAttachments,
     /// Namespaces whose connections are still to be taken in.
     unreviewed: Vec<Namespace>,
+    /// Those served no longer whose connections are still to be let go of.
+    left: Vec<Namespace>,
     links: Vec<OwnedFd>,
     room: Room,
 }
@@ -85,6 +87,7 @@ impl Attachment {
             programs,
             devices,
             unreviewed: Vec::new(),
+            left: Vec::new(),
             links,
             room: Room::default(),
         })
@@ -118,19 +121,29 @@ impl Attachment {
         selection: &mut Selection,
         other: Selection,
     ) -> Result<Vec<Change>, Error> {
-        let mut left = self.programs.served.namespaces().to_vec();
         *selection = other;
         self.devices.share_among(&self.programs, selection);
         let changes = self.follow(selection);
-        left.retain(|it| !self.programs.served.namespaces().contains(it));
-        self.review_in(&left)?;
+        self.let_go()?;
         Ok(changes)
+    }
+
+    /// Lets go of the connections of network namespaces that are served no longer: they may go on, as
+    /// that of a container which is called otherwise now.
+    fn let_go(&mut self) -> Result<(), Error> {
+        if !self.left.is_empty() {
+            self.review_in(&self.left)?;
+            self.left.clear();
+        }
+        Ok(())
     }
 
     /// Takes in the connections of the selection's namespaces, and of no others.
     fn serve(&mut self, selection: &mut Selection, changes: &mut Vec<Change>) {
         let namespaces = selection.namespaces();
-        self.programs.served.keep(&namespaces);
+        self.left.extend(self.programs.served.keep(&namespaces));
+        // What fails is tried again with the next call.
+        let _ = self.let_go();
         self.unreviewed.retain(|it| namespaces.contains(it));
         for namespace in namespaces {
             let step = Step::Serve(namespace.id());

@@ -72,14 +72,19 @@ impl FollowedNamespace {
         self.now.as_mut()
     }
 
-    /// Lets go of a namespace that no longer has its name.
-    pub(crate) fn let_go(&mut self) -> Option<Change> {
+    /// Lets go of a namespace that no longer has its name, which it gives.
+    pub(crate) fn let_go(&mut self) -> Option<(Namespace, Change)> {
         let (name, now) = (self.name.as_ref()?, self.now.as_ref()?);
         if name.stands_for(&now.namespace) {
             return None;
         }
-        self.now = None;
-        Some(Change::Gone(name.to_string()))
+        self.leave()
+    }
+
+    /// Lets go of the namespace, whatever has become of it.
+    pub(crate) fn leave(&mut self) -> Option<(Namespace, Change)> {
+        let name = self.name.as_ref()?.to_string();
+        Some((self.now.take()?.namespace, Change::Gone(name)))
     }
 
     /// Takes the namespace that has the name now, if none is taken yet; `register` is given the

@@ -52,16 +52,16 @@ impl Served {
         Ok(())
     }
 
-    /// Serves no network namespaces but these any more.
-    pub(crate) fn keep(&mut self, namespaces: &[Namespace]) {
-        self.namespaces.retain(|namespace| {
-            let stays = namespaces.contains(namespace);
-            if !stays && let Ok(cookie) = namespace.cookie() {
-                // What is not in the table any more need not be taken out.
-                let _ = self.table.delete(&cookie.to_ne_bytes());
-            }
-            stays
-        });
+    /// Serves no network namespaces but these any more; gives the others.
+    pub(crate) fn keep(&mut self, namespaces: &[Namespace]) -> Vec<Namespace> {
+        let served = std::mem::take(&mut self.namespaces).into_iter();
+        let (stay, left): (Vec<_>, Vec<_>) = served.partition(|it| namespaces.contains(it));
+        self.namespaces = stay;
+        for cookie in left.iter().filter_map(|it| it.cookie().ok()) {
+            // What is not in the table any more need not be taken out.
+            let _ = self.table.delete(&cookie.to_ne_bytes());
+        }
+        left
     }
 
     fn failed(&self, error: &libbpf_rs::Error) -> Error {

@@ -131,13 +131,19 @@ impl Selection {
     }
 
     /// Follows the names that there are now like one with wildcards, and those of containers, and no
-    /// longer those that were.
-    fn match_names(&mut self) {
+    /// longer those that were: a container that is called otherwise now is let go as one that ends.
+    /// Gives what it has let go.
+    fn match_names(&mut self) -> Vec<(Namespace, Change)> {
+        let mut left = Vec::new();
         self.asked_for.look_for_containers(&mut self.containers);
         let there = self.asked_for.matched(self.containers.running());
-        self.followed.retain(|followed| {
+        self.followed.retain_mut(|followed| {
             let is_there = followed.name().is_none_or(|name| there.contains(name));
-            !followed.is_matched || followed.now().is_some() || is_there
+            let is_kept = !followed.is_matched || is_there;
+            if !is_kept {
+                left.extend(followed.leave());
+            }
+            is_kept
         });
         for name in there {
             let is_followed = self.followed.iter().any(|it| it.name() == Some(&name));
@@ -145,6 +151,18 @@ impl Selection {
                 self.followed.push(FollowedNamespace::awaited(name));
             }
         }
+        left
+    }
+
+    /// Lets go of what no longer has its name, or one that is asked for.
+    fn let_go(&mut self) -> Vec<(Namespace, Change)> {
+        let mut left = self.match_names();
+        left.extend(
+            self.followed
+                .iter_mut()
+                .filter_map(FollowedNamespace::let_go),
+        );
+        left
     }
 
     /// The devices to begin with.
@@ -210,9 +228,16 @@ impl Selection {
         changes: &mut Vec<Change>,
     ) -> Vec<Namespace> {
         let _ = self.clock.wait();
-        self.match_names();
+        for (namespace, gone) in self.let_go() {
+            changes.push(gone);
+            // Its devices are called after another name of it, if it has one.
+            let by_others = self.followed.iter_mut();
+            let by_others = by_others.filter_map(FollowedNamespace::now_mut);
+            by_others
+                .filter(|it| it.namespace == namespace)
+                .for_each(|it| it.has_changed = true);
+        }
         for followed in &mut self.followed {
-            changes.extend(followed.let_go());
             let Some(name) = followed.name().cloned() else {
                 continue;
             };
