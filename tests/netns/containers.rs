@@ -54,6 +54,15 @@ impl Beside {
         self.mounts.push((folder, path));
     }
 
+    /// Has the commands see a file with this text in place of one of the host, if it has that.
+    pub fn has_file_for(&mut self, path: &'static str, text: &str) {
+        if Path::new(path).exists() {
+            let file = self.path().join(path.replace('/', "-"));
+            fs::write(&file, text).unwrap();
+            self.mounts.push((file, path));
+        }
+    }
+
     /// A command that sees all that.
     pub fn command(&self, namespace: &Namespace, words: &[&str]) -> Command {
         let mut shell = namespace.command("unshare");

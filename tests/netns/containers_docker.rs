@@ -33,6 +33,10 @@ impl Docker {
         let mut host = Beside::with(cgroups);
         // One that this host has runs its containers elsewhere.
         host.has_folder_for("/run/containerd");
+        // Who the containers' users may be, where they are others of the host.
+        for file in ["/etc/subuid", "/etc/subgid"] {
+            host.has_file_for(file, "nobody:200000:65536\nnogroup:200000:65536\n");
+        }
         let at = |name: &str| host.path().join(name).display().to_string();
         let (exec, pid, socket) = (at("exec"), at("pid"), format!("unix://{}", at("socket")));
         let parent = format!("--cgroup-parent=/{}", cgroup_of(&host));
@@ -243,5 +247,19 @@ fn dockers_containers_that_share_a_network_namespace_are_told_apart() {
     for name in [&web, &joined, &host] {
         assert_eq!(docker.flows(name).len(), 1, "{name}");
     }
+    attach.interrupt();
+}
+
+#[test]
+fn a_container_of_docker_whose_users_are_others_of_the_host_has_its_name() {
+    needs_root!();
+    let Some(docker) = Docker::find(Cgroups::Version2, &["--userns-remap=nobody:nogroup"]) else {
+        return;
+    };
+    let name = unique("mapped");
+    let mut attach = docker.attach(&["--container", "mapped-*"]);
+    docker.begin(&name, &[]);
+    attach.hears(&come(&name));
+    docker.covers(1);
     attach.interrupt();
 }

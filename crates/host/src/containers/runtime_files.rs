@@ -136,7 +136,10 @@ impl RuntimeFiles {
     /// Where the runtimes that there are keep something of their containers.
     fn folders(&self) -> Vec<Folder> {
         let below = |path: &str| self.root.join(path);
-        let mut all = vec![Folder::Docker(below("var/lib/docker/containers"))];
+        // What was moved elsewhere may have left old files behind.
+        let moved = docker_data_root(&self.root).into_iter();
+        let docker = moved.chain([below("var/lib/docker")]);
+        let mut all: Vec<_> = docker.flat_map(|it| docker_folders(&it)).collect();
         // A driver of storage has a folder of its own, as in `overlay-containers`.
         let storage = inside(&below("var/lib/containers/storage"));
         let is_of_containers = |path: &PathBuf| path.to_string_lossy().ends_with("-containers");
@@ -148,6 +151,34 @@ impl RuntimeFiles {
         }
         all
     }
+}
+
+/// Where Docker keeps everything, if its own file says so.
+fn docker_data_root(root: &Path) -> Option<PathBuf> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Daemon {
+        data_root: Option<PathBuf>,
+    }
+    let file = fs::read(root.join("etc/docker/daemon.json")).ok()?;
+    let path = serde_json::from_slice::<Daemon>(&file).ok()?.data_root?;
+    Some(root.join(path.strip_prefix("/").ok()?))
+}
+
+/// Where Docker keeps what it says of containers: apart for those whose users it maps to others of the
+/// host (`userns-remap`), in a folder that is called after these, as in `231072.231072`.
+fn docker_folders(data_root: &Path) -> Vec<Folder> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+    let is_remapped = |path: &PathBuf| {
+        let name = path.file_name().and_then(|it| it.to_str());
+        let parts = name.and_then(|it| it.split_once('.'));
+        parts.is_some_and(|(user, group)| is_number(user) && is_number(group))
+    };
+    let remapped = inside(data_root).filter(is_remapped);
+    let roots = [data_root.to_owned()].into_iter().chain(remapped);
+    roots
+        .map(|it| Folder::Docker(it.join("containers")))
+        .collect()
 }
 
 fn inside(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {

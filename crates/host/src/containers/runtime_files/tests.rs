@@ -53,6 +53,33 @@ fn docker_tells_name_and_labels() {
 }
 
 #[test]
+fn dockers_files_are_found_where_it_maps_users_and_where_it_is_told_to_keep_them() {
+    let host = Host::new();
+    let named = |name: &str| json!({"Name": name, "Config": {}});
+    let data = "var/lib/docker";
+    for (path, name) in [
+        (format!("{data}/231072.231072/containers/1"), "/mapped"),
+        (format!("{data}/tmp.d/containers/2"), "/none"),
+        (format!("{data}/containers/3"), "/left-behind"),
+        ("srv/docker/containers/3".to_owned(), "/moved"),
+        ("srv/docker/5.5/containers/4".to_owned(), "/both"),
+    ] {
+        host.write(&format!("{path}/config.v2.json"), &named(name));
+    }
+    let names = |ids: &[&str]| -> Vec<_> {
+        let described = host.files().describe(ids.iter().copied()).into_iter();
+        described.map(|it| it.names.join(" ")).collect()
+    };
+    assert_eq!(
+        names(&["1", "2", "3", "4"]),
+        ["mapped", "", "left-behind", ""]
+    );
+    let daemon = json!({"data-root": "/srv/docker", "log-driver": "journald"});
+    host.write("etc/docker/daemon.json", &daemon);
+    assert_eq!(names(&["1", "3", "4"]), ["mapped", "moved", "both"]);
+}
+
+#[test]
 fn podmans_storage_tells_the_name_and_the_bundle_its_annotations() {
     let host = Host::new();
     let folder = "var/lib/containers/storage/overlay-containers";
