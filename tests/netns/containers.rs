@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_bundler::cgroup2_mount;
 use pillion_lab::Namespace;
 use serde_json::{Value, json};
 
@@ -26,6 +27,8 @@ pub struct Beside {
 pub enum Cgroups {
     /// Those of version 2 alone, at their usual place, where Podman looks for them.
     Version2,
+    /// This host's but for those of version 2.
+    Version1,
     /// This host's.
     AsHere,
 }
@@ -83,8 +86,9 @@ impl Beside {
         let binds: String = binds.collect();
         let folder = self.path().display();
         let cgroups = match cgroups {
-            Cgroups::Version2 => VERSION_2,
-            Cgroups::AsHere => "",
+            Cgroups::Version2 => VERSION_2.to_owned(),
+            Cgroups::Version1 => format!("umount -l {} && ", cgroup2_mount().unwrap().display()),
+            Cgroups::AsHere => String::new(),
         };
         format!("{binds}mount --bind {folder} /var/lib && {cgroups}exec \"$@\"")
     }

@@ -3,6 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use pillion_bundler::{cgroup1_mount, cgroup2_mount};
 use pillion_lab::Namespace;
 use serde_json::{Value, json};
 
@@ -30,7 +31,10 @@ impl Docker {
         let stream = Stream::prepare();
         let sender = &stream.pair.sender.namespace;
         route_to_containers(&stream.pair.receiver.namespace);
-        let mut host = Beside::with(cgroups);
+        let mut host = Beside::with(match cgroups {
+            Cgroups::Version2 => Cgroups::Version2,
+            Cgroups::Version1 | Cgroups::AsHere => Cgroups::AsHere,
+        });
         // One that this host has runs its containers elsewhere.
         host.has_folder_for("/run/containerd");
         // Who the containers' users may be, where they are others of the host.
@@ -261,5 +265,30 @@ fn a_container_of_docker_whose_users_are_others_of_the_host_has_its_name() {
     docker.begin(&name, &[]);
     attach.hears(&come(&name));
     docker.covers(1);
+    attach.interrupt();
+}
+
+#[test]
+fn a_container_of_docker_that_has_cgroups_of_version_1_alone_is_told_of() {
+    needs_root!();
+    if cgroup1_mount().is_none() || cgroup2_mount().is_err() {
+        println!("left out, for this host has no cgroups of both versions");
+        return;
+    }
+    let Some(docker) = Docker::find(Cgroups::Version1, &[]) else {
+        return;
+    };
+    let name = unique("old");
+    let mut attach = docker.attach(&["--container", "old-*"]);
+    attach.says("covers nothing: rule 1: no container is called old-*");
+    docker.begin(&name, &[]);
+    let why = format!(
+        "rule 1: container {name} has cgroups of version 1 alone, by which its sockets cannot be \
+         told: have its runtime use version 2, or name its network namespace"
+    );
+    attach.hears(&format!("covers nothing: {why}"));
+    assert_eq!(docker.host.status(&docker.here)["notes"], json!([why]));
+    docker.tells(&["rm", "--force", &name]);
+    attach.hears("covers nothing: rule 1: no container is called old-*");
     attach.interrupt();
 }

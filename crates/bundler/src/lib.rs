@@ -55,7 +55,7 @@ mod walk;
 mod watch;
 
 pub use attachment::Attachment;
-pub use cgroup::{Cgroup, CgroupName, cgroup2_mount, is_whole};
+pub use cgroup::{Cgroup, CgroupName, cgroup1_mount, cgroup2_mount, is_whole};
 pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use closed::list_closed;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pillion_host::{Container, ContainerChoice, Containers};
 
-use crate::{NamespaceName, cgroup2_mount};
+use crate::{NamespaceName, cgroup1_mount, cgroup2_mount};
 
 /// Which network namespaces' connections are taken in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,7 +42,7 @@ impl Namespaces {
         if !self.of_containers.is_empty()
             && let Ok(mount) = cgroup2_mount()
         {
-            containers.look(&mount);
+            containers.look(&mount, cgroup1_mount().as_deref());
         }
     }
 

@@ -114,6 +114,13 @@ impl Selection {
         self.containers.running()
     }
 
+    /// The containers that run, as of the last look, whose sockets cannot be told from others: they have
+    /// cgroups of version 1 alone.
+    #[must_use]
+    pub fn containers_in_version_1(&self) -> &[Container] {
+        self.containers.in_version_1()
+    }
+
     /// What keeps containers that are asked for, or may be, from being found or entered, in words.
     pub fn unseen(&self) -> impl Iterator<Item = String> {
         let chosen = self.asked_for.chosen(self.containers.running());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pillion_bundler::{
     Attachment, CgroupName, Cgroups, Container, Containers, Policy, Scope, Selection,
-    cgroup2_mount, is_whole,
+    cgroup1_mount, cgroup2_mount, is_whole,
 };
 
 use crate::print::say;
@@ -74,7 +74,8 @@ impl Rules {
     pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
         let names = selection.unmatched();
         let names = names.map(|name| format!("no {name} is there"));
-        let idle = self.idle().chain(self.left_out());
+        let idle = self.idle(selection.containers_in_version_1());
+        let idle = idle.into_iter().chain(self.left_out());
         let idle = idle.chain(names).chain(selection.unseen());
         let idle: Vec<_> = idle.collect();
         for new in idle.iter().filter(|it| !self.idle.contains(it)) {
@@ -102,30 +103,44 @@ impl Rules {
         })
     }
 
-    /// The rules that no connection can match now, in words.
-    pub fn idle(&self) -> impl Iterator<Item = String> {
+    /// The rules that no connection can match now, in words, and those of these containers that rules
+    /// choose: they have cgroups of version 1 alone.
+    pub fn idle(&self, in_version_1: &[Container]) -> Vec<String> {
+        let mut idle = Vec::new();
         let rules = (1..).zip(&self.policy.rules).zip(&self.cgroups);
-        rules.filter_map(|((number, rule), cgroups)| {
+        for ((number, rule), cgroups) in rules {
+            let before = idle.len();
+            let untold = in_version_1.iter().filter(|it| rule.containers.has(it));
+            idle.extend(untold.map(|it| {
+                format!(
+                    "rule {number}: container {it} has cgroups of version 1 alone, by which its \
+                     sockets cannot be told: have its runtime use version 2, or name its network \
+                     namespace"
+                )
+            }));
             let is_idle = cgroups.as_ref().is_some_and(|it| it.named == 0);
-            let names = || rule.cgroups.iter().map(CgroupName::to_string);
-            is_idle.then(|| match rule.containers.is_empty() {
-                true => {
-                    let names = names().collect::<Vec<_>>().join(" or ");
-                    format!("rule {number}: no cgroup is called {names}")
-                }
-                false => format!("rule {number}: no container is {}", rule.containers),
-            })
-        })
+            if is_idle && idle.len() == before {
+                idle.push(match rule.containers.is_empty() {
+                    true => {
+                        let names = rule.cgroups.iter().map(CgroupName::to_string);
+                        let names = names.collect::<Vec<_>>().join(" or ");
+                        format!("rule {number}: no cgroup is called {names}")
+                    }
+                    false => format!("rule {number}: no container is {}", rule.containers),
+                });
+            }
+        }
+        idle
     }
 }
 
 /// The containers that run, for rules that are only looked at.
-pub fn running() -> Vec<Container> {
-    let mount = cgroup2_mount();
-    mount.map_or_else(
-        |_| Vec::new(),
-        |it| Containers::default().look(&it).to_vec(),
-    )
+pub fn running() -> Containers {
+    let mut containers = Containers::default();
+    if let Ok(mount) = cgroup2_mount() {
+        containers.look(&mount, cgroup1_mount().as_deref());
+    }
+    containers
 }
 
 /// What it means that only a part of the hierarchy can be seen, if that is so.

@@ -14,18 +14,27 @@ pub fn cgroup2_mount() -> Result<PathBuf, Error> {
     let mounts = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
     // Another mount may lie over it, as one over all of /sys/fs/cgroup does.
     let is_reached = |mount: &PathBuf| mount.join("cgroup.controllers").exists();
-    find_cgroup2(&mounts)
+    find(&mounts, "cgroup2")
         .find(is_reached)
-        .or_else(|| find_cgroup2(&mounts).next())
+        .or_else(|| find(&mounts, "cgroup2").next())
         .ok_or(Error::NoCgroup2)
 }
 
-fn find_cgroup2(mountinfo: &str) -> impl Iterator<Item = PathBuf> {
-    mountinfo.lines().filter_map(|line| {
+/// Where a hierarchy of version 1 is mounted, if any is: container runtimes use all of them alike.
+#[must_use]
+pub fn cgroup1_mount() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let is_reached = |mount: &PathBuf| mount.join("cgroup.procs").exists();
+    find(&mounts, "cgroup").find(is_reached)
+}
+
+/// Where file systems of this kind are mounted.
+fn find(mountinfo: &str, wanted: &str) -> impl Iterator<Item = PathBuf> {
+    mountinfo.lines().filter_map(move |line| {
         let (mount, kind) = line.split_once(" - ")?;
         let mount_point = mount.split(' ').nth(4)?;
-        kind.starts_with("cgroup2 ")
-            .then(|| PathBuf::from(unescape(mount_point)))
+        let is_wanted = kind.split(' ').next() == Some(wanted);
+        is_wanted.then(|| PathBuf::from(unescape(mount_point)))
     })
 }
 
@@ -80,22 +89,28 @@ mod tests {
         let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
                       32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
-        assert_eq!(
-            find_cgroup2(mounts).next(),
-            Some(PathBuf::from("/sys/fs/cgroup/unified"))
-        );
+        let found = |kind| find(mounts, kind).collect::<Vec<_>>();
+        assert_eq!(found("cgroup2"), [Path::new("/sys/fs/cgroup/unified")]);
+        assert_eq!(found("cgroup"), [Path::new("/sys/fs/cgroup/cpu")]);
     }
 
     #[test]
     fn a_mount_point_with_a_space_is_unescaped() {
         let mounts = "41 31 0:38 / /mnt/c\\0402 rw - cgroup2 none rw\n";
-        assert_eq!(find_cgroup2(mounts).next(), Some(PathBuf::from("/mnt/c 2")));
+        assert_eq!(
+            find(mounts, "cgroup2").next(),
+            Some(PathBuf::from("/mnt/c 2"))
+        );
     }
 
     #[test]
     fn without_a_unified_hierarchy_there_is_none() {
         assert_eq!(
-            find_cgroup2("32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n").next(),
+            find(
+                "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
+                "cgroup2"
+            )
+            .next(),
             None
         );
     }

@@ -12,7 +12,7 @@ use nix::fcntl::Flock;
 
 use crate::Error;
 use hierarchy::own_cgroup;
-pub use hierarchy::{cgroup2_mount, is_whole};
+pub use hierarchy::{cgroup1_mount, cgroup2_mount, is_whole};
 pub use name::CgroupName;
 
 /// A cgroup (v2) of our own, below the one this process is in, so that the limits

@@ -132,8 +132,10 @@ impl Args {
         let mut namespaces = self.namespaces(namespaces, &policy);
         let chosen = self.connections(policy.rules.len());
         if self.check_config {
-            let running = running();
-            for idle in Rules::of(Policy { running, ..policy }).idle() {
+            let containers = running();
+            let running = containers.running().to_vec();
+            let rules = Rules::of(Policy { running, ..policy });
+            for idle in rules.idle(containers.in_version_1()) {
                 say(&format!("pillion: now covers nothing: {idle}"));
             }
             print_line!("no mistake: would bundle {chosen}")?;

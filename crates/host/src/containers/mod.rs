@@ -4,6 +4,7 @@
 mod choice;
 mod runtime_files;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -40,22 +41,35 @@ impl fmt::Display for Container {
 pub struct Containers {
     files: RuntimeFiles,
     running: Vec<Container>,
+    in_version_1: Vec<Container>,
 }
 
 impl Containers {
-    /// Looks for those with cgroups below this folder of the cgroup v2 file system.
-    pub fn look(&mut self, mount: &Path) -> &[Container] {
-        let folders = folders_of_containers(mount);
+    /// Looks for those with cgroups below this folder of the cgroup v2 file system, and for those that
+    /// have one below this of cgroup v1 alone, where that is mounted as well.
+    pub fn look(&mut self, mount: &Path, version_1: Option<&Path>) -> &[Container] {
+        let mut folders = folders_of_containers(mount);
+        let there = folders.len();
+        folders.extend(version_1.map_or_else(Vec::new, |it| left_in(it, &folders)));
         let described = self.files.describe(folders.iter().map(|it| it.id.as_str()));
         let folders = folders.into_iter().zip(described);
-        let running = folders.map(|(it, described)| Container {
+        let all = folders.map(|(it, described)| Container {
             process: self.process(&it),
             id: it.id,
             described,
             cgroup: it.cgroup,
         });
-        self.running = running.collect();
+        let mut all: Vec<_> = all.collect();
+        self.in_version_1 = all.split_off(there);
+        self.running = all;
         &self.running
+    }
+
+    /// Those that run, as of the last look, and have cgroups of version 1 alone: what is attached to
+    /// cgroups of version 2 cannot tell their sockets from others.
+    #[must_use]
+    pub fn in_version_1(&self) -> &[Container] {
+        &self.in_version_1
     }
 
     /// Those that were found at the last look.
@@ -115,6 +129,15 @@ fn folders_of_containers(mount: &Path) -> Vec<Folder> {
     found
 }
 
+/// The cgroups of this hierarchy of version 1 that are called after containers other than these. Those
+/// that are empty may be left over.
+fn left_in(hierarchy: &Path, but: &[Folder]) -> Vec<Folder> {
+    let known: HashSet<_> = but.iter().map(|it| it.id.as_str()).collect();
+    let mut found = folders_of_containers(hierarchy);
+    found.retain(|it| !known.contains(it.id.as_str()) && first_process(&it.path).is_some());
+    found
+}
+
 /// Whether root alone, or this process's own user, can make cgroups in this one.
 fn is_trusted(folder: &Path) -> bool {
     fs::metadata(folder).is_ok_and(|it| [0, Uid::effective().as_raw()].contains(&it.uid()))
@@ -157,7 +180,7 @@ mod tests {
         make(&format!("machine.slice/libpod-{b}.scope/container"), "9\n");
         make(&format!("machine.slice/libpod-{b}.scope/{c}"), "0\n");
         let mut containers = Containers::default();
-        let found = containers.look(mount).iter();
+        let found = containers.look(mount, None).iter();
         let found: Vec<_> = found.map(|it| (it.id.clone(), it.process)).collect();
         assert_eq!(found, [(b, Some(9)), (c, None), (a.clone(), Some(7))]);
         let folder = mount.join(format!("system.slice/docker-{a}.scope"));
@@ -165,7 +188,31 @@ mod tests {
         assert_eq!(last.cgroup, fs::metadata(&folder).unwrap().ino());
         assert_eq!(last.to_string(), "aaaaaaaaaaaa");
         fs::remove_dir_all(folder).unwrap();
-        assert_eq!(containers.look(mount).len(), 2);
+        assert_eq!(containers.look(mount, None).len(), 2);
+    }
+
+    #[test]
+    fn those_with_cgroups_of_version_1_alone_are_found_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let [a, b, c] = ["a", "b", "c"].map(|digit| digit.repeat(64));
+        for (path, processes) in [
+            (format!("unified/docker/{a}"), "7\n"),
+            (format!("systemd/docker/{a}"), "7\n"),
+            (format!("systemd/docker/{b}"), "8\n"),
+            (format!("systemd/docker/{c}"), ""),
+        ] {
+            fs::create_dir_all(at(&path)).unwrap();
+            fs::write(at(&path).join("cgroup.procs"), processes).unwrap();
+        }
+        let mut containers = Containers::default();
+        let version_1 = at("systemd");
+        let ids =
+            |found: &[Container]| -> Vec<_> { found.iter().map(|it| it.id.clone()).collect() };
+        assert_eq!(ids(containers.look(&at("unified"), Some(&version_1))), [a]);
+        assert_eq!(ids(containers.in_version_1()), [b]);
+        containers.look(&at("unified"), None);
+        assert!(containers.in_version_1().is_empty());
     }
 
     #[test]
@@ -192,7 +239,7 @@ mod tests {
             chown(at(path), Some(1000), Some(1000)).unwrap();
         }
         let mut containers = Containers::default();
-        let found = containers.look(mount.path()).iter();
+        let found = containers.look(mount.path(), None).iter();
         let found: Vec<_> = found.map(|it| it.id.clone()).collect();
         assert_eq!(found, ["b".repeat(64)]);
     }
