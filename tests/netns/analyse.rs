@@ -80,7 +80,7 @@ fn connections_are_chosen_by_address_port_and_number() {
         (&["--port", "81", "--port", "80"], 1),
         (&["--port", "81"], 0),
         (&["--connection", "1"], 1),
-        (&["--connection", "2"], 0),
+        (&["--connection", "1", "--port", "81"], 0),
     ] {
         let list = json_of(&files, &[&["--list"], options].concat());
         assert_eq!(list.as_array().unwrap().len(), found, "{options:?}");
