@@ -127,6 +127,16 @@ impl Ledger {
         Kind::Retransmission { until }
     }
 
+    /// The segments that TCP has retransmitted, though a bundle had them there first.
+    pub fn retransmitted_and_repaired(&self) -> impl Iterator<Item = &Segment> {
+        let is_repaired = |segment: &&Segment| {
+            let came_with = segment.came_with.filter(|packet| *packet != segment.packet);
+            let is_by_bundle = came_with.is_some_and(|packet| self.packets[packet].is_bundle());
+            segment.retransmitted && is_by_bundle
+        };
+        self.segments.iter().filter(is_repaired)
+    }
+
     /// Takes note of a packet that arrived, and of the ranges of it that the receiver lacked.
     pub fn arrives(&mut self, id: usize, lacked: Vec<Range>) {
         let range = self.packets[id].range;

@@ -142,7 +142,10 @@ impl Game {
             }
             return;
         }
-        let new = found.filter(|at| at.range.1 > self.reduced_at).count();
+        // TCP may have taken back its reduction for those that it has retransmitted.
+        let retransmitted = self.ledger.retransmitted_and_repaired();
+        let lost = found.chain(retransmitted);
+        let new = lost.filter(|at| at.range.1 > self.reduced_at).count();
         self.answered = self.sent();
         self.tally.reactions += reactions;
         self.note(format!("{reactions} reactions"));
