@@ -219,7 +219,8 @@ impl Attachment {
                 self.review()?;
                 is_full = self.programs.places.recount(true)?;
             }
-            self.room.looked_into(self.totals()?.over_limit);
+            // What was refused meanwhile may have come too late for the review.
+            self.room.looked_into(refused);
         }
         Ok(self.room.note(is_full))
     }

@@ -170,7 +170,7 @@ impl Room {
     }
 
     /// Takes note that those left out were tried again, and how often a place had been `refused`
-    /// then.
+    /// before that was begun.
     pub(crate) fn looked_into(&mut self, refused: u64) {
         self.refused = refused;
     }
