@@ -487,6 +487,8 @@ struct tcp_sock {
 	__u32 data_segs_out;
 	__u32 srtt_us;
 	__u32 high_seq;
+	__u32 undo_marker;
+	__u32 prior_ssthresh;
 	struct minmax rtt_min;
 	__u8 repair : 1;
 	__u8 bpf_sock_ops_cb_flags;

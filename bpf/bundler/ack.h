@@ -14,6 +14,7 @@ struct ack {
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;
+	__u32 echo; /* of a timestamp; 0: none */
 	__u8 blocks; /* that acknowledge selectively, the newest first */
 	__u8 first_block; /* where it stands among the options */
 };
@@ -60,6 +61,15 @@ static __always_inline void read_duplicate(const struct tcp_options *options,
 		ack->duplicate = false;
 }
 
+static __always_inline __u32 read_echo(const struct tcp_options *options,
+				       const struct options_found *found)
+{
+	if (!found->has_timestamps ||
+	    option_byte(options, found->timestamps + 1) != TIMESTAMPS_LENGTH)
+		return 0;
+	return option_word(options, found->timestamps + 6);
+}
+
 /* A receiver tells first of what came last (RFC 2018, section 4). */
 static __always_inline void find_blocks(const struct options_found *found,
 					struct ack *ack)
@@ -96,9 +106,11 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	len = tcp->doff * 4 - TCP_HLEN;
 	if (!len)
 		return 0;
-	if (len == ALIGNED_LENGTH && (void *)(first + 1) <= end &&
-	    *first == bpf_htonl(ALIGNED_TIMESTAMPS))
+	if (len == ALIGNED_LENGTH && (void *)(first + 3) <= end &&
+	    *first == bpf_htonl(ALIGNED_TIMESTAMPS)) {
+		ack->echo = bpf_ntohl(first[2]);
 		return 0;
+	}
 	if (load_options(skb, seg->tcp + TCP_HLEN, len, options) ||
 	    find_options(options, found))
 		ack->unread = true;
@@ -107,6 +119,7 @@ static __always_inline int parse_ack(struct __sk_buff *skb,
 	else if (has_blocks(found->sack_len, 1))
 		read_duplicate(options, found, ack);
 	find_blocks(found, ack);
+	ack->echo = read_echo(options, found);
 	return 0;
 }
 

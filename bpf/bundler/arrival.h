@@ -7,12 +7,29 @@
 #include "latency.h"
 
 /*
+ * The report of a retransmission that brought nothing new: the bundle's packet
+ * that left with the segment had come.
+ */
+static __always_inline void note_needless(struct flow *flow, __u32 next,
+					  const struct ack *ack, __u32 mss)
+{
+	__u32 end = ack->duplicate_end;
+	struct packet packet = {};
+
+	find_packet(&flow->egress.record, next, end, &packet);
+	if (packet.end == end && !after(ack->duplicate_start, packet.seq) &&
+	    packet.how & ENDED_AGAIN)
+		note_arrival(&flow->ingress, packet.start, end, mss,
+			     packet.how);
+}
+
+/*
  * The report of a whole packet that had come before, so that its ACK
  * acknowledges nothing: segments that were deemed lost, or retransmitted, had
  * only been late.
  */
 static __always_inline void come_late(struct flow *flow, __u32 next,
-				      const struct ack *ack)
+				      const struct ack *ack, __u32 mss)
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
@@ -21,6 +38,7 @@ static __always_inline void come_late(struct flow *flow, __u32 next,
 
 	if (!ack->duplicate)
 		return;
+	note_needless(flow, next, ack, mss);
 	if (before(start, run->end) && after(end, run->start)) {
 		start = later(start, run->start);
 		last = find_segment(record, next, earlier(end, run->end) - 1);
@@ -86,7 +104,7 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 	ingress->lost_start = start;
 	ingress->lost_end = end;
 	ingress->lost_saved_us = 0;
-	call_if_undone(flow, end);
+	call_known(flow, end);
 }
 
 /* A packet has arrived behind a gap, and maybe others before it. */
@@ -130,12 +148,13 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	struct settled settled = {};
 	struct packet packet = {};
 
+	choose_rule(flow, ack);
 	settled.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, settled.from);
 	if (ack->blocks)
 		note_sacked(flow, next, options, ack, tp->mss_cache);
 	if (!after(ack->ack, una)) {
-		come_late(flow, next, ack);
+		come_late(flow, next, ack, tp->mss_cache);
 		return;
 	}
 	if (after(ack->ack, end))
@@ -146,9 +165,6 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	settled.mss = tp->mss_cache;
 	if (is_of_retransmission(flow, ack, una))
 		judge_retransmission(flow, next, ack, &settled);
-	else if (packet.end == ack->ack && packet.how & REDUNDANT &&
-		 packet.how & RETRANSMITTED)
-		find_retransmitted(flow, ack, &packet, una, &settled);
 	else if (packet.end == ack->ack && packet.how & REDUNDANT)
 		find_hidden(flow, tp, ack, &packet, una, &settled);
 	settle(record, ingress, &settled);

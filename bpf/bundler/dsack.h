@@ -46,16 +46,6 @@ __noinline int look_up(struct record *record, __u32 start, __u32 end)
 	return (any & RETRANSMITTED) | all;
 }
 
-/* The timestamp that an ACK echoes; 0: none. */
-static __always_inline __u32 read_echo(const struct tcp_options *options,
-				       const struct options_found *found)
-{
-	if (!found->has_timestamps ||
-	    option_byte(options, found->timestamps + 1) != TIMESTAMPS_LENGTH)
-		return 0;
-	return option_word(options, found->timestamps + 6);
-}
-
 /*
  * Does the ACK answer what left before TCP retransmitted any of what it
  * reports? A packet that begins in what was acknowledged, and brings more, has
@@ -63,7 +53,7 @@ static __always_inline __u32 read_echo(const struct tcp_options *options,
  * not; but that is reported as a whole.
  */
 static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
-				       __u32 echo, __u32 next, __u32 una)
+				       __u32 next, __u32 una)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
@@ -72,7 +62,8 @@ static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
 	__u32 again = READ_ONCE(egress->again_start);
 	struct packet packet = {};
 
-	if (!time || !echo || !before(echo, time) || after(start, una))
+	if (!time || !ack->echo || !before(ack->echo, time) ||
+	    after(start, una))
 		return false;
 	find_packet(record, next, end, &packet);
 	if (packet.end != end || packet.how & ENDED_AGAIN)
@@ -101,9 +92,8 @@ static __always_inline bool is_of_packet(struct record *record,
  * Is the report about a bundle? What TCP has not retransmitted, and rode along,
  * came twice for that. Of what it has retransmitted, the ACK has to tell.
  */
-static __always_inline bool is_of_bundle(struct flow *flow,
-					 struct bpf_tcp_sock *tp,
-					 const struct ack *ack, __u32 echo)
+static __always_inline bool
+is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
@@ -115,7 +105,7 @@ static __always_inline bool is_of_bundle(struct flow *flow,
 	if (!(seen & RETRANSMITTED))
 		return seen & RODE_ALONG;
 	una = acked_so_far(flow, tp, first_byte(slot(record, next)));
-	if (seen & RODE_ALONG && is_earlier(flow, ack, echo, next, una))
+	if (seen & RODE_ALONG && is_earlier(flow, ack, next, una))
 		return true;
 	if (!after(ack->ack, una))
 		return false;
@@ -247,7 +237,7 @@ static __always_inline int take_out_dsack(struct __sk_buff *skb,
 	if (!sk)
 		return 0;
 	tp = flow ? bpf_tcp_sock(sk) : NULL;
-	if (tp && is_of_bundle(flow, tp, &ack, read_echo(&options, &found)))
+	if (tp && is_of_bundle(flow, tp, &ack))
 		result = hide_dsack(skb, &seg, &options, &found);
 	if (flow && !result)
 		ADD(flow, dsacks_hidden, 1);

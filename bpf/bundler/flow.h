@@ -294,18 +294,20 @@ struct egress {
 	__u32 announced_room; /* for payload, as to memory (truesize.h) */
 	__u32 announced_varying; /* bytes of options that come and go */
 
-	__u32 reduced_at; /* losses before belong to a window reduced by then */
-	__u32 reacted_at; /* the same, for a hidden loss */
+	/* Up to where a window reduction answers for losses (reaction.h). */
+	__u32 reduced_at; /* as it stands */
+	__u32 firm_at; /* even if TCP takes back the last one of its own */
+	__u32 undone_at; /* one did, until TCP took it back */
+	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
+	__u32 trusted_end; /* of losses left to TCP's own */
 	__u32 answered; /* of ingress.calls */
-	__u32 answered_if_undone;
-	/* snd_ssthresh as TCP retransmitted, packets; ~0: nothing was reduced
-	 */
-	__u32 reduced_to;
+	__u32 answered_known; /* of ingress.calls_known */
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
 	__u32 again_start; /* snd_una as the first packet left */
 	__u32 again_end;
-	__u32 again_time; /* the first packet's timestamp; 0: none */
+	__u32 again_next; /* snd_nxt as the first packet left */
+	__u32 again_time; /* its timestamp; 0: none */
 
 	/* What rode along with a retransmission last. */
 	__u32 along_count; /* 0: nothing ever did */
@@ -347,10 +349,10 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that came */
 	__u32 unread; /* the last ACK could not be read */
-	__u32 calls; /* times a reaction was found to be due */
-	__u32 calls_end; /* where the loss ends that it is due for */
-	__u32 calls_if_undone; /* once TCP takes back its own reduction */
-	__u32 if_undone_end; /* what is acknowledged by then */
+	__u32 calls; /* times that losses were found that TCP knows not of */
+	__u32 calls_end; /* where the last of them ends */
+	__u32 calls_known; /* the same, of those that TCP does know of */
+	__u32 known_end;
 
 	enum loss_rule rule;
 	enum loss_rule

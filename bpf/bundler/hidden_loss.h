@@ -53,11 +53,9 @@ static __always_inline void lost_by_ack(const struct packet *packet, __u32 una,
 	settled->lost_end = packet->seq;
 }
 
-/*
- * Does this receiver report duplicates? A report tells at once; silence does
- * after a while, for in time it would have had one to make.
- */
-static __always_inline void learn(struct flow *flow, const struct ack *ack)
+/* Does this receiver report duplicates? A report tells at once. */
+static __always_inline void choose_rule(struct flow *flow,
+					const struct ack *ack)
 {
 	struct ingress *ingress = &flow->ingress;
 	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
@@ -67,66 +65,77 @@ static __always_inline void learn(struct flow *flow, const struct ack *ack)
 		ingress->rule = asked;
 		ingress->silent = 0;
 	}
-	if (asked != LOSS_RULE_LEARNING || ingress->rule == LOSS_RULE_DSACK)
-		return;
-	if (ack->duplicate)
+	if (asked == LOSS_RULE_LEARNING && ack->duplicate)
 		ingress->rule = LOSS_RULE_DSACK;
-	else if (ingress->silent < LEARN_FROM &&
-		 ++ingress->silent == LEARN_FROM)
+}
+
+/*
+ * Silence about bundles tells after a while, for in time there would have been
+ * a report to make.
+ */
+static __always_inline void note_silence(struct ingress *ingress)
+{
+	if (ingress->rule == LOSS_RULE_LEARNING &&
+	    ++ingress->silent == LEARN_FROM)
 		ingress->rule = LOSS_RULE_ACK;
+}
+
+/* Lost segments up to end have come that TCP has retransmitted. */
+static __always_inline void call_known(struct flow *flow, __u32 end)
+{
+	struct ingress *ingress = &flow->ingress;
+
+	WRITE_ONCE(ingress->known_end, end);
+	PUBLISH(ingress->calls_known, ingress->calls_known + 1);
 }
 
 /* Losses that a bundle hid, up to end, are found, or known to be such. */
 static __always_inline void count_hidden(struct flow *flow,
 					 const struct hidden *hidden, __u32 end)
 {
+	if (hidden->retransmitted)
+		call_known(flow, end);
 	if (!hidden->segments)
 		return;
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
-	if (!after(end, READ_ONCE(flow->egress.reduced_at)))
-		return;
 	WRITE_ONCE(flow->ingress.calls_end, end);
 	PUBLISH(flow->ingress.calls, flow->ingress.calls + 1);
 }
 
-/*
- * Lost segments have come, and TCP has retransmitted them, or will take those
- * that came for the originals: where it takes back its reduction, up to the end
- * of what is acknowledged, one is due.
- */
-static __always_inline void call_if_undone(struct flow *flow, __u32 end)
-{
-	struct ingress *ingress = &flow->ingress;
-
-	if (!after(end, READ_ONCE(flow->egress.reacted_at)))
-		return;
-	WRITE_ONCE(ingress->if_undone_end, end);
-	PUBLISH(ingress->calls_if_undone, ingress->calls_if_undone + 1);
-}
+/* Whose arrival does an ACK tell that ends with a bundle's packet? */
+enum arrived {
+	BUNDLE_CAME,
+	RETRANSMISSION_CAME,
+	EITHER_CAME, /* it is not known which */
+};
 
 /*
- * A bundle's packet, or TCP's retransmission of all of it, has come. What was
- * lost by then TCP knows, and has reduced its window. But if the bundle came
- * first, it takes that for the originals (RFC 3522, RFC 5682).
+ * Where TCP has retransmitted the packet's segment, mostly as a probe of the
+ * tail (RFC 8985, section 7), timestamps tell, if the bundle left before all
+ * that was retransmitted. What came behind a gap needed the bundle to be
+ * acknowledged. Else, of the segment's own bytes it is the retransmission that
+ * brought them again.
  */
-static __always_inline void find_retransmitted(struct flow *flow,
-					       const struct ack *ack,
-					       const struct packet *packet,
-					       __u32 una,
-					       const struct settled *settled)
+static __always_inline enum arrived tell_arrival(struct flow *flow,
+						 const struct ack *ack,
+						 const struct packet *packet)
 {
-	struct ingress *ingress = &flow->ingress;
-	struct settled lost = *settled;
-	struct hidden hidden = {};
+	const struct egress *egress = &flow->egress;
+	__u32 time = READ_ONCE(egress->again_time);
 
-	if (ingress->rule != LOSS_RULE_DSACK || !after(packet->seq, una))
-		return;
-	lost_by_dsack(ack, packet, una, &lost);
-	count_lost(&flow->egress.record, ingress, &lost, &hidden);
-	if (hidden.retransmitted)
-		call_if_undone(flow, ack->ack);
+	if (!(packet->how & RETRANSMITTED))
+		return BUNDLE_CAME;
+	if (is_sacked(&flow->ingress.sacked, packet->slot))
+		return EITHER_CAME;
+	if (time && ack->echo &&
+	    !after(packet->end, READ_ONCE(egress->again_next)))
+		return before(ack->echo, time) ? BUNDLE_CAME
+					       : RETRANSMISSION_CAME;
+	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
+		return RETRANSMISSION_CAME;
+	return EITHER_CAME;
 }
 
 static __always_inline void add_hidden(struct hidden *sum,
@@ -135,6 +144,7 @@ static __always_inline void add_hidden(struct hidden *sum,
 	sum->segments += hidden->segments;
 	sum->bytes += hidden->bytes;
 	sum->saved_us += hidden->saved_us;
+	sum->retransmitted += hidden->retransmitted;
 }
 
 /*
@@ -155,19 +165,24 @@ static __always_inline void settle_doubts(struct flow *flow)
 	ingress->doubts_by_ack = (struct hidden){};
 }
 
-/* An ACK that ends with a bundle's packet, of which una tells nothing yet. */
+/* An ACK that ends with a bundle's packet. */
 static __always_inline void
 find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	    const struct packet *packet, __u32 una, struct settled *settled)
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
+	enum arrived arrived = tell_arrival(flow, ack, packet);
 	struct hidden hidden = {}, by_ack = {};
 
-	learn(flow, ack);
+	if (arrived == BUNDLE_CAME && !ack->duplicate)
+		note_silence(ingress);
 	settle_doubts(flow);
-	if (!after(packet->seq, una))
-		return; /* what was redundant is acknowledged already */
+	if (arrived == BUNDLE_CAME && packet->how & RETRANSMITTED)
+		note_arrival(ingress, packet->start, packet->end, settled->mss,
+			     packet->how);
+	if (arrived == RETRANSMISSION_CAME || !after(packet->seq, una))
+		return; /* it tells nothing of what was redundant */
 	if (ingress->rule != LOSS_RULE_DSACK) {
 		lost_by_ack(packet, una, settled);
 		count_lost(record, ingress, settled, &by_ack);
@@ -175,8 +190,9 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	if (ingress->rule != LOSS_RULE_ACK) {
 		lost_by_dsack(ack, packet, una, settled);
 		count_lost(record, ingress, settled, &hidden);
-		hidden.saved_us =
-			(__u64)hidden.segments * saved_us(tp, packet->sent);
+		if (arrived == BUNDLE_CAME)
+			hidden.saved_us = (__u64)hidden.segments *
+					  saved_us(tp, packet->sent);
 	}
 	if (ingress->rule == LOSS_RULE_LEARNING) {
 		add_hidden(&ingress->doubts, &hidden);
@@ -187,8 +203,6 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	}
 	if (ingress->rule == LOSS_RULE_ACK)
 		hidden = by_ack;
-	else if (hidden.retransmitted)
-		call_if_undone(flow, ack->ack);
 	count_hidden(flow, &hidden, settled->lost_end);
 	if (!hidden.segments)
 		return;

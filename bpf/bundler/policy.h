@@ -243,9 +243,11 @@ static __always_inline struct flow *take_in(void *sk,
 	egress->retransmissions = beginning->total_retrans;
 	egress->rtt_min_us = NO_RTT_SAMPLE;
 	egress->reduced_at = beginning->snd_una;
+	egress->firm_at = beginning->snd_una;
+	egress->undone_at = beginning->snd_una;
+	egress->trusted_end = beginning->snd_una;
 	egress->again_start = beginning->snd_una;
 	egress->again_end = beginning->snd_una;
-	egress->reacted_at = beginning->snd_una;
 	egress->path.probe_end = beginning->snd_una;
 	egress->path.round_end = beginning->snd_una;
 	egress->along_seq = beginning->snd_una;

@@ -63,16 +63,6 @@ static __always_inline bool within_allowance(struct flow *flow,
 }
 
 /*
- * Has TCP taken back the reduction with which it retransmitted? Then its
- * threshold is what it was before (tcp_undo_cwnd_reduction()).
- */
-static __always_inline bool is_undone(const struct egress *egress,
-				      struct bpf_tcp_sock *tp)
-{
-	return tp->snd_ssthresh > egress->reduced_to;
-}
-
-/*
  * While the kernel reduces the window, whatever for, it does so for all losses
  * of the data that was outstanding when it began.
  */
@@ -82,42 +72,93 @@ static __always_inline bool is_reducing(struct tcp_sock *tp)
 	       TCP_CA_CWR;
 }
 
-/* Does it so for what it may find not to have been lost? */
-static __always_inline bool may_undo(struct tcp_sock *tp)
+/*
+ * Where TCP's last reduction began, if TCP may find it needless and take it
+ * back, for as long as it may; 0 once it has (tcp_undo_cwnd_reduction()), or if
+ * it never may: nothing is kept of the window from before CWR, or of one that
+ * was being reduced already.
+ */
+static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
 {
-	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >
-	       TCP_CA_CWR;
+	return tp->prior_ssthresh ? tp->undo_marker : 0;
 }
 
 /*
- * The kernel's reduction is the answer to what was lost before high_seq. What
- * is found behind it, while the ACK that ends the reduction waits for the
- * application, is left for the next one.
+ * TCP's own reductions, as the packets show them that leave. Its last one
+ * becomes firm when it begins another.
  */
-static __always_inline void
-answer(struct egress *egress, const struct ingress *ingress, __u32 high_seq)
+static __always_inline void follow_reductions(struct egress *egress,
+					      const struct tcp_sock *tp,
+					      bool reducing)
 {
-	__u32 calls = READ_ONCE(ingress->calls);
+	__u32 marker = undo_marker(tp);
+	bool undone = !marker && tp->prior_ssthresh;
 
-	if (!after(READ_ONCE(ingress->calls_end), high_seq))
-		egress->answered = calls;
+	if (egress->undo_marker && undone) {
+		egress->undone_at = egress->reduced_at;
+		egress->reduced_at = egress->firm_at;
+	} else if (marker != egress->undo_marker) {
+		egress->firm_at = egress->reduced_at;
+	}
+	egress->undo_marker = marker;
+	/* Without SACK it may go on in state Loss with what it took back. */
+	if (!reducing || undone)
+		return;
+	egress->reduced_at = tp->high_seq;
+	if (!marker)
+		egress->firm_at = tp->high_seq;
 }
 
-/* Is there a loss to answer for that the kernel has not answered for? */
-static __always_inline bool is_due(struct flow *flow, struct bpf_tcp_sock *tp)
+/* The losses up to end are left to TCP's own reduction. */
+static __always_inline void trust(struct egress *egress, __u32 end)
 {
-	__u32 if_undone = READ_ONCE(flow->ingress.calls_if_undone);
-	__u32 calls = READ_ONCE(flow->ingress.calls);
-	struct egress *egress = &flow->egress;
-	bool due = calls != egress->answered;
+	egress->trusted_end = later(egress->trusted_end, end);
+}
 
+/*
+ * Is a loss to be answered for that TCP did not know of? Not if it was reducing
+ * the window anyway; but what lies behind high_seq is left for later, as the
+ * ACK that ends the reduction may be waiting for the application.
+ */
+static __always_inline bool is_unanswered(struct egress *egress,
+					  const struct ingress *ingress,
+					  bool reducing)
+{
+	__u32 calls = READ_ONCE(ingress->calls);
+	__u32 end = READ_ONCE(ingress->calls_end);
+
+	if (calls == egress->answered)
+		return false;
+	if (after(end, egress->reduced_at))
+		return !reducing;
 	egress->answered = calls;
-	if (if_undone == egress->answered_if_undone)
-		return due;
-	if (before(tp->snd_una, READ_ONCE(flow->ingress.if_undone_end)))
-		return due; /* TCP has not looked at the ACK yet */
-	egress->answered_if_undone = if_undone;
-	return due || is_undone(egress, tp);
+	trust(egress, end);
+	return false;
+}
+
+/*
+ * Lost segments have come that TCP has retransmitted, or takes for the
+ * originals. If it did not reduce its window for them, it sent them as a probe,
+ * and will.
+ */
+static __always_inline void note_known(struct egress *egress,
+				       const struct ingress *ingress)
+{
+	__u32 calls = READ_ONCE(ingress->calls_known);
+	__u32 end = READ_ONCE(ingress->known_end);
+
+	if (calls == egress->answered_known)
+		return;
+	egress->answered_known = calls;
+	if (!after(end, later(egress->reduced_at, egress->undone_at)))
+		trust(egress, end);
+}
+
+/* Has TCP taken back the reduction that a loss was left to? */
+static __always_inline bool is_undone(const struct egress *egress)
+{
+	return after(egress->trusted_end, egress->reduced_at) &&
+	       !after(egress->trusted_end, egress->undone_at);
 }
 
 /* A packet of ours leaves; what the kernel is to be told with it. */
@@ -126,20 +167,22 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 {
 	enum reaction reaction = flow->options.reaction;
 	struct egress *egress = &flow->egress;
+	struct ingress *ingress = &flow->ingress;
+	bool reducing = is_reducing(sk), due;
 
 	if (reaction == REACT_TFRC_SP)
 		learn_losses(flow, tp);
-	if (is_reducing(sk)) {
-		WRITE_ONCE(egress->reduced_at, sk->high_seq);
-		answer(egress, &flow->ingress, sk->high_seq);
+	follow_reductions(egress, sk, reducing);
+	due = is_unanswered(egress, ingress, reducing);
+	note_known(egress, ingress);
+	if (reducing || !(due || is_undone(egress)))
 		return KEEP;
-	}
-	if (!is_due(flow, tp))
-		return KEEP;
+	egress->answered = READ_ONCE(ingress->calls);
+	egress->trusted_end = egress->reduced_at;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;
-	WRITE_ONCE(egress->reduced_at, tp->snd_nxt);
-	WRITE_ONCE(egress->reacted_at, tp->snd_nxt);
+	egress->reduced_at = tp->snd_nxt;
+	egress->firm_at = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
 	ADD(flow, reactions, 1);

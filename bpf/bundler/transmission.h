@@ -41,18 +41,22 @@ tell(struct egress *egress, struct bpf_tcp_sock *tp, const struct segment *seg)
 	return IS_LATE;
 }
 
-/* Sequence numbers that are kept must not grow old: they wrap. */
+/* A sequence number that is kept must not grow old: they wrap. */
+static __always_inline void keep_fresh(__u32 *mark, __u32 oldest)
+{
+	if (before(*mark, oldest))
+		*mark = oldest;
+}
+
 static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 {
 	/* Losses that are in doubt may be older than what is acknowledged. */
-	if (before(egress->reduced_at, snd_una - OLD))
-		WRITE_ONCE(egress->reduced_at, snd_una - OLD);
-	if (before(egress->reacted_at, snd_una))
-		WRITE_ONCE(egress->reacted_at, snd_una);
-	if (before(egress->path.round_end, snd_una))
-		egress->path.round_end = snd_una;
-	if (before(egress->path.probe_end, snd_una))
-		egress->path.probe_end = snd_una;
+	keep_fresh(&egress->reduced_at, snd_una - OLD);
+	keep_fresh(&egress->firm_at, snd_una - OLD);
+	keep_fresh(&egress->undone_at, snd_una - OLD);
+	keep_fresh(&egress->trusted_end, snd_una - OLD);
+	keep_fresh(&egress->path.round_end, snd_una);
+	keep_fresh(&egress->path.probe_end, snd_una);
 	if (before(egress->again_end, snd_una - OLD)) {
 		WRITE_ONCE(egress->again_start, snd_una - OLD);
 		egress->again_end = snd_una - OLD;
@@ -150,10 +154,11 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 static __always_inline void note_time_again(struct __sk_buff *skb,
 					    struct egress *egress,
 					    const struct segment *seg,
-					    __u32 snd_una)
+					    struct bpf_tcp_sock *tp)
 {
-	if (!before(snd_una, egress->again_end)) {
-		WRITE_ONCE(egress->again_start, snd_una);
+	if (!before(tp->snd_una, egress->again_end)) {
+		WRITE_ONCE(egress->again_start, tp->snd_una);
+		WRITE_ONCE(egress->again_next, tp->snd_nxt);
 		PUBLISH(egress->again_time, own_timestamp(skb, seg));
 	}
 	egress->again_end = later(egress->again_end, seg->seq + seg->len);
@@ -223,18 +228,18 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	announce(egress, seg, NEW_DATA, varying, room);
 }
 
-static __always_inline void
-transmit_again(struct __sk_buff *skb, struct flow *flow,
-	       struct bpf_tcp_sock *tp, struct tcp_sock *full,
-	       const struct segment *seg, enum outcome outcome)
+static __always_inline void transmit_again(struct __sk_buff *skb,
+					   struct flow *flow,
+					   struct bpf_tcp_sock *tp,
+					   const struct segment *seg,
+					   enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
 	__u32 varying = 0;
 
 	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
-	egress->reduced_to = may_undo(full) ? tp->snd_ssthresh : ~0U;
-	note_time_again(skb, egress, seg, tp->snd_una);
+	note_time_again(skb, egress, seg, tp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
@@ -276,7 +281,7 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
-		transmit_again(skb, flow, tp, full, seg, parsed);
+		transmit_again(skb, flow, tp, seg, parsed);
 		break;
 	default:
 		if (!flow->off)

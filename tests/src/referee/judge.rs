@@ -2,7 +2,7 @@
 
 use pillion_bundler::{Counters, LossRule};
 
-use super::ledger::{Kind, Ledger};
+use super::ledger::{Arrived, Kind, Ledger};
 use super::receiver::Ack;
 
 /// ACKs of bundles without a report after which a receiver is taken for one that makes none.
@@ -35,10 +35,17 @@ impl Rule {
 
     /// Segments that are found to have been lost with this ACK.
     pub fn judge(&mut self, ledger: &Ledger, ack: &Ack) -> Vec<Found> {
-        let Some(packet) = ledger.bundle_that_ends(ack) else {
+        self.hears(ack);
+        let Some((packet, arrived)) = ledger.bundle_that_ends(ack) else {
             return Vec::new();
         };
-        let mut found = self.learn(ack);
+        if arrived == Arrived::Bundle && ack.report.is_none() {
+            self.note_silence();
+        }
+        let mut found = self.settle_doubts();
+        if arrived == Arrived::Retransmission {
+            return found;
+        }
         let with = |segments: Vec<usize>| {
             let segments = segments.into_iter();
             segments.map(move |segment| Found { segment, packet })
@@ -56,23 +63,28 @@ impl Rule {
         found
     }
 
+    /// A report tells at once that the receiver makes them.
+    pub fn hears(&mut self, ack: &Ack) {
+        if self.asked == LossRule::Auto && ack.report.is_some() {
+            self.learnt = Some(LossRule::Dsack);
+        }
+    }
+
     pub fn rule(&self) -> LossRule {
         self.learnt.unwrap_or(self.asked)
     }
 
-    /// The losses that were in doubt, once it is known what silence means.
-    fn learn(&mut self, ack: &Ack) -> Vec<Found> {
-        if self.asked != LossRule::Auto || self.learnt == Some(LossRule::Dsack) {
-            return Vec::new();
-        }
-        if ack.report.is_some() {
-            self.learnt = Some(LossRule::Dsack);
-        } else if self.silent < LEARN_FROM {
+    fn note_silence(&mut self) {
+        if self.rule() == LossRule::Auto {
             self.silent += 1;
             if self.silent == LEARN_FROM {
                 self.learnt = Some(LossRule::Ack);
             }
         }
+    }
+
+    /// The losses that were in doubt, once it is known what silence means.
+    fn settle_doubts(&mut self) -> Vec<Found> {
         if self.learnt.is_none() {
             return Vec::new();
         }
@@ -91,6 +103,8 @@ pub fn false_losses(ledger: &Ledger, found: &[Found]) -> Result<u64, String> {
     for Found { segment, packet } in found {
         let range = ledger.segments[*segment].range;
         let packet = &ledger.packets[*packet];
+        // It did not come; but a retransmission of its last segment did, and no timestamp tells.
+        let came = packet.lacked.is_some();
         let lacked = packet.lacked.as_deref().unwrap_or_default();
         if lacked
             .iter()
@@ -98,7 +112,7 @@ pub fn false_losses(ledger: &Ledger, found: &[Found]) -> Result<u64, String> {
         {
             continue;
         }
-        if !packet.report_lost && !packet.report_incomplete {
+        if came && !packet.report_lost && !packet.report_incomplete {
             return Err(format!("{range:?} was not lost"));
         }
         report_lost += 1;

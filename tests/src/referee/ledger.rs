@@ -53,6 +53,25 @@ pub struct Ledger {
     pub packets: Vec<Packet>,
     /// Position before which all has been acknowledged to the kernel.
     pub acknowledged: u32,
+    again: Again,
+}
+
+/// What TCP retransmitted while some of it was not acknowledged.
+#[derive(Default)]
+struct Again {
+    end: u32,
+    /// The position behind all that was sent, and the sender's clock, as the first of it left.
+    sent: u32,
+    clock: u32,
+}
+
+/// What an ACK tells to have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrived {
+    Bundle,
+    /// TCP's retransmission of the bundle's own segment.
+    Retransmission,
+    Either,
 }
 
 fn overlap(a: Range, b: Range) -> bool {
@@ -74,14 +93,14 @@ impl Ledger {
 
     /// Takes note of a packet that left. With `along`, others may ride along with a retransmission.
     /// Returns what is wrong with the packet, if anything is.
-    pub fn leaves(&mut self, range: Range, along: bool) -> Result<usize, String> {
+    pub fn leaves(&mut self, range: Range, along: bool, clock: u32) -> Result<usize, String> {
         let end = self.end();
         let id = self.packets.len();
         let kind = if range.1 > end {
             self.leaves_new(range, end, id)?;
             Kind::New { from: end }
         } else {
-            self.leaves_again(range, along)
+            self.leaves_again(range, along, clock)
         };
         self.packets.push(Packet {
             range,
@@ -115,11 +134,16 @@ impl Ledger {
         Ok(())
     }
 
-    fn leaves_again(&mut self, range: Range, along: bool) -> Kind {
+    fn leaves_again(&mut self, range: Range, along: bool, clock: u32) -> Kind {
         let mut until = range.1;
         if along && let Some(first) = self.segments.iter().find(|at| at.range.1 > range.0) {
             until = until.min(first.range.1);
         }
+        if self.acknowledged >= self.again.end {
+            self.again.sent = self.end();
+            self.again.clock = clock;
+        }
+        self.again.end = self.again.end.max(until);
         for segment in &mut self.segments {
             segment.retransmitted |= overlap(segment.range, (range.0, until));
             segment.rode_along |= overlap(segment.range, (until, range.1));
@@ -169,13 +193,32 @@ impl Ledger {
         at.ok().map(|at| &self.segments[at])
     }
 
-    /// The packet whose new data an ACK ends with, if it carried a bundle, and TCP has not
-    /// retransmitted that data.
-    pub fn bundle_that_ends(&self, ack: &Ack) -> Option<usize> {
+    /// The packet whose new data an ACK ends with, if it carried a bundle.
+    pub fn bundle_that_ends(&self, ack: &Ack) -> Option<(usize, Arrived)> {
         let last = self.ends_at(ack.number)?;
         let is_bundle = self.packets[last.packet].is_bundle();
         let is_new = ack.number > self.acknowledged;
-        (is_new && is_bundle && !last.retransmitted).then_some(last.packet)
+        (is_new && is_bundle).then(|| (last.packet, self.arrived(ack, last)))
+    }
+
+    /// Whether it was the bundle that came, or a retransmission of the last segment alone: the rule,
+    /// in a few lines.
+    fn arrived(&self, ack: &Ack, last: &Segment) -> Arrived {
+        let Again { sent, clock, .. } = self.again;
+        if !last.retransmitted {
+            Arrived::Bundle
+        } else if last.sacked {
+            Arrived::Either
+        } else if clock != 0 && ack.echo != 0 && last.range.1 <= sent {
+            match ack.echo.wrapping_sub(clock).cast_signed() < 0 {
+                true => Arrived::Bundle,
+                false => Arrived::Retransmission,
+            }
+        } else if ack.report.is_some_and(|at| at.range.0 >= last.range.0) {
+            Arrived::Retransmission
+        } else {
+            Arrived::Either
+        }
     }
 
     /// The segments that an ACK tells to be lost and repaired, by the reports of duplicates: the

@@ -59,7 +59,10 @@ impl Game {
         let last = self.ledger.ends_at(ack.number);
         let found = match last {
             Some(last) if recorded(last.range.0) => self.rule.judge(&self.ledger, ack),
-            _ => Vec::new(),
+            _ => {
+                self.rule.hears(ack);
+                Vec::new()
+            }
         };
         let report = ack.report.filter(|report| recorded(report.range.0));
         let report = report.filter(|_| !self.options.retransmissions);

@@ -47,7 +47,8 @@ impl Game {
             usize::MAX // a FIN alone
         } else {
             let along = self.options.retransmissions;
-            match self.ledger.leaves((start, end), along) {
+            let clock = segment.timestamp().unwrap_or(0);
+            match self.ledger.leaves((start, end), along, clock) {
                 Ok(id) => id,
                 Err(why) => self.fail(&why),
             }
