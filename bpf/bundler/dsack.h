@@ -116,39 +116,46 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 }
 
 /*
- * The connection of ours that an arriving packet is for, and its socket, to be
- * released.
+ * The connection of ours that a packet is for that arrives with these ends, and
+ * its socket, to be released.
+ */
+static __always_inline struct flow *look_up_flow(struct __sk_buff *skb,
+						 struct bpf_sock_tuple *tuple,
+						 bool ipv6,
+						 struct bpf_sock **sk)
+{
+	*sk = look_up_socket(skb, tuple, ipv6);
+	return *sk ? bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0) : NULL;
+}
+
+/*
+ * What is translated comes first: its packets may arrive with ends that another
+ * connection has, whose own are translated for that.
  */
 static __always_inline struct flow *find_flow(struct __sk_buff *skb,
 					      const struct segment *seg,
 					      struct bpf_sock **sk)
 {
-	struct bpf_sock_tuple tuple;
+	struct bpf_sock_tuple tuple, own;
 	struct translated *known;
-	struct flow *flow = NULL;
+	struct flow *flow;
 	__u64 cookie;
 
 	*sk = NULL;
 	if (read_tuple(skb, seg, &tuple))
 		return NULL;
-	*sk = look_up_socket(skb, &tuple, seg->ipv6);
-	if (*sk)
-		flow = bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
-	if (flow)
-		return flow;
 	known = bpf_map_lookup_elem(&pillion_translated, &tuple);
-	if (!known)
-		return NULL;
-	tuple = known->own;
-	cookie = known->cookie;
-	if (*sk)
-		bpf_sk_release(*sk);
-	*sk = look_up_socket(skb, &tuple, seg->ipv6);
-	if (*sk)
-		flow = bpf_sk_storage_get(&pillion_flows, *sk, NULL, 0);
-	/* The same ends may be others' in another network namespace. */
-	return flow && READ_ONCE(flow->egress.translated) == cookie ? flow
-								    : NULL;
+	if (known) {
+		own = known->own;
+		cookie = known->cookie;
+		flow = look_up_flow(skb, &own, seg->ipv6, sk);
+		/* It may have ended, or be another network namespace's. */
+		if (flow && READ_ONCE(flow->egress.translated) == cookie)
+			return flow;
+		if (*sk)
+			bpf_sk_release(*sk);
+	}
+	return look_up_flow(skb, &tuple, seg->ipv6, sk);
 }
 
 static __always_inline __u8 *at_option(struct tcp_options *options, __u32 at)
