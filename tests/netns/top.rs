@@ -213,6 +213,23 @@ fn rounds_are_text_or_json_without_a_terminal() {
 }
 
 #[test]
+fn a_connection_of_two_pillions_has_its_process_with_both() {
+    needs_root!();
+    let bundled = Bundled::begin();
+    let mut second = pillion_in(&bundled.namespace, &["attach", "--all", "--dev", "lo"]);
+    let mut second = second.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(second.id());
+    let listed = pillion(&["flows", "--json"]);
+    kill(Pid::from_raw(second.id().cast_signed()), Signal::SIGTERM).unwrap();
+    second.wait().unwrap();
+    let local = bundled.local();
+    let flows: Vec<serde_json::Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    let ours = flows.iter().filter(|flow| flow["local"] == local.as_str());
+    let pids: Vec<_> = ours.map(|flow| flow["pid"].as_u64()).collect();
+    assert_eq!(pids, [Some(std::process::id().into()); 2], "{flows:?}");
+}
+
+#[test]
 fn what_top_needs_is_said() {
     let output = pillion(&["top"]);
     assert_eq!(output.status.code(), Some(2));

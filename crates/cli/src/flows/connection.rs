@@ -55,9 +55,12 @@ impl Owners {
     }
 
     fn look(&mut self, flows: &[Flow]) {
-        let mut owners = socket_owners();
+        let owners = socket_owners();
         let inodes = flows.iter().filter_map(|flow| flow.inode);
-        self.by_inode = inodes.map(|inode| (inode, owners.remove(&inode))).collect();
+        // An inode comes as often as pillions have its connection.
+        self.by_inode = inodes
+            .map(|inode| (inode, owners.get(&inode).cloned()))
+            .collect();
         let units = cgroup2_mount().map(|mount| cgroup_units(&mount));
         let units = units.unwrap_or_default();
         let cgroups = flows.iter().filter_map(|flow| flow.cgroup);
