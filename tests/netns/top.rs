@@ -4,13 +4,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
-use nix::pty::{Winsize, openpty};
-use nix::sys::signal::{Signal, kill};
+use nix::fcntl::OFlag;
+use nix::pty::{Winsize, grantpt, openpty, posix_openpt, ptsname_r, unlockpt};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::{Pid, setsid};
 use pillion_lab::Namespace;
@@ -182,6 +185,62 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     )
     .unwrap();
     terminal.ends();
+}
+
+/// What `top` does when its terminal is closed: its exit status; `SIGHUP` is ignored, as `nohup` has it.
+fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
+    let namespace = namespace_with_loopback();
+    // What any test starts meanwhile must not have it, or it would stay open.
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let mut screen = posix_openpt(flags).unwrap();
+    grantpt(&screen).unwrap();
+    unlockpt(&screen).unwrap();
+    let mut options = File::options();
+    options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+    let terminal = options.open(ptsname_r(&screen).unwrap()).unwrap();
+    // SAFETY: it sets the size of a terminal that is open.
+    unsafe { resize(screen.as_raw_fd(), &size(120, 30)) }.unwrap();
+    let mut top = pillion_in(&namespace, &["top", "--interval", "100"]);
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    top.stdin(end()).stdout(end()).stderr(end());
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe {
+        top.pre_exec(move || {
+            setsid()?;
+            if is_controlling {
+                control(0, 0)?;
+            }
+            signal(Signal::SIGHUP, SigHandler::SigIgn)?;
+            Ok(())
+        })
+    };
+    let mut child = top.spawn().unwrap();
+    // The command has the terminal's end as well.
+    drop((top, terminal));
+    let mut shown = Vec::new();
+    while !String::from_utf8_lossy(&shown).contains("connections") {
+        let mut bytes = [0; 4096];
+        let count = screen.read(&mut bytes).unwrap();
+        shown.extend_from_slice(&bytes[..count]);
+    }
+    drop(screen);
+    for _ in 0..100 {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it goes on without a terminal");
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    needs_root!();
+    for is_controlling in [true, false, true, false] {
+        assert_eq!(when_its_terminal_is_closed(is_controlling), Some(0));
+    }
 }
 
 #[test]

@@ -1,9 +1,15 @@
 //! The terminal, until it is to be as it was.
 
+use std::io;
+use std::os::fd::AsFd;
+use std::process;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
@@ -25,14 +31,47 @@ impl Screen {
 }
 
 impl Drop for Screen {
+    /// A terminal that is gone cannot be restored, and there may be no standard error to say so on.
     fn drop(&mut self) {
-        ratatui::restore();
+        let _ = ratatui::try_restore();
     }
 }
 
-/// Shows rounds until a key or a signal ends it.
-pub fn run(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
+/// Waits for the terminal's end, if it does not come before; true if the terminal is gone.
+fn is_gone(wait: PollTimeout) -> bool {
+    let stdin = io::stdin();
+    loop {
+        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+        return match poll(&mut fds, wait) {
+            Err(Errno::EINTR) => continue,
+            Err(_) | Ok(0) => false,
+            Ok(_) => true,
+        };
+    }
+}
+
+/// Ends the process once the terminal is gone. That takes a thread: what reads keys would try again for
+/// ever, and SIGHUP may be ignored, or not come where another process leads the session.
+fn end_with_the_terminal() {
+    thread::spawn(|| {
+        if is_gone(PollTimeout::NONE) {
+            process::exit(0);
+        }
+    });
+}
+
+/// Shows rounds until a key or a signal ends it, or the terminal is gone.
+pub fn run(source: Source, view: View, interval: Duration) -> Result<()> {
+    let shown = show(source, view, interval);
+    if is_gone(PollTimeout::ZERO) {
+        return Ok(());
+    }
+    shown
+}
+
+fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
     let stop = stop::on_signal()?;
+    end_with_the_terminal();
     view.take(source.read()?);
     let mut due = Instant::now() + interval;
     let mut screen = Screen::take()?;
