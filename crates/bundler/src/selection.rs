@@ -318,18 +318,14 @@ impl Selection {
 
     /// Forgets what failed with what is no more.
     pub(crate) fn forget_troubles_of_the_gone(&mut self) {
-        let followed: Vec<_> = self
-            .followed
-            .iter()
-            .filter_map(FollowedNamespace::now)
-            .collect();
+        let all = &self.followed;
         let followed = |id: &Option<u64>| {
-            followed
-                .iter()
-                .find(|followed| followed.namespace.id() == *id)
+            let mut there = all.iter().filter_map(FollowedNamespace::now);
+            there.find(|followed| followed.namespace.id() == *id)
         };
         self.troubles.retain(|step| match step {
-            Step::Take(_) | Step::Count => true,
+            Step::Count => true,
+            Step::Take(name) => all.iter().any(|it| it.name() == Some(name)),
             Step::List(id)
             | Step::Read(id)
             | Step::Serve(id)
@@ -367,5 +363,29 @@ impl Selection {
             }
             None => self.clock.unset(),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_with_a_name_is_forgotten_with_the_name() {
+        let mut selection =
+            Selection::new(&[] as &[&str], &Namespaces::default(), Hook::Tcx).unwrap();
+        let name = NamespaceName::from(OsStr::new("pillion-test-gone"));
+        let error = || Error::NotANamespace {
+            name: "pillion-test-gone".to_owned(),
+        };
+        let followed = FollowedNamespace::awaited(name.clone());
+        selection.followed.push(followed);
+        let said = selection.troubles.failed(Step::Take(name), error());
+        assert!(said.is_some());
+        selection.forget_troubles_of_the_gone();
+        assert_eq!(selection.failing().count(), 1);
+        selection.followed.pop();
+        selection.forget_troubles_of_the_gone();
+        assert_eq!(selection.failing().count(), 0);
     }
 }
