@@ -1,9 +1,12 @@
 //! Cgroups and network namespaces by name or wildcards, which come and go while pillion runs.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -195,6 +198,34 @@ fn network_namespaces_like_a_name_are_served_as_they_come_and_let_go() {
             .is_some_and(Vec::is_empty)
     });
     attach.end();
+}
+
+#[test]
+fn a_name_whose_namespace_is_still_to_come_is_no_failure() {
+    needs_root!();
+    let own = namespace_with_loopback();
+    let name = format!("pillion-test-{}-nascent", std::process::id());
+    let file = Path::new("/run/netns").join(&name);
+    // Without a file that it writes: for that it would keep the right to read any.
+    let pattern = "pillion-test-*-nascent";
+    let arguments = ["attach", "--all", "--dev", "lo", "--netns", pattern];
+    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    let first = attach.said();
+    assert!(
+        first.starts_with("pillion: bundling all connections on "),
+        "{first}"
+    );
+    attach.says("covers nothing: no network namespace pillion-test-*-nascent is there");
+    // As `ip netns add` does, but slowly.
+    fs::create_dir_all("/run/netns").unwrap();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0);
+    drop(options.open(&file).unwrap());
+    thread::sleep(Duration::from_millis(2500));
+    let status = status(&own);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(status["failing"], Value::Array(Vec::new()), "{status}");
+    attach.interrupt();
 }
 
 #[test]

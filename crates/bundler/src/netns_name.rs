@@ -2,10 +2,13 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_host::pattern::{is_pattern, matching};
 use pillion_host::{Container, held_file};
 
@@ -128,15 +131,31 @@ impl NamespaceName {
                 known: known(),
             });
         }
-        let file = File::open(&self.path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Error::UnknownNamespace {
-                name,
+        let file = self.file().map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => Error::UnknownNamespace {
+                name: name.clone(),
                 known: known(),
             },
-            io::ErrorKind::PermissionDenied => Error::MayNotEnter { name },
+            Some(libc::ELOOP) => Error::NotANamespace { name: name.clone() },
+            Some(libc::EACCES) => Error::MayNotEnter { name: name.clone() },
             _ => Error::system(format!("open the {self}"), error),
         })?;
-        Namespace::of(&escaped(&self.name), file)
+        let file = file.ok_or_else(|| Error::NotANamespace { name: name.clone() })?;
+        Namespace::of(&name, file)
+    }
+
+    /// The namespace's file; `None` if it is another one. What else may have such a name is looked at
+    /// without being opened: a FIFO would keep one waiting, a device may do something, and one that
+    /// `ip netns` has just made, to put a namespace there, may not be read.
+    fn file(&self) -> io::Result<Option<File>> {
+        let mut options = File::options();
+        let looked_at = options.read(true).custom_flags(libc::O_PATH);
+        let looked_at = looked_at.open(&self.path)?;
+        if fstatfs(&looked_at)?.filesystem_type() != NSFS_MAGIC {
+            return Ok(None);
+        }
+        // By its name it may be another one by now.
+        File::open(format!("/proc/self/fd/{}", looked_at.as_raw_fd())).map(Some)
     }
 
     /// False if the network namespace, opened under this name, is no longer called so.
@@ -170,4 +189,39 @@ fn known() -> String {
         return "none".to_owned();
     }
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_network_namespace_is_told_so_and_never_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        symlink("loop", at("loop")).unwrap();
+        symlink("/dev/tty", at("terminal")).unwrap();
+        let _socket = UnixListener::bind(at("socket")).unwrap();
+        fs::create_dir(at("folder")).unwrap();
+        fs::write(at("plain"), "").unwrap();
+        for name in ["fifo", "loop", "terminal", "socket", "folder", "plain"] {
+            let name = NamespaceName::from(at(name).as_os_str());
+            let (tell, told) = mpsc::channel();
+            let opened = name.clone();
+            thread::spawn(move || tell.send(opened.open().map(|_| ())));
+            let told = told.recv_timeout(Duration::from_secs(5));
+            let is_told = matches!(told, Ok(Err(Error::NotANamespace { .. })));
+            assert!(is_told, "{name}: {told:?}");
+        }
+    }
 }

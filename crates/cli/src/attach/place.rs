@@ -80,6 +80,8 @@ fn is_still_to_come(error: &anyhow::Error) -> bool {
             Error::UnknownDevice { .. }
                 | Error::NoDevice
                 | Error::UnknownNamespace { .. }
+                // `ip netns` makes a file first, and puts the namespace there then.
+                | Error::NotANamespace { .. }
                 | Error::NoCgroup2
         )
     )
