@@ -15,6 +15,7 @@ use pillion_tests::HostPair;
 use tempfile::TempDir;
 
 use crate::common::*;
+use crate::namespaces::Resident;
 
 /// The socket to which a service tells its state.
 struct Manager {
@@ -121,6 +122,45 @@ fn at_boot_it_waits_for_what_is_not_there_yet_and_says_so() {
         &["attach", "--all", "--wait", "--dev", "never0"],
     );
     manager.hear("STATUS=waits: ");
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn while_it_waits_it_hears_of_other_rules_and_has_no_successor() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let resident = Resident::of(&namespace);
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "netns = \"pillion-test-tpyo\"\n[[rule]]\n").unwrap();
+    let file = rules.to_str().unwrap();
+    let arguments = ["attach", "--wait", "--dev", "lo", "--config", file];
+    let mut service = manager.start(&namespace, &arguments);
+    manager.hear("STATUS=waits: no network namespace");
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
+    let mut says = |what: &str| {
+        let mut lines = says.by_ref().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(what)), "never said: {what}");
+    };
+    says("waits: no network namespace `pillion-test-tpyo`");
+    signal(&service, Signal::SIGUSR2);
+    says("no successor: it waits");
+    fs::write(&rules, "netns = 3.5").unwrap();
+    signal(&service, Signal::SIGHUP);
+    manager.hear("RELOADING=1");
+    says("not reloaded: the old rules hold");
+    manager.hear("READY=1");
+    says("waits: no network namespace `pillion-test-tpyo`");
+    let text = format!("netns = \"{}\"\n[[rule]]\n[[rule]]\n", resident.pid());
+    fs::write(&rules, text).unwrap();
+    signal(&service, Signal::SIGHUP);
+    manager.hear("RELOADING=1");
+    says("rules.toml: 2 rules");
+    says(&format!(
+        "bundling by 2 rules of {file} on lo in {}",
+        resident.pid()
+    ));
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }

@@ -1,6 +1,7 @@
 mod follower;
 mod place;
 mod reload;
+mod waiting;
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -112,7 +113,7 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         leave_predecessor().context("leave the one that is succeeded")?;
         let File {
-            policy,
+            mut policy,
             namespaces,
             telling,
         } = match &self.config {
@@ -130,8 +131,9 @@ impl Args {
             },
         };
         let mut namespaces = self.namespaces(namespaces, &policy);
-        let chosen = self.connections(policy.rules.len());
+        let chosen = |policy: &Policy| self.connections(policy.rules.len());
         if self.check_config {
+            let chosen = chosen(&policy);
             let containers = running();
             let running = containers.running().to_vec();
             let rules = Rules::of(Policy { running, ..policy });
@@ -149,6 +151,7 @@ impl Args {
             // What the kernel will not have, or not of this user, is to be known before.
             Programs::load(&policy)?;
             let Place { devices, mount, .. } = self.names(hook, &namespaces).find()?;
+            let chosen = chosen(&policy);
             print_line!("would bundle {chosen} on {}", names(&devices))?;
             print_line!("would attach to the cgroup {}", mount.display())?;
             if self.config.is_none() {
@@ -171,7 +174,7 @@ impl Args {
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
         let place = match self.wait {
-            true => self.names(hook, &namespaces).wait(&signals)?,
+            true => self.wait(hook, &signals, &mut policy, &mut namespaces)?,
             false => Some(self.names(hook, &namespaces).find()?),
         };
         let Some(Place {
@@ -183,6 +186,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         };
 
+        let chosen = chosen(&policy);
         let policy = Policy {
             running: selection.containers().to_vec(),
             scope: chosen::scope(&namespaces, &selection),

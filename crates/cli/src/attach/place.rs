@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount};
 
@@ -33,6 +32,12 @@ pub struct Place {
     pub mount: PathBuf,
 }
 
+/// What waiting has come to.
+pub enum Waited {
+    Come(Place),
+    Told(siginfo),
+}
+
 impl Names<'_> {
     pub fn find(&self) -> Result<Place> {
         let selection = Selection::new(self.devices, self.namespaces, self.hook)?;
@@ -43,18 +48,17 @@ impl Names<'_> {
         })
     }
 
-    /// Waits for what is not there yet; None if a signal ends that.
-    pub fn wait(&self, signals: &SignalFd) -> Result<Option<Place>> {
-        let mut said = String::new();
+    /// Waits for what is not there yet, or for a signal. `said` is why it waits, as said before.
+    pub fn wait(&self, signals: &SignalFd, said: &mut String) -> Result<Waited> {
         loop {
             let why = match self.find() {
                 Err(error) if is_still_to_come(&error) => one_line(&error),
-                found => return found.map(Some),
+                found => return found.map(Waited::Come),
             };
-            if why != said {
+            if why != *said {
                 say(&format!("pillion: waits: {why}"));
                 manager::waits(&format!("waits: {why}"));
-                said = why;
+                *said = why;
             }
             let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
             let has_come = match poll(&mut fds, LOOK_EVERY_MS) {
@@ -62,11 +66,8 @@ impl Names<'_> {
                 ready => ready.context("wait for a signal")? > 0,
             };
             manager::is_alive();
-            let signal = if has_come { read(signals)? } else { None };
-            let signal = signal.and_then(|it| Signal::try_from(it.ssi_signo.cast_signed()).ok());
-            if let Some(Signal::SIGINT | Signal::SIGTERM) = signal {
-                manager::ends();
-                return Ok(None);
+            if has_come && let Some(signal) = read(signals)? {
+                return Ok(Waited::Told(signal));
             }
         }
     }

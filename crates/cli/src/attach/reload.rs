@@ -108,7 +108,7 @@ impl Args {
     }
 
     /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
-    fn read_again(&self, file: &Path) -> Result<File, BadInput> {
+    pub(super) fn read_again(&self, file: &Path) -> Result<File, BadInput> {
         let is_input = file == Path::new(STANDARD_INPUT);
         if is_input || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             let name = name(file);
