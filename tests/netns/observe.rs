@@ -1,5 +1,6 @@
 //! `pillion advise` and `pillion trial` on real streams.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::thread;
@@ -231,6 +232,42 @@ fn a_trial_goes_on_from_its_record() {
 const TRIALS: &str = "PILLION_TRIALS";
 /// Which leaves a machine of two cores idle for the most part.
 const TRIALS_AT_ONCE: usize = 4;
+
+#[test]
+fn a_trial_goes_on_while_its_record_cannot_be_written() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let [there, away] = ["there", "away"].map(|it| folder.path().join(it));
+    std::fs::create_dir(&there).unwrap();
+    let record = there.join("trial.json");
+    let trial = ["trial", "--json", "--record", text(&record)];
+    let mut going = begin(&pair, &trial);
+    std::fs::rename(&there, &away).unwrap();
+    let mut says = BufReader::new(going.stderr.take().unwrap()).lines();
+    let refused = says.find_map(|line| {
+        let line = line.unwrap();
+        line.contains("trial.json").then_some(line)
+    });
+    let refused = refused.expect("a line about the record");
+    assert!(
+        refused.ends_with("the trial goes on, trying again"),
+        "{refused}"
+    );
+    std::fs::rename(&away, &there).unwrap();
+    end(going);
+
+    let going = begin(&pair, &trial);
+    std::fs::rename(&there, &away).unwrap();
+    let output = end_unless_over(going);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("trial.json"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(json(&output)["verdict"], "undecided");
+}
 
 /// What a trial says of streams over a path that loses one packet in twelve.
 fn verdict(seed: u64, options: &[&str]) -> String {

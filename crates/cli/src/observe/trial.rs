@@ -10,8 +10,8 @@ use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{
-    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, RecordFile, Results, Setting, Trial,
-    Verdict,
+    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, RecordError, RecordFile, Results, Setting,
+    Trial, Verdict,
 };
 use serde_json::json;
 
@@ -107,15 +107,23 @@ impl Args {
         };
         let mut session = self.observe.begin(&self.bundling, observing, "trying")?;
         let (mut saved, mut said) = (Instant::now(), Instant::now());
+        let mut unsaved = None;
         loop {
             let (next, observations) = session.next()?;
             trial.take(&observations);
             let looked = trial.look(next == Next::Over).is_some();
-            if looked || saved.elapsed() >= SAVE_EVERY || next != Next::GoOn {
-                file.save(&trial.record())?;
-                saved = Instant::now();
+            let is_over = next != Next::GoOn || trial.verdict() != Verdict::Undecided;
+            if looked || saved.elapsed() >= SAVE_EVERY || is_over {
+                let why = refusal(file.save(&trial.record()))?;
+                if let Some(why) = &why
+                    && unsaved.is_none()
+                    && !is_over
+                {
+                    say(&format!("pillion: {why}; the trial goes on, trying again"));
+                }
+                (unsaved, saved) = (why, Instant::now());
             }
-            if next != Next::GoOn || trial.verdict() != Verdict::Undecided {
+            if is_over {
                 break;
             }
             if !self.quiet && said.elapsed() >= self.every {
@@ -125,7 +133,7 @@ impl Args {
         }
         session.finish()?;
         self.tell(&trial, report.as_ref())?;
-        Ok(ExitCode::SUCCESS)
+        unsaved.map_or(Ok(ExitCode::SUCCESS), |why| Err(why.into()))
     }
 
     fn setting(&self) -> Result<Setting> {
@@ -214,6 +222,15 @@ impl Args {
             ],
             data: json!({ "results": results }),
         }
+    }
+}
+
+/// Why the record could not be written, where that may be over the next time: a disk may be full for a
+/// moment. That the file is another trial's by now is no such reason.
+fn refusal(saved: Result<(), RecordError>) -> Result<Option<RecordError>, RecordError> {
+    match saved {
+        Err(why @ RecordError::File { .. }) => Ok(Some(why)),
+        saved => saved.map(|()| None),
     }
 }
 
