@@ -81,8 +81,13 @@ pub enum Error {
         name: String,
     },
     /// There are more network namespaces than the kernel's table holds.
-    #[error("{most} network namespaces can be served at once; start another pillion for more")]
+    #[error(
+        "{name} is a network namespace too many: {most} can be served at once; start another \
+         pillion for more"
+    )]
     TooManyNamespaces {
+        /// What the user calls the network namespace.
+        name: String,
         /// How many network namespaces the table holds.
         most: u32,
     },

@@ -43,7 +43,7 @@ impl Programs {
     ///
     /// # Errors
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
-    /// kernel's reason where it refuses, [`Error::TooManyRules`], [`Error::TooManyNamespaces`].
+    /// kernel's reason where it refuses, [`Error::TooManyRules`].
     pub fn load(policy: &Policy) -> Result<Self, Error> {
         let log = Messages::keep();
         let mut storage = MaybeUninit::uninit();

@@ -24,6 +24,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
+    /// Serves as many of the scope's as there is room for: others are tried again like any that come.
     pub(crate) fn new(table: MapHandle, scope: &Scope) -> Result<Self, Error> {
         let mut served = Self {
             table,
@@ -32,7 +33,12 @@ impl Served {
         match scope {
             Scope::Anywhere | Scope::ThisNamespace => served.begin(&Namespace::default())?,
             Scope::Namespaces(namespaces) => {
-                namespaces.iter().try_for_each(|it| served.begin(it))?;
+                for namespace in namespaces {
+                    match served.begin(namespace) {
+                        Err(Error::TooManyNamespaces { .. }) => break,
+                        begun => begun?,
+                    }
+                }
             }
         }
         Ok(served)
@@ -47,7 +53,7 @@ impl Served {
         let key = namespace.cookie()?.to_ne_bytes();
         self.table
             .update(&key, &[1], MapFlags::ANY)
-            .map_err(|error| self.failed(&error))?;
+            .map_err(|error| self.failed(namespace, &error))?;
         self.namespaces.push(namespace.clone());
         Ok(())
     }
@@ -64,9 +70,10 @@ impl Served {
         left
     }
 
-    fn failed(&self, error: &libbpf_rs::Error) -> Error {
+    fn failed(&self, namespace: &Namespace, error: &libbpf_rs::Error) -> Error {
         match error.kind() {
             ErrorKind::TooBig => Error::TooManyNamespaces {
+                name: namespace.name().unwrap_or("its own").to_owned(),
                 most: self.table.max_entries(),
             },
             _ => Error::system(
@@ -74,5 +81,45 @@ impl Served {
                 io::Error::other(error.to_string()),
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::thread;
+
+    use libbpf_rs::MapType;
+    use nix::sched::{CloneFlags, unshare};
+    use nix::unistd::Uid;
+
+    use super::*;
+
+    fn namespace(name: &str) -> Namespace {
+        let made = || {
+            unshare(CloneFlags::CLONE_NEWNET).unwrap();
+            File::open("/proc/thread-self/ns/net").unwrap()
+        };
+        let file = thread::scope(|scope| scope.spawn(made).join().unwrap());
+        Namespace::of(name, file).unwrap()
+    }
+
+    #[test]
+    fn as_many_are_served_as_there_is_room_for_and_others_once_there_is() {
+        if !Uid::effective().is_root() {
+            println!("left out without root");
+            return;
+        }
+        let mut options = libbpf_sys::bpf_map_create_opts::default();
+        options.sz = size_of_val(&options) as libbpf_sys::size_t;
+        let table = MapHandle::create(MapType::Hash, Some("namespaces"), 8, 1, 2, &options);
+        let all = ["one", "two", "three"].map(namespace);
+        let scope = Scope::Namespaces(all.to_vec());
+        let mut served = Served::new(table.unwrap(), &scope).unwrap();
+        assert_eq!(served.namespaces(), &all[..2]);
+        let refused = served.begin(&all[2]).unwrap_err().to_string();
+        assert!(refused.starts_with("three "), "{refused}");
+        assert_eq!(served.keep(&all[1..]), &all[..1]);
+        served.begin(&all[2]).unwrap();
     }
 }

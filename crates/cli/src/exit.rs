@@ -54,7 +54,6 @@ fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
                     | Bundler::TooManyRules { .. }
                     | Bundler::UnknownNamespace { .. }
                     | Bundler::NotANamespace { .. }
-                    | Bundler::TooManyNamespaces { .. }
             )
         )
         || matches!(
