@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Stdio};
 
 use nix::errno::Errno;
@@ -56,9 +56,10 @@ fn requests_that_never_end_cost_bounded_memory_and_descriptors_and_hold_nobody_u
 }
 
 /// Has a name that `pillion status` asks at, and takes no connection more.
-fn taken_and_full(namespace: &Namespace) -> Vec<std::os::fd::OwnedFd> {
+fn taken_and_full(namespace: &Namespace, number: usize) -> Vec<OwnedFd> {
     let taken = || -> nix::Result<_> {
-        let address = UnixAddr::new_abstract(b"pillion-status/1/0")?;
+        let name = format!("pillion-status/1/{number}");
+        let address = UnixAddr::new_abstract(name.as_bytes())?;
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let new = || socket(AddressFamily::Unix, SockType::Stream, flags, None);
         let listener = new()?;
@@ -77,15 +78,59 @@ fn taken_and_full(namespace: &Namespace) -> Vec<std::os::fd::OwnedFd> {
 }
 
 #[test]
-fn a_socket_that_takes_no_connection_does_not_hold_status_up() {
+fn sockets_that_take_no_connection_do_not_hold_status_up() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let _full = taken_and_full(&namespace);
+    let full: Vec<_> = (0..20)
+        .map(|number| taken_and_full(&namespace, number))
+        .collect();
     let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    // Two seconds for all of them together.
     let mut status = namespace.command("timeout");
-    let output = status.args(["30", PILLION, "status"]).output().unwrap();
+    let output = status.args(["15", PILLION, "status"]).output().unwrap();
+    drop(full);
     let said = stdout(&output);
     assert!(said.contains("attached to lo"), "{output:?}");
+    attached.end();
+}
+
+/// The time of the processors that a process has had, in ticks: hundredths of a second.
+fn ticks(process: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let fields = fields.split_whitespace().skip(11).take(2);
+    fields.map(|it| it.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn a_pillion_without_descriptors_left_does_not_spin_when_it_is_asked() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let process = attached.process();
+    let limit = |most: libc::rlim_t| {
+        let (process, limit) = (process.cast_signed(), libc::RLIMIT_NOFILE);
+        let new = libc::rlimit {
+            rlim_cur: most,
+            rlim_max: 4096,
+        };
+        // SAFETY: it reads a structure that lives across it.
+        let set = unsafe { libc::prlimit(process, limit, &new, std::ptr::null_mut()) };
+        assert_eq!(set, 0);
+    };
+    // It has more open, and as many may be waited for.
+    limit(8);
+    let ask = || pillion_in(&namespace, &["status"]).output().unwrap();
+    // Who waits for a connection has a descriptor for it already.
+    ask();
+    let before = ticks(process);
+    let output = ask();
+    let told = stderr(&output);
+    assert!(told.contains("does not answer"), "{told}");
+    // It was asked for two seconds.
+    let used = ticks(process) - before;
+    assert!(used < 50, "{used}");
+    limit(4096);
     attached.end();
 }
 

@@ -18,7 +18,7 @@ use nix::unistd::Uid;
 use super::health::{Health, Shared};
 use crate::privilege::only_read;
 
-/// Their names begin with it; the process's id and a number follow.
+/// Their names begin with it; the process's id follows, and what nobody can have taken before.
 const NAME: &str = "pillion-status/";
 
 /// How long either side waits for the other.
@@ -26,22 +26,29 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Tells root and this process's own user how this pillion is, from now on.
 pub fn serve(shared: Arc<Shared>) -> io::Result<()> {
-    let listener = (0..100)
-        .map(|number| {
-            let name = format!("{NAME}{}/{number}", std::process::id());
-            UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
-        })
-        // In another PID namespace there may be a process with the same id.
-        .find(|bound| !matches!(bound, Err(error) if error.kind() == ErrorKind::AddrInUse))
-        .unwrap_or_else(|| Err(ErrorKind::AddrInUse.into()))?;
+    let listener = listen()?;
     thread::spawn(move || {
         only_read();
-        for stream in listener.incoming().flatten() {
-            // Whoever has gone meanwhile wants no answer.
-            let _ = tell(stream, &shared);
+        loop {
+            match listener.accept() {
+                // Whoever has gone meanwhile wants no answer.
+                Ok((stream, _)) => drop(tell(stream, &shared)),
+                // As a rule a want of descriptors or memory, which others cause and end.
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
         }
     });
     Ok(())
+}
+
+/// Anybody may have such names: those that can be foreseen may all be taken.
+fn listen() -> io::Result<UnixListener> {
+    let name = format!(
+        "{NAME}{}/{:016x}",
+        std::process::id(),
+        rand::random::<u64>()
+    );
+    UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
 fn tell(mut stream: UnixStream, shared: &Shared) -> io::Result<()> {
@@ -102,15 +109,14 @@ pub fn ask() -> io::Result<AtWork> {
         let is_listening = line.split(' ').nth(3) == Some("00010000");
         (name.starts_with(NAME) && is_listening).then_some(name)
     });
+    let streams = connect(names.collect());
     let mut all = AtWork::default();
-    for stream in names.filter_map(|name| connect(name).ok()) {
+    let deadline = Instant::now() + PATIENCE;
+    for stream in streams {
         let Ok(peer) = getsockopt(&stream, PeerCredentials) else {
             continue;
         };
-        if !is_akin(&stream) && !may_bundle(&stream) {
-            continue;
-        }
-        match heard(stream) {
+        match heard(stream, deadline) {
             Ok(health) => all.healths.push(health),
             Err(error) if is_late(&error) => all.silent.push(peer.pid()),
             // It has ended meanwhile.
@@ -125,27 +131,66 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-fn heard(mut stream: UnixStream) -> io::Result<Health> {
-    stream.set_read_timeout(Some(PATIENCE))?;
+/// What one says until then. All say it at the same time, so that what the last one has said by then
+/// is there to be read.
+fn heard(mut stream: UnixStream, deadline: Instant) -> io::Result<Health> {
+    const AT_LEAST: Duration = Duration::from_millis(10);
+    let left = deadline.saturating_duration_since(Instant::now());
+    stream.set_read_timeout(Some(left.max(AT_LEAST)))?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Connects, but waits no longer than [`PATIENCE`]: whoever has such a socket may take no more
-/// connections, and then connecting blocks for good.
-fn connect(name: &str) -> io::Result<UnixStream> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    let address = UnixAddr::new_abstract(name.as_bytes())?;
-    let begun = Instant::now();
-    while let Err(error) = nix::sys::socket::connect(socket.as_raw_fd(), &address) {
-        if error != Errno::EAGAIN || begun.elapsed() > PATIENCE {
-            return Err(error.into());
+/// Connects to those of these names that may be pillions', and waits no longer than [`PATIENCE`] for all
+/// together: whoever has such a socket may take no more connections, and may have many.
+fn connect(mut names: Vec<&str>) -> Vec<UnixStream> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut streams = Vec::new();
+    loop {
+        names.retain(|name| match connect_to(name) {
+            Err(Errno::EAGAIN) => true,
+            Err(_) => false,
+            Ok(stream) => {
+                streams.extend(Some(stream).filter(|it| is_akin(it) || may_bundle(it)));
+                false
+            }
+        });
+        if names.is_empty() || Instant::now() > deadline {
+            return streams;
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Connects if that can be done at once.
+fn connect_to(name: &str) -> nix::Result<UnixStream> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let address = UnixAddr::new_abstract(name.as_bytes())?;
+    nix::sys::socket::connect(socket.as_raw_fd(), &address)?;
     let stream = UnixStream::from(socket);
-    stream.set_nonblocking(false)?;
+    let blocking = stream.set_nonblocking(false);
+    blocking.map_err(|error| Errno::try_from(error).unwrap_or(Errno::EIO))?;
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_can_be_taken_beforehand() {
+        let taken: Vec<_> = (0..100)
+            .map(|number| {
+                let name = format!("{NAME}{}/{number}", std::process::id());
+                UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+            })
+            .collect();
+        let [one, two] = [(); 2].map(|()| listen().unwrap().local_addr().unwrap());
+        let name = one.as_abstract_name().unwrap();
+        assert!(name.starts_with(NAME.as_bytes()));
+        assert_ne!(one.as_abstract_name(), two.as_abstract_name());
+        drop(taken);
+    }
 }
