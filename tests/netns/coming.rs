@@ -219,7 +219,7 @@ fn a_name_whose_namespace_is_still_to_come_is_no_failure() {
     // As `ip netns add` does, but slowly.
     fs::create_dir_all("/run/netns").unwrap();
     let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0);
+    options.write(true).create_new(true).mode(0o000);
     drop(options.open(&file).unwrap());
     thread::sleep(Duration::from_millis(2500));
     let status = status(&own);
