@@ -1,6 +1,7 @@
 //! The terminal, until it is to be as it was.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::process;
 use std::sync::atomic::Ordering;
@@ -22,17 +23,20 @@ use crate::stop;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The terminal, which is as it was before once this ends; also if the process panics.
-struct Screen(DefaultTerminal);
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     fn take() -> Result<Self> {
-        ratatui::try_init().map(Self).context("take the terminal")
+        let terminal = ratatui::try_init().context("take the terminal")?;
+        Ok(Self(ManuallyDrop::new(terminal)))
     }
 }
 
 impl Drop for Screen {
-    /// A terminal that is gone cannot be restored, and there may be no standard error to say so on.
+    /// A terminal that is gone cannot be restored, and there may be no standard error to say so on, as
+    /// the terminal's own end would.
     fn drop(&mut self) {
+        let _ = self.0.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
