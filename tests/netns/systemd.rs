@@ -266,7 +266,10 @@ fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();
     let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
-    fs::copy(PILLION, &program).unwrap();
+    // By another process: a copy that this one has open for writing is open in what other tests begin
+    // meanwhile, too, and cannot be run.
+    let copied = Command::new("cp").arg(PILLION).arg(&program).status();
+    assert!(copied.unwrap().success());
     let mut attach = namespace.command(program.to_str().unwrap());
     attach.args(["attach", "--all", "--dev", "lo"]);
     let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
