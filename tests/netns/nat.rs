@@ -111,8 +111,8 @@ fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
     let stats = read_json(&stats);
     let count = |name: &str| stats[name].as_u64().unwrap();
     println!("{stats}");
-    assert!(count("hidden_losses") > 5, "{stats}");
-    assert!(count("dsacks_hidden") > 200, "{stats}");
+    assert!(count("hidden_losses") > 10, "{stats}");
+    assert!(count("dsacks_hidden") > 300, "{stats}");
     let counters = ["TCPDSACKIgnoredDubious", "TCPDSACKUndo", "TCPSACKDiscard"];
     let seen = counters.map(|name| netstat(sender, name));
     assert_eq!(seen, [0, 0, 0], "{counters:?}");
