@@ -177,6 +177,55 @@ fn a_reduction_that_stands_answers_once() {
     });
 }
 
+#[test]
+fn a_reduction_that_stands_answers_though_the_next_one_is_taken_back() {
+    let mut setup = setup(LossRule::Dsack);
+    setup.timestamps = false;
+    setup.run(|wire| {
+        // Both are lost, and the retransmission brings them.
+        wire.sends("1:101 1:201");
+        wire.expect("1:201");
+        wire.ack(201);
+        // Nothing is, and the retransmission was needless.
+        wire.sends("201:301");
+        wire.expect("201:301");
+        wire.ack(301);
+        wire.ack_duplicate(301, "201:301", "");
+        go_on(wire, 301);
+        assert_eq!(counted(wire), (0, 0));
+    });
+}
+
+/// There TCP stays in its state of loss until something is acknowledged that it sent later.
+#[test]
+fn without_sack_what_is_taken_back_at_once_is_seen_as_such() {
+    let setup = Setup {
+        initial_window: 10,
+        timestamps: true,
+        sack: false,
+        rto_min: Duration::from_secs(1),
+        ..Setup::bundling(Options {
+            thin: ThinTest::Always,
+            max_packets: Some(0),
+            loss_rule: LossRule::Ack,
+            without_sack: true,
+            ..Options::default()
+        })
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        // The second is lost, and all else late.
+        wire.sends("1:101 1:201 1:301");
+        wire.hold_echo(true);
+        wire.expect("1:101");
+        wire.ack(101);
+        wire.ack(301);
+        wire.hold_echo(false);
+        go_on(wire, 301);
+        assert_eq!(counted(wire), (1, 1));
+    });
+}
+
 /// Each time that a bundle leaves, TCP retransmits all of it before the bundle's ACK.
 #[test]
 fn while_every_bundle_is_retransmitted_the_receivers_rule_is_learnt() {
