@@ -475,9 +475,13 @@ struct tcp_options_received {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	struct tcp_options_received rx_opt;
+	__u32 rcv_nxt;
+	__u32 rcv_wup;
+	__u32 rcv_wnd;
 	__u32 snd_una;
 	__u32 snd_nxt;
 	__u32 snd_cwnd;
+	__u32 snd_ssthresh;
 	__u32 mss_cache;
 	__u32 packets_out;
 	__u32 sacked_out;
@@ -489,6 +493,7 @@ struct tcp_sock {
 	__u32 high_seq;
 	__u32 undo_marker;
 	__u32 prior_ssthresh;
+	__u32 prior_cwnd;
 	struct minmax rtt_min;
 	__u8 repair : 1;
 	__u8 bpf_sock_ops_cb_flags;

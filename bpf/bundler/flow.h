@@ -299,6 +299,7 @@ struct egress {
 	__u32 firm_at; /* even if TCP takes back the last one of its own */
 	__u32 undone_at; /* one did, until TCP took it back */
 	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
+	__u32 prior_cwnd; /* TCP's, of its last one */
 	__u32 trusted_end; /* of losses left to TCP's own */
 	__u32 answered; /* of ingress.calls */
 	__u32 answered_known; /* of ingress.calls_known */

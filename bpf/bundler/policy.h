@@ -7,6 +7,7 @@
 #include "connection.h"
 #include "maps.h"
 #include "places.h"
+#include "reaction.h"
 #include "record.h"
 #include "thin.h"
 #include "request.h"
@@ -242,6 +243,7 @@ static __always_inline struct flow *take_in(void *sk,
 	add_segment(&egress->record, beginning->snd_nxt, 0, now_us());
 	egress->retransmissions = beginning->total_retrans;
 	egress->rtt_min_us = NO_RTT_SAMPLE;
+	egress->prior_cwnd = PRIOR_CWND_UNKNOWN;
 	egress->reduced_at = beginning->snd_una;
 	egress->firm_at = beginning->snd_una;
 	egress->undone_at = beginning->snd_una;

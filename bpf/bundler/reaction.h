@@ -20,6 +20,8 @@
 #include "sending_rate.h"
 #include "tfrc.h"
 
+#define PRIOR_CWND_UNKNOWN (~0U)
+
 #define KEEP		1
 #define KEEP_AND_REDUCE 3
 #define TCP_CA_CWR	2 /* Recovery and Loss are higher */
@@ -64,7 +66,7 @@ static __always_inline bool within_allowance(struct flow *flow,
 
 /*
  * While the kernel reduces the window, whatever for, it does so for all losses
- * of the data that was outstanding when it began.
+ * of the data that was outstanding when it began: up to high_seq.
  */
 static __always_inline bool is_reducing(struct tcp_sock *tp)
 {
@@ -83,6 +85,28 @@ static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
 	return tp->prior_ssthresh ? tp->undo_marker : 0;
 }
 
+/* What TCP takes back is undone whole (tcp_undo_cwnd_reduction()). */
+static __always_inline bool is_taken_back(const struct tcp_sock *tp)
+{
+	return !tp->undo_marker && tp->prior_ssthresh &&
+	       tp->snd_ssthresh >= tp->prior_ssthresh;
+}
+
+/*
+ * Has TCP begun a reduction since the last packet? One that is over again shows
+ * by the window before it, unless that was the same as with the last one:
+ * within the ACK of a tail loss probe (tcp_process_tlp_ack()).
+ */
+static __always_inline bool has_begun(struct egress *egress,
+				      const struct tcp_sock *tp)
+{
+	bool begun = egress->prior_cwnd != PRIOR_CWND_UNKNOWN &&
+		     egress->prior_cwnd != tp->prior_cwnd;
+
+	egress->prior_cwnd = tp->prior_cwnd;
+	return begun;
+}
+
 /*
  * TCP's own reductions, as the packets show them that leave. Its last one
  * becomes firm when it begins another.
@@ -92,7 +116,7 @@ static __always_inline void follow_reductions(struct egress *egress,
 					      bool reducing)
 {
 	__u32 marker = undo_marker(tp);
-	bool undone = !marker && tp->prior_ssthresh;
+	bool undone = is_taken_back(tp), begun = has_begun(egress, tp);
 
 	if (egress->undo_marker && undone) {
 		egress->undone_at = egress->reduced_at;
@@ -102,7 +126,7 @@ static __always_inline void follow_reductions(struct egress *egress,
 	}
 	egress->undo_marker = marker;
 	/* Without SACK it may go on in state Loss with what it took back. */
-	if (!reducing || undone)
+	if (!(reducing || begun) || undone)
 		return;
 	egress->reduced_at = tp->high_seq;
 	if (!marker)

@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::Options;
+use pillion_bundler::{LossRule, Options};
 use pillion_tests::{Setup, Wire, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
@@ -113,4 +113,38 @@ fn a_probe_does_not_make_the_bundle_too_large_for_the_path() {
         // In probed(), a bundle that does not leave fails.
         probed(ROUNDS, timestamps, round, |_| {});
     }
+}
+
+/// TCP finds within the ACK that its probe was needed, and reduces the window there and then.
+#[test]
+fn a_reduction_for_a_probe_answers_what_its_ack_tells_of() {
+    let setup = Setup {
+        rtt: RTT,
+        rto_min: Duration::ZERO,
+        initial_window: 10,
+        ..Setup::bundling(Options {
+            max_packets: Some(0),
+            loss_rule: LossRule::Dsack,
+            ..Options::default()
+        })
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "3");
+        wire.sends("1:101 1:201");
+        wire.expect("101:201");
+        // All before it was lost, the probe as well.
+        wire.sends("1:301");
+        wire.ack(301);
+        wire.sends("301:401");
+        let counters = wire.totals().counters;
+        assert_eq!((counters.hidden_losses, counters.reactions), (1, 0));
+        assert_eq!(wire.tcp_info().tcpi_snd_ssthresh, 5);
+        // What is lost behind that is not answered yet.
+        wire.sends("301:501");
+        sleep(RTT);
+        wire.ack(501);
+        wire.sends("501:601");
+        let counters = wire.totals().counters;
+        assert_eq!((counters.hidden_losses, counters.reactions), (2, 1));
+    });
 }

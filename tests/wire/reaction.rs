@@ -303,3 +303,18 @@ fn after_a_time_out(merged: bool, came_first: bool, test: impl FnOnce(&mut Wire)
         test(wire);
     });
 }
+
+/// TCP takes note of the gap, and of where it stands, but reduces nothing yet.
+#[test]
+fn a_loss_whose_ack_shows_a_gap_is_answered() {
+    let setup = Setup {
+        rtt: Duration::from_millis(200),
+        ..setup(LossRule::Dsack)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack_sack(201, "301:401");
+        wire.sends("201:501");
+        assert_eq!(reactions(wire), 1);
+    });
+}
