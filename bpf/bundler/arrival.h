@@ -175,6 +175,36 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 			   choose_level(ingress, flow->options.target_ppm));
 }
 
+/*
+ * Does a segment lie outside the receive window (tcp_sequence())? A global
+ * function, as the verifier is not to follow each comparison.
+ */
+__noinline int is_outside(__u32 seq, __u32 end, __u32 next, __u32 wup,
+			  __u32 limit)
+{
+	return before(end, wup) || after(seq, later(next, limit));
+}
+
+/*
+ * Does TCP take what the packet acknowledges? Who forges one that it takes has
+ * to guess where the receive window is.
+ */
+static __always_inline bool is_acceptable(struct __sk_buff *skb,
+					  const struct segment *seg,
+					  const struct tcp_sock *tp)
+{
+	void *end = (void *)(long)skb->data_end;
+	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
+	__u32 seq, len;
+
+	if ((void *)(tcp + 1) > end)
+		return false;
+	seq = bpf_ntohl(tcp->seq);
+	len = skb->len - (seg->tcp + tcp->doff * 4) + tcp->fin;
+	return !is_outside(seq, seq + len, tp->rcv_nxt, tp->rcv_wup,
+			   tp->rcv_wup + tp->rcv_wnd);
+}
+
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 				   const struct ack *ack,

@@ -135,6 +135,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	struct tcp_options options = {};
 	struct options_found found = {};
 	struct bpf_tcp_sock *tp;
+	struct tcp_sock *full;
 	struct bpf_sock *sk;
 	struct flow *flow = our_flow(skb, &sk);
 	struct segment seg = {};
@@ -143,13 +144,15 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!flow)
 		return 1;
 	tp = bpf_tcp_sock(sk);
-	if (!tp)
+	full = bpf_skc_to_tcp_sock(sk);
+	if (!tp || !full)
 		return 1;
 	if (parse_ip(skb, &seg, 0, skb->protocol)) {
 		on_unread_packet(flow);
 		return 1;
 	}
-	if (parse_ack(skb, &seg, &options, &found, &ack))
+	if (!is_acceptable(skb, &seg, full) ||
+	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
 	on_ack(flow, tp, &ack, &options, observed(skb));
 	return 1;

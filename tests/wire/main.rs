@@ -23,6 +23,7 @@ mod policy;
 mod probed;
 mod random;
 mod reaction;
+mod refused;
 mod retransmission;
 mod rules;
 mod sacked;
