@@ -47,6 +47,7 @@ mod socket_option;
 mod sockets;
 mod stats;
 mod stream;
+mod succession;
 mod systemd;
 mod testbed;
 mod top;

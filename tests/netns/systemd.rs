@@ -1,8 +1,7 @@
 //! A pillion that a service manager looks after: one that is played by the test, and systemd itself.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -18,14 +17,14 @@ use crate::common::*;
 use crate::namespaces::Resident;
 
 /// The socket to which a service tells its state.
-struct Manager {
+pub struct Manager {
     socket: UnixDatagram,
     path: PathBuf,
     _folder: TempDir,
 }
 
 impl Manager {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -39,7 +38,7 @@ impl Manager {
         }
     }
 
-    fn start(&self, namespace: &Namespace, arguments: &[&str]) -> Child {
+    pub fn start(&self, namespace: &Namespace, arguments: &[&str]) -> Child {
         let mut service = pillion_in(namespace, arguments);
         service.env("NOTIFY_SOCKET", &self.path);
         service.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -47,7 +46,7 @@ impl Manager {
     }
 
     /// The next message that has this in it.
-    fn hear(&self, part: &str) -> String {
+    pub fn hear(&self, part: &str) -> String {
         let mut bytes = [0; 4096];
         for _ in 0..100 {
             let length = self.socket.recv(&mut bytes).expect(part);
@@ -60,7 +59,7 @@ impl Manager {
     }
 }
 
-fn signal(child: &Child, signal: Signal) {
+pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().cast_signed()), signal).unwrap();
 }
 
@@ -183,129 +182,6 @@ fn a_hang_up_without_rules_to_read_does_no_harm_to_a_service() {
     signal(&service, Signal::SIGHUP);
     let line = says.next().unwrap().unwrap();
     assert!(line.contains("nothing to read again"), "{line}");
-    signal(&service, Signal::SIGTERM);
-    assert!(service.wait().unwrap().success());
-}
-
-/// The process ids of the pillions that hold programs in a namespace.
-fn at_work(namespace: &Namespace) -> Vec<u32> {
-    let json = pillion_in(namespace, &["status", "--json"])
-        .output()
-        .unwrap();
-    let all: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
-    all.iter()
-        .map(|it| it["pid"].as_u64().unwrap() as u32)
-        .collect()
-}
-
-/// A process that is nobody's child here.
-struct Successor(u32);
-
-impl Drop for Successor {
-    fn drop(&mut self) {
-        let _ = kill(Pid::from_raw(self.0.cast_signed()), Signal::SIGTERM);
-    }
-}
-
-#[test]
-fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
-    needs_root!();
-    let (manager, pair) = (Manager::new(), clean_pair());
-    let namespace = &pair.sender.namespace;
-    let attach = ["attach", "--port", "7001", "--metrics", "127.0.0.1:9274"];
-    let mut service = manager.start(namespace, &attach);
-    manager.hear("READY=1");
-    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
-    let listener = pair.receiver.namespace.enter(listen).unwrap();
-    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
-    let mut here = namespace.enter(connect).unwrap();
-    let (mut there, _) = listener.accept().unwrap();
-    let status = || stdout(&pillion_in(namespace, &["status"]).output().unwrap());
-    eventually("the connection is covered", || {
-        status().contains("covers 1 connection now")
-    });
-    signal(&service, Signal::SIGUSR2);
-    let ready = manager.hear("MAINPID=");
-    let pid = ready.split_once("MAINPID=").unwrap().1;
-    let successor = Successor(pid.split('\n').next().unwrap().parse().unwrap());
-    assert_ne!(successor.0, service.id());
-    assert!(service.wait().unwrap().success());
-    assert_eq!(at_work(namespace), [successor.0]);
-    let told = status();
-    assert!(told.contains("covers 1 connection now, 1 since"), "{told}");
-    here.write_all(b"as before").unwrap();
-    let mut heard = [0; 9];
-    there.read_exact(&mut heard).unwrap();
-    assert_eq!(&heard, b"as before");
-    drop(successor);
-    eventually("nothing is left", || at_work(namespace).is_empty());
-}
-
-#[test]
-fn of_two_requests_for_a_successor_one_is_granted() {
-    needs_root!();
-    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
-    let mut service = manager.start(&namespace, &["attach", "--all", "--dev", "lo"]);
-    let says = BufReader::new(service.stderr.take().unwrap()).lines();
-    manager.hear("READY=1");
-    signal(&service, Signal::SIGUSR2);
-    std::thread::sleep(Duration::from_millis(100));
-    signal(&service, Signal::SIGUSR2);
-    assert!(service.wait().unwrap().success());
-    let successor = Successor(at_work(&namespace)[0]);
-    let mut lines = says.map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("no successor: one was begun before")));
-    assert_eq!(at_work(&namespace), [successor.0]);
-    drop(successor);
-    eventually("nothing is left", || at_work(&namespace).is_empty());
-}
-
-#[test]
-fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
-    needs_root!();
-    let namespace = namespace_with_loopback();
-    let folder = tempfile::tempdir().unwrap();
-    let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
-    // By another process: a copy that this one has open for writing is open in what other tests begin
-    // meanwhile, too, and cannot be run.
-    let copied = Command::new("cp").arg(PILLION).arg(&program).status();
-    assert!(copied.unwrap().success());
-    let mut attach = namespace.command(program.to_str().unwrap());
-    attach.args(["attach", "--all", "--dev", "lo"]);
-    let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
-    await_attached(service.id());
-    fs::remove_file(&program).unwrap();
-    let hangs = format!(
-        "#!/bin/sh\necho $$ > {}\nexec sleep 1000\n",
-        began.display()
-    );
-    fs::write(&program, hangs).unwrap();
-    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&program, may_run).unwrap();
-    signal(&service, Signal::SIGUSR2);
-    let read = || fs::read_to_string(&began).unwrap_or_default();
-    eventually("it begins", || read().ends_with('\n'));
-    signal(&service, Signal::SIGTERM);
-    assert!(service.wait().unwrap().success());
-    assert!(!Path::new("/proc").join(read().trim()).exists());
-}
-
-#[test]
-fn a_successor_that_fails_leaves_the_old_one_at_work() {
-    needs_root!();
-    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
-    let folder = tempfile::tempdir().unwrap();
-    let rules = folder.path().join("rules.toml");
-    fs::write(&rules, "[[rule]]\n").unwrap();
-    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
-    let mut service = manager.start(&namespace, &config);
-    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
-    manager.hear("READY=1");
-    fs::write(&rules, "no rules").unwrap();
-    signal(&service, Signal::SIGUSR2);
-    let mut lines = says.by_ref().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("rules.toml:1:")));
-    assert_eq!(at_work(&namespace), [service.id()]);
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }

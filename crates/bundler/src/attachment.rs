@@ -10,7 +10,7 @@ use crate::places::Room;
 use crate::selection::Step;
 use crate::{
     Change, Device, Error, FlowReader, Namespace, ObservationReader, Policy, Programs, Readings,
-    Selection, Totals,
+    Requests, Selection, Totals,
 };
 
 /// How long following may take at a time: signals wait meanwhile.
@@ -253,6 +253,12 @@ impl Attachment {
             totals: totals.map_err(|error| failed(io::Error::other(error)))?,
             connections: self.programs.places.connections().map_err(failed)?,
         })
+    }
+
+    /// What applications asked of their sockets.
+    #[must_use]
+    pub fn requests(&self) -> &Requests {
+        self.programs.requests()
     }
 
     /// A reader of the connections that these programs bundle, to be used as often as is wanted.

@@ -40,6 +40,7 @@ mod places;
 mod policy;
 mod programs;
 mod readings;
+mod requests;
 mod rule;
 mod scope;
 mod selection;
@@ -79,6 +80,7 @@ pub use pillion_host::{Container, ContainerChoice, ContainerLabel, ContainerName
 pub use policy::{Cgroups, Policy};
 pub use programs::Programs;
 pub use readings::Readings;
+pub use requests::Requests;
 pub use rule::{Direction, Mode, Rule};
 pub use scope::Scope;
 pub use selection::Selection;

@@ -64,7 +64,11 @@ impl Places {
         }
         let kept = self.kept()?;
         let mut is_full = false;
-        for (uid, come) in come {
+        let come: HashMap<_, _> = come.into_iter().collect();
+        // What another pillion has left has not come here.
+        let left = kept.keys().filter(|uid| !come.contains_key(uid));
+        let left = left.map(|uid| (*uid, 0));
+        for (uid, come) in come.iter().map(|(uid, come)| (*uid, *come)).chain(left) {
             let kept = kept.get(&uid).copied().unwrap_or(0);
             is_full |= kept >= self.most_of(uid);
             let gone = come.wrapping_sub(kept);

@@ -13,7 +13,7 @@ use crate::places::{Kept, Places};
 use crate::policy::Tables;
 use crate::scope::Served;
 use crate::walk::{self, Walk};
-use crate::{Error, Hook, LinkHeader, Policy, Scope, socket_option};
+use crate::{Error, Hook, LinkHeader, Policy, Requests, Scope, requests, socket_option};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -34,6 +34,7 @@ pub struct Programs {
     pub(crate) any_namespace: bool,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
+    pub(crate) requests: Requests,
     pub(crate) observations: Option<ObservationReader>,
     pub(crate) hook: Hook,
 }
@@ -45,6 +46,15 @@ impl Programs {
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`] with the
     /// kernel's reason where it refuses, [`Error::TooManyRules`].
     pub fn load(policy: &Policy) -> Result<Self, Error> {
+        Self::load_after(policy, None)
+    }
+
+    /// As [`Programs::load`], to go on with what another pillion has `left`, if that is of the same
+    /// layout.
+    ///
+    /// # Errors
+    /// As [`Programs::load`].
+    pub fn load_after(policy: &Policy, left: Option<&Requests>) -> Result<Self, Error> {
         let log = Messages::keep();
         let mut storage = MaybeUninit::uninit();
         let mut open = PillionSkelBuilder::default()
@@ -74,6 +84,13 @@ impl Programs {
                 .pillion_observed
                 .set_max_entries(policy.max_connections)
                 .map_err(|error| log.explain(&error))?;
+        }
+        let layout = requests::layout(open.open_object());
+        let left = left.filter(|left| *left.layout() == layout);
+        if let Some(left) = left {
+            let requests = &mut open.maps.pillion_requests;
+            let taken = requests.reuse_fd(left.map());
+            taken.map_err(|error| log.explain(&error))?;
         }
         let over_storage = walk::can_be_over_storage();
         for (program, is_wanted) in [
@@ -143,7 +160,10 @@ impl Programs {
         });
         let come = map(&skel.maps.pillion_come)?;
         let gone = map(&skel.maps.pillion_gone)?;
-        let places = Places::new(come, gone, kept, policy.max_connections);
+        let mut places = Places::new(come, gone, kept, policy.max_connections);
+        if left.is_some() {
+            places.recount(true)?;
+        }
         Ok(Self {
             ethernet: DevicePrograms {
                 egress: own(skel.progs.pillion_egress.as_fd())?,
@@ -169,6 +189,7 @@ impl Programs {
             any_namespace: policy.scope == Scope::Anywhere,
             totals: map(&skel.maps.pillion_totals)?,
             flows,
+            requests: Requests::left(own(skel.maps.pillion_requests.as_fd())?, layout),
             observations: observations.transpose()?,
             hook: Hook::of_this_kernel(),
         })
@@ -178,6 +199,12 @@ impl Programs {
     #[must_use]
     pub fn by(self, hook: Hook) -> Self {
         Self { hook, ..self }
+    }
+
+    /// What applications asked of their sockets.
+    #[must_use]
+    pub fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// The ids of the programs that [`remove_filters`](crate::remove_filters) is to be told if this

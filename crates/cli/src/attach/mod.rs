@@ -31,7 +31,7 @@ use crate::privilege;
 use crate::rules::{Rules, of_the_view, running};
 use crate::service::{Service, manager};
 use crate::stats::Stats;
-use crate::succession::{is_successors, leave_predecessor, take_over};
+use crate::succession::{inherited, is_successors, leave_predecessor, take_over};
 use follower::{Follower, say_no_successor};
 use place::{Names, Place};
 use reload::AtWork;
@@ -193,7 +193,12 @@ impl Args {
             max_connections: self.bundling.max_connections,
             ..policy
         };
-        let programs = Programs::load(&policy)?.by(hook);
+        let programs = Programs::load_after(&policy, inherited())?.by(hook);
+        if inherited().is_some_and(|left| !programs.requests().are_as(left)) {
+            say(
+                "pillion: what applications have asked is forgotten: this version keeps it otherwise",
+            );
+        }
         let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let service = Service::begin(&telling, stats, chosen.clone())?;
@@ -218,7 +223,7 @@ impl Args {
             || telling.stats.is_some()
             || !namespaces.of_containers.is_empty();
         privilege::keep_what_following_takes(!namespaces.is_own_alone(), has_files);
-        take_over();
+        take_over()?;
 
         let is_succeeded = loop {
             until_readable(&signals, &mut attachment, &mut selection, &mut follower)
@@ -258,7 +263,8 @@ impl Args {
                 (Ok(Signal::SIGUSR1), _) => follower.service.write_stats(&attachment),
                 (Ok(Signal::SIGUSR2), _) => {
                     let succession = &mut follower.succession;
-                    let begun = self.may_be_succeeded().and_then(|()| succession.begin());
+                    let may = self.may_be_succeeded();
+                    let begun = may.and_then(|()| succession.begin(attachment.requests()));
                     if let Err(error) = begun {
                         say_no_successor(&error);
                     }

@@ -13,6 +13,7 @@ use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount}
 use crate::exit::one_line;
 use crate::print::say;
 use crate::service::manager;
+use crate::succession::is_still_to_succeed;
 
 /// How often it is looked whether what is waited for has come.
 const LOOK_EVERY_MS: u16 = 1000;
@@ -66,6 +67,7 @@ impl Names<'_> {
                 ready => ready.context("wait for a signal")? > 0,
             };
             manager::is_alive();
+            is_still_to_succeed()?;
             if has_come && let Some(signal) = read(signals)? {
                 return Ok(Waited::Told(signal));
             }

@@ -1,23 +1,36 @@
 //! Handing over to a new version without a gap: the successor is begun while this process goes on,
 //! and ends it once it is at work itself. Meanwhile what one has bundled the other leaves alone.
 
+mod signal;
+mod successor;
+
 use std::env;
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use libc::{c_int, pid_t, uid_t};
-use nix::sys::signalfd::siginfo;
-use nix::unistd::{ForkResult, Pid, Uid, fork, getppid};
+use nix::poll::{PollFd, PollFlags, poll};
+use pillion_bundler::Requests;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+pub use signal::is_successors;
+pub use successor::{inherited, is_still_to_succeed, leave_predecessor, predecessor, take_over};
 
 /// Has the process id of the one that is succeeded.
 const OF: &str = "PILLION_SUCCEEDS";
+
+/// Has the number of the file by which the successor tells its process id; it ends with it.
+const LIFE: &str = "PILLION_SUCCESSOR_TELLS";
+
+/// Has the number of the file that is the map of requests, and the layout of what is in it.
+const REQUESTS: &str = "PILLION_REQUESTS";
 
 /// How long a successor may take to be at work: programs are verified in seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,22 +43,33 @@ pub struct Succession(Option<Begun>);
 struct Begun {
     /// This process's child, until that has left its work to one of its own (`leave_predecessor`).
     first: Option<Child>,
+    life: PipeReader,
+    /// Who has taken over from the first, once that is told.
+    process: Option<OwnedFd>,
     since: Instant,
 }
 
 impl Succession {
-    /// Begins what now has this program's name, with the same arguments, and does not wait for it.
-    pub fn begin(&mut self) -> Result<()> {
+    /// Begins what now has this program's name, with the same arguments and what applications asked,
+    /// and does not wait for it.
+    pub fn begin(&mut self, requests: &Requests) -> Result<()> {
         if self.0.is_some() {
             bail!("one was begun before, and is not at work yet");
         }
         let program = program()?;
+        let (life, tells) = io::pipe().context("make a pipe")?;
+        let map = requests.map().as_raw_fd();
         let mut successor = Command::new(&program);
         successor.args(env::args_os().skip(1));
         successor.env(OF, std::process::id().to_string());
-        let begun = successor.spawn();
+        successor.env(LIFE, tells.as_raw_fd().to_string());
+        successor.env(REQUESTS, format!("{map} {}", requests.layout()));
+        leave_open(&mut successor, [tells.as_fd(), requests.map()]);
+        let first = successor.spawn();
         self.0 = Some(Begun {
-            first: Some(begun.with_context(|| format!("begin {}", program.display()))?),
+            first: Some(first.with_context(|| format!("begin {}", program.display()))?),
+            life,
+            process: None,
             since: Instant::now(),
         });
         Ok(())
@@ -56,34 +80,86 @@ impl Succession {
         let Some(begun) = &mut self.0 else {
             return Ok(());
         };
-        if let Some(first) = &mut begun.first
+        let looked = begun.look();
+        if looked.is_err() {
+            self.give_up();
+        }
+        looked
+    }
+
+    /// Ends it.
+    pub fn give_up(&mut self) {
+        if let Some(mut begun) = self.0.take() {
+            begun.end();
+        }
+    }
+}
+
+impl Begun {
+    fn look(&mut self) -> Result<()> {
+        if let Some(first) = &mut self.first
             && let Some(status) = first.try_wait().context("wait for it")?
         {
+            self.first = None;
             if !status.success() {
-                self.0 = None;
                 bail!("it ended: {status}");
             }
-            begun.first = None;
         }
-        if begun.since.elapsed() > PATIENCE {
-            self.give_up();
+        if !self.hear(0) {
+            bail!("it ended");
+        }
+        if self.since.elapsed() > PATIENCE {
             bail!("it was not at work after {} s", PATIENCE.as_secs());
         }
         Ok(())
     }
 
-    /// Ends it, as far as it still is this process's child.
-    pub fn give_up(&mut self) {
-        if let Some(mut first) = self.0.take().and_then(|begun| begun.first) {
+    /// Hears which process it is, if that is told in time; false once there is none.
+    fn hear(&mut self, patience_ms: u16) -> bool {
+        let mut fds = [PollFd::new(self.life.as_fd(), PollFlags::POLLIN)];
+        if !matches!(poll(&mut fds, patience_ms), Ok(1..)) {
+            return true;
+        }
+        let mut told = [0; size_of::<i32>()];
+        match self.life.read_exact(&mut told) {
+            Ok(()) => {
+                let process = Pid::from_raw(i32::from_ne_bytes(told));
+                // It may have ended: its number is nobody else's as long as it has the pipe.
+                self.process = process.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
+                true
+            }
+            Err(error) => error.kind() != ErrorKind::UnexpectedEof,
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(first) = &mut self.first {
             let _ = first.kill();
             let _ = first.wait();
+        }
+        // The first may have left it to another at this moment, which then tells.
+        if self.process.is_none() {
+            self.hear(1000);
+        }
+        if let Some(process) = &self.process {
+            let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
 }
 
-/// Is it a successor that sends this signal? It adds its process id, as `kill` does not.
-pub fn is_successors(signal: &siginfo) -> bool {
-    signal.ssi_code == libc::SI_QUEUE && signal.ssi_int == signal.ssi_pid.cast_signed()
+/// Has the command's process keep files that would be closed.
+fn leave_open(command: &mut Command, files: [BorrowedFd; 2]) {
+    let files = files.map(|file| file.as_raw_fd());
+    let keep = move || {
+        for file in files {
+            // SAFETY: open in the process that this one was made from.
+            let file = unsafe { BorrowedFd::borrow_raw(file) };
+            fcntl_setfd(file, FdFlags::empty())?;
+        }
+        Ok(())
+    };
+    // SAFETY: system calls alone.
+    unsafe { command.pre_exec(keep) };
 }
 
 /// The program's file, or that which has replaced it.
@@ -93,87 +169,3 @@ fn program() -> Result<PathBuf> {
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     Ok(OsString::from_vec(bytes.to_vec()).into())
 }
-
-static PREDECESSOR: OnceLock<Predecessor> = OnceLock::new();
-
-#[derive(Debug)]
-struct Predecessor {
-    pid: Pid,
-    /// It alone, whoever has its number once it has ended.
-    process: OwnedFd,
-}
-
-/// The process that this one is to succeed.
-pub fn predecessor() -> Option<Pid> {
-    PREDECESSOR.get().map(|it| it.pid)
-}
-
-/// Where this process is to succeed another: lets go of it, so that a service manager becomes the
-/// parent and can wait for this one as for any main process. To be called while there is one thread.
-pub fn leave_predecessor() -> io::Result<()> {
-    let pid = env::var(OF).ok().and_then(|pid| pid.parse().ok());
-    let Some(pid) = pid.map(Pid::from_raw) else {
-        return Ok(());
-    };
-    let process = pidfd(pid);
-    // It may have ended: the number may be another's by now.
-    if pid != getppid() {
-        return Ok(());
-    }
-    let process = process?;
-    let _ = PREDECESSOR.set(Predecessor { pid, process });
-    // SAFETY: this process has a single thread, so the child may do as it likes.
-    match unsafe { fork() }? {
-        // SAFETY: leaves without running what was registered for its exit.
-        ForkResult::Parent { .. } => unsafe { libc::_exit(0) },
-        ForkResult::Child => Ok(()),
-    }
-}
-
-/// A handle to a process.
-fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
-    // SAFETY: a plain system call.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
-    match i32::try_from(fd) {
-        // SAFETY: the kernel has just made it, and nobody else has it.
-        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Ends the process that this one succeeds.
-pub fn take_over() {
-    let Some(predecessor) = PREDECESSOR.get() else {
-        return;
-    };
-    let own = Pid::this().as_raw();
-    let said = Said {
-        signo: libc::SIGTERM,
-        errno: 0,
-        code: libc::SI_QUEUE,
-        padding: 0,
-        pid: own,
-        uid: Uid::current().as_raw(),
-        value: own as usize,
-        unused: [0; 12],
-    };
-    let process = predecessor.process.as_raw_fd();
-    let said = &raw const said;
-    // SAFETY: a system call that reads a structure of the kernel's, which lives across it.
-    unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, said, 0) };
-}
-
-/// The kernel's `siginfo_t` of a queued signal, on 64-bit machines.
-#[repr(C, align(8))]
-struct Said {
-    signo: c_int,
-    errno: c_int,
-    code: c_int,
-    padding: c_int,
-    pid: pid_t,
-    uid: uid_t,
-    value: usize,
-    unused: [u64; 12],
-}
-
-const _: () = assert!(size_of::<Said>() == size_of::<libc::siginfo_t>());

@@ -1,0 +1,272 @@
+//! One pillion hands over to the next without a gap.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_lab::Namespace;
+use tempfile::TempDir;
+
+use crate::common::*;
+use crate::socket_option::pillion_options::{self as option, BUNDLE, MAX_BYTES};
+use crate::systemd::{Manager, signal};
+
+/// The process ids of the pillions that hold programs in a namespace.
+fn at_work(namespace: &Namespace) -> Vec<u32> {
+    let json = pillion_in(namespace, &["status", "--json"])
+        .output()
+        .unwrap();
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
+    all.iter()
+        .map(|it| it["pid"].as_u64().unwrap() as u32)
+        .collect()
+}
+
+/// A process that is nobody's child here.
+struct Successor(u32);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.0.cast_signed()), Signal::SIGTERM);
+    }
+}
+
+#[test]
+fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
+    needs_root!();
+    let (manager, pair) = (Manager::new(), clean_pair());
+    let namespace = &pair.sender.namespace;
+    let attach = ["attach", "--port", "7001", "--metrics", "127.0.0.1:9274"];
+    let mut service = manager.start(namespace, &attach);
+    manager.hear("READY=1");
+    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
+    let mut here = namespace.enter(connect).unwrap();
+    let (mut there, _) = listener.accept().unwrap();
+    let status = || stdout(&pillion_in(namespace, &["status"]).output().unwrap());
+    eventually("the connection is covered", || {
+        status().contains("covers 1 connection now")
+    });
+    signal(&service, Signal::SIGUSR2);
+    let ready = manager.hear("MAINPID=");
+    let pid = ready.split_once("MAINPID=").unwrap().1;
+    let successor = Successor(pid.split('\n').next().unwrap().parse().unwrap());
+    assert_ne!(successor.0, service.id());
+    assert!(service.wait().unwrap().success());
+    assert_eq!(at_work(namespace), [successor.0]);
+    let told = status();
+    assert!(told.contains("covers 1 connection now, 1 since"), "{told}");
+    here.write_all(b"as before").unwrap();
+    let mut heard = [0; 9];
+    there.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"as before");
+    drop(successor);
+    eventually("nothing is left", || at_work(namespace).is_empty());
+}
+
+#[test]
+fn of_two_requests_for_a_successor_one_is_granted() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let mut service = manager.start(&namespace, &["attach", "--all", "--dev", "lo"]);
+    let says = BufReader::new(service.stderr.take().unwrap()).lines();
+    manager.hear("READY=1");
+    signal(&service, Signal::SIGUSR2);
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&service, Signal::SIGUSR2);
+    assert!(service.wait().unwrap().success());
+    let successor = Successor(at_work(&namespace)[0]);
+    let mut lines = says.map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("no successor: one was begun before")));
+    assert_eq!(at_work(&namespace), [successor.0]);
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+#[test]
+fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
+    // By another process: a copy that this one has open for writing is open in what other tests begin
+    // meanwhile, too, and cannot be run.
+    let copied = Command::new("cp").arg(PILLION).arg(&program).status();
+    assert!(copied.unwrap().success());
+    let mut attach = namespace.command(program.to_str().unwrap());
+    attach.args(["attach", "--all", "--dev", "lo"]);
+    let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(service.id());
+    fs::remove_file(&program).unwrap();
+    let hangs = format!(
+        "#!/bin/sh\necho $$ > {}\nexec sleep 1000\n",
+        began.display()
+    );
+    fs::write(&program, hangs).unwrap();
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, may_run).unwrap();
+    signal(&service, Signal::SIGUSR2);
+    let read = || fs::read_to_string(&began).unwrap_or_default();
+    eventually("it begins", || read().ends_with('\n'));
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+    assert!(!Path::new("/proc").join(read().trim()).exists());
+}
+
+#[test]
+fn a_successor_that_fails_leaves_the_old_one_at_work() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut service = manager.start(&namespace, &config);
+    let mut says = BufReader::new(service.stderr.take().unwrap()).lines();
+    manager.hear("READY=1");
+    fs::write(&rules, "no rules").unwrap();
+    signal(&service, Signal::SIGUSR2);
+    let mut lines = says.by_ref().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("rules.toml:1:")));
+    assert_eq!(at_work(&namespace), [service.id()]);
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+/// A pillion whose successor has begun, and waits for a network namespace that never comes.
+struct Waiting {
+    old: Child,
+    says: Box<dyn Iterator<Item = String>>,
+    successor: Successor,
+    namespace: Namespace,
+    folder: TempDir,
+}
+
+impl Waiting {
+    fn begin() -> Self {
+        let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+        let folder = tempfile::tempdir().unwrap();
+        let rules = folder.path().join("rules.toml");
+        fs::write(&rules, "[[rule]]\n").unwrap();
+        let rules = rules.to_str().unwrap();
+        let attach = ["attach", "--wait", "--dev", "lo", "--config", rules];
+        let mut old = manager.start(&namespace, &attach);
+        manager.hear("READY=1");
+        fs::write(rules, "netns = \"pillion-test-tpyo\"\n[[rule]]\n").unwrap();
+        signal(&old, Signal::SIGUSR2);
+        let says = BufReader::new(old.stderr.take().unwrap()).lines();
+        let mut says = says.map_while(Result::ok);
+        let waits = "waits: no network namespace `pillion-test-tpyo`";
+        assert!(says.any(|line| line.contains(waits)));
+        let successor = Successor(successor_of(old.id()).expect("it waits"));
+        Self {
+            old,
+            says: Box::new(says),
+            successor,
+            namespace,
+            folder,
+        }
+    }
+
+    fn has_successor(&self) -> bool {
+        Path::new("/proc")
+            .join(self.successor.0.to_string())
+            .exists()
+    }
+}
+
+/// The process that is to succeed this one.
+fn successor_of(pid: u32) -> Option<u32> {
+    let told = format!("PILLION_SUCCEEDS={pid}");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    pids.find(|it| {
+        let environment = fs::read(format!("/proc/{it}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|it| it == told.as_bytes())
+    })
+}
+
+#[test]
+fn who_ends_while_its_successor_waits_takes_it_along() {
+    needs_root!();
+    for ending in [Signal::SIGTERM, Signal::SIGKILL] {
+        let mut waiting = Waiting::begin();
+        signal(&waiting.old, ending);
+        let status = waiting.old.wait().unwrap();
+        assert_eq!(status.success(), ending == Signal::SIGTERM);
+        eventually("so has the successor", || !waiting.has_successor());
+        assert!(at_work(&waiting.namespace).is_empty());
+    }
+}
+
+#[test]
+fn after_a_successor_that_ended_there_may_be_another_at_once() {
+    needs_root!();
+    let mut waiting = Waiting::begin();
+    kill(
+        Pid::from_raw(waiting.successor.0.cast_signed()),
+        Signal::SIGKILL,
+    )
+    .unwrap();
+    assert!(
+        waiting
+            .says
+            .any(|line| line.contains("no successor: it ended"))
+    );
+    fs::write(waiting.folder.path().join("rules.toml"), "[[rule]]\n").unwrap();
+    signal(&waiting.old, Signal::SIGUSR2);
+    assert!(waiting.old.wait().unwrap().success());
+    let successor = Successor(at_work(&waiting.namespace)[0]);
+    drop(successor);
+    eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
+}
+
+#[test]
+fn what_applications_asked_and_declined_holds_with_the_successor() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let attach = [
+        "attach",
+        "--dev",
+        "lo",
+        "--port",
+        "7001",
+        "--max-connections",
+        "100",
+    ];
+    let mut service = manager.start(&namespace, &attach);
+    manager.hear("READY=1");
+    let bind = |port| namespace.enter(move || TcpListener::bind(("127.0.0.1", port)).unwrap());
+    let listeners = [7001, 7002].map(|port| bind(port).unwrap());
+    let connect = |listener: &TcpListener| {
+        let to = listener.local_addr().unwrap();
+        let near = namespace
+            .enter(move || TcpStream::connect(to).unwrap())
+            .unwrap();
+        (near, listener.accept().unwrap().0)
+    };
+    let (declines, _declines) = connect(&listeners[0]);
+    let (asks, _asks) = connect(&listeners[1]);
+    option::set(&declines, BUNDLE, 0).unwrap();
+    option::set(&asks, BUNDLE, 1).unwrap();
+    option::set(&asks, MAX_BYTES, 300).unwrap();
+    option::set(&listeners[1], BUNDLE, 1).unwrap();
+    signal(&service, Signal::SIGUSR2);
+    assert!(service.wait().unwrap().success());
+    let successor = Successor(at_work(&namespace)[0]);
+    let is = |socket: &TcpStream, asked| option::get(socket, asked).unwrap();
+    assert_eq!(is(&declines, BUNDLE), 0);
+    assert_eq!((is(&asks, BUNDLE), is(&asks, MAX_BYTES)), (1, 300));
+    let (_later, accepted) = connect(&listeners[1]);
+    assert_eq!(is(&accepted, BUNDLE), 1);
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
