@@ -274,6 +274,8 @@ static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
 		.cookie = bpf_get_socket_cookie(sk),
 		.inode = read_inode(sk),
 		.uid = uid,
+		.packets_out =
+			BPF_CORE_READ((struct tcp_sock *)sk, packets_out),
 	};
 
 	write_kept(seq, &kept);

@@ -39,7 +39,7 @@ struct kept {
 	__u64 cookie; /* the socket's */
 	__u64 inode; /* by which processes have it open; 0: none has */
 	__u32 uid;
-	__u32 unused; /* it is written as a whole */
+	__u32 packets_out; /* TCP's, not acknowledged yet */
 };
 
 static __always_inline __u64 *come(__u32 uid)

@@ -16,6 +16,8 @@ use pillion_bundler::list_flows;
 use pillion_lab::Namespace;
 
 use crate::common::*;
+use crate::devices::Attach;
+use crate::namespaces::Resident;
 use crate::socket_option::pillion_options::{BUNDLE, set};
 
 /// A pillion on loopback; a single user has half of its places.
@@ -127,6 +129,26 @@ fn sockets_that_have_ended_take_no_places() {
     }
     let said = end(attach).join("\n");
     assert!(!said.contains("--max-connections"), "{said}");
+}
+
+/// Where the kernel refuses to go through storage, they are found in their own namespace alone.
+#[test]
+fn what_nobody_has_accepted_yet_takes_places_in_every_namespace() {
+    needs_root!();
+    let [here, there] = [(); 2].map(|()| namespace_with_loopback());
+    let resident = Resident::of(&there);
+    let pid = resident.pid();
+    let options = ["--dev", "lo", "--max-connections", "8", "--netns", &pid];
+    let attach = Attach::begin_in(&here, &options);
+    let listener = there.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let to = listener.as_ref().unwrap().local_addr().unwrap();
+    let connect = || there.enter(move || [(); 2].map(|()| TcpStream::connect(to).unwrap()));
+    let first = connect().unwrap();
+    // Until those that are left have been counted, once or twice.
+    thread::sleep(Duration::from_millis(2500));
+    let second = connect().unwrap();
+    assert_eq!(attach.end()["connections"], 4);
+    drop((listener, first, second));
 }
 
 /// An accepted socket is that of the user who accepts it, but its place was taken by who listens.

@@ -2,6 +2,8 @@ use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
@@ -103,6 +105,18 @@ impl Wire {
     pub fn detach(&mut self) {
         self.script.note("detach");
         self.attachments.iter_mut().for_each(Attachment::detach);
+    }
+
+    /// Has all bundlers come to an end, and does something while they wait for what is on its way.
+    pub fn finish_while(&mut self, act: impl FnOnce(&mut Self)) {
+        self.script.note("finish");
+        let mut attachments = std::mem::take(&mut self.attachments);
+        thread::scope(|scope| {
+            scope.spawn(|| attachments.iter_mut().for_each(Attachment::finish));
+            thread::sleep(Duration::from_millis(200));
+            act(self);
+        });
+        self.attachments = attachments;
     }
 
     /// Ends the connection and opens another one, to a port of the peer's, with the same

@@ -40,6 +40,22 @@ fn the_report_of_a_bundle_is_taken_out() {
 }
 
 #[test]
+fn what_is_on_its_way_at_the_end_is_reported_to_nobody() {
+    setup().run_everywhere(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.finish_while(|wire| {
+            wire.sends("301:401");
+            wire.ack(101);
+            wire.ack_duplicate(201, "1:101", "");
+            wire.ack_duplicate(301, "1:201", "");
+            wire.ack(401);
+        });
+        assert_eq!(reports(wire), (0, 2));
+        wire.sends("401:501 501:601");
+    });
+}
+
+#[test]
 fn the_blocks_beside_it_stay() {
     for timestamps in [false, true] {
         let setup = Setup {

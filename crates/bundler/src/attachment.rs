@@ -16,6 +16,9 @@ use crate::{
 /// How long following may take at a time: signals wait meanwhile.
 const A_WHILE: Duration = Duration::from_millis(50);
 
+/// How long the end may take.
+const A_SECOND: Duration = Duration::from_secs(1);
+
 /// The bundler's programs at work. Dropping it, or the end of the process, detaches them all.
 #[derive(Debug)]
 pub struct Attachment {
@@ -212,17 +215,22 @@ impl Attachment {
     fn count(&mut self) -> Result<Option<Change>, Error> {
         let refused = self.totals()?.over_limit;
         let is_wanted = self.room.is_wanted(refused);
-        let mut is_full = self.programs.places.recount(is_wanted)?;
+        let mut is_full = self.recount_places(is_wanted)?;
         if is_wanted && self.room.try_again() {
             // Of a cgroup's connections a review knows nothing: it would take in those of others.
             if !self.programs.any_namespace {
                 self.review()?;
-                is_full = self.programs.places.recount(true)?;
+                is_full = self.recount_places(true)?;
             }
             // What was refused meanwhile may have come too late for the review.
             self.room.looked_into(refused);
         }
         Ok(self.room.note(is_full))
+    }
+
+    fn recount_places(&mut self, always: bool) -> Result<bool, Error> {
+        let Programs { places, served, .. } = &mut self.programs;
+        places.recount(always, served.namespaces())
     }
 
     /// Puts other rules into force, for new connections at once; those that exist meet them
@@ -274,7 +282,17 @@ impl Attachment {
         self.programs.observations.as_ref()
     }
 
-    /// Detaches the programs; what they did can still be read.
+    /// Bundles no more, and detaches the programs once what is on its way is acknowledged, a second
+    /// later at most: until then, what it reports is kept from TCP, and losses are reacted to.
+    pub fn finish(&mut self) {
+        self.devices.stop_bundling();
+        let namespaces = self.programs.served.namespaces();
+        let places = &self.programs.places;
+        places.await_acknowledged(namespaces, A_SECOND);
+        self.detach();
+    }
+
+    /// Detaches the programs at once; what they did can still be read.
     pub fn detach(&mut self) {
         self.devices.detach();
         for link in self.links.drain(..) {

@@ -63,6 +63,13 @@ impl Clsact {
         }
     }
 
+    /// Removes the filter at egress.
+    pub(crate) fn stop_bundling(&mut self) {
+        let filters = &mut self.filters;
+        // What fails here is gone already, with the device.
+        let _ = self.namespace.enter(|| filters.stop_bundling());
+    }
+
     /// False if somebody, or the device's end, has removed a filter.
     pub(crate) fn holds(&self) -> bool {
         let hold = || self.filters.hold();
@@ -143,6 +150,15 @@ impl Filters {
 
     fn hold(&self) -> bool {
         self.filters.iter().all(|filter| filter.holds(self.device))
+    }
+
+    fn stop_bundling(&mut self) {
+        let _turn = Turn::take();
+        let device = self.device;
+        let egress = self.filters.extract_if(.., |it| it.point == EGRESS);
+        for filter in egress.filter(|it| it.holds(device)) {
+            let _ = filter.remove(device);
+        }
     }
 
     fn remove(&self) {

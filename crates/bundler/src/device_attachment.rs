@@ -14,7 +14,11 @@ pub(crate) struct DeviceAttachment {
 
 #[derive(Debug)]
 enum Hold {
-    Tcx([OwnedFd; 2]),
+    Tcx {
+        dsack: OwnedFd,
+        /// `None` once nothing is bundled any more.
+        egress: Option<OwnedFd>,
+    },
     Clsact(Clsact),
 }
 
@@ -28,10 +32,10 @@ impl DeviceAttachment {
         let (dsack, egress) = (at.dsack.as_fd(), at.egress.as_fd());
         let index = device.index;
         let by_links = || -> io::Result<Hold> {
-            Ok(Hold::Tcx([
-                link::attach(dsack, &Target::Ingress(index))?,
-                link::attach(egress, &Target::Egress(index))?,
-            ]))
+            Ok(Hold::Tcx {
+                dsack: link::attach(dsack, &Target::Ingress(index))?,
+                egress: Some(link::attach(egress, &Target::Egress(index))?),
+            })
         };
         let hold = match programs.hook {
             Hook::Tcx => device.namespace.enter(by_links)?,
@@ -46,7 +50,10 @@ impl DeviceAttachment {
     /// False if the device is gone; another one may have its interface index.
     pub(crate) fn holds(&self) -> bool {
         match &self.hold {
-            Hold::Tcx(links) => links.iter().all(|link| link::has_device(link.as_fd())),
+            Hold::Tcx { dsack, egress } => {
+                let mut links = egress.iter().chain([dsack]);
+                links.all(|link| link::has_device(link.as_fd()))
+            }
             Hold::Clsact(clsact) => clsact.holds(),
         }
     }
@@ -56,9 +63,17 @@ impl DeviceAttachment {
         matches!(self.hold, Hold::Clsact(_))
     }
 
+    /// Leaves the device's egress, and goes on at its ingress.
+    pub(crate) fn stop_bundling(&mut self) {
+        match &mut self.hold {
+            Hold::Tcx { egress, .. } => egress.take().into_iter().for_each(link::detach),
+            Hold::Clsact(clsact) => clsact.stop_bundling(),
+        }
+    }
+
     pub(crate) fn detach(self) {
         match self.hold {
-            Hold::Tcx(links) => links.into_iter().for_each(link::detach),
+            Hold::Tcx { dsack, egress } => egress.into_iter().chain([dsack]).for_each(link::detach),
             Hold::Clsact(clsact) => drop(clsact),
         }
     }

@@ -190,6 +190,12 @@ impl DeviceAttachments {
         queue.into_iter().map(|(_, device)| device).collect()
     }
 
+    /// Leaves the devices' egress.
+    pub(crate) fn stop_bundling(&mut self) {
+        let all = self.all.iter_mut();
+        all.for_each(DeviceAttachment::stop_bundling);
+    }
+
     pub(crate) fn detach(&mut self) {
         self.all.drain(..).for_each(DeviceAttachment::detach);
     }

@@ -11,7 +11,9 @@ use serde::Serialize;
 use crate::companions;
 use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, flow_types, types};
 use crate::walk::{self, Walk};
-use crate::{Companion, Companions, Counters, Decision, Error, LossRule, Outcome, found_maps};
+use crate::{
+    Companion, Companions, Counters, Decision, Error, LossRule, Namespace, Outcome, found_maps,
+};
 
 /// A connection that a running pillion bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -174,7 +176,8 @@ impl FlowReader {
     /// # Errors
     /// [`Error::System`].
     pub fn read(&self) -> Result<Vec<Flow>, Error> {
-        let records = self.0.read::<{ size_of::<Record>() }>().map_err(failed)?;
+        let here = [Namespace::default()];
+        let records = self.0.read::<{ size_of::<Record>() }>(&here)?;
         Ok(records.iter().map(|record| parse(record)).collect())
     }
 }

@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::places::Kept;
-use crate::{Arm, Counters, Direction, Error};
+use crate::{Arm, Counters, Direction, Error, Namespace};
 
 /// What was observed of a connection so far ([`Policy::observing`](crate::Policy::observing)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl ObservationReader {
 
     /// The inodes of the connections that are there, by cookie.
     fn present(&self) -> Result<HashMap<u64, u64>, Error> {
-        let sockets = self.connections.read()?;
+        let sockets = self.connections.read(&[Namespace::default()])?;
         Ok(sockets.iter().map(|it| (it.cookie, it.inode)).collect())
     }
 }

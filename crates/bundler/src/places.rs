@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::walk::Walk;
-use crate::{Change, Error};
+use crate::{Change, Error, Namespace};
 
 /// The key in both maps that stands for all users together.
 const ALL_USERS: u32 = u32::MAX;
@@ -46,7 +47,11 @@ impl Places {
     /// Looks how many places are still taken, if that is worth while: if `always`, or if as many as
     /// half of what a user may have could be there. What comes meanwhile counts twice at worst,
     /// until the next time. True if a user has no place left, or all together have none.
-    pub(crate) fn recount(&mut self, always: bool) -> Result<bool, Error> {
+    pub(crate) fn recount(
+        &mut self,
+        always: bool,
+        namespaces: &[Namespace],
+    ) -> Result<bool, Error> {
         let come_in_all = count_of(&self.come, ALL_USERS)?;
         if !always && self.quiet_at == Some(come_in_all) {
             return Ok(false);
@@ -62,7 +67,7 @@ impl Places {
         if quiet && !always {
             return Ok(false);
         }
-        let kept = self.kept()?;
+        let kept = self.kept(namespaces)?;
         let mut is_full = false;
         let come: HashMap<_, _> = come.into_iter().collect();
         // What another pillion has left has not come here.
@@ -84,6 +89,17 @@ impl Places {
         self.connections.try_clone()
     }
 
+    /// Waits until no connection has packets on their way, but no longer than `patience`.
+    pub(crate) fn await_acknowledged(&self, namespaces: &[Namespace], patience: Duration) {
+        const LOOK_EVERY: Duration = Duration::from_millis(20);
+        let begun = Instant::now();
+        let waits = |kept: Vec<types::kept>| kept.iter().any(|it| it.packets_out > 0);
+        let wait = || self.connections.read(namespaces).is_ok_and(waits);
+        while begun.elapsed() < patience && wait() {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
     fn most_of(&self, uid: u32) -> u64 {
         match uid {
             ALL_USERS => self.most.into(),
@@ -92,10 +108,10 @@ impl Places {
     }
 
     /// How many places are taken, by user and by [`ALL_USERS`].
-    fn kept(&self) -> Result<HashMap<u32, u64>, Error> {
+    fn kept(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
         let mut kept = HashMap::new();
         for walk in [&self.connections, &self.requests] {
-            for socket in walk.read()? {
+            for socket in walk.read(namespaces)? {
                 *kept.entry(socket.uid).or_default() += 1;
                 *kept.entry(ALL_USERS).or_default() += 1;
             }
@@ -117,11 +133,10 @@ impl Kept {
         self.0.try_clone().map(Self)
     }
 
-    pub(crate) fn read(&self) -> Result<Vec<types::kept>, Error> {
-        let told = self
-            .0
-            .read::<{ size_of::<types::kept>() }>()
-            .map_err(failed)?;
+    /// All of them; on kernels that refuse to go through storage, those that no process has open in
+    /// these `namespaces` alone.
+    pub(crate) fn read(&self, namespaces: &[Namespace]) -> Result<Vec<types::kept>, Error> {
+        let told = self.0.read::<{ size_of::<types::kept>() }>(namespaces)?;
         // SAFETY: plain integers, of which any bits are valid.
         let sockets = told
             .iter()

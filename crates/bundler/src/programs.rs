@@ -162,7 +162,7 @@ impl Programs {
         let gone = map(&skel.maps.pillion_gone)?;
         let mut places = Places::new(come, gone, kept, policy.max_connections);
         if left.is_some() {
-            places.recount(true)?;
+            places.recount(true, served.namespaces())?;
         }
         Ok(Self {
             ethernet: DevicePrograms {

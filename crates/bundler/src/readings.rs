@@ -1,7 +1,7 @@
 use libbpf_rs::MapHandle;
 
 use crate::places::Kept;
-use crate::{Error, Totals};
+use crate::{Error, Namespace, Totals};
 
 /// What the programs of one pillion tell at any moment, from any thread.
 #[derive(Debug)]
@@ -24,6 +24,6 @@ impl Readings {
     /// # Errors
     /// [`Error::System`] if the kernel refuses to go through them.
     pub fn connections(&self) -> Result<u64, Error> {
-        Ok(self.connections.read()?.len() as u64)
+        Ok(self.connections.read(&[Namespace::default()])?.len() as u64)
     }
 }

@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::link::{self, Target};
+use crate::{Error, Namespace};
 
 /// What a record begins with: the socket's cookie.
 const COOKIE: usize = size_of::<u64>();
@@ -23,8 +24,8 @@ const BPF_JMP_EXIT: u8 = 0x95;
 pub(crate) enum Walk {
     /// Over the map's own entries.
     Storage(OwnedFd),
-    /// Over TCP's sockets in the calling thread's network namespace, and over those that processes
-    /// have open: what no process has open in another namespace is missed.
+    /// Over TCP's sockets in the network namespaces that are named, and over those that processes have
+    /// open: what no process has open in another namespace is missed.
     Sockets([OwnedFd; 2]),
 }
 
@@ -51,18 +52,28 @@ impl Walk {
     }
 
     /// What the programs tell of each socket: so many bytes, of which the first eight are its cookie.
-    pub(crate) fn read<const LENGTH: usize>(&self) -> io::Result<Vec<[u8; LENGTH]>> {
-        let links = match self {
-            Self::Storage(link) => std::slice::from_ref(link),
-            Self::Sockets(links) => links,
-        };
+    /// Where a walk over sockets is to miss none, it has to know the `namespaces` that they are in.
+    pub(crate) fn read<const LENGTH: usize>(
+        &self,
+        namespaces: &[Namespace],
+    ) -> Result<Vec<[u8; LENGTH]>, Error> {
+        let run = |link: &OwnedFd| link::run_iterator(link.as_fd());
+        let failed = |error| Error::system("go through the connections", error);
         let mut told = Vec::new();
-        for link in links {
-            told.extend_from_slice(link::run_iterator(link.as_fd())?.as_chunks().0);
-        }
-        if let Self::Sockets(_) = self {
-            let mut seen = HashSet::new();
-            told.retain(|record: &[u8; LENGTH]| seen.insert(record[..COOKIE].to_vec()));
+        let mut add = |bytes: io::Result<Vec<u8>>| {
+            told.extend_from_slice(bytes.map_err(failed)?.as_chunks().0);
+            Ok::<_, Error>(())
+        };
+        match self {
+            Self::Storage(link) => add(run(link))?,
+            Self::Sockets([tcp, files]) => {
+                for namespace in namespaces {
+                    add(namespace.enter(|| run(tcp))?)?;
+                }
+                add(run(files))?;
+                let mut seen = HashSet::new();
+                told.retain(|record: &[u8; LENGTH]| seen.insert(record[..COOKIE].to_vec()));
+            }
         }
         Ok(told)
     }

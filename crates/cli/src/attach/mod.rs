@@ -276,7 +276,7 @@ impl Args {
             follower.succession.give_up();
             manager::ends();
         }
-        attachment.detach();
+        attachment.finish();
         let totals = attachment.totals()?;
         say(&format!("pillion: {}", summary(&totals)));
         let reasons = reasons(&totals);

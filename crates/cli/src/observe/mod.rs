@@ -290,7 +290,7 @@ impl Session {
 
     /// Ends it, with the account of what was done.
     fn finish(mut self) -> Result<()> {
-        self.attachment.detach();
+        self.attachment.finish();
         tell_of_others();
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {

@@ -179,7 +179,7 @@ impl Args {
             .pass_to(command, follow)
             .context("wait for the command")?;
         // From here on the exit status is the command's, whatever else fails.
-        bundler.attachment.detach();
+        bundler.attachment.finish();
         if let Err(error) = self.account(&bundler) {
             say(&format!("pillion: {}", one_line(&error)));
         }
