@@ -120,12 +120,14 @@ impl Game {
     }
 
     /// Looks at TCP's state, which it returns: where TCP reduces its window, it answers for all
-    /// losses of what it has sent.
+    /// losses of what it has sent. For a probe that was needed, it does so at once.
     fn looks_at_window(&mut self) -> u8 {
         let state = self.wire.tcp_info().tcpi_ca_state;
-        if state >= REDUCING {
+        let probes = netstat("TCPLossProbeRecovery");
+        if state >= REDUCING || probes > self.probes_needed {
             self.answered = self.sent();
         }
+        self.probes_needed = probes;
         state
     }
 

@@ -18,7 +18,7 @@ use super::ledger::Ledger;
 use super::receiver::{Ack, Arrival, Receiver};
 use super::scenario::Scenario;
 use super::tally::Tally;
-use crate::{Wire, socket, sysctl};
+use crate::{Wire, netstat, socket, sysctl};
 
 /// Time without progress after which the stream is stuck: time-outs back off to two minutes, and
 /// may be lost as well.
@@ -69,6 +69,8 @@ pub struct Game {
     reduced_at: u32,
     /// Position before which losses have been reacted to, by pillion or TCP itself.
     answered: u32,
+    /// Tail loss probes for which TCP has reduced its window.
+    probes_needed: u64,
     /// Ends of bundles that an ACK has told of, as positions.
     judged: Vec<u32>,
     closed: bool,
@@ -108,6 +110,7 @@ impl Game {
             counters: Counters::default(),
             reduced_at: 1,
             answered: 1,
+            probes_needed: netstat("TCPLossProbeRecovery"),
             judged: Vec::new(),
             closed: false,
             log: Vec::new(),
