@@ -23,7 +23,8 @@ use super::open_metrics::{self, CONTENT_TYPE};
 use crate::privilege::only_read;
 use crate::succession::predecessor;
 
-/// The server; dropping it takes its socket out of the file system.
+/// The server; dropping it takes its socket out of the file system. Until it is shown, a socket is
+/// where nobody looks: that which is to be succeeded has its own in the place.
 pub struct Metrics {
     socket: Option<Socket>,
 }
@@ -31,15 +32,20 @@ pub struct Metrics {
 /// A socket in the file system, known by its inode: another pillion may have put its own there.
 struct Socket {
     path: PathBuf,
+    /// Where it is until it is shown.
+    beside: PathBuf,
     inode: u64,
 }
 
 impl Drop for Metrics {
     fn drop(&mut self) {
-        if let Some(socket) = &self.socket
-            && fs::symlink_metadata(&socket.path).is_ok_and(|it| it.ino() == socket.inode)
-        {
-            let _ = fs::remove_file(&socket.path);
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        for path in [&socket.path, &socket.beside] {
+            if fs::symlink_metadata(path).is_ok_and(|it| it.ino() == socket.inode) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }
@@ -63,6 +69,16 @@ impl Metrics {
             }
         };
         Ok(Self { socket })
+    }
+
+    /// Shows the socket, in the place of one that is there: a killed pillion's, or that of the one
+    /// whose work this one takes over.
+    pub fn show(&self) -> Result<()> {
+        let Some(socket) = &self.socket else {
+            return Ok(());
+        };
+        let (path, beside) = (&socket.path, &socket.beside);
+        fs::rename(beside, path).with_context(|| format!("serve metrics at {}", path.display()))
     }
 }
 
@@ -93,8 +109,7 @@ fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Listens at a path, in the place of a socket that is there: a killed pillion's, or that of one
-/// whose work this one takes over.
+/// Listens beside a path where a socket may be put.
 fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
         let why = "something else than a socket is there; choose another path";
@@ -106,9 +121,13 @@ fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside)?;
     let inode = fs::symlink_metadata(&beside)?.ino();
-    fs::rename(&beside, path)?;
     let path = path.to_owned();
-    Ok((listener, Socket { path, inode }))
+    let socket = Socket {
+        path,
+        beside,
+        inode,
+    };
+    Ok((listener, socket))
 }
 
 fn answer(asked: &Asked, shared: &Shared) -> Answer {
@@ -128,5 +147,38 @@ fn answer(asked: &Asked, shared: &Shared) -> Answer {
             body,
         },
         Err(error) => Answer::line("500 Internal Server Error", &format!("{error:#}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_of_who_is_to_be_succeeded_stays_until_that_is_certain() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        let first = UnixListener::bind(&path).unwrap();
+        first.set_nonblocking(true).unwrap();
+        let (_listener, socket) = listen(&path).unwrap();
+        let metrics = Metrics {
+            socket: Some(socket),
+        };
+        UnixStream::connect(&path).unwrap();
+        assert!(first.accept().is_ok());
+        drop(metrics);
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        let (listener, socket) = listen(&path).unwrap();
+        let metrics = Metrics {
+            socket: Some(socket),
+        };
+        metrics.show().unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert!(listener.accept().is_ok());
+        drop(metrics);
+        assert!(!path.exists());
     }
 }

@@ -31,7 +31,7 @@ pub struct Service {
     rules_fail: Option<String>,
     totals_every: Option<Duration>,
     next_totals: Instant,
-    _metrics: Option<Metrics>,
+    metrics: Option<Metrics>,
 }
 
 impl Service {
@@ -50,7 +50,7 @@ impl Service {
             rules_fail: None,
             totals_every,
             next_totals: Instant::now() + totals_every.unwrap_or_default(),
-            _metrics: metrics.transpose()?,
+            metrics: metrics.transpose()?,
         })
     }
 
@@ -58,6 +58,7 @@ impl Service {
     pub fn has_begun(&mut self, attachment: &Attachment, selection: &Selection) -> Result<()> {
         self.shared.has_begun(attachment.readings()?);
         self.keep_up(attachment, selection);
+        self.metrics.as_ref().map_or(Ok(()), Metrics::show)?;
         manager::is_at_work(&self.shared.words());
         Ok(())
     }
