@@ -19,8 +19,9 @@
 const volatile __u32 max_connections = 0;
 
 /*
- * By the user's id: sockets that ever came, written by the programs alone, and
- * those of them that had ended by the last look, written by user space alone.
+ * By the user's id: sockets that ever came, written by the programs alone once
+ * they are at work, and those of them that had ended by the last look, written
+ * by user space alone.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
@@ -149,6 +150,41 @@ fn what_nobody_has_accepted_yet_takes_places_in_every_namespace() {
     let second = connect().unwrap();
     assert_eq!(attach.end()["connections"], 4);
     drop((listener, first, second));
+}
+
+/// They are bounded together: there is no room to tell all of them apart.
+#[test]
+fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
+    const USERS: u32 = 4200;
+    needs_root!();
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most.min(1 << 16), most).unwrap();
+    let namespace = namespace_with_loopback();
+    let mut attach = attach(&namespace, &["--max-connections", "16384"]);
+    let ask = |user: u32| {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: three integers; this thread alone becomes another user.
+        let become_user = unsafe { libc::syscall(libc::SYS_setresuid, user, 0, 0) };
+        assert_eq!(become_user, 0);
+        set(&socket, BUNDLE, 1).expect("there is a place");
+        socket
+    };
+    let ask = move || (100_000..100_000 + USERS).map(ask).collect::<Vec<_>>();
+    let thread = namespace.enter(|| thread::spawn(ask)).unwrap();
+    let sockets = thread.join().unwrap();
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGUSR2).unwrap();
+    assert!(attach.wait().unwrap().success());
+    let status = || {
+        pillion_in(&namespace, &["status", "--json"])
+            .output()
+            .unwrap()
+    };
+    thread::sleep(Duration::from_millis(2500));
+    let status: serde_json::Value = serde_json::from_slice(&status().stdout).unwrap();
+    let successor = status[0]["pid"].as_i64().expect("it is at work");
+    kill(Pid::from_raw(successor as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(status[0]["last_error"], serde_json::Value::Null, "{status}");
+    drop(sockets);
 }
 
 /// An accepted socket is that of the user who accepts it, but its place was taken by who listens.

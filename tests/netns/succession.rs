@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use tempfile::TempDir;
@@ -269,4 +270,123 @@ fn what_applications_asked_and_declined_holds_with_the_successor() {
     assert_eq!(is(&accepted, BUNDLE), 1);
     drop(successor);
     eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+#[test]
+fn rules_that_are_read_again_meanwhile_are_the_successors_as_well() {
+    needs_root!();
+    let mut waiting = Waiting::begin();
+    let rules = waiting.folder.path().join("rules.toml");
+    fs::write(rules, "[[rule]]\n[[rule]]\n").unwrap();
+    signal(&waiting.old, Signal::SIGHUP);
+    assert!(waiting.old.wait().unwrap().success());
+    let successor = Successor(at_work(&waiting.namespace)[0]);
+    assert_ne!(successor.0, waiting.successor.0);
+    let status = pillion_in(&waiting.namespace, &["status"])
+        .output()
+        .unwrap();
+    assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
+    drop(successor);
+    eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
+}
+
+/// Nobody can wait for the child of who ignores its end: it may look as if there were none.
+#[test]
+fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = pillion_in(&namespace, &["attach", "--all", "--dev", "lo"]);
+    // SAFETY: between fork and exec a system call is made.
+    unsafe {
+        attach.pre_exec(|| {
+            let ignored = nix::sys::signal::signal(Signal::SIGCHLD, SigHandler::SigIgn);
+            ignored.map(drop).map_err(Into::into)
+        });
+    }
+    let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(service.id());
+    signal(&service, Signal::SIGUSR2);
+    assert!(service.wait().unwrap().success());
+    let successor = Successor(at_work(&namespace)[0]);
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+#[test]
+fn who_is_to_succeed_one_that_has_ended_already_ends_as_well() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = pillion_in(&namespace, &["attach", "--all", "--dev", "lo"]);
+    let output = attach.env("PILLION_SUCCEEDS", "1").output().unwrap();
+    assert!(!output.status.success());
+    assert!(
+        stderr(&output).contains("PILLION_SUCCEEDS=1: that has ended"),
+        "{output:?}"
+    );
+}
+
+/// A container would end with it, and its successor as well.
+#[test]
+fn the_first_process_of_a_container_does_not_hand_over() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut unshare = namespace.command("unshare");
+    unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    unshare.args([PILLION, "attach", "--all", "--dev", "lo"]);
+    let mut container = unshare.stderr(Stdio::piped()).spawn().unwrap();
+    let says = BufReader::new(container.stderr.take().unwrap()).lines();
+    let mut says = says.map_while(Result::ok);
+    assert!(says.any(|line| line.starts_with("pillion: bundling ")));
+    let children = format!("/proc/{0}/task/{0}/children", container.id());
+    let first = fs::read_to_string(children).unwrap();
+    let first = Pid::from_raw(first.trim().parse().unwrap());
+    kill(first, Signal::SIGUSR2).unwrap();
+    assert!(says.any(|line| line.contains("no successor: it is the first process of a container")));
+    kill(first, Signal::SIGTERM).unwrap();
+    assert!(container.wait().unwrap().success());
+}
+
+/// The links by which a process is attached to devices.
+fn device_links(pid: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter();
+    let entries = entries.flatten().flatten();
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    texts
+        .filter(|text| text.contains("link_type:\ttcx"))
+        .count()
+}
+
+/// It waits a second for what the peer, which is gone, would have acknowledged.
+#[test]
+fn who_is_told_to_end_while_it_ends_takes_its_successor_along() {
+    needs_root!();
+    let (manager, pair) = (Manager::new(), clean_pair());
+    let namespace = &pair.sender.namespace;
+    let mut service = manager.start(namespace, &["attach", "--port", "7001"]);
+    manager.hear("READY=1");
+    if device_links(service.id()) == 0 {
+        println!("left out: this kernel has no tcx");
+        signal(&service, Signal::SIGTERM);
+        service.wait().unwrap();
+        return;
+    }
+    let listen = || TcpListener::bind("10.77.0.2:7001").unwrap();
+    let listener = pair.receiver.namespace.enter(listen).unwrap();
+    let connect = || TcpStream::connect("10.77.0.2:7001").unwrap();
+    let mut here = namespace.enter(connect).unwrap();
+    let _there = listener.accept().unwrap();
+    let mut ip = pair.receiver.namespace.command("ip");
+    let blackhole = ["route", "add", "blackhole", "10.77.0.1/32"];
+    assert!(ip.args(blackhole).status().unwrap().success());
+    here.write_all(b"unheard").unwrap();
+    let all = device_links(service.id());
+    signal(&service, Signal::SIGUSR2);
+    within(
+        Duration::from_secs(60),
+        "it leaves its devices' egress",
+        || device_links(service.id()) < all,
+    );
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+    eventually("nothing is left", || at_work(namespace).is_empty());
 }

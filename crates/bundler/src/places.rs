@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::walk::Walk;
@@ -69,11 +69,7 @@ impl Places {
         }
         let kept = self.kept(namespaces)?;
         let mut is_full = false;
-        let come: HashMap<_, _> = come.into_iter().collect();
-        // What another pillion has left has not come here.
-        let left = kept.keys().filter(|uid| !come.contains_key(uid));
-        let left = left.map(|uid| (*uid, 0));
-        for (uid, come) in come.iter().map(|(uid, come)| (*uid, *come)).chain(left) {
+        for (uid, come) in come {
             let kept = kept.get(&uid).copied().unwrap_or(0);
             is_full |= kept >= self.most_of(uid);
             let gone = come.wrapping_sub(kept);
@@ -87,6 +83,21 @@ impl Places {
     /// The connections that have a place.
     pub(crate) fn connections(&self) -> io::Result<Kept> {
         self.connections.try_clone()
+    }
+
+    /// Takes what another pillion has left for come here. To be called before the programs are at work.
+    pub(crate) fn take_over(&self, namespaces: &[Namespace]) -> Result<(), Error> {
+        let mut left: Vec<_> = self.kept(namespaces)?.into_iter().collect();
+        left.sort_by_key(|(uid, _)| *uid != ALL_USERS);
+        for (uid, come) in left {
+            let (uid, come) = (uid.to_ne_bytes(), come.to_ne_bytes());
+            match self.come.update(&uid, &come, MapFlags::ANY) {
+                // Of more users, all together are bounded alone.
+                Err(error) if error.kind() == ErrorKind::TooBig => break,
+                stored => stored.map_err(of_map)?,
+            }
+        }
+        Ok(())
     }
 
     /// Waits until no connection has packets on their way, but no longer than `patience`.

@@ -160,9 +160,9 @@ impl Programs {
         });
         let come = map(&skel.maps.pillion_come)?;
         let gone = map(&skel.maps.pillion_gone)?;
-        let mut places = Places::new(come, gone, kept, policy.max_connections);
+        let places = Places::new(come, gone, kept, policy.max_connections);
         if left.is_some() {
-            places.recount(true, served.namespaces())?;
+            places.take_over(served.namespaces())?;
         }
         Ok(Self {
             ethernet: DevicePrograms {

@@ -56,6 +56,10 @@ impl Watcher for Follower {
         self.service.keep_up(attachment, selection);
         if let Err(error) = self.succession.look() {
             say_no_successor(&error);
+            // It may have looked at all connections already, by rules of its own.
+            if let Err(error) = attachment.review() {
+                say(&format!("pillion: {error}"));
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ mod waiting;
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{self, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::Id;
@@ -111,7 +111,7 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        leave_predecessor().context("leave the one that is succeeded")?;
+        leave_predecessor()?;
         let File {
             mut policy,
             namespaces,
@@ -254,6 +254,8 @@ impl Args {
                             changes.iter().for_each(|change| follower.tell(change));
                             follower.reloaded(rules);
                             follower.tell_of_idle(&selection);
+                            let begun = follower.succession.begin_again(attachment.requests());
+                            begun.unwrap_or_else(|error| say_no_successor(&error));
                         }
                     }
                 }
@@ -265,10 +267,9 @@ impl Args {
                     let succession = &mut follower.succession;
                     let may = self.may_be_succeeded();
                     let begun = may.and_then(|()| succession.begin(attachment.requests()));
-                    if let Err(error) = begun {
-                        say_no_successor(&error);
-                    }
+                    begun.unwrap_or_else(|error| say_no_successor(&error));
                 }
+                _ if is_successors(&info) && !follower.succession.has_sent(&info) => {}
                 _ => break is_successors(&info),
             }
         };
@@ -277,6 +278,10 @@ impl Args {
             manager::ends();
         }
         attachment.finish();
+        let is_succeeded = is_succeeded && !place::is_to_end(&signals)?;
+        if !is_succeeded {
+            follower.succession.give_up();
+        }
         let totals = attachment.totals()?;
         say(&format!("pillion: {}", summary(&totals)));
         let reasons = reasons(&totals);
@@ -301,6 +306,9 @@ impl Args {
 
     /// A successor reads all that this process has read.
     fn may_be_succeeded(&self) -> Result<()> {
+        if process::id() == 1 {
+            bail!("it is the first process of a container, which ends with it; begin another one");
+        }
         match &self.config {
             Some(file) if file == Path::new(STANDARD_INPUT) => {
                 bail!("the rules of standard input cannot be read again")

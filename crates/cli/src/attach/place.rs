@@ -13,7 +13,7 @@ use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount}
 use crate::exit::one_line;
 use crate::print::say;
 use crate::service::manager;
-use crate::succession::is_still_to_succeed;
+use crate::succession::{is_still_to_succeed, is_successors};
 
 /// How often it is looked whether what is waited for has come.
 const LOOK_EVERY_MS: u16 = 1000;
@@ -88,6 +88,20 @@ fn is_still_to_come(error: &anyhow::Error) -> bool {
                 | Error::NoCgroup2
         )
     )
+}
+
+/// Has a signal come that ends pillion, other than its successor's?
+pub fn is_to_end(signals: &SignalFd) -> Result<bool> {
+    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    while let Ok(1..) = poll(&mut fds, 0u8) {
+        if let Some(signal) = read(signals)?
+            && [libc::SIGINT, libc::SIGTERM].contains(&signal.ssi_signo.cast_signed())
+            && !is_successors(&signal)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The signal that has come.

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, poll};
+use nix::sys::signal::{SigHandler, Signal::SIGCHLD};
+use nix::sys::signalfd::siginfo;
 use pillion_bundler::Requests;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -26,10 +28,11 @@ pub use successor::{inherited, is_still_to_succeed, leave_predecessor, predecess
 /// Has the process id of the one that is succeeded.
 const OF: &str = "PILLION_SUCCEEDS";
 
-/// Has the number of the file by which the successor tells its process id; it ends with it.
+/// Has the same, and the number of the file by which the successor tells its process id; it ends with
+/// it.
 const LIFE: &str = "PILLION_SUCCESSOR_TELLS";
 
-/// Has the number of the file that is the map of requests, and the layout of what is in it.
+/// Has the same, the number of the file that is the map of requests, and the layout of what is in it.
 const REQUESTS: &str = "PILLION_REQUESTS";
 
 /// How long a successor may take to be at work: programs are verified in seconds.
@@ -45,9 +48,13 @@ struct Begun {
     first: Option<Child>,
     life: PipeReader,
     /// Who has taken over from the first, once that is told.
-    process: Option<OwnedFd>,
+    process: Option<Process>,
     since: Instant,
 }
+
+/// A process, and the handle that nobody else has once it has ended.
+#[derive(Debug)]
+struct Process(Pid, OwnedFd);
 
 impl Succession {
     /// Begins what now has this program's name, with the same arguments and what applications asked,
@@ -58,12 +65,14 @@ impl Succession {
         }
         let program = program()?;
         let (life, tells) = io::pipe().context("make a pipe")?;
+        wait_for_children().context("hear of its end")?;
+        let own = std::process::id();
         let map = requests.map().as_raw_fd();
         let mut successor = Command::new(&program);
         successor.args(env::args_os().skip(1));
-        successor.env(OF, std::process::id().to_string());
-        successor.env(LIFE, tells.as_raw_fd().to_string());
-        successor.env(REQUESTS, format!("{map} {}", requests.layout()));
+        successor.env(OF, own.to_string());
+        successor.env(LIFE, format!("{own} {}", tells.as_raw_fd()));
+        successor.env(REQUESTS, format!("{own} {map} {}", requests.layout()));
         leave_open(&mut successor, [tells.as_fd(), requests.map()]);
         let first = successor.spawn();
         self.0 = Some(Begun {
@@ -73,6 +82,25 @@ impl Succession {
             since: Instant::now(),
         });
         Ok(())
+    }
+
+    /// Begins another, where one is not at work yet: it does not know what has changed since.
+    pub fn begin_again(&mut self, requests: &Requests) -> Result<()> {
+        if self.0.is_none() {
+            return Ok(());
+        }
+        self.give_up();
+        self.begin(requests)
+    }
+
+    /// Is the signal from it? From one that was given up there may be one, too.
+    pub fn has_sent(&mut self, signal: &siginfo) -> bool {
+        let Some(begun) = &mut self.0 else {
+            return false;
+        };
+        begun.hear(0);
+        let told = begun.process.as_ref().map(|it| it.0.as_raw_pid());
+        told.is_none_or(|pid| pid.cast_unsigned() == signal.ssi_pid)
     }
 
     /// Looks after it; an error says why there is none any more.
@@ -116,20 +144,28 @@ impl Begun {
 
     /// Hears which process it is, if that is told in time; false once there is none.
     fn hear(&mut self, patience_ms: u16) -> bool {
-        let mut fds = [PollFd::new(self.life.as_fd(), PollFlags::POLLIN)];
-        if !matches!(poll(&mut fds, patience_ms), Ok(1..)) {
+        if !self.has_news(patience_ms) {
             return true;
         }
         let mut told = [0; size_of::<i32>()];
         match self.life.read_exact(&mut told) {
             Ok(()) => {
                 let process = Pid::from_raw(i32::from_ne_bytes(told));
-                // It may have ended: its number is nobody else's as long as it has the pipe.
-                self.process = process.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
-                true
+                let open = |it| Some(Process(it, pidfd_open(it, PidfdFlags::empty()).ok()?));
+                let process = process.and_then(open);
+                // As long as it has the pipe, its number is nobody else's.
+                let lives = !self.has_news(0);
+                self.process = process.filter(|_| lives);
+                lives
             }
             Err(error) => error.kind() != ErrorKind::UnexpectedEof,
         }
+    }
+
+    /// Is there something to read, be it that there will be no more?
+    fn has_news(&self, patience_ms: u16) -> bool {
+        let mut fds = [PollFd::new(self.life.as_fd(), PollFlags::POLLIN)];
+        matches!(poll(&mut fds, patience_ms), Ok(1..))
     }
 
     fn end(&mut self) {
@@ -141,10 +177,16 @@ impl Begun {
         if self.process.is_none() {
             self.hear(1000);
         }
-        if let Some(process) = &self.process {
+        if let Some(Process(_, process)) = &self.process {
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
+}
+
+/// Has children stay until they are waited for, even if whoever began this process ignores theirs.
+fn wait_for_children() -> nix::Result<()> {
+    // SAFETY: no handler runs.
+    unsafe { nix::sys::signal::signal(SIGCHLD, SigHandler::SigDfl) }.map(drop)
 }
 
 /// Has the command's process keep files that would be closed.

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
@@ -55,7 +55,10 @@ pub fn is_still_to_succeed() -> Result<()> {
 
 /// Where this process is to succeed another: lets go of it, so that a service manager becomes the
 /// parent and can wait for this one as for any main process. To be called while there is one thread.
-pub fn leave_predecessor() -> io::Result<()> {
+///
+/// # Errors
+/// If that has ended already, so that there is nothing to succeed.
+pub fn leave_predecessor() -> Result<()> {
     let pid = env::var(OF).ok().and_then(|pid| pid.parse().ok());
     let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) else {
         return Ok(());
@@ -64,12 +67,12 @@ pub fn leave_predecessor() -> io::Result<()> {
     let pid = Pid::from_raw(pid.as_raw_pid());
     // It may have ended: the number may be another's by now.
     if pid != getppid() {
-        return Ok(());
+        bail!("{OF}={pid}: that has ended, or it is not what has begun this process");
     }
     let process = process?;
-    let life = env::var(LIFE).ok().and_then(|life| received(&life));
+    let life = told(LIFE, pid).and_then(|life| received(&life));
     let mut life = life.map(File::from);
-    let requests = env::var(REQUESTS).ok().and_then(|text| {
+    let requests = told(REQUESTS, pid).and_then(|text| {
         let (map, layout) = text.split_once(' ')?;
         Some(Requests::left(received(map)?, layout.to_owned()))
     });
@@ -90,6 +93,14 @@ pub fn leave_predecessor() -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+/// What the parent says in a variable; one of an older version says nothing, and leaves what was
+/// there.
+fn told(variable: &str, parent: Pid) -> Option<String> {
+    let text = env::var(variable).ok()?;
+    let told = text.strip_prefix(&format!("{parent} "))?;
+    Some(told.to_owned())
 }
 
 /// A file that was left open by the parent.
