@@ -17,6 +17,14 @@ use crate::common::*;
 use crate::socket_option::pillion_options::{self as option, BUNDLE, MAX_BYTES};
 use crate::systemd::{Manager, signal};
 
+/// Waits until it ends, and that in good order.
+fn ends_well(pillion: &mut Child) -> bool {
+    within(Duration::from_secs(60), "it ends", || {
+        pillion.try_wait().unwrap().is_some()
+    });
+    pillion.wait().unwrap().success()
+}
+
 /// The process ids of the pillions that hold programs in a namespace.
 fn at_work(namespace: &Namespace) -> Vec<u32> {
     let json = pillion_in(namespace, &["status", "--json"])
@@ -59,7 +67,7 @@ fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
     let pid = ready.split_once("MAINPID=").unwrap().1;
     let successor = Successor(pid.split('\n').next().unwrap().parse().unwrap());
     assert_ne!(successor.0, service.id());
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     assert_eq!(at_work(namespace), [successor.0]);
     let told = status();
     assert!(told.contains("covers 1 connection now, 1 since"), "{told}");
@@ -81,7 +89,7 @@ fn of_two_requests_for_a_successor_one_is_granted() {
     signal(&service, Signal::SIGUSR2);
     std::thread::sleep(Duration::from_millis(100));
     signal(&service, Signal::SIGUSR2);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
     let mut lines = says.map_while(Result::ok);
     assert!(lines.any(|line| line.contains("no successor: one was begun before")));
@@ -116,7 +124,7 @@ fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
     let read = || fs::read_to_string(&began).unwrap_or_default();
     eventually("it begins", || read().ends_with('\n'));
     signal(&service, Signal::SIGTERM);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     assert!(!Path::new("/proc").join(read().trim()).exists());
 }
 
@@ -137,7 +145,7 @@ fn a_successor_that_fails_leaves_the_old_one_at_work() {
     assert!(lines.any(|line| line.contains("rules.toml:1:")));
     assert_eq!(at_work(&namespace), [service.id()]);
     signal(&service, Signal::SIGTERM);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
 }
 
 /// A pillion whose successor has begun, and waits for a network namespace that never comes.
@@ -224,7 +232,7 @@ fn after_a_successor_that_ended_there_may_be_another_at_once() {
     );
     fs::write(waiting.folder.path().join("rules.toml"), "[[rule]]\n").unwrap();
     signal(&waiting.old, Signal::SIGUSR2);
-    assert!(waiting.old.wait().unwrap().success());
+    assert!(ends_well(&mut waiting.old));
     let successor = Successor(at_work(&waiting.namespace)[0]);
     drop(successor);
     eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
@@ -261,7 +269,7 @@ fn what_applications_asked_and_declined_holds_with_the_successor() {
     option::set(&asks, MAX_BYTES, 300).unwrap();
     option::set(&listeners[1], BUNDLE, 1).unwrap();
     signal(&service, Signal::SIGUSR2);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
     let is = |socket: &TcpStream, asked| option::get(socket, asked).unwrap();
     assert_eq!(is(&declines, BUNDLE), 0);
@@ -279,7 +287,7 @@ fn rules_that_are_read_again_meanwhile_are_the_successors_as_well() {
     let rules = waiting.folder.path().join("rules.toml");
     fs::write(rules, "[[rule]]\n[[rule]]\n").unwrap();
     signal(&waiting.old, Signal::SIGHUP);
-    assert!(waiting.old.wait().unwrap().success());
+    assert!(ends_well(&mut waiting.old));
     let successor = Successor(at_work(&waiting.namespace)[0]);
     assert_ne!(successor.0, waiting.successor.0);
     let status = pillion_in(&waiting.namespace, &["status"])
@@ -306,7 +314,7 @@ fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {
     let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(service.id());
     signal(&service, Signal::SIGUSR2);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
     drop(successor);
     eventually("nothing is left", || at_work(&namespace).is_empty());
@@ -343,7 +351,7 @@ fn the_first_process_of_a_container_does_not_hand_over() {
     kill(first, Signal::SIGUSR2).unwrap();
     assert!(says.any(|line| line.contains("no successor: it is the first process of a container")));
     kill(first, Signal::SIGTERM).unwrap();
-    assert!(container.wait().unwrap().success());
+    assert!(ends_well(&mut container));
 }
 
 /// The links by which a process is attached to devices.
@@ -387,6 +395,6 @@ fn who_is_told_to_end_while_it_ends_takes_its_successor_along() {
         || device_links(service.id()) < all,
     );
     signal(&service, Signal::SIGTERM);
-    assert!(service.wait().unwrap().success());
+    assert!(ends_well(&mut service));
     eventually("nothing is left", || at_work(namespace).is_empty());
 }
