@@ -20,6 +20,7 @@ use crate::common::*;
 use crate::devices::Attach;
 use crate::namespaces::Resident;
 use crate::socket_option::pillion_options::{BUNDLE, set};
+use crate::succession::ends_well;
 
 /// A pillion on loopback; a single user has half of its places.
 fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
@@ -173,7 +174,7 @@ fn more_users_than_can_be_told_apart_keep_no_successor_from_its_work() {
     let thread = namespace.enter(|| thread::spawn(ask)).unwrap();
     let sockets = thread.join().unwrap();
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGUSR2).unwrap();
-    assert!(attach.wait().unwrap().success());
+    assert!(ends_well(&mut attach));
     let status = || {
         pillion_in(&namespace, &["status", "--json"])
             .output()

@@ -18,7 +18,7 @@ use crate::socket_option::pillion_options::{self as option, BUNDLE, MAX_BYTES};
 use crate::systemd::{Manager, signal};
 
 /// Waits until it ends, and that in good order.
-fn ends_well(pillion: &mut Child) -> bool {
+pub fn ends_well(pillion: &mut Child) -> bool {
     within(Duration::from_secs(60), "it ends", || {
         pillion.try_wait().unwrap().is_some()
     });
@@ -324,7 +324,8 @@ fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {
 fn who_is_to_succeed_one_that_has_ended_already_ends_as_well() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut attach = pillion_in(&namespace, &["attach", "--all", "--dev", "lo"]);
+    let mut attach = namespace.command("timeout");
+    attach.args(["60", PILLION, "attach", "--all", "--dev", "lo"]);
     let output = attach.env("PILLION_SUCCEEDS", "1").output().unwrap();
     assert!(!output.status.success());
     assert!(
