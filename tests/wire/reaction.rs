@@ -318,3 +318,17 @@ fn a_loss_whose_ack_shows_a_gap_is_answered() {
         assert_eq!(reactions(wire), 1);
     });
 }
+
+#[test]
+fn a_loss_that_is_found_at_the_end_is_answered_while_others_are_on_their_way() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.finish_while(|wire| {
+            wire.ack(201);
+            wire.sends("201:301");
+            wire.ack(301);
+        });
+        assert_eq!(reactions(wire), 1);
+        assert_eq!(windows(wire).1, 5);
+    });
+}
