@@ -298,6 +298,45 @@ fn rules_that_are_read_again_meanwhile_are_the_successors_as_well() {
     eventually("nothing is left", || at_work(&waiting.namespace).is_empty());
 }
 
+/// Has a signal come that the process has not read yet?
+fn is_pending(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    let pending = lines.find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    let pending = u64::from_str_radix(pending.trim(), 16).unwrap();
+    pending >> (signal as u64 - 1) & 1 == 1
+}
+
+/// The signal to end of the one that was given up is read after that to read the rules again.
+#[test]
+fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut attach = pillion_in(&namespace, &config);
+    let mut old = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(old.id());
+    signal(&old, Signal::SIGUSR2);
+    eventually("a successor begins", || successor_of(old.id()).is_some());
+    signal(&old, Signal::SIGSTOP);
+    let patience = Duration::from_secs(60);
+    within(patience, "it takes over", || {
+        is_pending(old.id(), Signal::SIGTERM)
+    });
+    fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
+    signal(&old, Signal::SIGHUP);
+    signal(&old, Signal::SIGCONT);
+    assert!(ends_well(&mut old));
+    let successor = Successor(at_work(&namespace)[0]);
+    let status = pillion_in(&namespace, &["status"]).output().unwrap();
+    assert!(stdout(&status).contains("by 2 rules"), "{status:?}");
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
 /// Nobody can wait for the child of who ignores its end: it may look as if there were none.
 #[test]
 fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {

@@ -40,7 +40,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The successor that was begun, if one was, until it has taken over or failed.
 #[derive(Debug, Default)]
-pub struct Succession(Option<Begun>);
+pub struct Succession {
+    begun: Option<Begun>,
+    /// The last one that was not to take over any more: it may have said before that it does.
+    given_up: Option<Pid>,
+}
 
 #[derive(Debug)]
 struct Begun {
@@ -60,7 +64,7 @@ impl Succession {
     /// Begins what now has this program's name, with the same arguments and what applications asked,
     /// and does not wait for it.
     pub fn begin(&mut self, requests: &Requests) -> Result<()> {
-        if self.0.is_some() {
+        if self.begun.is_some() {
             bail!("one was begun before, and is not at work yet");
         }
         let program = program()?;
@@ -75,7 +79,7 @@ impl Succession {
         successor.env(REQUESTS, format!("{own} {map} {}", requests.layout()));
         leave_open(&mut successor, [tells.as_fd(), requests.map()]);
         let first = successor.spawn();
-        self.0 = Some(Begun {
+        self.begun = Some(Begun {
             first: Some(first.with_context(|| format!("begin {}", program.display()))?),
             life,
             process: None,
@@ -86,7 +90,7 @@ impl Succession {
 
     /// Begins another, where one is not at work yet: it does not know what has changed since.
     pub fn begin_again(&mut self, requests: &Requests) -> Result<()> {
-        if self.0.is_none() {
+        if self.begun.is_none() {
             return Ok(());
         }
         self.give_up();
@@ -94,18 +98,15 @@ impl Succession {
     }
 
     /// Is the signal from it? From one that was given up there may be one, too.
-    pub fn has_sent(&mut self, signal: &siginfo) -> bool {
-        let Some(begun) = &mut self.0 else {
-            return false;
-        };
-        begun.hear(0);
-        let told = begun.process.as_ref().map(|it| it.0.as_raw_pid());
-        told.is_none_or(|pid| pid.cast_unsigned() == signal.ssi_pid)
+    pub fn has_sent(&self, signal: &siginfo) -> bool {
+        let sender = signal.ssi_pid.cast_signed();
+        let is_given_up = self.given_up.is_some_and(|it| it.as_raw_pid() == sender);
+        self.begun.is_some() && !is_given_up
     }
 
     /// Looks after it; an error says why there is none any more.
     pub fn look(&mut self) -> Result<()> {
-        let Some(begun) = &mut self.0 else {
+        let Some(begun) = &mut self.begun else {
             return Ok(());
         };
         let looked = begun.look();
@@ -117,8 +118,9 @@ impl Succession {
 
     /// Ends it.
     pub fn give_up(&mut self) {
-        if let Some(mut begun) = self.0.take() {
+        if let Some(mut begun) = self.begun.take() {
             begun.end();
+            self.given_up = begun.process.map(|it| it.0);
         }
     }
 }
