@@ -4,9 +4,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -213,6 +215,51 @@ fn the_last_pillion_removes_the_discipline_that_a_pillion_made() {
     assert!(shown(&hosts, "a0").contains("pillion_egress:["));
     second.end();
     assert_eq!(shown(&hosts, "a0"), before);
+}
+
+/// Asks for a filter of the device over and over, as tools that manage filters do, until whom it
+/// asks for is gone.
+fn ask_for_filters(device: u32, asker: &Weak<()>) {
+    let hook = libbpf_sys::bpf_tc_hook {
+        sz: size_of::<libbpf_sys::bpf_tc_hook>() as _,
+        ifindex: device.cast_signed(),
+        attach_point: libbpf_sys::BPF_TC_INGRESS,
+        ..Default::default()
+    };
+    while asker.strong_count() > 0 {
+        let mut options = libbpf_sys::bpf_tc_opts {
+            sz: size_of::<libbpf_sys::bpf_tc_opts>() as _,
+            handle: 1,
+            priority: 1,
+            ..Default::default()
+        };
+        // SAFETY: both live across the call.
+        unsafe { libbpf_sys::bpf_tc_query(&raw const hook, &raw mut options) };
+    }
+}
+
+#[test]
+fn the_discipline_goes_with_pillion_also_while_others_ask_for_filters() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let before = shown(&hosts, "a0");
+    // What libbpf says of each filter that is not there.
+    // SAFETY: it is exchanged atomically.
+    unsafe { libbpf_sys::libbpf_set_print(None) };
+    let index = || if_nametoindex("a0").unwrap();
+    let device = hosts.near.enter(index).unwrap();
+    thread::scope(|scope| {
+        let asker = Arc::new(());
+        for _ in 0..2 {
+            let asker = Arc::downgrade(&asker);
+            let ask = || hosts.near.enter(move || ask_for_filters(device, &asker));
+            scope.spawn(ask);
+        }
+        for _ in 0..12 {
+            Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]).end();
+            assert_eq!(shown(&hosts, "a0"), before);
+        }
+    });
 }
 
 #[test]

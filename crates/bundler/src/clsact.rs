@@ -4,6 +4,8 @@
 use std::io;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::Duration;
 
 use crate::device_attachment::device_error;
 use crate::turn::Turn;
@@ -38,10 +40,7 @@ struct Filters {
 #[derive(Debug, Clone, Copy)]
 struct Filter {
     point: libbpf_sys::bpf_tc_attach_point,
-    handle: u32,
-    priority: u32,
-    /// The kernel's id of the filter's program.
-    program: u32,
+    is: netlink::Filter,
 }
 
 impl Clsact {
@@ -185,46 +184,31 @@ impl Filter {
     ) -> io::Result<Self> {
         let there = filters(device, point)?;
         let priority = behind(&there);
-        let is_free = |handle: &u32| !there.contains(&(*handle, priority));
+        let is_free = |handle: &u32| {
+            let has_it = |it: &netlink::Filter| (it.handle, it.priority) == (*handle, priority);
+            !there.iter().any(has_it)
+        };
         let marked = made.then(|| MADE.clone().find(is_free)).flatten();
         // With no handle, the kernel gives one.
         let mut options = options(marked.unwrap_or_default(), priority);
         options.prog_fd = program.as_raw_fd();
         // SAFETY: both live across the call.
         succeeded(unsafe { libbpf_sys::bpf_tc_attach(&hook(device, point), &raw mut options) })?;
-        Ok(Self {
-            point,
+        let is = netlink::Filter {
             handle: options.handle,
             priority: options.priority,
-            program: options.prog_id,
-        })
-    }
-
-    /// The filter with this handle and priority.
-    fn at(
-        device: u32,
-        point: libbpf_sys::bpf_tc_attach_point,
-        (handle, priority): (u32, u32),
-    ) -> io::Result<Self> {
-        let mut options = options(handle, priority);
-        // SAFETY: both live across the call.
-        succeeded(unsafe { libbpf_sys::bpf_tc_query(&hook(device, point), &raw mut options) })?;
-        Ok(Self {
-            point,
-            handle,
-            priority,
-            program: options.prog_id,
-        })
+            program: Some(options.prog_id),
+        };
+        Ok(Self { point, is })
     }
 
     /// False if the filter is gone; another one may have its handle.
-    fn holds(self, device: u32) -> bool {
-        Self::at(device, self.point, (self.handle, self.priority))
-            .is_ok_and(|found| found.program == self.program)
+    fn holds(&self, device: u32) -> bool {
+        filters(device, self.point).is_ok_and(|there| there.contains(&self.is))
     }
 
-    fn remove(self, device: u32) -> io::Result<()> {
-        let options = options(self.handle, self.priority);
+    fn remove(&self, device: u32) -> io::Result<()> {
+        let options = options(self.is.handle, self.is.priority);
         // SAFETY: both live across the call.
         succeeded(unsafe {
             libbpf_sys::bpf_tc_detach(&hook(device, self.point), &raw const options)
@@ -253,12 +237,10 @@ fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
     for device in devices {
         let mut made = false;
         for point in [INGRESS, EGRESS] {
-            for place in filters(device.index, point).unwrap_or_default() {
-                if let Ok(filter) = Filter::at(device.index, point, place)
-                    && programs.contains(&filter.program)
-                    && filter.remove(device.index).is_ok()
-                {
-                    made |= MADE.contains(&filter.handle);
+            for is in filters(device.index, point).unwrap_or_default() {
+                let is_theirs = is.program.is_some_and(|it| programs.contains(&it));
+                if is_theirs && (Filter { point, is }).remove(device.index).is_ok() {
+                    made |= MADE.contains(&is.handle);
                 }
             }
         }
@@ -272,21 +254,34 @@ fn remove_filters_here(programs: &[u32]) -> Result<(), Error> {
 /// True if the handle of a filter at the device says that a pillion made its discipline.
 fn was_made(device: u32) -> bool {
     let there = [INGRESS, EGRESS].map(|point| filters(device, point).unwrap_or_default());
-    let is_ours =
-        |(handle, priority): &(u32, u32)| MADE.contains(handle) && OURS.contains(priority);
+    let is_ours = |it: &netlink::Filter| MADE.contains(&it.handle) && OURS.contains(&it.priority);
     there.iter().flatten().any(is_ours)
 }
 
 fn remove_if_unused(device: u32) {
+    /// Tries to remove the discipline: it is busy while anybody's request for a filter is under way
+    /// (since Linux 6.4, 84ad0af0bccd).
+    const ATTEMPTS: u32 = 100;
     let is_empty = |point| filters(device, point).is_ok_and(|filters| filters.is_empty());
-    if is_empty(INGRESS) && is_empty(EGRESS) {
-        let mut both = hook(device, INGRESS | EGRESS);
+    let mut both = hook(device, INGRESS | EGRESS);
+    for _ in 0..ATTEMPTS {
+        if !is_empty(INGRESS) || !is_empty(EGRESS) {
+            return;
+        }
         // SAFETY: a call with a description of its own, which it only reads.
-        unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut both) };
+        if unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut both) } != -libc::EBUSY {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Vec<(u32, u32)>> {
+/// The filters that are there. They are listed, never asked for one by one: a request for one holds
+/// the discipline while it waits for the kernel's lock, and who removes that meanwhile is refused.
+fn filters(
+    device: u32,
+    point: libbpf_sys::bpf_tc_attach_point,
+) -> io::Result<Vec<netlink::Filter>> {
     const CLSACT_INGRESS: u32 = 0xffff_fff2;
     const CLSACT_EGRESS: u32 = 0xffff_fff3;
     let parent = if point == INGRESS {
@@ -297,10 +292,10 @@ fn filters(device: u32, point: libbpf_sys::bpf_tc_attach_point) -> io::Result<Ve
     netlink::list_filters(device, parent)
 }
 
-/// The priority behind all filters that are there, by handle and priority; the kernel puts a filter
-/// in front of others of the same priority.
-fn behind(filters: &[(u32, u32)]) -> u32 {
-    let behind = filters.iter().map(|(_, priority)| priority + 1);
+/// The priority behind all filters that are there; the kernel puts a filter in front of others of
+/// the same priority.
+fn behind(filters: &[netlink::Filter]) -> u32 {
+    let behind = filters.iter().map(|filter| filter.priority + 1);
     let behind = behind.max().unwrap_or_default();
     behind.clamp(*OURS.start(), *OURS.end())
 }

@@ -37,6 +37,15 @@ pub(crate) struct Qdisc {
     pub(crate) has_size_table: bool,
 }
 
+/// A filter of a device's queueing discipline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) handle: u32,
+    pub(crate) priority: u32,
+    /// The kernel's id of the filter's eBPF program, if it has one.
+    pub(crate) program: Option<u32>,
+}
+
 /// All devices of the calling thread's network namespace.
 pub(crate) fn list_devices() -> io::Result<Listed<Device>> {
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
@@ -52,15 +61,15 @@ pub(crate) fn list_qdiscs(device: Option<u32>) -> io::Result<Vec<Qdisc>> {
     Ok(all)
 }
 
-/// Handle and priority of each filter of a device's queueing discipline.
-pub(crate) fn list_filters(device: u32, parent: u32) -> io::Result<Vec<(u32, u32)>> {
+/// The filters of a device's queueing discipline.
+pub(crate) fn list_filters(device: u32, parent: u32) -> io::Result<Vec<Filter>> {
     let mut message = TcMessage::default();
     message.header.index = device.cast_signed();
     message.header.parent = TcHandle::from(parent);
     let request = RouteNetlinkMessage::GetTrafficFilter(message);
     let mut filters = list(request, libc::RTM_NEWTFILTER, filter)?.all;
     // The kernel also names the priority that they share, with no handle.
-    filters.retain(|(handle, _)| *handle != 0);
+    filters.retain(|filter| filter.handle != 0);
     Ok(filters)
 }
 
@@ -197,9 +206,33 @@ fn qdisc(body: &[u8]) -> Result<Qdisc, DecodeError> {
     Ok(qdisc)
 }
 
-fn filter(body: &[u8]) -> Result<(u32, u32), DecodeError> {
+fn filter(body: &[u8]) -> Result<Filter, DecodeError> {
+    /// From linux/pkt_cls.h.
+    const TCA_BPF_ID: u16 = 11;
     let header = TcHeader::parse(body)?;
-    Ok((u32::from(header.handle), header.info >> 16))
+    let mut filter = Filter {
+        handle: u32::from(header.handle),
+        priority: header.info >> 16,
+        program: None,
+    };
+    let (mut is_bpf, mut options) = (false, None);
+    each_attribute(attributes(body, TC_HEADER), |kind, value| {
+        match kind {
+            libc::TCA_KIND => is_bpf = name(value) == "bpf",
+            libc::TCA_OPTIONS => options = Some(value.to_vec()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if is_bpf {
+        each_attribute(options.as_deref().unwrap_or_default(), |kind, value| {
+            if kind == TCA_BPF_ID {
+                filter.program = value.try_into().ok().map(u32::from_ne_bytes);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(filter)
 }
 
 /// The attributes of a message, which follow a header of this size in bytes.
