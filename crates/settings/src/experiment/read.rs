@@ -55,8 +55,8 @@ pub(super) fn experiment(
         let names: Vec<_> = expanded.iter().map(|it| it.name.as_str()).collect();
         select::check(reproduction, &names, mistakes);
     }
-    if let Some(selection) = selection {
-        expanded.retain(|it| select::takes(selection, &it.name));
+    if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
+        expanded.retain(|it| select::takes(selection, &reproduction.today, &it.name));
     }
     let mut unused = None;
     let runs = expanded.into_iter().filter_map(|expanded| {

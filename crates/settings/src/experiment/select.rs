@@ -1,6 +1,6 @@
 //! Which of an experiment's runs are made to reproduce what was published.
 
-use super::{Drawn, PublishedTable, Reproduction, Selection};
+use super::{Drawn, PublishedTable, Reproduction, Selection, Selector};
 use crate::document::Mistake;
 
 /// The keys that a selection sets otherwise, as TOML.
@@ -13,15 +13,16 @@ pub(super) fn overlay(selection: &Selection) -> String {
 }
 
 /// Whether a run of this name is among the selected ones: it has one of the values named of each
-/// key that is named.
-pub(super) fn takes(selection: &Selection, run: &str) -> bool {
+/// key that is named, and none that is for runs of today alone unless it is one.
+pub(super) fn takes(selection: &Selection, today: &Selector, run: &str) -> bool {
     let key = |part: &str| part.split_once('=').map(|(key, _)| key.to_owned());
     let is_allowed = |part: &str| {
         let of_key = selection.only.iter().filter(|only| key(only) == key(part));
         let mut of_key = of_key.peekable();
         of_key.peek().is_none() || of_key.any(|only| only == part)
     };
-    run.split(',').all(is_allowed)
+    let is_only_today = |part: &str| selection.only_today.iter().any(|it| it == part);
+    run.split(',').all(is_allowed) && (today.takes(run) || !run.split(',').any(is_only_today))
 }
 
 /// Tells of what stands for no run at all.
@@ -31,12 +32,13 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
         mistakes.push(Mistake::new(0..1, text));
     };
     let selections = reproduction.selection.values();
-    for only in selections.flat_map(|selection| &selection.only) {
+    let parts = selections.flat_map(|selection| selection.only.iter().chain(&selection.only_today));
+    for part in parts {
         if !names
             .iter()
-            .any(|name| name.split(',').any(|part| part == only))
+            .any(|name| name.split(',').any(|it| it == part))
         {
-            tell(format!("`{only}`, which a selection names,"));
+            tell(format!("`{part}`, which a selection names,"));
         }
     }
     let published = reproduction.published.iter().flat_map(|it| {

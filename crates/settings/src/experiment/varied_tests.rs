@@ -115,6 +115,43 @@ path.loss = [1, 2]
 }
 
 #[test]
+fn values_for_today_alone_are_run_of_no_cause() {
+    let text = "\
+duration = 300
+[reproduction]
+source = \"a paper\"
+today = \"kernel=today\"
+causes = [{ runs = \"kernel=then\", is = \"it is as then\" }]
+[reproduction.selection.default]
+only = [\"loss=1\", \"loss=2\"]
+only-today = [\"loss=1\"]
+[group.a]
+[grid]
+path.loss = [1, 2, 3]
+[axis.kernel.today]
+[axis.kernel.then]
+path.rtt = 10
+";
+    let names = |text: &str, extent| {
+        let runs = of_text("a.toml", text, extent).unwrap().runs;
+        runs.into_iter().map(|run| run.name).collect::<Vec<_>>()
+    };
+    let selected = [
+        "kernel=today,loss=1,seed=1",
+        "kernel=today,loss=2,seed=1",
+        "kernel=then,loss=2,seed=1",
+    ];
+    assert_eq!(names(text, Extent::Default), selected);
+    assert_eq!(names(text, Extent::Full).len(), 6);
+    let wrong = text.replace("only-today = [\"loss=1\"]", "only-today = [\"loss=4\"]");
+    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    assert!(
+        mistakes.contains("`loss=4`, which a selection names, is no run"),
+        "{mistakes}"
+    );
+}
+
+#[test]
 fn a_published_table_has_a_cell_for_each_column_and_a_measure_for_each_cell() {
     let text = "\
 duration = 300

@@ -75,4 +75,7 @@ pub struct Selection {
     /// Of what is varied, the values to be run, as in `loss=10`; of a key of which none is named,
     /// all are.
     pub only: Vec<String>,
+    /// Of these, the values that are run as today alone, and of no cause: no number is published
+    /// of them.
+    pub only_today: Vec<String>,
 }
