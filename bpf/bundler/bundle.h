@@ -144,7 +144,7 @@ static __always_inline enum outcome send_new(struct __sk_buff *skb,
 		egress->kept = HISTORY_BYTES;
 	if (outcome != ELIGIBLE)
 		return outcome;
-	if (flow->arm == ARM_PLAIN) {
+	if (is_held_back(flow)) {
 		hold_back(skb, egress, seg->seq - choice.start,
 			  choice.segments);
 		return HELD_BACK;

@@ -94,31 +94,30 @@ begin_observation(struct __sk_buff *skb, struct flow *flow,
 		  struct tcp_sock *full)
 {
 	__u64 cookie = bpf_get_socket_cookie(skb);
-	bool is_first = flow->arm == ARM_NONE;
+	bool is_counted = flow->arm == ARM_UNOBSERVED;
 	struct observation *blank, *seen;
 	struct totals *all = totals();
 	struct drawn drawn = {};
 	__u32 zero = 0;
 
 	/* What finds no place to be observed is not to be bundled unseen. */
-	flow->arm = ARM_PLAIN;
+	flow->arm = ARM_UNOBSERVED;
 	blank = bpf_map_lookup_elem(&pillion_unobserved, &zero);
 	if (!blank || !all)
 		return NULL;
 	bpf_map_update_elem(&pillion_observed, &cookie, blank, BPF_ANY);
 	seen = bpf_map_lookup_elem(&pillion_observed, &cookie);
 	if (!seen) {
-		if (is_first)
+		if (!is_counted)
 			ADD_TO(all->unobserved, 1);
 		return NULL;
 	}
-	if (!is_first)
+	if (is_counted)
 		ADD_TO(all->unobserved, -1);
 	read_ends(&((struct sock *)full)->__sk_common, &seen->ends);
 	fill_drawn(&seen->ends, &drawn);
 	seen->unit = sip_hash(&drawn);
-	if (seen->unit >> 32 < draw_bundled)
-		flow->arm = ARM_BUNDLED;
+	flow->arm = seen->unit >> 32 < draw_bundled ? ARM_BUNDLED : ARM_PLAIN;
 	seen->opening = flow->opening;
 	seen->arm = flow->arm;
 	return seen;

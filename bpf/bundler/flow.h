@@ -214,6 +214,7 @@ enum arm {
 	ARM_NONE, /* nothing is compared, or it is not drawn yet */
 	ARM_BUNDLED,
 	ARM_PLAIN, /* all is done as for a bundled one, except bundling */
+	ARM_UNOBSERVED, /* there was no place to observe it: as a plain one */
 };
 
 /* Who wants a connection to be bundled. */

@@ -135,6 +135,12 @@ __noinline int note_carrier(struct observation *seen, __u32 newest,
 	return 0;
 }
 
+/* Is all done as for a bundled connection, except bundling? */
+static __always_inline bool is_held_back(const struct flow *flow)
+{
+	return flow->arm == ARM_PLAIN || flow->arm == ARM_UNOBSERVED;
+}
+
 /* The newest segment would have had a bundle, of so much. */
 static __always_inline void hold_back(struct __sk_buff *skb,
 				      struct egress *egress, __u32 bytes,

@@ -16,6 +16,7 @@
 
 #include "grow.h"
 #include "level.h"
+#include "observation.h"
 #include "path.h"
 #include "thin.h"
 
@@ -104,7 +105,7 @@ static __always_inline bool takes_along(struct flow *flow,
 
 	if (seg->seq != tp->snd_una || tp->sacked_out)
 		return false;
-	if (flow->arm == ARM_PLAIN)
+	if (is_held_back(flow))
 		return false;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return false;

@@ -16,9 +16,10 @@ static __always_inline struct sock *read_socket(struct file *file)
 
 /*
  * Three ways, for one map and one `tell(seq, sk, value)`. The first is over the
- * map itself and misses nothing. A hardened kernel may refuse it: then over
- * TCP's sockets in the network namespace of who asks, and over those that
- * processes have open. What both of these have is told of twice.
+ * map itself. It misses nothing of what is told in one read (32 KiB); after
+ * that it may, where others have ended meanwhile. A hardened kernel may refuse
+ * it: then over TCP's sockets in the network namespace of who asks, and over
+ * those that processes have open. What both of these have is told of twice.
  */
 #define WALK(name, map, tell)                                                  \
 	SEC("iter/bpf_sk_storage_map")                                         \

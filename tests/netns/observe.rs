@@ -1,10 +1,11 @@
 //! `pillion advise` and `pillion trial` on real streams.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -222,10 +223,94 @@ fn a_trial_goes_on_from_its_record() {
         "{counted:?}\n{first:#}\n{second:#}"
     );
 
-    let other = [&trial[..], &["--share", "30%"]].concat();
-    let other = pillion_in(&pair.sender.namespace, &other).output().unwrap();
-    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
-    assert!(stderr(&other).contains("--share"), "{}", stderr(&other));
+    for (other, differs) in [
+        (["--share", "30%"], "--share"),
+        (["--port", "7001"], "connections"),
+        (["--dev", "lo"], "devices"),
+        (["--netns", "/proc/self/ns/net"], "network namespaces"),
+    ] {
+        // Were it not refused, it would go on.
+        let other = [&trial[..], &other, &["--duration", "1"]].concat();
+        let refused = pillion_in(&pair.sender.namespace, &other).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(differs), "{}", stderr(&refused));
+    }
+}
+
+/// Connections that last, and others that come and go beside them for some seconds; how many there
+/// were in all.
+fn come_and_go(lasting: usize) -> usize {
+    const LASTS: &[u8] = b"l";
+    let listener = TcpListener::bind("127.0.0.1:7001").unwrap();
+    let accepting = thread::spawn(move || {
+        let mut kept = Vec::new();
+        loop {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut says = [0];
+            match stream.read(&mut says).unwrap() {
+                0 => return,
+                _ if says == LASTS => kept.push(stream),
+                _ => {}
+            }
+        }
+    });
+    let connect = || TcpStream::connect("127.0.0.1:7001").unwrap();
+    let connect_and_say = |what: &[u8]| {
+        let mut stream = connect();
+        stream.write_all(what).unwrap();
+        stream
+    };
+    let mut kept: Vec<_> = (0..lasting).map(|_| connect_and_say(LASTS)).collect();
+    let begun = Instant::now();
+    let mut gone = 0;
+    while begun.elapsed() < Duration::from_secs(5) {
+        let mut stream = connect_and_say(b"s");
+        // It may be reset, for nobody reads it.
+        let _ = stream.read(&mut [0]);
+        gone += 1;
+        thread::sleep(Duration::from_millis(2));
+    }
+    kept.iter_mut().for_each(|it| it.write_all(LASTS).unwrap());
+    thread::sleep(Duration::from_secs(3));
+    drop(connect());
+    accepting.join().unwrap();
+    lasting + gone
+}
+
+#[test]
+fn a_connection_that_lasts_is_one_while_others_come_and_go() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats");
+    let advise = ["advise", "--json", "--dev", "lo", "--stats", text(&stats)];
+    let going = begin(&pair, &advise);
+    let connections = pair.sender.namespace.enter(|| come_and_go(300)).unwrap();
+    let said = json(&end(going));
+    assert_eq!(said["connections"], connections);
+    let stats: Value = serde_json::from_slice(&std::fs::read(&stats).unwrap()).unwrap();
+    assert_eq!(stats["unobserved"], 0);
+}
+
+#[test]
+fn what_was_found_is_told_though_a_file_cannot_be_written() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    let file = there.join("file");
+    let record = folder.path().join("record");
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        for option in ["--stats", "--html"] {
+            std::fs::create_dir(&there).unwrap();
+            let going = begin(&pair, &[command, &["--json", option, text(&file)]].concat());
+            std::fs::remove_dir_all(&there).unwrap();
+            let output = end_unless_over(going);
+            assert_eq!(output.status.code(), Some(1), "{command:?} {option}");
+            assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
+            assert!(json(&output).is_object());
+        }
+    }
 }
 
 /// Trials to play of each kind; without, one.

@@ -191,9 +191,8 @@ impl Wire {
 
     /// What the first bundler observed of the connections so far.
     #[must_use]
-    pub fn observations(&self) -> Vec<Observation> {
-        let reader = self.attachments[0].observations();
-        let seen = reader.expect("it is observed").read();
+    pub fn observations(&mut self) -> Vec<Observation> {
+        let seen = self.attachments[0].observations();
         seen.expect("what is observed can be read")
     }
 

@@ -33,7 +33,7 @@ fn held_back() -> Setup {
 }
 
 /// The one connection.
-fn seen(wire: &Wire) -> Observation {
+fn seen(wire: &mut Wire) -> Observation {
     let mut all = wire.observations();
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)

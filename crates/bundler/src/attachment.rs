@@ -9,7 +9,7 @@ use crate::link::{self, Target};
 use crate::places::Room;
 use crate::selection::Step;
 use crate::{
-    Change, Device, Error, FlowReader, Namespace, ObservationReader, Policy, Programs, Readings,
+    Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Readings,
     Requests, Selection, Totals,
 };
 
@@ -277,9 +277,16 @@ impl Attachment {
         FlowReader::of(self.programs.flows.as_fd())
     }
 
-    /// The reader of what is observed of each connection, where [`Policy::observing`] has it so.
-    pub fn observations(&self) -> Option<&ObservationReader> {
-        self.programs.observations.as_ref()
+    /// What was observed of each connection so far, where [`Policy::observing`] has it so. Of one
+    /// that has ended this is told once more, as it was; of what came after the call before its end
+    /// nothing is left out.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub fn observations(&mut self) -> Result<Vec<Observation>, Error> {
+        let namespaces = self.programs.served.namespaces();
+        let reader = self.programs.observations.as_mut();
+        reader.map_or(Ok(Vec::new()), |reader| reader.read(namespaces))
     }
 
     /// Bundles no more, and detaches the programs once what is on its way is acknowledged, a second

@@ -72,7 +72,7 @@ pub use hook::Hook;
 pub use namespaces::Namespaces;
 pub use netns::Namespace;
 pub use netns_name::NamespaceName;
-pub use observation::{LatencyBuckets, Losses, Observation, ObservationReader, Retransmitted};
+pub use observation::{LatencyBuckets, Losses, Observation, Retransmitted};
 pub use observing::{Arm, DrawBy, Observing};
 pub use options::{Level, LossRule, Options, Reaction, ThinRtt};
 pub use outcome::Outcome;

@@ -76,18 +76,25 @@ pub(crate) fn has_device(link: BorrowedFd) -> bool {
 
 /// Runs an attached iterator, in the calling thread's namespaces; returns what its program writes.
 pub(crate) fn run_iterator(link: BorrowedFd) -> io::Result<Vec<u8>> {
+    /// Bytes, more than the kernel's own buffer has (32 KiB): where it goes on after what was read
+    /// before, it may miss an object, for another that was gone through has ended meanwhile.
+    const AT_ONCE: usize = 1 << 16;
     // SAFETY: a plain system call on a file descriptor.
     let run = own(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?;
     let mut run = File::from(run);
     let mut written = Vec::new();
-    // The kernel breaks off where a million objects in a row had nothing to be written, and goes on
-    // from there.
-    while let Err(error) = run.read_to_end(&mut written) {
-        if error.kind() != ErrorKind::WouldBlock {
-            return Err(error);
+    let mut part = vec![0; AT_ONCE];
+    loop {
+        match run.read(&mut part) {
+            Ok(0) => return Ok(written),
+            Ok(length) => written.extend_from_slice(&part[..length]),
+            // The kernel breaks off where a million objects in a row had nothing to be written, and
+            // goes on from there.
+            Err(error)
+                if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {}
+            Err(error) => return Err(error),
         }
     }
-    Ok(written)
 }
 
 /// The file descriptor that libbpf returned, or the error that it stands for.

@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -116,24 +116,30 @@ impl LatencyBuckets {
 
 /// Reads what the programs observed.
 #[derive(Debug)]
-pub struct ObservationReader {
+pub(crate) struct ObservationReader {
     seen: MapHandle,
     connections: Kept,
+    /// The connections that were not there the last time. A walk may miss one that goes on; that it
+    /// does so twice is not to be expected.
+    missed: HashSet<u64>,
 }
 
 impl ObservationReader {
     pub(crate) fn new(seen: MapHandle, connections: Kept) -> Self {
-        Self { seen, connections }
+        Self {
+            seen,
+            connections,
+            missed: HashSet::new(),
+        }
     }
 
-    /// What was observed of each connection so far. Of one that has ended this is told once.
-    ///
-    /// # Errors
-    /// [`Error::System`].
-    pub fn read(&self) -> Result<Vec<Observation>, Error> {
+    /// What was observed of each connection so far, in these network namespaces.
+    pub(crate) fn read(&mut self, namespaces: &[Namespace]) -> Result<Vec<Observation>, Error> {
         // First these: a connection that comes meanwhile is present, and not among them.
         let keys: Vec<_> = self.seen.keys().collect();
-        let present = self.present()?;
+        let present = self.connections.read(namespaces)?;
+        let present: HashMap<_, _> = present.iter().map(|it| (it.cookie, it.inode)).collect();
+        let missed = std::mem::take(&mut self.missed);
         let mut observations = Vec::with_capacity(keys.len());
         for key in keys {
             let value = self.seen.lookup(&key, MapFlags::ANY).map_err(of_map)?;
@@ -141,19 +147,17 @@ impl ObservationReader {
                 continue;
             };
             let cookie = u64::from_ne_bytes(cookie);
-            let presence = present.get(&cookie);
-            if presence.is_none() {
+            let inode = present.get(&cookie);
+            let has_ended = inode.is_none() && missed.contains(&cookie);
+            if has_ended {
                 self.seen.delete(&key).map_err(of_map)?;
+            } else if inode.is_none() {
+                self.missed.insert(cookie);
             }
-            observations.extend(parse(cookie, presence, &value));
+            let inode = inode.copied().filter(|inode| *inode != 0);
+            observations.extend(parse(cookie, inode, has_ended, &value));
         }
         Ok(observations)
-    }
-
-    /// The inodes of the connections that are there, by cookie.
-    fn present(&self) -> Result<HashMap<u64, u64>, Error> {
-        let sockets = self.connections.read(&[Namespace::default()])?;
-        Ok(sockets.iter().map(|it| (it.cookie, it.inode)).collect())
     }
 }
 
@@ -165,7 +169,7 @@ fn of_map(error: libbpf_rs::Error) -> Error {
     failed(io::Error::other(error.to_string()))
 }
 
-fn parse(cookie: u64, inode: Option<&u64>, value: &[u8]) -> Option<Observation> {
+fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Option<Observation> {
     if value.len() < size_of::<types::observation>() {
         return None;
     }
@@ -193,8 +197,8 @@ fn parse(cookie: u64, inode: Option<&u64>, value: &[u8]) -> Option<Observation> 
         direction,
         arm,
         unit: raw.unit,
-        has_ended: inode.is_none(),
-        inode: inode.copied().filter(|inode| *inode != 0),
+        has_ended,
+        inode,
         rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != 0),
         segments: raw.segments,
         latency_us: raw.latency_us,

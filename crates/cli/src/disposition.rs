@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 static BROKEN_PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
@@ -24,6 +24,12 @@ pub fn is_ignored(signal: Signal) -> bool {
         Signal::SIGPIPE => BROKEN_PIPE_IGNORED.load(Ordering::Relaxed),
         other => is_ignored_now(other),
     }
+}
+
+/// Has a file that may not grow (RLIMIT_FSIZE) be a failed write, and no more.
+pub fn outlive_file_limit() -> nix::Result<()> {
+    // SAFETY: no handler is installed.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.map(drop)
 }
 
 fn is_ignored_now(signal: Signal) -> bool {

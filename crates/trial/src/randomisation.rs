@@ -8,8 +8,11 @@
 use pillion_bundler::Arm;
 use rand::{Rng, RngExt};
 
-/// How often the draw is made again.
-const REDRAWS: u32 = 20_000;
+/// How often the draw is made again: so often that a chance can come down to the threshold, within
+/// what can be waited for.
+fn redraws(threshold: f64) -> u32 {
+    (2.0 / threshold).ceil().clamp(20_000.0, 1_000_000.0) as u32
+}
 
 /// Probabilities with which the draw alone makes such a difference as was seen, or a greater one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,9 +35,10 @@ pub(crate) fn chances(values: &[(Arm, f64)], threshold: f64, random: &mut impl R
     let scale = Scale::of(&ranks, bundled.len());
     let seen = scale.statistic(bundled.iter().copied());
     let (mut lower, mut higher, mut draws) = (1, 1, 1);
-    let enough = threshold * f64::from(REDRAWS + 1);
+    let redraws = redraws(threshold);
+    let enough = threshold * f64::from(redraws + 1);
     let mut order = ranks;
-    while draws <= REDRAWS && f64::from(lower.min(higher)) <= enough {
+    while draws <= redraws && f64::from(lower.min(higher)) <= enough {
         for place in 0..bundled.len() {
             let other = random.random_range(place..order.len());
             order.swap(place, other);
@@ -141,6 +145,15 @@ mod tests {
             (chances.of_lower - 7.0 / 924.0).abs() < 0.003,
             "{chances:?}"
         );
+    }
+
+    #[test]
+    fn a_late_look_can_still_decide() {
+        let late: Vec<_> = (1..=40).map(f64::from).collect();
+        let values = arms(&late[..20], &late[20..]);
+        let threshold = crate::look::threshold(100);
+        let chances = chances(&values, threshold, &mut generator(1));
+        assert!(chances.of_lower <= threshold, "{chances:?}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 
+use pillion_bundler::Arm;
 use serde::{Deserialize, Serialize};
 
-use crate::{Look, Setting, Unit};
+use crate::trial::FEWEST_SEGMENTS;
+use crate::{Look, Setting, Summary, Unit};
 
 /// The layout of the file.
 pub(crate) const VERSION: u32 = 1;
@@ -84,13 +86,32 @@ impl Record {
 
     /// Adds what was observed of some of a unit's connections, unless there are too many units.
     pub(crate) fn add(&mut self, number: u64, unit: &Unit, most: usize) {
-        if let Some(known) = self.units.get_mut(&number) {
-            known.summary += &unit.summary;
-        } else if self.units.len() < most {
-            self.units.insert(number, unit.clone());
-        } else {
-            self.left_out += 1;
+        match self.give_place(number, unit.arm, most) {
+            Some(known) => known.summary += &unit.summary,
+            None => self.left_out += 1,
         }
+    }
+
+    /// Where no place is left among so many, frees those of units of which too few segments were
+    /// observed to compare them, but not those of units that are `present`.
+    pub(crate) fn make_room(&mut self, present: impl Iterator<Item = u64>, most: usize) {
+        if self.units.len() < most {
+            return;
+        }
+        let present: HashSet<_> = present.collect();
+        let stays = |number: &u64, unit: &mut Unit| {
+            unit.summary.segments >= FEWEST_SEGMENTS || present.contains(number)
+        };
+        self.units.retain(stays);
+    }
+
+    /// Gives a unit a place among so many, where one is left.
+    pub(crate) fn give_place(&mut self, number: u64, arm: Arm, most: usize) -> Option<&mut Unit> {
+        if self.units.len() >= most && !self.units.contains_key(&number) {
+            return None;
+        }
+        let summary = Summary::default();
+        Some(self.units.entry(number).or_insert(Unit { arm, summary }))
     }
 }
 
@@ -104,6 +125,7 @@ impl Setting {
                 ("grace in us (--grace)", setting.grace_us.to_string()),
                 ("stall in us (--stall)", setting.stall_us.to_string()),
                 ("connections", setting.chosen.clone()),
+                ("devices or network namespaces", setting.places.clone()),
                 ("options of bundling", setting.bundling.clone()),
             ]
         };
@@ -124,6 +146,7 @@ impl Setting {
             grace_us: 50_000,
             stall_us: 300_000,
             chosen: "all connections".to_owned(),
+            places: "all devices of its own network namespace".to_owned(),
             bundling: "{}".to_owned(),
         }
     }
@@ -131,10 +154,7 @@ impl Setting {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bundler::Arm;
-
     use super::*;
-    use crate::Summary;
 
     fn unit(segments: u64) -> Unit {
         let summary = Summary {
@@ -155,5 +175,27 @@ mod tests {
         record.add(0, &unit(1), 2);
         assert_eq!((record.units.len(), record.left_out), (2, 1));
         assert_eq!(record.units[&0].summary.segments, 2);
+    }
+
+    #[test]
+    fn a_unit_keeps_its_place_whenever_its_connections_end() {
+        let mut record = Record::new(Setting::example(), [1, 2]);
+        record.give_place(0, Arm::Plain, 2);
+        (1..9).for_each(|number| record.add(number, &unit(1), 2));
+        record.add(0, &unit(50), 2);
+        assert_eq!(record.units[&0].summary.segments, 50);
+        assert_eq!((record.units.len(), record.left_out), (2, 7));
+    }
+
+    #[test]
+    fn units_that_are_too_small_to_be_compared_make_room() {
+        let mut record = Record::new(Setting::example(), [1, 2]);
+        for (number, segments) in [(0, 20), (1, 19), (2, 0)] {
+            record.add(number, &unit(segments), 3);
+        }
+        record.make_room([2].into_iter(), 4);
+        assert_eq!(record.units.len(), 3, "there is a place left");
+        record.make_room([2].into_iter(), 3);
+        assert_eq!(record.units.keys().collect::<Vec<_>>(), [&0, &2]);
     }
 }

@@ -60,14 +60,10 @@ impl RecordFile {
     /// # Errors
     /// [`RecordError::File`]; [`RecordError::InUse`] if another process's file stands there now.
     pub fn save(&mut self, record: &Record) -> Result<(), RecordError> {
-        match self.write(record) {
-            Ok(held) => self.held = Some(held),
-            Err(error) => return Err(self.refused(error)),
-        }
-        Ok(())
+        self.write(record).map_err(|error| self.refused(error))
     }
 
-    fn write(&self, record: &Record) -> io::Result<Flock<File>> {
+    fn write(&mut self, record: &Record) -> io::Result<()> {
         let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         // Readable for its owner alone, for it has the key.
@@ -82,9 +78,10 @@ impl RecordFile {
             Some(true) => file.persist(&self.path)?,
             Some(false) | None => file.persist_noclobber(&self.path)?,
         };
+        // Whatever comes now, it is this file that stands there.
+        self.held = Some(held);
         // The folder's entry is data of its own.
-        File::open(folder)?.sync_all()?;
-        Ok(held)
+        File::open(folder)?.sync_all()
     }
 
     fn refused(&self, error: io::Error) -> RecordError {
@@ -122,6 +119,9 @@ fn stands(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use nix::unistd::{Uid, setfsuid};
 
     use super::*;
 
@@ -164,6 +164,27 @@ mod tests {
         assert!(in_use(&first.save(&record()).unwrap_err()));
         drop(second);
         open().unwrap();
+    }
+
+    /// Root would get past what is asked of others, but not where it acts as another user.
+    #[test]
+    fn a_record_that_stands_there_is_ones_own_though_its_folder_could_not_be_synced() {
+        const NOBODY: u32 = 65534;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trial.json");
+        if Uid::effective().is_root() {
+            chown(folder.path(), Some(NOBODY), None).unwrap();
+            setfsuid(Uid::from_raw(NOBODY));
+        }
+        let allow = |mode| {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let (mut file, _) = RecordFile::open(&path, &Setting::example()).unwrap();
+        allow(0o300);
+        let failed = file.save(&record()).unwrap_err();
+        assert!(matches!(failed, RecordError::File { .. }), "{failed}");
+        allow(0o700);
+        file.save(&record()).unwrap();
     }
 
     #[test]

@@ -7,11 +7,11 @@ use crate::look::{due_at, threshold};
 use crate::randomisation::chances;
 use crate::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
-/// Units that a trial compares at most; later ones are drawn, and counted alone.
+/// Units that a trial compares at most; later ones are drawn, and their connections counted alone.
 const MOST_UNITS: usize = 10_000;
 
 /// Segments with which a unit is compared.
-const FEWEST_SEGMENTS: u64 = 20;
+pub(crate) const FEWEST_SEGMENTS: u64 = 20;
 
 /// What makes a trial what it is: with another one, its record is of no use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Setting {
     pub stall_us: u32,
     /// Which connections are chosen, in words.
     pub chosen: String,
+    /// The devices and network namespaces that they are in, in words.
+    pub places: String,
     /// How connections are bundled, as JSON.
     pub bundling: String,
 }
@@ -61,7 +63,7 @@ pub struct Results {
     pub plain: ArmResults,
     /// Each measure of both arms.
     pub measures: Vec<Comparison>,
-    /// Units that were too many to be compared.
+    /// Connections of units that were too many to be compared.
     pub left_out: u64,
 }
 
@@ -102,6 +104,8 @@ impl Trial {
     /// last time.
     pub fn take(&mut self, observations: &[Observation]) {
         self.present.clear();
+        let units = observations.iter().map(|seen| seen.unit);
+        self.record.make_room(units, MOST_UNITS);
         for seen in observations {
             let unit = Unit {
                 arm: seen.arm,
@@ -110,6 +114,8 @@ impl Trial {
             if seen.has_ended {
                 self.record.add(seen.unit, &unit, MOST_UNITS);
             } else {
+                // Its place is not to depend on when its connections end.
+                self.record.give_place(seen.unit, seen.arm, MOST_UNITS);
                 self.present.push((seen.unit, unit));
             }
         }
@@ -131,8 +137,9 @@ impl Trial {
     pub fn look(&mut self, is_last: bool) -> Option<Look> {
         let units = self.record().units;
         let segments = units.values().map(|unit| unit.summary.segments).sum();
-        let is_due = segments >= due_at(self.record.looks.last().map(|look| look.segments));
-        if self.verdict() != Verdict::Undecided || !(is_due || is_last) {
+        let last = self.record.looks.last().map(|look| look.segments);
+        let is_due = segments >= due_at(last) || is_last && Some(segments) > last;
+        if self.verdict() != Verdict::Undecided || !is_due {
             return None;
         }
         let compared = units.values();
@@ -140,11 +147,9 @@ impl Trial {
         let values: Vec<_> = compared
             .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
             .collect();
-        let bundled = values
-            .iter()
-            .filter(|(arm, _)| *arm == Arm::Bundled)
-            .count();
-        if bundled.min(values.len() - bundled) < FEWEST {
+        // To wait until so many are there would have the draw decide when it is looked.
+        let share = f64::from(self.record.setting.bundled_ppm) / 1e6;
+        if (values.len() as f64) * share.min(1.0 - share) < FEWEST as f64 {
             return None;
         }
         let number = self.record.looks.len() + 1;

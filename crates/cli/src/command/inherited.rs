@@ -3,7 +3,7 @@
 
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 
-use crate::disposition::is_ignored;
+use crate::disposition::{is_ignored, outlive_file_limit};
 
 /// The signal mask that this process was started with, and which signals it was to ignore.
 #[derive(Clone)]
@@ -21,12 +21,9 @@ impl Inherited {
         // Rust's runtime has changed what becomes of the first.
         let changed = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
         let (ignored, heard) = changed.into_iter().partition(|signal| is_ignored(*signal));
-        // A file that may not grow (RLIMIT_FSIZE) is a failed write, and no more.
+        outlive_file_limit()?;
         // SAFETY: no handler is installed.
-        unsafe {
-            signal(Signal::SIGCHLD, SigHandler::SigDfl)?;
-            signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
-        }
+        unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(blocked), Some(&mut mask))?;
         Ok(Self {

@@ -66,48 +66,75 @@ impl Args {
         let mut session = self.observe.begin(&self.bundling, observing, "watching")?;
         let begun = Instant::now();
         let mut watch = Watch::default();
-        loop {
-            let (next, observations) = session.next()?;
-            watch.take(observations);
-            if next != Next::GoOn {
-                break;
+        let ended = loop {
+            match session.next() {
+                Ok((next, observations)) => {
+                    watch.take(observations);
+                    if next != Next::GoOn {
+                        break Ok(());
+                    }
+                }
+                Err(why) => break Err(why),
             }
-        }
+        };
         let elapsed = begun.elapsed();
-        session.finish()?;
-        self.tell(&watch.watched(), elapsed, &files)?;
+        let accounted = session.finish();
+        let told = self.tell(&watch.watched(), elapsed, &files);
+        // Whatever fails, what was seen is told before.
+        ended.and(accounted).and(told)?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn tell(&self, watched: &[Watched], elapsed: Duration, files: &Files) -> Result<()> {
         let advice = advise(watched, self.by_peer);
         let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
-        if let (Some(file), Some(text)) = (&files.rules, &config) {
-            file.write(text)?;
-        }
-        if let Some(file) = &files.report {
-            file.write(&page(&advice, elapsed, config.as_deref()).to_html())?;
-        }
         if self.observe.json {
             let seconds = elapsed.as_secs_f64();
-            return print_json(&json!({
+            print_json(&json!({
                 "watched_s": seconds, "connections": watched.len(), "advice": advice,
                 "config": config,
-            }));
+            }))?;
+        } else {
+            print_advice(&advice)?;
         }
-        if advice.is_empty() {
-            return print_line!("no connection sent anything");
+        let report = files.report.as_ref();
+        let reported = report.map_or(Ok(()), |file| {
+            file.write(&page(&advice, elapsed, config.as_deref()).to_html())
+        });
+        self.tell_rules(config.as_deref(), files.rules.as_ref(), advice.is_empty())?;
+        reported
+    }
+
+    /// Writes the rules to their file, or prints them.
+    fn tell_rules(
+        &self,
+        rules: Option<&str>,
+        file: Option<&OutputFile>,
+        is_empty: bool,
+    ) -> Result<()> {
+        if let (Some(file), Some(text)) = (file, rules) {
+            file.write(text)?;
         }
-        print(&seen(&advice).to_text(false))?;
-        for it in &advice {
-            print_line!("{}: {}", title(it), recommendation(it))?;
+        if self.observe.json || is_empty {
+            return Ok(());
         }
-        match (&self.write_config, config) {
+        match (&self.write_config, rules) {
             (Some(file), Some(_)) => print_line!("rules: {}", file.display()),
             (None, Some(text)) => print_line!("\n{text}"),
             (_, None) => print_line!("no rules: nothing is worth while as far as could be seen"),
         }
     }
+}
+
+fn print_advice(advice: &[Advice]) -> Result<()> {
+    if advice.is_empty() {
+        return print_line!("no connection sent anything");
+    }
+    print(&seen(advice).to_text(false))?;
+    for it in advice {
+        print_line!("{}: {}", title(it), recommendation(it))?;
+    }
+    Ok(())
 }
 
 /// Where the results go, beside what is printed.

@@ -5,6 +5,7 @@ mod config;
 mod trial;
 mod words;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, CgroupName, Change, NamespaceName, Namespaces, Observation, ObservationReader,
+    Attachment, CgroupName, Change, ContainerChoice, NamespaceName, Namespaces, Observation,
     Observing, Policy, Programs, Rule, Selection, cgroup2_mount,
 };
 use pillion_settings::policy::{Peer, Ports};
@@ -26,7 +27,7 @@ pub use trial::Args as TrialArgs;
 use crate::bundling::BundlingArgs;
 use crate::chosen::{self, ContainerArgs};
 use crate::descriptors::Descriptors;
-use crate::disposition::is_ignored;
+use crate::disposition::{is_ignored, outlive_file_limit};
 use crate::follow::{Watcher, until_readable_or};
 use crate::janitor::Janitor;
 use crate::output_file::OutputFile;
@@ -89,6 +90,16 @@ pub struct ObserveArgs {
     html: Option<PathBuf>,
 }
 
+/// What is named, in the order of its text, and of numbers in that of their values.
+fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
+    let mut all = all.to_vec();
+    all.sort_by_cached_key(|it| {
+        let text = it.to_string();
+        (text.len(), text)
+    });
+    all
+}
+
 /// Whole microseconds of a time in milliseconds.
 fn parse_us(text: &str) -> Result<u32, String> {
     const MOST: &str = "at most an hour";
@@ -106,15 +117,37 @@ impl ObserveArgs {
         file.map(|file| OutputFile::to("--html", file)).transpose()
     }
 
-    /// The connections that are chosen, in words.
+    /// The connections that are chosen, in words, alike in whatever order they are named.
     fn chosen(&self) -> String {
+        let containers = ContainerChoice {
+            names: in_order(&self.containers.containers),
+            labels: in_order(&self.containers.labels),
+        };
         let words = chosen::words(
-            &self.ports,
-            &self.peers,
-            &self.cgroups,
-            &self.containers.choice(),
+            &in_order(&self.ports),
+            &in_order(&self.peers),
+            &in_order(&self.cgroups),
+            &containers,
         );
         words.unwrap_or_else(|| "all connections".to_owned())
+    }
+
+    /// Devices and network namespaces that are named, in words.
+    fn places(&self, bundling: &BundlingArgs) -> String {
+        let text = |name: &OsStr| name.to_string_lossy().into_owned();
+        let devices: Vec<_> = bundling.devices.iter().map(|it| text(it)).collect();
+        let namespaces: Vec<_> = self
+            .namespaces
+            .iter()
+            .map(|it| text(it.as_said()))
+            .collect();
+        let [devices, namespaces] = [devices, namespaces].map(|it| in_order(&it));
+        match (devices.is_empty(), namespaces.is_empty()) {
+            (true, true) => "all devices of its own network namespace".to_owned(),
+            (true, false) => format!("all devices of {}", namespaces.join(", ")),
+            (false, true) => devices.join(", "),
+            (false, false) => format!("{} of {}", devices.join(", "), namespaces.join(", ")),
+        }
     }
 
     /// The same, for rules that are to choose no others.
@@ -162,6 +195,7 @@ impl ObserveArgs {
     /// Begins to observe; what is said then begins with `what`.
     fn begin(&self, bundling: &BundlingArgs, observing: Observing, what: &str) -> Result<Session> {
         Descriptors::raise();
+        outlive_file_limit().context("ignore SIGXFSZ")?;
         let hook = bundling.hook();
         let namespaces = self.namespaces();
         let mut selection = Selection::new(&bundling.devices, &namespaces, hook)?;
@@ -201,7 +235,8 @@ impl ObserveArgs {
             selection,
             teller: Teller { stats, rules },
             signals,
-            end: self.duration.map(|duration| Instant::now() + duration),
+            // One that no clock comes to is none.
+            end: self.duration.and_then(|it| Instant::now().checked_add(it)),
             _janitor: janitor,
         })
     }
@@ -280,12 +315,7 @@ impl Session {
             (false, Some(end)) if Instant::now() >= end => Next::Over,
             _ => Next::GoOn,
         };
-        Ok((next, self.read()?))
-    }
-
-    fn read(&self) -> Result<Vec<Observation>> {
-        let reader = self.attachment.observations();
-        Ok(reader.map_or(Ok(Vec::new()), ObservationReader::read)?)
+        Ok((next, attachment.observations()?))
     }
 
     /// Ends it, with the account of what was done.

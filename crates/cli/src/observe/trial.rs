@@ -6,7 +6,8 @@ use anyhow::Result;
 use clap::ValueEnum;
 use pillion_bundler::{DrawBy, Observing};
 use pillion_measure::Unit;
-use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
+use pillion_report::number::{self, counted};
+use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{
@@ -16,7 +17,7 @@ use pillion_trial::{
 use serde_json::json;
 
 use super::words::estimate;
-use super::{Next, ObserveArgs};
+use super::{Next, ObserveArgs, Session};
 use crate::bundling::BundlingArgs;
 use crate::output_file::OutputFile;
 use crate::print::{print, print_json, print_line, say};
@@ -106,6 +107,16 @@ impl Args {
             stall_us: self.observe.stall,
         };
         let mut session = self.observe.begin(&self.bundling, observing, "trying")?;
+        let ended = self.go_on(&mut session, &mut trial, &mut file);
+        let accounted = session.finish();
+        let told = self.tell(&trial, report.as_ref());
+        // Whatever fails, what was found is told before.
+        ended.and(accounted).and(told)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Goes on until it is clear, or has to end.
+    fn go_on(&self, session: &mut Session, trial: &mut Trial, file: &mut RecordFile) -> Result<()> {
         let (mut saved, mut said) = (Instant::now(), Instant::now());
         let mut unsaved = None;
         loop {
@@ -124,16 +135,13 @@ impl Args {
                 (unsaved, saved) = (why, Instant::now());
             }
             if is_over {
-                break;
+                return unsaved.map_or(Ok(()), |why| Err(why.into()));
             }
             if !self.quiet && said.elapsed() >= self.every {
                 say(&format!("pillion: {}", standing(&trial.results())));
                 said = Instant::now();
             }
         }
-        session.finish()?;
-        self.tell(&trial, report.as_ref())?;
-        unsaved.map_or(Ok(ExitCode::SUCCESS), |why| Err(why.into()))
     }
 
     fn setting(&self) -> Result<Setting> {
@@ -145,20 +153,21 @@ impl Args {
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
             chosen: self.observe.chosen(),
+            places: self.observe.places(&self.bundling),
             bundling: serde_json::to_string(&(options, companions))?,
         })
     }
 
     fn tell(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
         let results = trial.results();
-        if let Some(file) = report {
-            file.write(&self.page(&results).to_html())?;
+        match self.observe.json {
+            true => print_json(&results)?,
+            false => {
+                print(&table(&results, self.unit()).to_text(false))?;
+                print_line!("{}", verdict(&results))?;
+            }
         }
-        if self.observe.json {
-            return print_json(&results);
-        }
-        print(&table(&results, self.unit()).to_text(false))?;
-        print_line!("{}", verdict(&results))
+        report.map_or(Ok(()), |file| file.write(&self.page(&results).to_html()))
     }
 
     fn unit(&self) -> &'static str {
@@ -251,11 +260,23 @@ fn standing(results: &Results) -> String {
             )
         };
     format!(
-        "{}; {}; {} looks, not clear yet",
+        "{}; {}; {} looks, not clear yet{}",
         arm("bundled", |it| it.bundled, &results.bundled),
         arm("plain", |it| it.plain, &results.plain),
         results.looks.len(),
+        left_out(results),
     )
+}
+
+/// What has found no place among the units that are compared.
+fn left_out(results: &Results) -> String {
+    match results.left_out {
+        0 => String::new(),
+        connections => format!(
+            "; {} left out, for so many units are compared at most",
+            counted(connections, "connection")
+        ),
+    }
 }
 
 fn table(results: &Results, unit: &str) -> Table {
@@ -292,6 +313,10 @@ fn table(results: &Results, unit: &str) -> Table {
     table
 }
 
+/// Why the numbers may say otherwise than the verdict.
+const BY_RANK: &str = " The times are of all segments together, of which a single unit may have most \
+                       of what is late; the verdict is by how units rank.";
+
 /// The verdict in words, and how far it can be trusted.
 fn verdict(results: &Results) -> String {
     let late = &results.measures[0];
@@ -300,24 +325,27 @@ fn verdict(results: &Results) -> String {
         "such a verdict comes about in at most {} of trials where there is no difference",
         number::percent(ERROR_RATE)
     );
+    let waits = format!(
+        "beyond the least RTT and the grace, a segment waits {} ms with it and {} ms without",
+        by(late.bundled),
+        by(late.plain)
+    );
+    let value = |of: Option<Estimate>| of.map_or(0.0, |it| it.value);
+    let longer = value(late.bundled) - value(late.plain);
+    let but = match results.verdict {
+        Verdict::Helps if longer > 0.0 => BY_RANK,
+        Verdict::Harms if longer < 0.0 => BY_RANK,
+        _ => "",
+    };
     match results.verdict {
-        Verdict::Helps => format!(
-            "Bundling helps: beyond the least RTT and the grace, a segment waits {} ms with it and \
-             {} ms without; {sure}.",
-            by(late.bundled),
-            by(late.plain)
-        ),
-        Verdict::Harms => format!(
-            "Bundling harms: beyond the least RTT and the grace, a segment waits {} ms with it and \
-             {} ms without; {sure}.",
-            by(late.bundled),
-            by(late.plain)
-        ),
+        Verdict::Helps => format!("Bundling helps: {waits}; {sure}.{but}"),
+        Verdict::Harms => format!("Bundling harms: {waits}; {sure}.{but}"),
         Verdict::Undecided => format!(
-            "Not clear: the {} of the arms differs by {} ms, which may be chance ({} looks).",
+            "Not clear: the {} of the arms differs by {} ms, which may be chance ({} looks{}).",
             MEASURES[0].label,
             by(late.difference),
-            results.looks.len()
+            results.looks.len(),
+            left_out(results),
         ),
     }
 }
