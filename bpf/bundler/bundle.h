@@ -15,6 +15,7 @@
 #include "observation.h"
 #include "path.h"
 #include "retransmission.h"
+#include "sacked.h"
 #include "thin.h"
 #include "translation.h"
 
@@ -32,13 +33,17 @@ struct choice {
 
 /*
  * As many of the segments before the newest one as fit: ELIGIBLE, or why there
- * are none. A global function, as the verifier is to look at the loop once.
+ * are none. A gap before what was acknowledged selectively stays: TCP knows of
+ * it, and would take for reordered what fills it and was not retransmitted. A
+ * global function, as the verifier is to look at the loop once.
  */
-__noinline int find_previous(struct record *record, struct choice *choice)
+__noinline int find_previous(struct record *record, struct sacked *sacked,
+			     struct choice *choice)
 {
 	__u32 newest, begin, end, i, seq;
+	bool has_come, later_came = false;
 
-	if (!record || !choice)
+	if (!record || !sacked || !choice)
 		return NO_HISTORY;
 	newest = record->next - 1;
 	begin = slot(record, newest)->seq;
@@ -48,6 +53,11 @@ __noinline int find_previous(struct record *record, struct choice *choice)
 		seq = slot(record, newest - i)->seq;
 		if (before(seq, choice->una) || seq == choice->start)
 			break;
+		has_come = is_sacked(sacked, newest - i);
+		if (later_came && !has_come &&
+		    !(slot(record, newest - i)->how & RETRANSMITTED))
+			break;
+		later_came = has_come;
 		if (end - seq > choice->limit)
 			return choice->segments ? ELIGIBLE : NO_ROOM;
 		if (begin - seq > choice->kept)
@@ -89,7 +99,7 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	choice->una = tp->snd_una;
 	choice->limit = size < limit ? size : limit;
 	choice->kept = egress->announced_kept;
-	outcome = find_previous(&egress->record, choice);
+	outcome = find_previous(&egress->record, &flow->ingress.sacked, choice);
 	if (outcome == NO_ROOM && size < limit)
 		return PATH_SIZE;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;

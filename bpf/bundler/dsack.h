@@ -184,8 +184,7 @@ __noinline int separate_dsack(struct tcp_options *options,
 		*at_option(options, at) = TCP_OPT_DSACK;
 		return 0;
 	}
-	if (at < 2 || *at_option(options, at - 1) != TCP_OPT_NOP ||
-	    *at_option(options, at - 2) != TCP_OPT_NOP)
+	if (found->nops < 2)
 		return -1;
 	*at_option(options, at - 2) = TCP_OPT_DSACK;
 	*at_option(options, at - 1) = SACK_HEADER + SACK_BLOCK;

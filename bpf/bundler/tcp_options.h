@@ -40,6 +40,7 @@ struct tcp_options {
 struct options_found {
 	__u8 sack;
 	__u8 sack_len;
+	__u8 nops; /* right before it */
 	__u8 dsack;
 	__u8 dsack_len;
 	__u8 has_timestamps;
@@ -72,8 +73,8 @@ static __always_inline __u8 option_byte(const struct tcp_options *options,
 __noinline int find_options(const struct tcp_options *options,
 			    struct options_found *found)
 {
+	__u8 kind, len, nops = 0;
 	__u32 at = 0, i;
-	__u8 kind, len;
 
 	if (!options || !found)
 		return -1;
@@ -85,6 +86,7 @@ __noinline int find_options(const struct tcp_options *options,
 			break;
 		if (kind == TCP_OPT_NOP) {
 			at++;
+			nops++;
 			continue;
 		}
 		if (at + 1 >= options->len)
@@ -95,6 +97,7 @@ __noinline int find_options(const struct tcp_options *options,
 		if (kind == TCP_OPT_SACK) {
 			found->sack = at;
 			found->sack_len = len;
+			found->nops = nops;
 		} else if (kind == TCP_OPT_DSACK) {
 			found->dsack = at;
 			found->dsack_len = len;
@@ -105,6 +108,7 @@ __noinline int find_options(const struct tcp_options *options,
 			found->has_others = 1;
 		}
 		at += len;
+		nops = 0;
 	}
 	return 0;
 }

@@ -478,6 +478,18 @@ fn blocks_beside_a_report_stay_where_no_nops_precede_it() {
     });
 }
 
+/// Linux has the end of its option for accurate ECN in the place of NOPs before SACK.
+#[test]
+fn the_end_of_an_option_that_looks_like_nops_is_left_alone() {
+    dsack().run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack(101);
+        wire.ack_options(201, &[174, 5, 0, NOP, NOP, 5, 18], "1:101 301:401", &[NOP]);
+        wire.await_sacked(1);
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
 #[test]
 fn an_ack_that_cannot_be_read_is_no_loss_and_ends_bundling_until_one_can() {
     let cases: [&[u8]; 3] = [&[NOP, NOP, 5, 40], &[NOP, NOP, 5, 1], &[NOP, NOP, NOP, 5]];

@@ -314,7 +314,7 @@ fn a_loss_whose_ack_shows_a_gap_is_answered() {
     setup.run(|wire| {
         wire.sends("1:101 1:201 1:301 1:401");
         wire.ack_sack(201, "301:401");
-        wire.sends("201:501");
+        wire.sends("301:501");
         assert_eq!(reactions(wire), 1);
     });
 }

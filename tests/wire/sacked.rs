@@ -77,3 +77,14 @@ fn what_had_come_behind_a_gap_says_nothing_of_later_segments() {
         assert_eq!(hidden(wire), (148, 1480, 0));
     });
 }
+
+/// TCP knows of such a gap: it would take for reordered what fills it though it has not retransmitted
+/// it, and wait longer from then on.
+#[test]
+fn a_gap_before_what_has_come_is_left_to_tcp() {
+    long_round_trip(options(LossRule::Dsack)).run(|wire| {
+        sends_and_acks_the_first(wire, "1:101 1:201 1:301 1:401", 101);
+        wire.ack_sack(101, "201:301");
+        wire.sends("201:501");
+    });
+}
