@@ -82,7 +82,7 @@ fn cgroups_like_a_name_are_covered_as_they_come_and_told_of_while_there_are_none
         attach.says(&format!("covers nothing: {idle}"));
         assert_eq!(status(&namespace)["notes"][0], idle);
         let groups = ["a", "b"].map(|it| Group::create(&format!("coming-{id}-{it}")));
-        attach.says(&format!("covers something again; before, {idle}"));
+        attach.says(&format!("no longer: covers nothing: {idle}"));
         let other = Group::create(&format!("other-{id}"));
         let streams = [&groups[0], &groups[1], &other].map(|it| it.stream(&namespace));
         eventually("those of the rule are covered, and no other", || {

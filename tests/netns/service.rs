@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_bundler::{Counters, Kind, Outcome};
@@ -223,6 +226,69 @@ fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
         stderr(&output)
     );
     assert_eq!(fs::read_to_string(&socket).unwrap(), "mine");
+}
+
+#[test]
+fn a_socket_that_another_pillion_serves_is_left_to_it() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("metrics");
+    let endpoint = format!("unix:{}", socket.display());
+    let options = ["--dev", "lo", "--metrics", &endpoint];
+    let first = Attached::begin(&namespace, &options);
+    let arguments = [&["attach", "--all"], &options[..]].concat();
+    let second = pillion_in(&namespace, &arguments).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(
+        stderr(&second).contains("another process serves there"),
+        "{}",
+        stderr(&second)
+    );
+    get_at(&socket);
+    first.end();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_socket_in_another_users_folder_goes_with_pillion() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    chown(folder.path(), Some(65534), None).unwrap();
+    let socket = folder.path().join("metrics");
+    let endpoint = format!("unix:{}", socket.display());
+    let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", &endpoint]);
+    get_at(&socket);
+    attached.end();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn files_that_may_not_grow_are_no_end_to_it() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let stats = folder.path().join("stats.json");
+    let stats = stats.to_str().unwrap();
+    let arguments = ["attach", "--all", "--dev", "lo", "--stats", stats];
+    let mut attach = pillion_in(&namespace, &arguments);
+    // SAFETY: between fork and exec a system call is made.
+    unsafe {
+        attach.pre_exec(|| setrlimit(Resource::RLIMIT_FSIZE, 0, 0).map_err(Into::into));
+    }
+    let attached = Attached(attach.stderr(Stdio::piped()).spawn().unwrap());
+    await_attached(attached.process());
+    kill(
+        Pid::from_raw(attached.process().cast_signed()),
+        Signal::SIGUSR1,
+    )
+    .unwrap();
+    let mut attached = attached;
+    let mut said = BufReader::new(attached.0.stderr.take().unwrap()).lines();
+    let refused = said.find_map(|line| line.ok().filter(|line| line.contains(stats)));
+    assert!(refused.unwrap().contains("File too large"));
+    assert!(attached.0.try_wait().unwrap().is_none());
 }
 
 fn status(namespace: &Namespace) -> (Option<i32>, String) {

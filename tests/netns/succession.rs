@@ -337,6 +337,98 @@ fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
     eventually("nothing is left", || at_work(&namespace).is_empty());
 }
 
+/// Systemd would take the end of the one that it believes to be the main process for the service's.
+#[test]
+fn who_has_taken_over_is_the_main_process_whatever_the_other_one_says_before_its_end() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let manager = Manager::new();
+    let mut old = manager.start(&namespace, &config);
+    let main = |pid: u32| format!("MAINPID={pid}");
+    manager.hear(&main(old.id()));
+    signal(&old, Signal::SIGUSR2);
+    eventually("a successor begins", || successor_of(old.id()).is_some());
+    signal(&old, Signal::SIGSTOP);
+    let patience = Duration::from_secs(60);
+    within(patience, "it takes over", || {
+        is_pending(old.id(), Signal::SIGTERM)
+    });
+    let successor = Successor(successor_of(old.id()).unwrap());
+    manager.hear(&main(successor.0));
+    fs::write(&rules, "[[mistake]]\n").unwrap();
+    signal(&old, Signal::SIGHUP);
+    signal(&old, Signal::SIGCONT);
+    manager.hear(&main(old.id()));
+    manager.hear(&main(successor.0));
+    assert!(ends_well(&mut old));
+    drop(successor);
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+/// A child that is ended with the test.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// It waits for what is on its way: always something is.
+#[test]
+fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_that() {
+    needs_root!();
+    let pair = clean_pair();
+    let namespace = &pair.sender.namespace;
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\n").unwrap();
+    let manager = Manager::new();
+    let config = ["attach", "--config", rules.to_str().unwrap()];
+    let mut old = manager.start(namespace, &config);
+    await_attached(old.id());
+    let address = "10.77.0.2:7001";
+    let receive = ["traffic", "receive", "--listen", address, "--streams", "1"];
+    let send = [
+        "traffic",
+        "send",
+        "--to",
+        address,
+        "--itt",
+        "20",
+        "--duration",
+        "60",
+    ];
+    let quiet = |mut command: Command| {
+        let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+        Ended(silent.spawn().unwrap())
+    };
+    let _receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
+    await_listening(&pair.receiver.namespace, 7001);
+    let _sender = quiet(pillion_in(namespace, &send));
+    signal(&old, Signal::SIGUSR2);
+    eventually("a successor begins", || successor_of(old.id()).is_some());
+    let is_old = format!("MAINPID={}", old.id());
+    while manager.hear("MAINPID=").contains(&is_old) {}
+    signal(&old, Signal::SIGSTOP);
+    fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
+    signal(&old, Signal::SIGHUP);
+    signal(&old, Signal::SIGCONT);
+    assert!(ends_well(&mut old));
+    let successor = Successor(at_work(namespace)[0]);
+    eventually("it has read them", || {
+        let status = pillion_in(namespace, &["status"]).output().unwrap();
+        stdout(&status).contains("by 2 rules")
+    });
+    drop(successor);
+    eventually("nothing is left", || at_work(namespace).is_empty());
+}
+
 /// Nobody can wait for the child of who ignores its end: it may look as if there were none.
 #[test]
 fn who_was_begun_with_ends_of_children_ignored_hands_over_all_the_same() {

@@ -70,7 +70,8 @@ impl Rules {
         self.failing.as_deref()
     }
 
-    /// Says what covers nothing, each once until it covers something; gives all of it.
+    /// Says what covers nothing, each once until that is so no longer, by whatever comes or goes;
+    /// gives all of it.
     pub fn tell_of_idle(&mut self, selection: &Selection) -> &[String] {
         let names = selection.unmatched();
         let names = names.map(|name| format!("no {name} is there"));
@@ -82,7 +83,7 @@ impl Rules {
             say(&format!("pillion: covers nothing: {new}"));
         }
         for old in self.idle.iter().filter(|it| !idle.contains(it)) {
-            say(&format!("pillion: covers something again; before, {old}"));
+            say(&format!("pillion: no longer: covers nothing: {old}"));
         }
         self.idle = idle;
         &self.idle

@@ -18,13 +18,13 @@ use pillion_bundler::{
 };
 use pillion_report::number::counted;
 use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
-use pillion_settings::{BadInput, Bundling, Telling, arguments};
+use pillion_settings::{BadInput, Bundling, Endpoint, Telling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
 use crate::chosen::{self, ContainerArgs};
 use crate::descriptors::Descriptors;
-use crate::disposition::is_ignored;
+use crate::disposition::{is_ignored, outlive_file_limit};
 use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
@@ -144,6 +144,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         Descriptors::raise();
+        outlive_file_limit().context("ignore SIGXFSZ")?;
         let hook = self.bundling.hook();
         let telling = self.telling.clone().or(telling);
         let stats = Stats::to(telling.stats.clone())?;
@@ -221,8 +222,10 @@ impl Args {
 
         let has_files = self.config.is_some()
             || telling.stats.is_some()
+            || matches!(telling.metrics, Some(Endpoint::Unix(_)))
             || !namespaces.of_containers.is_empty();
-        privilege::keep_what_following_takes(!namespaces.is_own_alone(), has_files);
+        let may_enter = !namespaces.is_own_alone();
+        privilege::keep_what_following_takes(may_enter, has_files);
         take_over()?;
 
         let is_succeeded = loop {
@@ -238,6 +241,7 @@ impl Args {
                         attachment: &mut attachment,
                         selection: &mut selection,
                         namespaces: &mut namespaces,
+                        may_enter,
                         may_change: janitor.is_none(),
                     };
                     let reloaded = self.reload(file, at_work);
@@ -270,7 +274,11 @@ impl Args {
                     begun.unwrap_or_else(|error| say_no_successor(&error));
                 }
                 _ if is_successors(&info) && !follower.succession.has_sent(&info) => {}
-                _ => break is_successors(&info),
+                _ if is_successors(&info) => {
+                    manager::is_succeeded_by(info.ssi_pid);
+                    break true;
+                }
+                _ => break false,
             }
         };
         if !is_succeeded {
@@ -278,9 +286,12 @@ impl Args {
             manager::ends();
         }
         attachment.finish();
-        let is_succeeded = is_succeeded && !place::is_to_end(&signals)?;
+        let late = place::late(&signals)?;
+        let is_succeeded = is_succeeded && !late.end;
         if !is_succeeded {
             follower.succession.give_up();
+        } else if late.read_again && self.config.is_some() {
+            follower.succession.have_it_read_again();
         }
         let totals = attachment.totals()?;
         say(&format!("pillion: {}", summary(&totals)));

@@ -90,18 +90,30 @@ fn is_still_to_come(error: &anyhow::Error) -> bool {
     )
 }
 
-/// Has a signal come that ends pillion, other than its successor's?
-pub fn is_to_end(signals: &SignalFd) -> Result<bool> {
+/// What has been asked of pillion while it ended for its successor.
+#[derive(Debug, Default)]
+pub struct Late {
+    /// To end, whatever its successor does.
+    pub end: bool,
+    /// To read its rules again.
+    pub read_again: bool,
+}
+
+/// What the signals ask for that have come.
+pub fn late(signals: &SignalFd) -> Result<Late> {
+    let mut late = Late::default();
     let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
     while let Ok(1..) = poll(&mut fds, 0u8) {
-        if let Some(signal) = read(signals)?
-            && [libc::SIGINT, libc::SIGTERM].contains(&signal.ssi_signo.cast_signed())
-            && !is_successors(&signal)
-        {
-            return Ok(true);
+        let Some(signal) = read(signals)? else {
+            continue;
+        };
+        match signal.ssi_signo.cast_signed() {
+            libc::SIGINT | libc::SIGTERM => late.end |= !is_successors(&signal),
+            libc::SIGHUP => late.read_again = true,
+            _ => {}
         }
     }
-    Ok(false)
+    Ok(late)
 }
 
 /// The signal that has come.

@@ -18,6 +18,8 @@ pub(super) struct AtWork<'a> {
     pub attachment: &'a mut Attachment,
     pub selection: &'a mut Selection,
     pub namespaces: &'a mut Namespaces,
+    /// False where what it takes to enter other network namespaces was given up.
+    pub may_enter: bool,
     /// False where something of pillion's would stay behind in other network namespaces.
     pub may_change: bool,
 }
@@ -92,7 +94,7 @@ impl Args {
 
     /// What is to be bundled on in other network namespaces.
     fn select(&self, namespaces: &Namespaces, at_work: &AtWork) -> Result<Selection> {
-        if at_work.namespaces.is_own_alone() {
+        if !at_work.may_enter {
             bail!(
                 "other network namespaces than its own take a new start: what it takes to enter \
                  them was given up"

@@ -18,6 +18,12 @@ pub fn is_at_work(what: &str) {
     notify(&[NotifyState::Ready, id, NotifyState::Status(what)]);
 }
 
+/// Another process has the work from now on. It says so itself, but this one may have said that it is
+/// at work after that.
+pub fn is_succeeded_by(id: u32) {
+    notify(&[NotifyState::MainPid(id)]);
+}
+
 /// pillion reads its rules again, until it is at work once more.
 pub fn reloads() {
     let now = NotifyState::monotonic_usec_now().ok();

@@ -11,9 +11,11 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::{ReuseAddr, ReusePort};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, setsockopt, socket,
+    AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, UnixAddr, connect,
+    setsockopt, socket,
 };
 use pillion_settings::Endpoint;
 
@@ -62,6 +64,7 @@ impl Metrics {
                 None
             }
             Endpoint::Unix(path) => {
+                free(path).with_context(failed)?;
                 let (listener, socket) = listen(path).with_context(failed)?;
                 listener.set_nonblocking(true).with_context(failed)?;
                 begin(listener, shared).with_context(failed)?;
@@ -107,6 +110,21 @@ fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
     nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(*address))?;
     nix::sys::socket::listen(&socket, Backlog::new(128)?)?;
     Ok(TcpListener::from(socket))
+}
+
+/// An error if somebody serves there, other than the one that is to be succeeded.
+fn free(path: &Path) -> io::Result<()> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    let address = UnixAddr::new(path)?;
+    // Who has more waiting than can wait is there as well.
+    match connect(socket.as_raw_fd(), &address) {
+        Ok(()) | Err(Errno::EAGAIN) if predecessor().is_none() => {
+            let why = "another process serves there; choose another path";
+            Err(io::Error::new(ErrorKind::AddrInUse, why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Listens beside a path where a socket may be put.

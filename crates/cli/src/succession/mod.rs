@@ -104,6 +104,16 @@ impl Succession {
         self.begun.is_some() && !is_given_up
     }
 
+    /// Has it read its rules again, once it has taken over: what this process was told came too late.
+    pub fn have_it_read_again(&mut self) {
+        if let Some(begun) = &mut self.begun
+            && begun.hear(0)
+            && let Some(Process(_, process)) = &begun.process
+        {
+            let _ = pidfd_send_signal(process, Signal::HUP);
+        }
+    }
+
     /// Looks after it; an error says why there is none any more.
     pub fn look(&mut self) -> Result<()> {
         let Some(begun) = &mut self.begun else {
