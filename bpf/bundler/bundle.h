@@ -32,18 +32,41 @@ struct choice {
 };
 
 /*
- * As many of the segments before the newest one as fit: ELIGIBLE, or why there
- * are none. A gap before what was acknowledged selectively stays: TCP knows of
- * it, and would take for reordered what fills it and was not retransmitted. A
- * global function, as the verifier is to look at the loop once.
+ * How many of so many segments before the newest one come behind all gaps that
+ * precede what was acknowledged selectively, if anything was. TCP knows of such
+ * a gap, and would take for reordered what fills it and was not retransmitted.
+ * A global function, as the verifier is to look at the loop once.
  */
-__noinline int find_previous(struct record *record, struct sacked *sacked,
-			     struct choice *choice)
+__noinline int count_behind_gaps(struct record *record, struct sacked *sacked,
+				 __u32 sacked_out, __u32 packets)
+{
+	bool has_come, later_came = false;
+	__u32 newest, i;
+
+	if (!record || !sacked)
+		return 0;
+	if (!sacked_out)
+		return packets;
+	newest = record->next - 1;
+	for (i = 1; i < RECORD - 1 && i <= packets; i++) {
+		has_come = is_sacked(sacked, newest - i);
+		if (later_came && !has_come &&
+		    !(slot(record, newest - i)->how & RETRANSMITTED))
+			break;
+		later_came = has_come;
+	}
+	return i - 1;
+}
+
+/*
+ * As many of the segments before the newest one as fit: ELIGIBLE, or why there
+ * are none. A global function, as the verifier is to look at the loop once.
+ */
+__noinline int find_previous(struct record *record, struct choice *choice)
 {
 	__u32 newest, begin, end, i, seq;
-	bool has_come, later_came = false;
 
-	if (!record || !sacked || !choice)
+	if (!record || !choice)
 		return NO_HISTORY;
 	newest = record->next - 1;
 	begin = slot(record, newest)->seq;
@@ -53,11 +76,6 @@ __noinline int find_previous(struct record *record, struct sacked *sacked,
 		seq = slot(record, newest - i)->seq;
 		if (before(seq, choice->una) || seq == choice->start)
 			break;
-		has_come = is_sacked(sacked, newest - i);
-		if (later_came && !has_come &&
-		    !(slot(record, newest - i)->how & RETRANSMITTED))
-			break;
-		later_came = has_come;
 		if (end - seq > choice->limit)
 			return choice->segments ? ELIGIBLE : NO_ROOM;
 		if (begin - seq > choice->kept)
@@ -95,11 +113,13 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	proved = proved_size(&egress->path, &flow->ingress, seg->ipv6);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;
-	choice->packets = allowed_packets(flow) ?: RECORD;
+	choice->packets = count_behind_gaps(
+		&egress->record, &flow->ingress.sacked, tp->sacked_out,
+		allowed_packets(flow) ?: RECORD);
 	choice->una = tp->snd_una;
 	choice->limit = size < limit ? size : limit;
 	choice->kept = egress->announced_kept;
-	outcome = find_previous(&egress->record, &flow->ingress.sacked, choice);
+	outcome = find_previous(&egress->record, choice);
 	if (outcome == NO_ROOM && size < limit)
 		return PATH_SIZE;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;
