@@ -30,8 +30,10 @@ impl Wire {
             set(old, libc::TCP_REPAIR_QUEUE, queue);
             (queue, get(old, libc::TCP_QUEUE_SEQ))
         });
+        // While it is repaired it says nothing of that to its peer. Closing it alone would not do:
+        // what another test begins at this moment has it open, too, until it runs.
+        socket::disconnect(old);
         let new = socket::new(local.ip());
-        // A socket that is closed while it is repaired says nothing to its peer.
         self.stream = TcpStream::from(new);
         let new = &self.stream;
         setsockopt(new, ReuseAddr, &true).expect("SO_REUSEADDR");
