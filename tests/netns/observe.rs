@@ -313,6 +313,24 @@ fn what_was_found_is_told_though_a_file_cannot_be_written() {
     }
 }
 
+#[test]
+fn a_report_is_written_though_nothing_can_be_printed() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let [page, record] = ["page.html", "record"].map(|it| folder.path().join(it));
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        let arguments = [command, &["--duration", "1", "--html", text(&page)]].concat();
+        let mut command = pillion_in(&pair.sender.namespace, &arguments);
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = stderr(&output);
+        assert!(error.contains("write to standard output"), "{error}");
+        std::fs::remove_file(&page).unwrap();
+    }
+}
+
 /// Trials to play of each kind; without, one.
 const TRIALS: &str = "PILLION_TRIALS";
 /// Which leaves a machine of two cores idle for the most part.

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::chown;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use nix::sys::resource::{Resource, setrlimit};
@@ -16,9 +16,11 @@ use nix::unistd::Pid;
 use pillion_bundler::{Counters, Kind, Outcome};
 use pillion_lab::Namespace;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::attach::send_to;
 use crate::common::*;
+use crate::systemd::signal;
 
 /// A pillion that is ended with the test.
 pub struct Attached(Child);
@@ -200,13 +202,19 @@ fn assert_served(file: &str, samples: &BTreeSet<String>) {
     }
 }
 
+/// A folder, the place of a socket in it, and what `--metrics` is told of that.
+fn unix_endpoint() -> (TempDir, PathBuf, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("metrics");
+    let endpoint = format!("unix:{}", socket.display());
+    (folder, socket, endpoint)
+}
+
 #[test]
 fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("metrics");
-    let endpoint = format!("unix:{}", socket.display());
+    let (_folder, socket, endpoint) = unix_endpoint();
     let options = ["--dev", "lo", "--metrics", &endpoint];
     let killed = Attached::begin(&namespace, &options);
     get_at(&socket);
@@ -232,19 +240,16 @@ fn a_socket_left_behind_is_replaced_and_another_file_is_not() {
 fn a_socket_that_another_pillion_serves_is_left_to_it() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("metrics");
-    let endpoint = format!("unix:{}", socket.display());
+    let (_folder, socket, endpoint) = unix_endpoint();
     let options = ["--dev", "lo", "--metrics", &endpoint];
     let first = Attached::begin(&namespace, &options);
     let arguments = [&["attach", "--all"], &options[..]].concat();
-    let second = pillion_in(&namespace, &arguments).output().unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    assert!(
-        stderr(&second).contains("another process serves there"),
-        "{}",
-        stderr(&second)
-    );
+    let mut second = pillion_in(&namespace, &arguments);
+    let mut second = Attached(second.stderr(Stdio::piped()).spawn().unwrap());
+    eventually("it ends", || second.0.try_wait().unwrap().is_some());
+    assert_eq!(second.0.wait().unwrap().code(), Some(1));
+    let said = io::read_to_string(second.0.stderr.take().unwrap()).unwrap();
+    assert!(said.contains("another process serves there"), "{said}");
     get_at(&socket);
     first.end();
     assert!(!socket.exists());
@@ -254,10 +259,8 @@ fn a_socket_that_another_pillion_serves_is_left_to_it() {
 fn a_socket_in_another_users_folder_goes_with_pillion() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let folder = tempfile::tempdir().unwrap();
+    let (folder, socket, endpoint) = unix_endpoint();
     chown(folder.path(), Some(65534), None).unwrap();
-    let socket = folder.path().join("metrics");
-    let endpoint = format!("unix:{}", socket.display());
     let attached = Attached::begin(&namespace, &["--dev", "lo", "--metrics", &endpoint]);
     get_at(&socket);
     attached.end();
@@ -277,14 +280,9 @@ fn files_that_may_not_grow_are_no_end_to_it() {
     unsafe {
         attach.pre_exec(|| setrlimit(Resource::RLIMIT_FSIZE, 0, 0).map_err(Into::into));
     }
-    let attached = Attached(attach.stderr(Stdio::piped()).spawn().unwrap());
+    let mut attached = Attached(attach.stderr(Stdio::piped()).spawn().unwrap());
     await_attached(attached.process());
-    kill(
-        Pid::from_raw(attached.process().cast_signed()),
-        Signal::SIGUSR1,
-    )
-    .unwrap();
-    let mut attached = attached;
+    signal(&attached.0, Signal::SIGUSR1);
     let mut said = BufReader::new(attached.0.stderr.take().unwrap()).lines();
     let refused = said.find_map(|line| line.ok().filter(|line| line.contains(stats)));
     assert!(refused.unwrap().contains("File too large"));

@@ -307,6 +307,17 @@ fn is_pending(pid: u32, signal: Signal) -> bool {
     pending >> (signal as u64 - 1) & 1 == 1
 }
 
+/// Has a successor begin, and stops the process before it reads that it is to end for that.
+fn stop_as_it_is_succeeded(old: &Child) {
+    signal(old, Signal::SIGUSR2);
+    eventually("a successor begins", || successor_of(old.id()).is_some());
+    signal(old, Signal::SIGSTOP);
+    let patience = Duration::from_secs(60);
+    within(patience, "it takes over", || {
+        is_pending(old.id(), Signal::SIGTERM)
+    });
+}
+
 /// The signal to end of the one that was given up is read after that to read the rules again.
 #[test]
 fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
@@ -319,13 +330,7 @@ fn rules_that_are_read_again_as_the_successor_takes_over_are_the_next_ones() {
     let mut attach = pillion_in(&namespace, &config);
     let mut old = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(old.id());
-    signal(&old, Signal::SIGUSR2);
-    eventually("a successor begins", || successor_of(old.id()).is_some());
-    signal(&old, Signal::SIGSTOP);
-    let patience = Duration::from_secs(60);
-    within(patience, "it takes over", || {
-        is_pending(old.id(), Signal::SIGTERM)
-    });
+    stop_as_it_is_succeeded(&old);
     fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
     signal(&old, Signal::SIGHUP);
     signal(&old, Signal::SIGCONT);
@@ -350,13 +355,7 @@ fn who_has_taken_over_is_the_main_process_whatever_the_other_one_says_before_its
     let mut old = manager.start(&namespace, &config);
     let main = |pid: u32| format!("MAINPID={pid}");
     manager.hear(&main(old.id()));
-    signal(&old, Signal::SIGUSR2);
-    eventually("a successor begins", || successor_of(old.id()).is_some());
-    signal(&old, Signal::SIGSTOP);
-    let patience = Duration::from_secs(60);
-    within(patience, "it takes over", || {
-        is_pending(old.id(), Signal::SIGTERM)
-    });
+    stop_as_it_is_succeeded(&old);
     let successor = Successor(successor_of(old.id()).unwrap());
     manager.hear(&main(successor.0));
     fs::write(&rules, "[[mistake]]\n").unwrap();
@@ -388,21 +387,16 @@ fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_tha
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.toml");
     fs::write(&rules, "[[rule]]\n").unwrap();
-    let manager = Manager::new();
-    let config = ["attach", "--config", rules.to_str().unwrap()];
-    let mut old = manager.start(namespace, &config);
+    let mut attach = pillion_in(namespace, &["attach", "--config", rules.to_str().unwrap()]);
+    let mut old = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(old.id());
     let address = "10.77.0.2:7001";
     let receive = ["traffic", "receive", "--listen", address, "--streams", "1"];
     let send = [
-        "traffic",
-        "send",
-        "--to",
-        address,
-        "--itt",
-        "20",
-        "--duration",
-        "60",
+        ["traffic", "send"],
+        ["--to", address],
+        ["--itt", "20"],
+        ["--duration", "60"],
     ];
     let quiet = |mut command: Command| {
         let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -410,11 +404,10 @@ fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_tha
     };
     let _receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
     await_listening(&pair.receiver.namespace, 7001);
-    let _sender = quiet(pillion_in(namespace, &send));
-    signal(&old, Signal::SIGUSR2);
-    eventually("a successor begins", || successor_of(old.id()).is_some());
-    let is_old = format!("MAINPID={}", old.id());
-    while manager.hear("MAINPID=").contains(&is_old) {}
+    let _sender = quiet(pillion_in(namespace, send.as_flattened()));
+    stop_as_it_is_succeeded(&old);
+    signal(&old, Signal::SIGCONT);
+    eventually("it ends", || !is_pending(old.id(), Signal::SIGTERM));
     signal(&old, Signal::SIGSTOP);
     fs::write(&rules, "[[rule]]\n[[rule]]\n").unwrap();
     signal(&old, Signal::SIGHUP);

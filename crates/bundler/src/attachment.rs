@@ -277,9 +277,8 @@ impl Attachment {
         FlowReader::of(self.programs.flows.as_fd())
     }
 
-    /// What was observed of each connection so far, where [`Policy::observing`] has it so. Of one
-    /// that has ended this is told once more, as it was; of what came after the call before its end
-    /// nothing is left out.
+    /// What was observed of each connection so far, where [`Policy::observing`] has it so. One that
+    /// is found gone twice in a row is told of as ended then, and no more.
     ///
     /// # Errors
     /// [`Error::System`].

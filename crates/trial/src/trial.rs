@@ -341,5 +341,24 @@ mod tests {
             trial.look(false).is_none(),
             "no more segments, no more looks"
         );
+        assert!(trial.look(true).is_none(), "nor a last one");
+    }
+
+    #[test]
+    fn when_it_is_looked_does_not_depend_on_the_draw() {
+        let mut trial = Trial::new(Record::new(Setting::example(), [1, 2]));
+        let unit = |unit: u64| {
+            let summary = Summary {
+                segments: 1000,
+                late_us: 7 * unit,
+                ..Summary::default()
+            };
+            let arm = Arm::Plain;
+            (unit, Unit { arm, summary })
+        };
+        trial.present = (0..10).map(unit).collect();
+        let look = trial.look(false).unwrap();
+        assert_eq!((look.chance_of_better, look.chance_of_worse), (1.0, 1.0));
+        assert_eq!(trial.verdict(), Verdict::Undecided);
     }
 }

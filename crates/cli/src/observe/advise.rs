@@ -88,21 +88,20 @@ impl Args {
     fn tell(&self, watched: &[Watched], elapsed: Duration, files: &Files) -> Result<()> {
         let advice = advise(watched, self.by_peer);
         let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
-        if self.observe.json {
-            let seconds = elapsed.as_secs_f64();
-            print_json(&json!({
-                "watched_s": seconds, "connections": watched.len(), "advice": advice,
-                "config": config,
-            }))?;
-        } else {
-            print_advice(&advice)?;
-        }
+        let config = config.as_deref();
+        let printed = match self.observe.json {
+            true => print_json(&json!({
+                "watched_s": elapsed.as_secs_f64(), "connections": watched.len(),
+                "advice": advice, "config": config,
+            })),
+            false => print_advice(&advice),
+        };
         let report = files.report.as_ref();
         let reported = report.map_or(Ok(()), |file| {
-            file.write(&page(&advice, elapsed, config.as_deref()).to_html())
+            file.write(&page(&advice, elapsed, config).to_html())
         });
-        self.tell_rules(config.as_deref(), files.rules.as_ref(), advice.is_empty())?;
-        reported
+        let ruled = self.tell_rules(config, files.rules.as_ref(), advice.is_empty());
+        printed.and(reported).and(ruled)
     }
 
     /// Writes the rules to their file, or prints them.

@@ -5,7 +5,6 @@ mod config;
 mod trial;
 mod words;
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -134,14 +133,9 @@ impl ObserveArgs {
 
     /// Devices and network namespaces that are named, in words.
     fn places(&self, bundling: &BundlingArgs) -> String {
-        let text = |name: &OsStr| name.to_string_lossy().into_owned();
-        let devices: Vec<_> = bundling.devices.iter().map(|it| text(it)).collect();
-        let namespaces: Vec<_> = self
-            .namespaces
-            .iter()
-            .map(|it| text(it.as_said()))
-            .collect();
-        let [devices, namespaces] = [devices, namespaces].map(|it| in_order(&it));
+        let devices = bundling.devices.iter();
+        let devices: Vec<_> = devices.map(|it| it.to_string_lossy()).collect();
+        let (devices, namespaces) = (in_order(&devices), in_order(&self.said_namespaces()));
         match (devices.is_empty(), namespaces.is_empty()) {
             (true, true) => "all devices of its own network namespace".to_owned(),
             (true, false) => format!("all devices of {}", namespaces.join(", ")),
@@ -150,14 +144,19 @@ impl ObserveArgs {
         }
     }
 
-    /// The same, for rules that are to choose no others.
-    fn conditions(&self) -> Conditions {
+    /// The network namespaces, as they were named.
+    fn said_namespaces(&self) -> Vec<String> {
         let said = |name: &NamespaceName| name.as_said().to_string_lossy().into_owned();
+        self.namespaces.iter().map(said).collect()
+    }
+
+    /// All of that, for rules that are to choose no others.
+    fn conditions(&self) -> Conditions {
         Conditions {
             peers: self.peers.iter().map(ToString::to_string).collect(),
             cgroups: self.cgroups.iter().map(ToString::to_string).collect(),
             containers: self.containers.choice(),
-            namespaces: self.namespaces.iter().map(said).collect(),
+            namespaces: self.said_namespaces(),
         }
     }
 

@@ -160,14 +160,17 @@ impl Args {
 
     fn tell(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
         let results = trial.results();
-        match self.observe.json {
-            true => print_json(&results)?,
-            false => {
-                print(&table(&results, self.unit()).to_text(false))?;
-                print_line!("{}", verdict(&results))?;
-            }
+        let printed = self.print(&results);
+        let reported = report.map_or(Ok(()), |file| file.write(&self.page(&results).to_html()));
+        printed.and(reported)
+    }
+
+    fn print(&self, results: &Results) -> Result<()> {
+        if self.observe.json {
+            return print_json(results);
         }
-        report.map_or(Ok(()), |file| file.write(&self.page(&results).to_html()))
+        print(&table(results, self.unit()).to_text(false))?;
+        print_line!("{}", verdict(results))
     }
 
     fn unit(&self) -> &'static str {
@@ -330,8 +333,7 @@ fn verdict(results: &Results) -> String {
         by(late.bundled),
         by(late.plain)
     );
-    let value = |of: Option<Estimate>| of.map_or(0.0, |it| it.value);
-    let longer = value(late.bundled) - value(late.plain);
+    let longer = late.difference.map_or(0.0, |it| it.value);
     let but = match results.verdict {
         Verdict::Helps if longer > 0.0 => BY_RANK,
         Verdict::Harms if longer < 0.0 => BY_RANK,

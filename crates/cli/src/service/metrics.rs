@@ -64,7 +64,7 @@ impl Metrics {
                 None
             }
             Endpoint::Unix(path) => {
-                free(path).with_context(failed)?;
+                leave_to_others(path).with_context(failed)?;
                 let (listener, socket) = listen(path).with_context(failed)?;
                 listener.set_nonblocking(true).with_context(failed)?;
                 begin(listener, shared).with_context(failed)?;
@@ -113,13 +113,16 @@ fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// An error if somebody serves there, other than the one that is to be succeeded.
-fn free(path: &Path) -> io::Result<()> {
+fn leave_to_others(path: &Path) -> io::Result<()> {
+    if predecessor().is_some() {
+        return Ok(());
+    }
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
     let address = UnixAddr::new(path)?;
     // Who has more waiting than can wait is there as well.
     match connect(socket.as_raw_fd(), &address) {
-        Ok(()) | Err(Errno::EAGAIN) if predecessor().is_none() => {
+        Ok(()) | Err(Errno::EAGAIN) => {
             let why = "another process serves there; choose another path";
             Err(io::Error::new(ErrorKind::AddrInUse, why))
         }
@@ -173,6 +176,21 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn who_is_too_busy_to_accept_serves_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        leave_to_others(&path).unwrap();
+        let busy = UnixListener::bind(&path).unwrap();
+        nix::sys::socket::listen(&busy, Backlog::new(1).unwrap()).unwrap();
+        for _ in 0..9 {
+            let refused = leave_to_others(&path).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+        }
+        drop(busy);
+        leave_to_others(&path).unwrap();
+    }
 
     #[test]
     fn the_socket_of_who_is_to_be_succeeded_stays_until_that_is_certain() {
