@@ -15,11 +15,12 @@ fn main() {
         .warnings_into_errors(true)
         .compile("pillion_tfrc");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for name in ["grow", "tags"] {
+    for name in ["grow", "refuse", "tags"] {
         let source = format!("src/{name}.bpf.c");
         println!("cargo:rerun-if-changed={source}");
         SkeletonBuilder::new()
             .source(&source)
+            .obj(out.join(format!("{name}.bpf.o")))
             .clang_args(["-I../bpf", "-Wall", "-Werror"])
             .build_and_generate(out.join(format!("{name}.skel.rs")))
             .expect("the tests' eBPF programs are compiled");

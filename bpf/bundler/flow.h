@@ -304,6 +304,8 @@ struct egress {
 	__u32 trusted_end; /* of losses left to TCP's own */
 	__u32 answered; /* of ingress.calls */
 	__u32 answered_known; /* of ingress.calls_known */
+	__u32 asked; /* for one, with the last packet */
+	__u32 asked_high_seq; /* TCP's, as that left */
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
 	__u32 again_start; /* snd_una as the first packet left */

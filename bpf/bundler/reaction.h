@@ -185,6 +185,18 @@ static __always_inline bool is_undone(const struct egress *egress)
 	       !after(egress->trusted_end, egress->undone_at);
 }
 
+/*
+ * Was the kernel asked for a reduction in vain? If the packet is refused with
+ * an error behind this program, by another one or for want of memory, TCP sees
+ * the error instead of the congestion (ip_finish_output(), tcp_transmit_skb()).
+ */
+static __always_inline bool is_unheard(const struct egress *egress,
+				       const struct tcp_sock *tp)
+{
+	return egress->asked && tp->high_seq == egress->asked_high_seq &&
+	       tp->high_seq != egress->reduced_at;
+}
+
 /* A packet of ours leaves; what the kernel is to be told with it. */
 static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 				 struct tcp_sock *sk)
@@ -192,14 +204,15 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	enum reaction reaction = flow->options.reaction;
 	struct egress *egress = &flow->egress;
 	struct ingress *ingress = &flow->ingress;
-	bool reducing = is_reducing(sk), due;
+	bool reducing = is_reducing(sk), unheard = is_unheard(egress, sk), due;
 
+	egress->asked = false;
 	if (reaction == REACT_TFRC_SP)
 		learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
 	due = is_unanswered(egress, ingress, reducing);
 	note_known(egress, ingress);
-	if (reducing || !(due || is_undone(egress)))
+	if (reducing || !(due || unheard || is_undone(egress)))
 		return KEEP;
 	egress->answered = READ_ONCE(ingress->calls);
 	egress->trusted_end = egress->reduced_at;
@@ -209,7 +222,10 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->firm_at = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
-	ADD(flow, reactions, 1);
+	egress->asked = true;
+	egress->asked_high_seq = sk->high_seq;
+	if (!unheard)
+		ADD(flow, reactions, 1);
 	return KEEP_AND_REDUCE;
 }
 

@@ -1,6 +1,6 @@
 use std::io::Write;
 use std::panic::resume_unwind;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::{fs, thread};
 
 use nix::sched::{CloneFlags, unshare};
@@ -79,12 +79,27 @@ pub(crate) fn ip(commands: &str) {
     batch("ip", commands);
 }
 
+/// Gives a command to `ip`. False if this kernel was built without what it asks for.
+pub(crate) fn ip_if_supported(command: &str) -> bool {
+    let output = run("ip", command);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let supported = !said.contains("not supported");
+    assert!(output.status.success() || !supported, "{said}on {command}");
+    supported
+}
+
 /// Gives commands to `tc`, one on each line.
 pub(crate) fn tc(commands: &str) {
     batch("tc", commands);
 }
 
 fn batch(tool: &str, commands: &str) {
+    let output = run(tool, commands);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}on one of:\n{commands}");
+}
+
+fn run(tool: &str, commands: &str) -> Output {
     let mut process = Command::new(tool)
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
@@ -96,7 +111,5 @@ fn batch(tool: &str, commands: &str) {
         .write_all(commands.as_bytes())
         .expect("it reads its commands");
     drop(stdin);
-    let output = process.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}on one of:\n{commands}");
+    process.wait_with_output().expect("it ends")
 }

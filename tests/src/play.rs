@@ -15,6 +15,9 @@ use crate::script::{content, range};
 use crate::segment::Segment;
 use crate::{Checksums, Wire, netns, socket};
 
+/// A program for a route that refuses all packets.
+const REFUSE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/refuse.bpf.o"));
+
 impl Wire {
     /// For each range, writes what of it is new and expects exactly it on the wire, as in
     /// `1:101 1:201`; nothing is acknowledged.
@@ -107,6 +110,23 @@ impl Wire {
             false => format!("qdisc del dev {TAP} root\n"),
         };
         netns::tc(&command);
+    }
+
+    /// Has the route to the peer refuse all packets from now on, with an error that TCP sees, or
+    /// take them again. False if this kernel has no programs at routes.
+    pub fn refuse_at_route(&mut self, refuse: bool) -> bool {
+        self.script
+            .note(if refuse { "refuse at route" } else { "take" });
+        let (peer, window) = (self.setup.ip.peer(), self.setup.initial_window);
+        let route = format!("route replace {peer} dev {TAP} initcwnd {window}");
+        let mut program = tempfile::NamedTempFile::new().expect("a file");
+        program.write_all(REFUSE).expect("room for a program");
+        let path = program.path().display();
+        let command = match refuse {
+            true => format!("{route} encap bpf xmit object {path} section lwt_xmit\n"),
+            false => format!("{route}\n"),
+        };
+        netns::ip_if_supported(&command)
     }
 
     /// Has the kernel forget the peer's hardware address, or learn it again: meanwhile, what it

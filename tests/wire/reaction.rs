@@ -5,6 +5,7 @@ use std::time::Duration;
 use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
+const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
 
 fn setup(loss_rule: LossRule) -> Setup {
@@ -116,6 +117,31 @@ fn a_loss_in_the_next_window_counts_while_its_ack_waits_for_the_application() {
         wire.sends("451:551");
         assert_eq!(wire.totals().counters.hidden_losses, 2);
         assert_eq!(reactions(wire), 2);
+    });
+}
+
+/// TCP sees the error, and nothing of the congestion beside it.
+#[test]
+fn a_reaction_whose_packet_is_refused_with_an_error_goes_with_the_next() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        if !wire.refuse_at_route(true) {
+            println!("left out: this kernel has no programs at routes");
+            return;
+        }
+        wire.write(100);
+        assert_eq!((reactions(wire), wire.tcp_info().tcpi_ca_state), (1, OPEN));
+        wire.refuse_at_route(false);
+        wire.write(100);
+        wire.expect("201:401");
+        assert_eq!(wire.tcp_info().tcpi_ca_state, CWR);
+        wire.ack(401);
+        // It was heard: no further one follows from the same loss.
+        wire.sends("401:501");
+        wire.ack(501);
+        wire.sends("501:601");
+        assert_eq!((reactions(wire), windows(wire)), (1, (5, 5)));
     });
 }
 
