@@ -116,6 +116,25 @@ fn on_read_only_cgroups_run_says_what_to_do_and_check_that_attach_works() {
 }
 
 #[test]
+fn a_program_that_would_show_a_receiver_redundant_bytes_is_warned_of() {
+    needs_root!();
+    let _program = pillion_tests::load_verdict(c"reads_twice");
+    let check = namespace_with_loopback()
+        .run(PILLION, &["check"], "")
+        .unwrap();
+    let told = stdout(&check);
+    let line = told
+        .lines()
+        .find(|line| line.contains("receivers"))
+        .expect(&told);
+    assert!(
+        line.starts_with("warning") && line.contains("reads_twice"),
+        "{told}"
+    );
+    assert!(check.status.success(), "{told}");
+}
+
+#[test]
 fn without_cgroup2_the_remedy_is_told_once() {
     needs_root!();
     let mount = pillion_bundler::cgroup2_mount().unwrap();

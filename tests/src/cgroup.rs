@@ -1,8 +1,10 @@
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use libbpf_sys::{bpf_insn, bpf_link_create, bpf_prog_load, bpf_prog_load_opts};
+use libbpf_sys::bpf_link_create;
+
+use crate::constant::{load, own_fd};
 
 /// Cgroups (v2) one below the other, below the one that the tests are in. The calling thread
 /// is in the innermost, and so are the sockets that it makes, until this is dropped.
@@ -55,7 +57,7 @@ impl Nested {
     #[must_use]
     pub fn attach(&self, level: usize, outcome: i32) -> Beside {
         let cgroup = File::open(self.level(level)).expect("the cgroup");
-        let program = load(outcome);
+        let program = at_egress(outcome);
         // SAFETY: two file descriptors, and no options.
         let link = unsafe {
             bpf_link_create(
@@ -79,7 +81,7 @@ impl Nested {
         // SAFETY: two file descriptors and integers. It ends with the cgroup.
         let result = unsafe {
             libbpf_sys::bpf_prog_attach(
-                load(1).as_raw_fd(),
+                at_egress(1).as_raw_fd(),
                 cgroup.as_raw_fd(),
                 libbpf_sys::BPF_CGROUP_INET_EGRESS,
                 0,
@@ -107,36 +109,11 @@ fn own_cgroup() -> PathBuf {
     mount.join(own.expect("one of version 2"))
 }
 
-/// Loads a program that returns a constant.
-fn load(outcome: i32) -> OwnedFd {
-    const LOAD_RESULT: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let instruction = |code, imm| bpf_insn {
-        code,
-        imm,
-        ..Default::default()
-    };
-    let instructions = [instruction(LOAD_RESULT, outcome), instruction(EXIT, 0)];
-    let options = bpf_prog_load_opts {
-        sz: size_of::<bpf_prog_load_opts>() as _,
-        expected_attach_type: libbpf_sys::BPF_CGROUP_INET_EGRESS,
-        ..Default::default()
-    };
-    // SAFETY: instructions and options outlive the call, and their lengths are stated.
-    own_fd(unsafe {
-        bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
-            c"beside".as_ptr(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr(),
-            instructions.len() as _,
-            (&raw const options).cast_mut(),
-        )
-    })
-}
-
-fn own_fd(fd: i32) -> OwnedFd {
-    assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
-    // SAFETY: it is new, and nobody else's.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+fn at_egress(outcome: i32) -> OwnedFd {
+    load(
+        libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
+        libbpf_sys::BPF_CGROUP_INET_EGRESS,
+        c"beside",
+        outcome,
+    )
 }

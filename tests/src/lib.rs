@@ -11,12 +11,13 @@
 //! own, [`Wire`] is what the test talks to. Sequence numbers in scripts are relative: `1`
 //! is the first byte of the stream, `1:101` the first hundred.
 //!
-//! Apart from all that stand [`HostPair`], [`tfrc`], [`samples`] and [`faults()`].
+//! Apart from all that stand [`HostPair`], [`load_verdict()`], [`tfrc`], [`samples`] and [`faults()`].
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
 mod beside;
 mod cgroup;
+mod constant;
 mod device;
 mod fast_open;
 mod faults;
@@ -45,6 +46,7 @@ mod wire;
 
 pub use beside::{Packet, Router};
 pub use cgroup::{Beside, Nested};
+pub use constant::load_verdict;
 pub use device::Checksums;
 pub use faults::faults;
 pub use grow::Growth;

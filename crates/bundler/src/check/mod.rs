@@ -3,6 +3,7 @@
 mod companions;
 mod devices;
 mod finding;
+mod receivers;
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -57,6 +58,7 @@ pub fn check() -> Vec<Finding> {
         });
     }
     findings.extend(devices::findings());
+    findings.extend(receivers::finding());
     findings.push(tun());
     findings
 }
