@@ -86,7 +86,10 @@ impl Row {
                 format!("holds if {}", self.causes[place].1)
             }
             (Verdict::Changed | Verdict::Miss, _) => "no cause is shown".to_owned(),
-            (Verdict::NotRun, _) => "its runs were not made".to_owned(),
+            (Verdict::NotRun, _) if judged.today.is_empty() => "its runs were not made".to_owned(),
+            (Verdict::NotRun, _) => {
+                "does not hold today; not all runs of causes were made".to_owned()
+            }
         }
     }
 }
@@ -162,7 +165,7 @@ fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     );
     if changed > 0 {
         said += &format!(
-            ", {changed} {} where something is as it was then",
+            ", {changed} {} where one thing is otherwise, as it was or may have been then",
             hold(changed)
         );
     }
@@ -170,7 +173,7 @@ fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
         said += &format!(", {miss} {} not", if miss == 1 { "does" } else { "do" });
     }
     if not_run > 0 {
-        said += &format!("; the runs of {not_run} were not made");
+        said += &format!("; not all runs of {not_run} were made");
     }
     said + "."
 }

@@ -54,6 +54,7 @@ fn claim(statement: Statement) -> Claim {
         measure: P97.to_owned(),
         subject: subject("plain", "thin"),
         over: None,
+        over_measure: None,
         minus: None,
         statement,
     }
@@ -84,7 +85,7 @@ fn what_holds_nowhere_is_a_miss() {
         Statement::Value(5000.0, 100.0),
         Statement::AtMost(10.0),
         Statement::AtLeast(4000.0),
-        Statement::Ascending(vec![subject("plain", "thin"), subject("bundled", "thin")]),
+        Statement::Ascending(vec![subject("plain", "thin"), subject("plain", "thin")]),
     ] {
         assert_eq!(judged(&claim(statement)).verdict, Verdict::Miss);
     }
@@ -125,6 +126,57 @@ fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
     let judged = judged(&to_bundled);
     assert_eq!(judged.verdict, Verdict::Near);
     assert_eq!(judged.today[0].runs, 1, "seed 2 has no bundled run");
+}
+
+#[test]
+fn a_proportion_is_taken_of_the_run_that_is_the_same_but_for_what_is_asked() {
+    let runs = [
+        run("a,players=1,kernel=today,seed=1", 1.0),
+        run("a,players=2,kernel=today,seed=1", 10.0),
+        run("b,players=1,kernel=today,seed=1", 2.0),
+        run("b,players=2,kernel=today,seed=1", 20.0),
+    ];
+    let claim = Claim {
+        subject: subject("b", "thin"),
+        over: Some(subject("a", "thin")),
+        ..claim(Statement::Value(2.0, 0.01))
+    };
+    let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
+    assert_eq!(judged.verdict, Verdict::Near, "{judged:?}");
+}
+
+#[test]
+fn a_proportion_may_be_to_another_measure_of_the_same_run() {
+    let claim = Claim {
+        over: Some(subject("plain", "thin")),
+        over_measure: Some("ack_latency_ms p50".to_owned()),
+        ..claim(Statement::Value(1.94, 0.001))
+    };
+    assert_eq!(judged(&claim).verdict, Verdict::Near);
+}
+
+#[test]
+fn a_proportion_to_nothing_is_no_value() {
+    let claim = Claim {
+        measure: "lost_data_packets_share".to_owned(),
+        over: Some(subject("none", "thin")),
+        ..claim(Statement::AtLeast(1.0))
+    };
+    let seed_1 = |name, scale| run(&format!("{name},kernel=today,seed=1"), scale);
+    for scale in [0.0, 1.0] {
+        let runs = [seed_1("plain", scale), seed_1("none", 0.0)];
+        let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
+        assert_eq!(judged.verdict, Verdict::NotRun, "{judged:?}");
+    }
+}
+
+#[test]
+fn what_does_not_hold_is_no_miss_before_all_causes_were_run() {
+    let claim = claim(Statement::Value(5000.0, 100.0));
+    let causes = [parts("kernel=then"), parts("kernel=before")];
+    let judged = claim.judge(&runs(), &parts("kernel=today"), &causes);
+    assert_eq!(judged.verdict, Verdict::NotRun);
+    assert!(!judged.today.is_empty());
 }
 
 #[test]
@@ -183,8 +235,8 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     };
     let page = page(&[row], Vec::new()).to_html();
     assert!(page.contains(
-        "Of 2 published numbers, 1 holds on the kernel of today, 1 holds where something is as it \
-         was then."
+        "Of 2 published numbers, 1 holds on the kernel of today, 1 holds where one thing is \
+         otherwise, as it was or may have been then."
     ));
     let heading = "<h2 class=\"part\" id=\"to-row-what-it-is-about\">";
     let at = page.find(heading).unwrap();

@@ -31,9 +31,12 @@ pub struct Claim {
     pub measure: String,
     /// What is measured.
     pub subject: Subject,
-    /// In proportion to what: of the same seed, and of the same run where that is one of them.
+    /// In proportion to what: of the same run where that is one of them, and else of the run that
+    /// differs from it in nothing but what is asked of both.
     pub over: Option<Subject>,
-    /// What is taken off it: of the same seed.
+    /// The measure of that, if it is another one.
+    pub over_measure: Option<String>,
+    /// What is taken off it: of a run as with `over`.
     pub minus: Option<Subject>,
     /// What is said of the measure.
     pub statement: Statement,
@@ -62,7 +65,7 @@ pub enum Verdict {
     Changed,
     /// The claim does not hold, and no cause is shown.
     Miss,
-    /// The runs that it takes were not made.
+    /// Runs that it takes were not made: those of today, or of a cause where today's do not hold.
     NotRun,
 }
 
@@ -91,11 +94,16 @@ impl Claim {
             .collect();
         let holds = |estimates: &Vec<Estimate>| self.holds(estimates);
         let shown_by = of_causes.iter().position(holds);
-        let verdict = match (of_today.is_empty(), holds(&of_today), shown_by) {
-            (true, ..) => Verdict::NotRun,
-            (_, true, _) => Verdict::Near,
-            (_, false, Some(_)) => Verdict::Changed,
-            (_, false, None) => Verdict::Miss,
+        let verdict = if of_today.is_empty() {
+            Verdict::NotRun
+        } else if holds(&of_today) {
+            Verdict::Near
+        } else if shown_by.is_some() {
+            Verdict::Changed
+        } else if of_causes.iter().any(Vec::is_empty) {
+            Verdict::NotRun
+        } else {
+            Verdict::Miss
         };
         Judged {
             today: of_today,
@@ -115,17 +123,24 @@ impl Claim {
             let values = runs.iter().filter(|run| subject.is_of(run, more));
             let values = values.filter_map(|run| {
                 let value = subject.value(run, &self.measure)?;
-                let of_base = |base: &Subject| {
-                    let is_base = |it: &&DigestedRun| base.is_of(it, more) && seed(it) == seed(run);
+                let of_base = |base: &Subject, measure: &str| {
+                    let is_base = |it: &&DigestedRun| {
+                        base.is_of(it, more) && base.differs_by_choice(&it.name, &run.name)
+                    };
                     // The run itself, where another of its groups is meant.
                     let run = std::iter::once(run).chain(runs).find(is_base)?;
-                    base.value(run, &self.measure)
+                    base.value(run, measure)
                 };
-                match (&self.over, &self.minus) {
-                    (Some(over), _) => Some(value / of_base(over)?),
-                    (None, Some(minus)) => Some(value - of_base(minus)?),
-                    (None, None) => Some(value),
-                }
+                let value = match (&self.over, &self.minus) {
+                    (Some(over), _) => {
+                        let measure = self.over_measure.as_ref().unwrap_or(&self.measure);
+                        value / of_base(over, measure)?
+                    }
+                    (None, Some(minus)) => value - of_base(minus, &self.measure)?,
+                    (None, None) => value,
+                };
+                // In proportion to nothing at all, nothing can be said.
+                value.is_finite().then_some(value)
             });
             Estimate::of(&values.collect::<Vec<_>>())
         });
@@ -152,6 +167,13 @@ impl Subject {
         parts.all(|part| run.name.split(',').any(|its| its == part))
     }
 
+    /// Whether a run has all in its name that another one has, but for keys that are chosen here.
+    fn differs_by_choice(&self, name: &str, other: &str) -> bool {
+        let is_chosen = |part: &str| self.runs.iter().any(|it| key(it) == key(part));
+        let mut parts = other.split(',').filter(|part| !is_chosen(part));
+        parts.all(|part| name.split(',').any(|its| its == part))
+    }
+
     /// The subject's group in a run.
     pub(super) fn group<'a>(&self, run: &'a DigestedRun) -> Option<&'a GroupDigest> {
         let groups = &run.digest.groups;
@@ -166,6 +188,7 @@ impl Subject {
     }
 }
 
-fn seed(run: &DigestedRun) -> Option<&str> {
-    run.name.split(',').find(|part| part.starts_with("seed="))
+/// What a part of a run's name is a value of; nothing for the variant, which stands alone.
+fn key(part: &str) -> &str {
+    part.split_once('=').map_or("", |(key, _)| key)
 }

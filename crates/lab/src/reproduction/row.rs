@@ -72,7 +72,9 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
             published.what
         ));
     };
-    let over = published.over.is_some() || published.over_group.is_some();
+    let over = published.over.is_some()
+        || published.over_group.is_some()
+        || published.over_measure.is_some();
     if over && published.minus.is_some() {
         return Err(format!(
             "`{}` has both `over` and `minus`; leave one out",
@@ -90,6 +92,7 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
             .unwrap_or_else(|| of.source.clone()),
         measure: published.measure.clone(),
         subject: subject(&published.runs, &group),
+        over_measure: published.over_measure.clone(),
         minus: published.minus.as_ref().map(|runs| subject(runs, &group)),
         over: over.then(|| {
             let own = published.over_group.as_ref();

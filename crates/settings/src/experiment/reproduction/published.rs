@@ -32,6 +32,8 @@ pub struct Published {
     pub over: Option<Selector>,
     /// The group that the measure is taken in proportion to.
     pub over_group: Option<Name>,
+    /// The measure is taken in proportion to this one; of the same runs and group if none are named.
+    pub over_measure: Option<String>,
     /// The measure is taken less that of these runs.
     pub minus: Option<Selector>,
     /// The measure grows in this order of runs.
