@@ -24,7 +24,14 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
     };
     let claims = reproduction.published.iter();
     let claims = claims.map(|published| claim(published, reproduction));
-    let claims: Result<_, String> = claims.collect();
+    let claims = claims
+        .collect::<Result<Vec<_>, String>>()
+        .and_then(|claims| {
+            for claim in &claims {
+                check_groups(claim, &experiment.runs)?;
+            }
+            Ok(claims)
+        });
     let causes = reproduction.causes.iter();
     Ok(Row {
         name: name.to_owned(),
@@ -101,6 +108,38 @@ fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
         }),
         statement,
     })
+}
+
+/// Tells of a group that the runs of a claim do not have.
+fn check_groups(claim: &Claim, runs: &[Planned]) -> Result<(), String> {
+    let order = match &claim.statement {
+        Statement::Ascending(subjects) => subjects.as_slice(),
+        _ => std::slice::from_ref(&claim.subject),
+    };
+    for subject in order.iter().chain(&claim.over).chain(&claim.minus) {
+        let taken = runs.iter().filter(|run| subject.takes(&run.name));
+        for run in taken {
+            let groups: Vec<_> = run
+                .plan
+                .streams
+                .iter()
+                .map(|it| &*it.traffic.name)
+                .collect();
+            let known = match subject.group.as_str() {
+                "" => groups.len() == 1,
+                group => groups.contains(&group),
+            };
+            if !known {
+                return Err(format!(
+                    "`{}` wants a `group`, of those that {} has: {}",
+                    claim.what,
+                    run.name,
+                    groups.join(", ")
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn published_table(table: &PublishedTable, runs: &[Planned]) -> analysis::PublishedTable {

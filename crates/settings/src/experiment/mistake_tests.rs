@@ -282,3 +282,40 @@ fn a_grid_that_would_take_forever_is_refused() {
     ));
     assert!(told.contains("160000 runs; 100000 are the most"), "{told}");
 }
+
+#[test]
+fn numbers_that_cannot_be_judged_are_told() {
+    let two = "\
+[reproduction]
+today = \"kernel=today\"
+[axis.kernel.today]
+[axis.n.one]
+[axis.n.two]
+";
+    let told = |reproduction: &str| mistake(&format!("{SMALL}{two}{reproduction}"));
+    for (reproduction, what) in [
+        (
+            "[reproduction.selection.quick]\nduration = nan\n",
+            "a selection's duration is NaN; give seconds above 0",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
+            "published `a`: `` takes both `kernel=today,n=one,seed=1` and `kernel=today,n=two,seed=1`",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
+            "published `a`: give numbers that are finite",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
+            "published `a`: `within` belongs to `value`",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nascending = [\"n=one\", \"n=two\"]\n",
+            "published `a`: `ascending` names its runs itself; leave out `runs`",
+        ),
+    ] {
+        let told = told(reproduction);
+        assert!(told.contains(what), "{told}\nnot: {what}");
+    }
+}

@@ -1,15 +1,20 @@
 //! Which of an experiment's runs are made to reproduce what was published.
 
-use super::{Drawn, PublishedTable, Reproduction, Selection, Selector};
+use super::{Drawn, Published, PublishedTable, Reproduction, Selection, Selector};
 use crate::document::Mistake;
 
 /// The keys that a selection sets otherwise, as TOML.
 pub(super) fn overlay(selection: &Selection) -> String {
-    let duration = selection.duration.map(|s| format!("duration = {s:?}\n"));
+    let duration = selection.duration.filter(|s| is_duration(*s));
+    let duration = duration.map(|s| format!("duration = {s:?}\n"));
     let repetitions = selection
         .repetitions
         .map(|n| format!("repetitions = {n}\n"));
     duration.unwrap_or_default() + &repetitions.unwrap_or_default()
+}
+
+fn is_duration(s: f64) -> bool {
+    s.is_finite() && s > 0.0
 }
 
 /// Whether a run of this name is among the selected ones: it has one of the values named of each
@@ -25,8 +30,26 @@ pub(super) fn takes(selection: &Selection, today: &Selector, run: &str) -> bool 
     run.split(',').all(is_allowed) && (today.takes(run) || !run.split(',').any(is_only_today))
 }
 
-/// Tells of what stands for no run at all.
+/// Tells of what stands for no run at all, and of numbers that stand for several at once.
 pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut Vec<Mistake>) {
+    for duration in reproduction.selection.values().filter_map(|it| it.duration) {
+        if !is_duration(duration) {
+            let text = format!("a selection's duration is {duration}; give seconds above 0");
+            mistakes.push(Mistake::new(0..1, text));
+        }
+    }
+    for published in &reproduction.published {
+        for runs in published.subjects() {
+            if let Some((one, other)) = two_at_once(reproduction, runs, names) {
+                let what = &published.what;
+                let text = format!(
+                    "published `{what}`: `{runs}` takes both `{one}` and `{other}`; name what \
+                     tells them apart"
+                );
+                mistakes.push(Mistake::new(0..1, text));
+            }
+        }
+    }
     let mut tell = |what: String| {
         let text = format!("{what} is no run of this experiment; `pillion lab plan` lists them");
         mistakes.push(Mistake::new(0..1, text));
@@ -59,7 +82,30 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
     }
     let tables = reproduction.table.iter().flat_map(PublishedTable::mistakes);
     let figures = reproduction.figure.iter().flat_map(Drawn::mistakes);
-    for text in tables.chain(figures) {
+    let numbers = reproduction.published.iter().flat_map(Published::mistakes);
+    for text in tables.chain(figures).chain(numbers) {
         mistakes.push(Mistake::new(0..1, text));
     }
+}
+
+/// Two of a number's runs, as today or with one cause, that differ by more than the seed.
+fn two_at_once<'a>(
+    reproduction: &Reproduction,
+    runs: &Selector,
+    names: &[&'a str],
+) -> Option<(&'a str, &'a str)> {
+    let causes = reproduction.causes.iter().map(|cause| &cause.runs);
+    let mut kernels = std::iter::once(&reproduction.today).chain(causes);
+    kernels.find_map(|kernel| {
+        let is_of = |name: &&&str| runs.takes(name) && kernel.takes(name);
+        let mut taken = names.iter().filter(is_of);
+        let one = taken.next()?;
+        let other = taken.find(|other| without_seed(other) != without_seed(one))?;
+        Some((*one, *other))
+    })
+}
+
+fn without_seed(name: &str) -> Vec<&str> {
+    let parts = name.split(',');
+    parts.filter(|part| !part.starts_with("seed=")).collect()
 }

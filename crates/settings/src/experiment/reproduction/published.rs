@@ -1,3 +1,5 @@
+use std::slice;
+
 use serde::Deserialize;
 
 use super::{Selector, Tolerance};
@@ -40,4 +42,37 @@ pub struct Published {
     pub ascending: Vec<Selector>,
     /// Why that tolerance, or how the number was found.
     pub why: Option<String>,
+}
+
+impl Published {
+    /// The runs of which the measure is taken, one selector for each value.
+    pub(in crate::experiment) fn subjects(&self) -> &[Selector] {
+        match self.ascending.as_slice() {
+            [] => slice::from_ref(&self.runs),
+            order => order,
+        }
+    }
+
+    /// What is wrong with it, beside its selectors.
+    pub(in crate::experiment) fn mistakes(&self) -> Vec<String> {
+        let numbers = [self.value, self.at_most, self.at_least];
+        let wrong = [
+            (
+                !self.ascending.is_empty() && !self.runs.parts().is_empty(),
+                "`ascending` names its runs itself; leave out `runs`",
+            ),
+            (
+                self.within.is_some() && self.value.is_none(),
+                "`within` belongs to `value`",
+            ),
+            (
+                numbers.into_iter().flatten().any(|it| !it.is_finite()),
+                "give numbers that are finite",
+            ),
+        ];
+        let wrong = wrong.into_iter().filter(|(is_wrong, _)| *is_wrong);
+        wrong
+            .map(|(_, text)| format!("published `{}`: {text}", self.what))
+            .collect()
+    }
 }
