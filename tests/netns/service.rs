@@ -295,6 +295,21 @@ fn status(namespace: &Namespace) -> (Option<i32>, String) {
 }
 
 #[test]
+fn one_that_waits_says_so_to_status() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut attach = pillion_in(&namespace, &["attach", "--all", "--wait", "--dev", "late0"]);
+    let mut waiting = attach.stderr(Stdio::null()).spawn().unwrap();
+    eventually("it says for what", || {
+        let (code, said) = status(&namespace);
+        let waits = "note: waits: no network device `late0`";
+        code == Some(1) && said.contains("  not at work yet\n") && said.contains(waits)
+    });
+    signal(&waiting, Signal::SIGTERM);
+    assert!(waiting.wait().unwrap().success());
+}
+
+#[test]
 fn status_tells_whether_all_is_well_by_words_and_exit_status() {
     needs_root!();
     let pair = clean_pair();

@@ -32,6 +32,7 @@ fn at_work(namespace: &Namespace) -> Vec<u32> {
         .unwrap();
     let all: Vec<serde_json::Value> = serde_json::from_slice(&json.stdout).unwrap();
     all.iter()
+        .filter(|it| it["at_work"] == true)
         .map(|it| it["pid"].as_u64().unwrap() as u32)
         .collect()
 }
@@ -201,6 +202,22 @@ fn successor_of(pid: u32) -> Option<u32> {
             .split(|byte| *byte == 0)
             .any(|it| it == told.as_bytes())
     })
+}
+
+#[test]
+fn status_is_that_of_who_is_at_work_while_its_successor_waits() {
+    needs_root!();
+    let mut waiting = Waiting::begin();
+    eventually("both are there, and all is well", || {
+        let status = pillion_in(&waiting.namespace, &["status"])
+            .output()
+            .unwrap();
+        let said = stdout(&status);
+        let both = said.contains("  attached to lo\n") && said.contains("  not at work yet\n");
+        both && status.status.code() == Some(3)
+    });
+    signal(&waiting.old, Signal::SIGTERM);
+    assert!(ends_well(&mut waiting.old));
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use pillion_bundler::{
-    Attachment, CgroupName, Cgroups, Container, Containers, Policy, Scope, Selection,
+    Attachment, CgroupName, Cgroups, Container, Containers, Error, Policy, Scope, Selection,
     cgroup1_mount, cgroup2_mount, is_whole,
 };
 
 use crate::print::say;
 
-/// The rules, and the cgroups that they were put into force with.
+/// The rules, and the cgroups that were there before they were put into force: those that come and
+/// go in between are seen by the next look.
 pub struct Rules {
     policy: Policy,
     cgroups: Vec<Option<Cgroups>>,
@@ -33,6 +34,11 @@ impl Rules {
         }
     }
 
+    /// Puts the rules into force.
+    pub fn put(&self, attachment: &Attachment) -> Result<(), Error> {
+        attachment.replace_rules(&self.policy)
+    }
+
     /// Other rules are in force now.
     pub fn replace(&mut self, rules: Self) {
         let idle = std::mem::take(&mut self.idle);
@@ -51,7 +57,7 @@ impl Rules {
             return None;
         }
         let put = || {
-            attachment.replace_rules(&self.policy)?;
+            self.put(attachment)?;
             attachment.review()
         };
         self.failing = match put() {

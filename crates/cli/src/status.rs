@@ -10,9 +10,10 @@ use crate::service::{Health, status_socket};
 /// Say how the pillions are that bundle in this network namespace
 ///
 /// Of each `pillion attach`: since when, on which devices, how many connections it covers, what
-/// fails at present, and what failed last. The exit status is 0 if all is well; 1 if none runs, or one
-/// does not answer, is attached to no device or has something that fails; 3 if all is well but no
-/// connection is covered at this moment.
+/// fails at present, and what failed last. The exit status is 0 if all is well; 1 if none is at work,
+/// or one does not answer, is attached to no device or has something that fails; 3 if all is well but
+/// no connection is covered at this moment. One that waits, or takes over from another one, is not at
+/// work yet.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON, with all totals
@@ -39,11 +40,16 @@ impl Args {
         } else {
             all.iter().try_for_each(tell)?;
         }
-        let is_well = |it: &Health| !it.devices.is_empty() && it.failing.is_empty();
-        if all.is_empty() || !at_work.silent.is_empty() || !all.iter().all(is_well) {
+        let is_well = |it: &&Health| !it.devices.is_empty() && it.failing.is_empty();
+        // A successor that begins takes nothing from the one that is at work.
+        let mut begun = all.iter().filter(|it| it.at_work).peekable();
+        if begun.peek().is_none()
+            || !at_work.silent.is_empty()
+            || !begun.clone().all(|it| is_well(&it))
+        {
             return Ok(ExitCode::FAILURE);
         }
-        let covers = all.iter().any(|health| health.connections > 0);
+        let covers = begun.any(|health| health.connections > 0);
         Ok(match covers {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(COVERS_NOTHING),
@@ -59,6 +65,7 @@ fn tell(health: &Health) -> Result<()> {
     )?;
     print_line!("  bundling {}", health.bundling)?;
     match &health.devices[..] {
+        _ if !health.at_work => print_line!("  not at work yet")?,
         [] => print_line!("  attached to no device")?,
         devices => print_line!("  attached to {}", devices.join(", "))?,
     }

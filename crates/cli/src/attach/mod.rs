@@ -29,7 +29,7 @@ use crate::follow::{Watcher, until_readable};
 use crate::print::{print_line, say};
 use crate::privilege;
 use crate::rules::{Rules, of_the_view, running};
-use crate::service::{Service, manager};
+use crate::service::{Announced, Service, manager};
 use crate::stats::Stats;
 use crate::succession::{inherited, is_successors, leave_predecessor, take_over};
 use follower::{Follower, say_no_successor};
@@ -174,8 +174,9 @@ impl Args {
         signals.thread_block().context("block signals")?;
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
+        let announced = Announced::begin(chosen(&policy));
         let place = match self.wait {
-            true => self.wait(hook, &signals, &mut policy, &mut namespaces)?,
+            true => self.wait(hook, &announced, &signals, &mut policy, &mut namespaces)?,
             false => Some(self.names(hook, &namespaces).find()?),
         };
         let Some(Place {
@@ -194,6 +195,8 @@ impl Args {
             max_connections: self.bundling.max_connections,
             ..policy
         };
+        // Before they go to the kernel: what comes and goes meanwhile is seen by the difference.
+        let rules = Rules::of(policy.clone());
         let programs = Programs::load_after(&policy, inherited())?.by(hook);
         if inherited().is_some_and(|left| !programs.requests().are_as(left)) {
             say(
@@ -202,15 +205,17 @@ impl Args {
         }
         let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = fs::File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
-        let service = Service::begin(&telling, stats, chosen.clone())?;
+        let service = Service::begin(&telling, stats, announced)?;
         // They keep their network namespaces from ending, and may have changed since.
-        drop(devices);
-        let rules = Rules::of(policy);
+        drop((devices, policy));
         let (mut attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
         let mut follower = Follower::new(service, rules, of_the_view(&mount));
-        follower.service.has_begun(&attachment, &selection)?;
+        let begun = follower
+            .service
+            .has_begun(chosen.clone(), &attachment, &selection);
+        begun?;
         say(&format!(
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(attachment.devices())

@@ -12,7 +12,7 @@ use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount}
 
 use crate::exit::one_line;
 use crate::print::say;
-use crate::service::manager;
+use crate::service::{Announced, manager};
 use crate::succession::{is_still_to_succeed, is_successors};
 
 /// How often it is looked whether what is waited for has come.
@@ -50,7 +50,12 @@ impl Names<'_> {
     }
 
     /// Waits for what is not there yet, or for a signal. `said` is why it waits, as said before.
-    pub fn wait(&self, signals: &SignalFd, said: &mut String) -> Result<Waited> {
+    pub fn wait(
+        &self,
+        announced: &Announced,
+        signals: &SignalFd,
+        said: &mut String,
+    ) -> Result<Waited> {
         loop {
             let why = match self.find() {
                 Err(error) if is_still_to_come(&error) => one_line(&error),
@@ -58,14 +63,19 @@ impl Names<'_> {
             };
             if why != *said {
                 say(&format!("pillion: waits: {why}"));
-                manager::waits(&format!("waits: {why}"));
+                announced.waits(&why);
                 *said = why;
             }
-            let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-            let has_come = match poll(&mut fds, LOOK_EVERY_MS) {
-                Err(Errno::EINTR) => false,
-                ready => ready.context("wait for a signal")? > 0,
-            };
+            let asked = announced.asked().unwrap_or(signals.as_fd());
+            let mut fds = [signals.as_fd(), asked].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match poll(&mut fds, LOOK_EVERY_MS) {
+                Err(Errno::EINTR) => {}
+                ready => drop(ready.context("wait for a signal")?),
+            }
+            let [has_come, is_asked] = fds.map(|fd| fd.any().unwrap_or(false));
+            if is_asked && announced.asked().is_some() {
+                announced.answer();
+            }
             manager::is_alive();
             is_still_to_succeed()?;
             if has_come && let Some(signal) = read(signals)? {

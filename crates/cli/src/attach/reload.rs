@@ -56,7 +56,9 @@ impl Args {
             ..read.policy
         };
         let attachment = at_work.attachment;
-        let replaced = attachment.replace_rules(&policy);
+        let count = policy.rules.len();
+        let rules = Rules::of(policy);
+        let replaced = rules.put(attachment);
         replaced.map_err(|error| refused(error.into()))?;
         let has_others = other.is_some();
         let changed = match other {
@@ -67,14 +69,14 @@ impl Args {
             None => Ok(Vec::new()),
         };
         let reviewed = changed.and_then(|it| Ok((it, attachment.review()?)));
-        let rules = counted(policy.rules.len() as u64, "rule");
+        let counted_rules = counted(count as u64, "rule");
         let mut log = match &reviewed {
             Ok((_, covered)) => format!(
-                "pillion: reloaded {name}: {rules}; {} covered",
+                "pillion: reloaded {name}: {counted_rules}; {} covered",
                 counted(*covered as u64, "connection"),
             ),
             Err(error) => format!(
-                "pillion: reloaded {name}: {rules} for new connections; of those that exist \
+                "pillion: reloaded {name}: {counted_rules} for new connections; of those that exist \
                  some are as they were, send SIGHUP again: {error}"
             ),
         };
@@ -82,10 +84,8 @@ impl Args {
             let places = places(at_work.namespaces);
             log += &format!("\npillion: bundling in {places} now, and no longer elsewhere");
         }
-        let bundling = self.connections(policy.rules.len());
-        let rules = Rules::of(policy);
         Ok(Reloaded {
-            bundling,
+            bundling: self.connections(count),
             rules,
             changes: reviewed.map_or_else(|_| Vec::new(), |(changes, _)| changes),
             log,

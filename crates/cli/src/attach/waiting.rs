@@ -10,20 +10,22 @@ use super::follower::say_no_successor;
 use super::place::{Place, Waited};
 use super::{Args, STANDARD_INPUT, is_terminals, name};
 use crate::print::say;
-use crate::service::manager;
+use crate::service::{Announced, manager};
 
 impl Args {
     /// Waits for what is not there yet, by the file as it is by then; None if a signal ends that.
     pub(super) fn wait(
         &self,
         hook: Hook,
+        announced: &Announced,
         signals: &SignalFd,
         policy: &mut Policy,
         namespaces: &mut Namespaces,
     ) -> Result<Option<Place>> {
         let mut said = String::new();
         loop {
-            let signal = match self.names(hook, namespaces).wait(signals, &mut said)? {
+            let names = self.names(hook, namespaces);
+            let signal = match names.wait(announced, signals, &mut said)? {
                 Waited::Come(place) => return Ok(Some(place)),
                 Waited::Told(signal) => signal,
             };

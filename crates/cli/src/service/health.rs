@@ -13,6 +13,9 @@ use crate::VERSION;
 pub struct Health {
     pub pid: u32,
     pub version: String,
+    /// False while it waits, or its programs are loaded.
+    #[serde(default = "at_work")]
+    pub at_work: bool,
     /// When it began, in seconds since 1970.
     pub since: u64,
     /// What it bundles, in words.
@@ -28,6 +31,11 @@ pub struct Health {
     /// Connections that are covered at this moment.
     pub connections: u64,
     pub totals: Value,
+}
+
+/// Earlier versions told of themselves when they were at work alone.
+fn at_work() -> bool {
+    true
 }
 
 /// What failed last, perhaps no more.
@@ -58,6 +66,7 @@ impl Shared {
         let health = Health {
             pid: std::process::id(),
             version: VERSION.to_owned(),
+            at_work: false,
             since: now(),
             bundling,
             devices: Vec::new(),
@@ -104,7 +113,10 @@ impl Shared {
     }
 
     pub fn has_begun(&self, readings: Readings) {
-        self.change(|state| state.readings = Some(readings));
+        self.change(|state| {
+            state.health.at_work = true;
+            state.readings = Some(readings);
+        });
     }
 
     pub fn follow(&self, attachment: &Attachment, failing: Vec<String>) {

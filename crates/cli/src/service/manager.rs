@@ -2,14 +2,20 @@
 
 use sd_notify::NotifyState;
 
+use crate::succession::predecessor;
+
 fn notify(state: &[NotifyState]) {
     // A manager that cannot be reached gives up by itself, by the watchdog.
     let _ = sd_notify::notify(state);
 }
 
 /// pillion waits, and is up as far as the manager is concerned: what it waits for may never come.
-pub fn waits(what: &str) {
-    notify(&[NotifyState::Ready, NotifyState::Status(what)]);
+/// While it is to succeed another one, that one has the word.
+pub fn waits(why: &str) {
+    if predecessor().is_none() {
+        let status = format!("waits: {why}");
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
+    }
 }
 
 /// pillion is at work.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,18 @@ use super::open_metrics::{self, CONTENT_TYPE};
 use crate::privilege::only_read;
 use crate::succession::predecessor;
 
-/// The server; dropping it takes its socket out of the file system. Until it is shown, a socket is
-/// where nobody looks: that which is to be succeeded has its own in the place.
+/// The server; dropping it takes its socket out of the file system. One that is to succeed another
+/// shows itself once it is at work: until then its port is not listened to, and its socket is where
+/// nobody looks.
 pub struct Metrics {
     socket: Option<Socket>,
+    hidden: Option<Hidden>,
+}
+
+/// What is left to do for others to find the server.
+enum Hidden {
+    Port(OwnedFd, Arc<Shared>),
+    Socket,
 }
 
 /// A socket in the file system, known by its inode: another pillion may have put its own there.
@@ -56,33 +64,48 @@ impl Metrics {
     /// Serves from now on.
     pub fn serve(endpoint: &Endpoint, shared: Arc<Shared>) -> Result<Self> {
         let failed = || format!("serve --metrics {endpoint}");
-        let socket = match endpoint {
+        let (socket, hidden) = match endpoint {
             Endpoint::Loopback(address) => {
-                let listener = bind(address).with_context(failed)?;
-                listener.set_nonblocking(true).with_context(failed)?;
-                begin(listener, shared).with_context(failed)?;
-                None
+                let port = bind(address).with_context(failed)?;
+                (None, Hidden::Port(port, shared))
             }
             Endpoint::Unix(path) => {
                 leave_to_others(path).with_context(failed)?;
                 let (listener, socket) = listen(path).with_context(failed)?;
                 listener.set_nonblocking(true).with_context(failed)?;
                 begin(listener, shared).with_context(failed)?;
-                Some(socket)
+                (Some(socket), Hidden::Socket)
             }
         };
-        Ok(Self { socket })
+        let hidden = Some(hidden);
+        let mut metrics = Self { socket, hidden };
+        if predecessor().is_none() {
+            metrics.show()?;
+        }
+        Ok(metrics)
     }
 
-    /// Shows the socket, in the place of one that is there: a killed pillion's, or that of the one
-    /// whose work this one takes over.
-    pub fn show(&self) -> Result<()> {
-        let Some(socket) = &self.socket else {
-            return Ok(());
-        };
-        let (path, beside) = (&socket.path, &socket.beside);
-        fs::rename(beside, path).with_context(|| format!("serve metrics at {}", path.display()))
+    /// Shows the server, if it is not yet; its socket in the place of one that is there: a killed
+    /// pillion's, or that of the one whose work this one takes over.
+    pub fn show(&mut self) -> Result<()> {
+        match (self.hidden.take(), &self.socket) {
+            (Some(Hidden::Port(port, shared)), _) => {
+                listen_to(port, shared).context("listen to the port of --metrics")
+            }
+            (Some(Hidden::Socket), Some(Socket { path, beside, .. })) => {
+                let failed = || format!("serve metrics at {}", path.display());
+                fs::rename(beside, path).with_context(failed)
+            }
+            _ => Ok(()),
+        }
     }
+}
+
+fn listen_to(port: OwnedFd, shared: Arc<Shared>) -> io::Result<()> {
+    nix::sys::socket::listen(&port, Backlog::new(128)?)?;
+    let listener = TcpListener::from(port);
+    listener.set_nonblocking(true)?;
+    begin(listener, shared)
 }
 
 fn begin<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Result<()> {
@@ -95,7 +118,7 @@ fn begin<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Re
 
 /// The port can be had by two processes of one user, so that a successor has it at once; no other
 /// second one is to have it.
-fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
+fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
     if predecessor().is_none() {
         drop(TcpListener::bind(address)?);
     }
@@ -108,8 +131,7 @@ fn bind(address: &SocketAddr) -> io::Result<TcpListener> {
     setsockopt(&socket, ReuseAddr, &true)?;
     setsockopt(&socket, ReusePort, &true)?;
     nix::sys::socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(*address))?;
-    nix::sys::socket::listen(&socket, Backlog::new(128)?)?;
-    Ok(TcpListener::from(socket))
+    Ok(socket)
 }
 
 /// An error if somebody serves there, other than the one that is to be succeeded.
@@ -193,6 +215,23 @@ mod tests {
     }
 
     #[test]
+    fn a_port_answers_once_it_is_shown() {
+        let port = bind(&SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address: SockaddrStorage = nix::sys::socket::getsockname(port.as_raw_fd()).unwrap();
+        let number = address.as_sockaddr_in().unwrap().port();
+        let shared = Arc::new(Shared::new(String::new()));
+        let mut metrics = Metrics {
+            socket: None,
+            hidden: Some(Hidden::Port(port, shared)),
+        };
+        let connect = || std::net::TcpStream::connect(("127.0.0.1", number));
+        assert_eq!(connect().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        metrics.show().unwrap();
+        connect().unwrap();
+        metrics.show().unwrap();
+    }
+
+    #[test]
     fn the_socket_of_who_is_to_be_succeeded_stays_until_that_is_certain() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
@@ -201,6 +240,7 @@ mod tests {
         let (_listener, socket) = listen(&path).unwrap();
         let metrics = Metrics {
             socket: Some(socket),
+            hidden: Some(Hidden::Socket),
         };
         UnixStream::connect(&path).unwrap();
         assert!(first.accept().is_ok());
@@ -208,8 +248,9 @@ mod tests {
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
         let (listener, socket) = listen(&path).unwrap();
-        let metrics = Metrics {
+        let mut metrics = Metrics {
             socket: Some(socket),
+            hidden: Some(Hidden::Socket),
         };
         metrics.show().unwrap();
         UnixStream::connect(&path).unwrap();

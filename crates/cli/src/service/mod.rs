@@ -1,5 +1,6 @@
 //! What a pillion that stays tells of itself: `status`, metrics, totals in the log.
 
+mod announced;
 mod health;
 mod http;
 pub mod manager;
@@ -19,6 +20,7 @@ use crate::attach::Reloaded;
 use crate::follow::Watcher;
 use crate::print::say;
 use crate::stats::Stats;
+pub use announced::Announced;
 use health::Shared;
 pub use health::{Health, now};
 use metrics::Metrics;
@@ -35,12 +37,9 @@ pub struct Service {
 }
 
 impl Service {
-    /// Tells of itself from now on; `bundling` is what it is to bundle.
-    pub fn begin(telling: &Telling, stats: Stats, bundling: String) -> Result<Self> {
-        let shared = Arc::new(Shared::new(bundling));
-        if let Err(error) = status_socket::serve(Arc::clone(&shared)) {
-            say(&format!("pillion: unknown to `pillion status`: {error}"));
-        }
+    /// Tells of itself from now on in all ways; it is at work a while later.
+    pub fn begin(telling: &Telling, stats: Stats, announced: Announced) -> Result<Self> {
+        let shared = announced.serve();
         let metrics = telling.metrics.as_ref();
         let metrics = metrics.map(|endpoint| Metrics::serve(endpoint, Arc::clone(&shared)));
         let totals_every = telling.totals_every.map(|s| Duration::from_secs(s.into()));
@@ -54,11 +53,18 @@ impl Service {
         })
     }
 
-    /// The programs are at work.
-    pub fn has_begun(&mut self, attachment: &Attachment, selection: &Selection) -> Result<()> {
+    /// The programs are at work, on what is described so.
+    pub fn has_begun(
+        &mut self,
+        bundling: String,
+        attachment: &Attachment,
+        selection: &Selection,
+    ) -> Result<()> {
+        self.shared.bundles(bundling);
+        self.shared.notes(Vec::new());
         self.shared.has_begun(attachment.readings()?);
         self.keep_up(attachment, selection);
-        self.metrics.as_ref().map_or(Ok(()), Metrics::show)?;
+        self.metrics.as_mut().map_or(Ok(()), Metrics::show)?;
         manager::is_at_work(&self.shared.words());
         Ok(())
     }

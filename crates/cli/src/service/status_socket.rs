@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -24,21 +24,40 @@ const NAME: &str = "pillion-status/";
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Tells root and this process's own user how this pillion is, from now on.
-pub fn serve(shared: Arc<Shared>) -> io::Result<()> {
-    let listener = listen()?;
-    thread::spawn(move || {
-        only_read();
-        loop {
-            match listener.accept() {
-                // Whoever has gone meanwhile wants no answer.
-                Ok((stream, _)) => drop(tell(stream, &shared)),
-                // As a rule a want of descriptors or memory, which others cause and end.
-                Err(_) => thread::sleep(Duration::from_millis(100)),
-            }
+/// Where root and this process's own user ask how this pillion is.
+pub struct Listener(UnixListener);
+
+impl Listener {
+    /// Can be found from now on.
+    pub fn begin() -> io::Result<Self> {
+        listen().map(Self)
+    }
+
+    /// Waits for somebody who asks, and answers.
+    pub fn answer(&self, shared: &Shared) {
+        match self.0.accept() {
+            // Whoever has gone meanwhile wants no answer.
+            Ok((stream, _)) => drop(tell(stream, shared)),
+            // As a rule a want of descriptors or memory, which others cause and end.
+            Err(_) => thread::sleep(Duration::from_millis(100)),
         }
-    });
-    Ok(())
+    }
+
+    /// Answers all who ask, in a thread of its own.
+    pub fn serve(self, shared: Arc<Shared>) {
+        thread::spawn(move || {
+            only_read();
+            loop {
+                self.answer(&shared);
+            }
+        });
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// Anybody may have such names: those that can be foreseen may all be taken.
