@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,18 @@ impl Args {
             true => PUBLISHED.iter().map(|it| it.name.to_owned()).collect(),
             false => self.names.clone(),
         };
-        names.iter().map(|name| self.choose(name)).collect()
+        let chosen: Vec<Chosen> = names
+            .iter()
+            .map(|name| self.choose(name))
+            .collect::<Result<_>>()?;
+        let mut known = BTreeSet::new();
+        match chosen.iter().find(|it| !known.insert(&it.name)) {
+            Some(Chosen { name, .. }) => Err(BadInput(format!(
+                "two of these are called `{name}`, and runs and figures are kept by name; leave one out, or give its file another name"
+            ))
+            .into()),
+            None => Ok(chosen),
+        }
     }
 
     fn choose(&self, name: &str) -> Result<Chosen> {
@@ -135,12 +146,18 @@ impl Args {
         };
         let path = Path::new(name);
         let published = PUBLISHED.iter().find(|it| it.name == name);
-        let (name, text, experiment) = match published {
-            Some(it) => (name.into(), it.text.to_owned(), it.load(extent)?),
+        let (name, place, text, experiment) = match published {
+            Some(it) => {
+                let text = it.text.to_owned();
+                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
+            }
             None if path.is_file() => {
                 let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                (stem, text, experiment::load_part(path, extent)?)
+                // Of a published experiment by that name, its runs must not take the place.
+                let place = format!("{stem}.toml");
+                let experiment = experiment::load_part(path, extent)?;
+                (stem.into_owned(), place, text, experiment)
             }
             None => {
                 let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
@@ -154,8 +171,8 @@ impl Args {
         // What says nothing to be judged is told before hours of work.
         row(&name, &experiment, Vec::new())?;
         Ok(Chosen {
-            folder: self.store.join(&*name).join(part),
-            name: name.into_owned(),
+            folder: self.store.join(place).join(part),
+            name,
             text,
             experiment,
         })
