@@ -126,6 +126,25 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     assert_eq!(line(&again, "held then"), line(&made, "held then"));
     assert_eq!(time("plain,kernel=today,seed=1"), kept);
 
+    // What casts doubt on runs comes with what is judged by them.
+    let runs = folder.join("pillion-runs/small.toml/default");
+    for seed in [1, 2] {
+        let summary = runs.join(format!("plain,kernel=today,seed={seed}/summary.json"));
+        let text = fs::read_to_string(&summary).unwrap();
+        let doubtful = text.replace(r#""doubts": []"#, r#""doubts": ["packets miss"]"#);
+        assert_ne!(text, doubtful);
+        fs::write(summary, doubtful).unwrap();
+    }
+    let told = "2 runs, plain,kernel=today,seed=1 the first";
+    let again = reproduce(folder, &["small.toml", "--no-runs", "--report", "r.html"]);
+    let said = stderr(&again);
+    assert_eq!(
+        said,
+        format!("pillion: small: {told}: doubtful: packets miss\n")
+    );
+    let report = fs::read_to_string(folder.join("r.html")).unwrap();
+    assert!(report.contains("Runs in doubt") && report.contains(told));
+
     // What was kept of another run, put there by hand, is not taken for what is kept of this one.
     let kept = |kernel: &str| {
         let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
+use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table, which};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
 use pillion_lab::store::Making;
 use pillion_report::Fact;
@@ -19,7 +19,7 @@ use super::run::Campaign;
 use super::run::in_kernel::Kernels;
 use crate::exit::one_line;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_line};
+use crate::print::{print, print_line, say};
 use crate::stop;
 
 /// Reproduce published experiments, and set every number beside ours
@@ -106,6 +106,11 @@ impl Args {
         let whole = self.no_runs || self.make_runs(&chosen)?;
         let rows = chosen.iter().map(Chosen::row);
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        for row in &rows {
+            for (doubt, runs) in row.doubts() {
+                say(&format!("pillion: {}: {runs}: doubtful: {doubt}", row.name));
+            }
+        }
         print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text(false))?;
         for it in rows.iter().flat_map(Row::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
@@ -206,10 +211,7 @@ impl Args {
             }
             whole &= failed.is_empty();
             for (error, runs) in failed {
-                let which = match runs[..] {
-                    [run] => run.to_owned(),
-                    _ => format!("{} runs, {} the first", runs.len(), runs[0]),
-                };
+                let which = which(&runs);
                 eprintln!("pillion: {}: {which}: {error}", it.name);
             }
         }
