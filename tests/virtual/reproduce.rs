@@ -113,21 +113,41 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
 
     // What is there is not made again, and judged the same.
     let time = |run: &str| {
-        let path = folder.join("pillion-runs/small/default").join(run);
+        let path = folder.join("pillion-runs/small.toml/default").join(run);
         fs::metadata(path.join("host.json"))
             .unwrap()
             .modified()
             .unwrap()
     };
     let kept = time("plain,kernel=today,seed=1");
-    fs::remove_dir_all(folder.join("pillion-runs/small/default/plain,kernel=then,seed=2")).unwrap();
+    fs::remove_dir_all(folder.join("pillion-runs/small.toml/default/plain,kernel=then,seed=2"))
+        .unwrap();
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "held then"), line(&made, "held then"));
     assert_eq!(time("plain,kernel=today,seed=1"), kept);
 
+    // What casts doubt on runs comes with what is judged by them.
+    let runs = folder.join("pillion-runs/small.toml/default");
+    for seed in [1, 2] {
+        let summary = runs.join(format!("plain,kernel=today,seed={seed}/summary.json"));
+        let text = fs::read_to_string(&summary).unwrap();
+        let doubtful = text.replace(r#""doubts": []"#, r#""doubts": ["packets miss"]"#);
+        assert_ne!(text, doubtful);
+        fs::write(summary, doubtful).unwrap();
+    }
+    let told = "2 runs, plain,kernel=today,seed=1 the first";
+    let again = reproduce(folder, &["small.toml", "--no-runs", "--report", "r.html"]);
+    let said = stderr(&again);
+    assert_eq!(
+        said,
+        format!("pillion: small: {told}: doubtful: packets miss\n")
+    );
+    let report = fs::read_to_string(folder.join("r.html")).unwrap();
+    assert!(report.contains("Runs in doubt") && report.contains(told));
+
     // What was kept of another run, put there by hand, is not taken for what is kept of this one.
     let kept = |kernel: &str| {
-        let runs = fs::read_dir(folder.join("pillion-runs/small/default")).unwrap();
+        let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
         let name = format!("plain,kernel={kernel},seed=1.digest-");
         let mut files = runs.map(|file| file.unwrap().path());
         let file = files.find(|it| it.to_str().unwrap().contains(&name));
@@ -251,4 +271,44 @@ fn what_cannot_be_reproduced_is_refused_before_any_run() {
     let output = reproduce(folder.path(), &["unheard-of"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("there are dpifl, uniform-loss, "));
+}
+
+#[test]
+fn a_file_leaves_the_runs_of_the_published_experiment_of_its_name() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let published = folder.join("pillion-runs/uniform-loss/default/plain,kernel=today,seed=1");
+    fs::create_dir_all(&published).unwrap();
+    for file in ["run.toml", "summary.json", "manifest.json"] {
+        fs::write(published.join(file), "hours of work").unwrap();
+    }
+    fs::write(folder.join("uniform-loss.toml"), EXPERIMENT).unwrap();
+    let made = reproduce(folder, &["./uniform-loss.toml"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    let kept = fs::read_to_string(published.join("run.toml"));
+    assert_eq!(kept.unwrap(), "hours of work");
+    let listed = pillion_at(folder, &["lab", "list"]).output().unwrap();
+    assert!(line(&listed, "uniform-loss.toml/default").contains('4'));
+}
+
+#[test]
+fn two_of_one_name_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("more")).unwrap();
+    for file in ["own.toml", "more/own.toml", "dpifl.toml"] {
+        fs::write(folder.path().join(file), EXPERIMENT).unwrap();
+    }
+    for (names, name) in [
+        (["own.toml", "more/own.toml"], "own"),
+        (["own.toml", "./own.toml"], "own"),
+        (["dpifl", "dpifl"], "dpifl"),
+        (["dpifl.toml", "dpifl"], "dpifl"),
+    ] {
+        let output = reproduce(folder.path(), &[&names[..], &["--no-runs"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{names:?}");
+        let said = stderr(&output);
+        let told = format!("two of these are called `{name}`");
+        assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
+    }
 }

@@ -124,6 +124,27 @@ fn a_run_that_fails_says_why_and_the_others_are_kept() {
 
 /// The kernel gets the signal for a division by zero from outside, once a trace has begun.
 #[test]
+fn what_casts_doubt_on_a_run_is_told_when_it_is_made() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let lossy = "duration = 3\n[path]\nrtt = 100\nloss = 70\n[group.a]\nstreams = 6\nitt = 20\n";
+    let (_, runs) = run(folder.path(), lossy);
+    let doubts = runs[0]["doubts"].as_array().unwrap();
+    assert!(!doubts.is_empty());
+    let file = write(folder.path(), lossy);
+    let output = lab("run", &file)
+        .arg("--store")
+        .arg(folder.path().join("again"))
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    for doubt in doubts {
+        let told = format!("seed=1: doubtful: {}", doubt.as_str().unwrap());
+        assert!(said.contains(&told), "{said}");
+    }
+}
+
+#[test]
 fn a_kernel_that_breaks_down_leaves_its_console_and_the_run_as_far_as_it_came() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();

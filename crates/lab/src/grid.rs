@@ -9,6 +9,7 @@ use std::path::Path;
 use pillion_settings::experiment::{Experiment, Planned};
 
 use crate::Error;
+use crate::engine::MEMORY_MIB;
 use crate::run::MANIFEST_FILE;
 use crate::store::{EXPERIMENT_FILE, folder_name};
 
@@ -20,12 +21,12 @@ const JOBS: &str = "jobs";
 const BESIDE_MIB: u32 = 256;
 
 /// Writes the workflow that makes the runs of an experiment into a folder: one rule, and a job for
-/// each run. A lab kernel has so much memory, in MiB. What is there already and the same stays, so
-/// that Snakemake makes no run again for it.
+/// each run. Each lab kernel has so much memory, in MiB, or else what its run says. What is there
+/// already and the same stays, so that Snakemake makes no run again for it.
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn write(experiment: &Experiment, memory_mib: u32, folder: &Path) -> Result<(), Error> {
+pub fn write(experiment: &Experiment, memory_mib: Option<u32>, folder: &Path) -> Result<(), Error> {
     let jobs = folder.join(JOBS);
     fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
     for planned in &experiment.runs {
@@ -43,10 +44,13 @@ fn write_new(file: &Path, text: &str) -> Result<(), Error> {
     }
 }
 
-fn workflow(runs: &[Planned], memory_mib: u32) -> String {
-    let names = runs.iter().map(folder_name);
-    let names: String = names.map(|name| format!("    {name:?},\n")).collect();
-    let memory = memory_mib + BESIDE_MIB;
+fn workflow(runs: &[Planned], memory_mib: Option<u32>) -> String {
+    let runs = runs.iter().map(|planned| {
+        let memory_mib = memory_mib.or(planned.run.memory).unwrap_or(MEMORY_MIB);
+        format!("    {:?}: {memory_mib},\n", folder_name(planned))
+    });
+    let runs: String = runs.collect();
+    let given = memory_mib.map_or_else(String::new, |mib| format!(" --memory {mib}"));
     format!(
         r#"# The runs of {EXPERIMENT_FILE}, a job each; written by `pillion lab grid`.
 #
@@ -65,8 +69,9 @@ fn workflow(runs: &[Planned], memory_mib: u32) -> String {
 PILLION = config.get("pillion", "pillion")
 OPTIONS = config.get("options", "")
 
-RUNS = [
-{names}]
+# Each run, and the memory of its lab kernel in MiB.
+RUNS = {{
+{runs}}}
 
 
 wildcard_constraints:
@@ -86,10 +91,45 @@ rule run:
         "{{run}}/{MANIFEST_FILE}",
     threads: 1
     resources:
-        mem_mb={memory},
+        mem_mb=lambda wildcards: RUNS[wildcards.run] + {BESIDE_MIB},
     shell:
-        "{{PILLION}} lab run {{input:q}} --folder {{wildcards.run:q}} --jobs 1"
-        " --memory {memory_mib} {{OPTIONS}}"
+        "{{PILLION}} lab run {{input:q}} --folder {{wildcards.run:q}} --jobs 1{given}"
+        " {{OPTIONS}}"
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_settings::experiment::{Extent, of_text};
+
+    use super::*;
+
+    const TEXT: &str = "
+duration = 1
+memory = 2048
+[group.thin]
+[variant.small]
+[variant.large]
+memory = 8192
+";
+
+    fn workflow_of(text: &str, memory_mib: Option<u32>) -> String {
+        let experiment = of_text("a.toml", text, Extent::Full).unwrap();
+        workflow(&experiment.runs, memory_mib)
+    }
+
+    #[test]
+    fn each_job_has_the_memory_of_its_run_and_all_have_what_is_given() {
+        let own = workflow_of(TEXT, None);
+        for line in ["\"small,seed=1\": 2048,\n", "\"large,seed=1\": 8192,\n"] {
+            assert!(own.contains(line), "{own}");
+        }
+        assert!(!own.contains("--memory"), "{own}");
+        let none = workflow_of(&TEXT.replace("memory = 2048", ""), None);
+        assert!(none.contains("\"small,seed=1\": 1024,\n"), "{none}");
+        let given = workflow_of(TEXT, Some(512));
+        assert_eq!(given.matches("\": 512,\n").count(), 2, "{given}");
+        assert!(given.contains(" --memory 512\"\n"), "{given}");
+    }
 }

@@ -22,6 +22,9 @@ use crate::{OpenError, Traces};
 pub struct Digest {
     /// Each group of streams.
     pub groups: BTreeMap<String, GroupDigest>,
+    /// What casts doubt on the run; its summary keeps that already.
+    #[serde(skip)]
+    pub doubts: Vec<String>,
 }
 
 /// What is kept of a group.
@@ -95,6 +98,7 @@ impl Digest {
         });
         Self {
             groups: groups.collect(),
+            doubts: Vec::new(),
         }
     }
 }

@@ -19,7 +19,7 @@ pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch, Stream, place};
 pub use messages::{Message, Messages};
-pub use page::{Row, page, summary_table};
+pub use page::{Row, page, summary_table, which};
 pub use slices::Datagrams;
 pub use sojourn::FirstSendings;
 pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};

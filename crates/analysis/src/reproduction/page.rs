@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use pillion_measure::Unit;
 use pillion_report::{Choice, Column, Fact, Figure, Page, Part, Table, number};
 use serde_json::json;
@@ -40,6 +42,32 @@ impl Row {
             let judged = claim.judge(&self.runs, &self.today, &causes);
             (claim, judged)
         })
+    }
+
+    /// What casts doubt on runs, and on which.
+    pub fn doubts(&self) -> impl Iterator<Item = (&str, String)> {
+        let mut doubtful: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for run in &self.runs {
+            for doubt in &run.digest.doubts {
+                doubtful.entry(doubt).or_default().push(&run.name);
+            }
+        }
+        let doubtful = doubtful.into_iter();
+        doubtful.map(|(doubt, runs)| (doubt, which(&runs)))
+    }
+
+    /// The same as a table.
+    fn doubts_table(&self) -> Option<Table> {
+        let columns = [
+            Column::left("runs"),
+            Column::left("why they are in doubt").wrapped(80),
+        ];
+        let mut table = Table::new("Runs in doubt", columns);
+        let doubts: Vec<_> = self.doubts().collect();
+        for (doubt, runs) in &doubts {
+            table.row([runs, *doubt]);
+        }
+        (!doubts.is_empty()).then_some(table)
     }
 
     /// The experiment's tables, in the published columns: those of which anything was run.
@@ -136,6 +164,7 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
     for row in rows {
         let about = format!("{}: {} {}", row.source, row.finding, how_many_hold([row]));
         parts.push(Part::Heading(row.heading(), about));
+        parts.extend(row.doubts_table().map(Part::from));
         parts.extend(row.tables().map(|it| Part::from(it.table)));
         parts.extend(row.choices().map(Part::from));
     }
@@ -145,6 +174,15 @@ pub fn page(rows: &[Row], method: Vec<Fact>) -> Page {
         parts,
         method,
         data: data(rows),
+    }
+}
+
+/// Which runs of an experiment: the one, or how many.
+#[must_use]
+pub fn which(runs: &[&str]) -> String {
+    match runs {
+        [run] => (*run).to_owned(),
+        _ => format!("{} runs, {} the first", runs.len(), runs[0]),
     }
 }
 
@@ -194,6 +232,7 @@ fn data(rows: &[Row]) -> serde_json::Value {
             "source": row.source,
             "finding": row.finding,
             "claims": claims.collect::<Vec<_>>(),
+            "doubts": row.doubts().collect::<BTreeMap<_, _>>(),
         })
     });
     rows.collect()

@@ -23,6 +23,7 @@ fn run(name: &str, scale: f64) -> DigestedRun {
         name: name.to_owned(),
         digest: Digest {
             groups: groups.into(),
+            doubts: Vec::new(),
         },
     }
 }
@@ -488,4 +489,30 @@ fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
         (figure.x.unit.as_str(), figure.y.unit.as_str()),
         ("s", "Mbit/s")
     );
+}
+
+#[test]
+fn what_casts_doubt_on_runs_is_told_with_them() {
+    let mut row = Row {
+        runs: runs(),
+        ..Row::default()
+    };
+    let html = |row: &Row| page(std::slice::from_ref(row), Vec::new()).to_html();
+    assert!(!html(&row).contains("Runs in doubt"));
+    let missed = "3 packets miss in the sender's trace";
+    for place in [1, 2] {
+        row.runs[place].digest.doubts = vec![missed.to_owned()];
+    }
+    row.runs[2].digest.doubts.push("the queue lies".to_owned());
+    let found: Vec<_> = row.doubts().collect();
+    let of_two = "2 runs, plain,kernel=today,seed=2 the first".to_owned();
+    let of_one = "bundled,kernel=today,seed=1".to_owned();
+    assert_eq!(found, [(missed, of_two), ("the queue lies", of_one)]);
+    let html = html(&row);
+    for cell in [
+        "2 runs, plain,kernel=today,seed=2 the first",
+        "the queue lies",
+    ] {
+        assert!(html.contains(cell), "{html}");
+    }
 }

@@ -26,9 +26,10 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER")]
     jobs: PathBuf,
 
-    /// The memory of each job's lab kernel in MiB; what a run leaves must fit into it
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
-    memory: u32,
+    /// The memory of each job's lab kernel in MiB; what a run leaves must fit into it [default: the
+    /// `memory` of the experiment, else 1024]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65536))]
+    memory: Option<u32>,
 }
 
 impl Args {

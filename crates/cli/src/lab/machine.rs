@@ -3,12 +3,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::sched::sched_getcpu;
-use pillion_lab::engine::{EngineError, LabKernel, Machine};
+use pillion_lab::engine::{EngineError, LabKernel, MEMORY_MIB, Machine};
 use pillion_settings::experiment::Run;
 use pillion_settings::times::parse_s;
-
-/// Memory of a lab kernel where nothing else is said.
-const MEMORY_MIB: u32 = 1024;
 
 /// Options of everything that runs in the lab kernel.
 #[derive(Debug, Clone, clap::Args)]

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table};
+use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table, which};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
 use pillion_lab::store::Making;
 use pillion_report::Fact;
@@ -19,7 +19,7 @@ use super::run::Campaign;
 use super::run::in_kernel::Kernels;
 use crate::exit::one_line;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_line};
+use crate::print::{print, print_line, say};
 use crate::stop;
 
 /// Reproduce published experiments, and set every number beside ours
@@ -106,6 +106,11 @@ impl Args {
         let whole = self.no_runs || self.make_runs(&chosen)?;
         let rows = chosen.iter().map(Chosen::row);
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        for row in &rows {
+            for (doubt, runs) in row.doubts() {
+                say(&format!("pillion: {}: {runs}: doubtful: {doubt}", row.name));
+            }
+        }
         print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text(false))?;
         for it in rows.iter().flat_map(Row::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
@@ -124,7 +129,18 @@ impl Args {
             true => PUBLISHED.iter().map(|it| it.name.to_owned()).collect(),
             false => self.names.clone(),
         };
-        names.iter().map(|name| self.choose(name)).collect()
+        let chosen: Vec<Chosen> = names
+            .iter()
+            .map(|name| self.choose(name))
+            .collect::<Result<_>>()?;
+        let mut known = BTreeSet::new();
+        match chosen.iter().find(|it| !known.insert(&it.name)) {
+            Some(Chosen { name, .. }) => Err(BadInput(format!(
+                "two of these are called `{name}`, and runs and figures are kept by name; leave one out, or give its file another name"
+            ))
+            .into()),
+            None => Ok(chosen),
+        }
     }
 
     fn choose(&self, name: &str) -> Result<Chosen> {
@@ -135,12 +151,18 @@ impl Args {
         };
         let path = Path::new(name);
         let published = PUBLISHED.iter().find(|it| it.name == name);
-        let (name, text, experiment) = match published {
-            Some(it) => (name.into(), it.text.to_owned(), it.load(extent)?),
+        let (name, place, text, experiment) = match published {
+            Some(it) => {
+                let text = it.text.to_owned();
+                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
+            }
             None if path.is_file() => {
                 let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                (stem, text, experiment::load_part(path, extent)?)
+                // Of a published experiment by that name, its runs must not take the place.
+                let place = format!("{stem}.toml");
+                let experiment = experiment::load_part(path, extent)?;
+                (stem.into_owned(), place, text, experiment)
             }
             None => {
                 let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
@@ -154,8 +176,8 @@ impl Args {
         // What says nothing to be judged is told before hours of work.
         row(&name, &experiment, Vec::new())?;
         Ok(Chosen {
-            folder: self.store.join(&*name).join(part),
-            name: name.into_owned(),
+            folder: self.store.join(place).join(part),
+            name,
             text,
             experiment,
         })
@@ -189,10 +211,7 @@ impl Args {
             }
             whole &= failed.is_empty();
             for (error, runs) in failed {
-                let which = match runs[..] {
-                    [run] => run.to_owned(),
-                    _ => format!("{} runs, {} the first", runs.len(), runs[0]),
-                };
+                let which = which(&runs);
                 eprintln!("pillion: {}: {which}: {error}", it.name);
             }
         }

@@ -42,7 +42,7 @@ pub use inside::{is_init, make_place, run_as_init};
 pub use job::{Ending, Job, RESULTS};
 pub use kernel::LabKernel;
 pub use left::Failed;
-pub use machine::Machine;
+pub use machine::{MEMORY_MIB, Machine};
 pub use run::run_virtually;
 pub use running::Running;
 pub use side_by_side::{cores, side_by_side};

@@ -15,11 +15,18 @@ use crate::run::MANIFEST_FILE;
 use crate::store::{StoredRun, Traced};
 
 /// What is kept of a run's traces and records; read from them once, and from a file beside the run's
-/// folder from then on.
+/// folder from then on. With what casts doubt on the run.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Trace`].
 pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
+    Ok(Digest {
+        doubts: run.summary()?.doubts,
+        ..of_results(run, planned)?
+    })
+}
+
+fn of_results(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
     let file = digest_file(&run.path);
     let of = identity(run)?;
     if let Ok(text) = fs::read_to_string(&file)

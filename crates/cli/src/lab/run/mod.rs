@@ -161,7 +161,7 @@ fn conclude(
     let made = runs.iter().zip(results);
     let outcomes: Vec<_> = made
         .map(|(planned, result)| Outcome::new(planned, result))
-        .collect();
+        .collect::<Result<_>>()?;
     print(&outcomes, folder, json)?;
     let whole = outcomes.iter().all(Outcome::is_whole);
     Ok(ExitCode::from(u8::from(!whole)))

@@ -1,11 +1,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use pillion_lab::store::StoredRun;
 use pillion_settings::experiment::Planned;
 use serde::Serialize;
 
 use crate::exit::one_line;
-use crate::print::{print_json, print_line};
+use crate::print::{print_json, print_line, say};
 
 /// What became of a run.
 #[derive(Debug, Serialize)]
@@ -16,23 +17,30 @@ pub struct Outcome {
     folder: Option<PathBuf>,
     /// Why the run is not whole, if it is not.
     error: Option<String>,
+    /// What casts doubt on the run.
+    doubts: Vec<String>,
 }
 
 impl Outcome {
-    pub fn new(planned: &Planned, result: Result<PathBuf>) -> Self {
+    pub fn new(planned: &Planned, result: Result<PathBuf>) -> Result<Self> {
         let run = planned.name.clone();
-        match result {
-            Ok(folder) => Self {
-                run,
-                folder: Some(folder),
-                error: None,
-            },
+        Ok(match result {
+            Ok(folder) => {
+                let summary = StoredRun::read(&folder)?.map(|run| run.summary());
+                Self {
+                    run,
+                    folder: Some(folder),
+                    error: None,
+                    doubts: summary.transpose()?.map_or_else(Vec::new, |it| it.doubts),
+                }
+            }
             Err(error) => Self {
                 run,
                 folder: None,
                 error: Some(one_line(&error)),
+                doubts: Vec::new(),
             },
-        }
+        })
     }
 
     pub fn is_whole(&self) -> bool {
@@ -46,9 +54,12 @@ pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
         return print_json(&outcomes);
     }
     for outcome in outcomes {
+        let colon = if outcome.run.is_empty() { "" } else { ": " };
         if let Some(error) = &outcome.error {
-            let colon = if outcome.run.is_empty() { "" } else { ": " };
             eprintln!("pillion: {}{colon}{error}", outcome.run);
+        }
+        for doubt in &outcome.doubts {
+            say(&format!("pillion: {}{colon}doubtful: {doubt}", outcome.run));
         }
     }
     let whole = outcomes.iter().filter(|outcome| outcome.is_whole()).count();
