@@ -294,6 +294,7 @@ struct egress {
 	__u32 announced_kept; /* payload before it that history[] has */
 	__u32 announced_room; /* for payload, as to memory (truesize.h) */
 	__u32 announced_varying; /* bytes of options that come and go */
+	__u32 newest_time; /* the timestamp of new data announced last */
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
 	__u32 reduced_at; /* as it stands */
@@ -302,8 +303,8 @@ struct egress {
 	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
 	__u32 prior_cwnd; /* TCP's, of its last one */
 	__u32 trusted_end; /* of losses left to TCP's own */
-	__u32 answered; /* of ingress.calls */
-	__u32 answered_known; /* of ingress.calls_known */
+	__u64 answered; /* ingress.call */
+	__u64 answered_known; /* ingress.call_known */
 	__u32 asked; /* for one, with the last packet */
 	__u32 asked_high_seq; /* TCP's, as that left */
 
@@ -312,6 +313,7 @@ struct egress {
 	__u32 again_end;
 	__u32 again_next; /* snd_nxt as the first packet left */
 	__u32 again_time; /* its timestamp; 0: none */
+	__u32 again_newest_time; /* that of the newest segment by then */
 
 	/* What rode along with a retransmission last. */
 	__u32 along_count; /* 0: nothing ever did */
@@ -353,10 +355,10 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that came */
 	__u32 unread; /* the last ACK could not be read */
-	__u32 calls; /* times that losses were found that TCP knows not of */
-	__u32 calls_end; /* where the last of them ends */
-	__u32 calls_known; /* the same, of those that TCP does know of */
-	__u32 known_end;
+	/* The last losses that were found, by number and end (hidden_loss.h).
+	 */
+	__u64 call; /* of which TCP does not know */
+	__u64 call_known; /* of which it does */
 
 	enum loss_rule rule;
 	enum loss_rule

@@ -80,19 +80,29 @@ static __always_inline void note_silence(struct ingress *ingress)
 		ingress->rule = LOSS_RULE_ACK;
 }
 
+/*
+ * What is told of losses that end there, after what was told last: a number of
+ * its own, and the end, in one word, so that who reads has both.
+ */
+static __always_inline __u64 next_call(__u64 last, __u32 end)
+{
+	return ((last >> 32) + 1) << 32 | end;
+}
+
 /* Lost segments up to end have come that TCP has retransmitted. */
 static __always_inline void call_known(struct flow *flow, __u32 end)
 {
 	struct ingress *ingress = &flow->ingress;
 
-	WRITE_ONCE(ingress->known_end, end);
-	PUBLISH(ingress->calls_known, ingress->calls_known + 1);
+	WRITE_ONCE(ingress->call_known, next_call(ingress->call_known, end));
 }
 
 /* Losses that a bundle hid, up to end, are found, or known to be such. */
 static __always_inline void count_hidden(struct flow *flow,
 					 const struct hidden *hidden, __u32 end)
 {
+	struct ingress *ingress = &flow->ingress;
+
 	if (hidden->retransmitted)
 		call_known(flow, end);
 	if (!hidden->segments)
@@ -100,42 +110,50 @@ static __always_inline void count_hidden(struct flow *flow,
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
-	WRITE_ONCE(flow->ingress.calls_end, end);
-	PUBLISH(flow->ingress.calls, flow->ingress.calls + 1);
+	WRITE_ONCE(ingress->call, next_call(ingress->call, end));
 }
 
 /* Whose arrival does an ACK tell that ends with a bundle's packet? */
 enum arrived {
 	BUNDLE_CAME,
 	RETRANSMISSION_CAME,
+	BOTH_CAME, /* and the bundle's own ACK never did */
 	EITHER_CAME, /* it is not known which */
 };
 
 /*
  * Where TCP has retransmitted the packet's segment, mostly as a probe of the
- * tail (RFC 8985, section 7), timestamps tell, if the bundle left before all
- * that was retransmitted. What came behind a gap needed the bundle to be
- * acknowledged. Else, of the segment's own bytes it is the retransmission that
- * brought them again.
+ * tail (RFC 8985, section 7), what came behind a gap needed the bundle to be
+ * acknowledged. If the segment's own bytes are reported, the retransmission
+ * brought them again, and what the bundle's ACK would have reported is not
+ * known: it may have been delayed until then. Else timestamps tell, if the
+ * bundle left before all that was retransmitted. That of a packet that comes in
+ * order is echoed from then on (RFC 7323, section 4.3): an older echo is that
+ * of what came before.
  */
 static __always_inline enum arrived tell_arrival(struct flow *flow,
 						 const struct ack *ack,
-						 const struct packet *packet)
+						 const struct packet *packet,
+						 __u32 una)
 {
 	const struct egress *egress = &flow->egress;
 	__u32 time = READ_ONCE(egress->again_time);
+	__u32 next = READ_ONCE(egress->again_next);
 
 	if (!(packet->how & RETRANSMITTED))
 		return BUNDLE_CAME;
 	if (is_sacked(&flow->ingress.sacked, packet->slot))
 		return EITHER_CAME;
-	if (time && ack->echo &&
-	    !after(packet->end, READ_ONCE(egress->again_next)))
-		return before(ack->echo, time) ? BUNDLE_CAME
-					       : RETRANSMISSION_CAME;
 	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
+		return BOTH_CAME;
+	if (!time || !ack->echo || after(packet->end, next))
+		return EITHER_CAME;
+	if (!before(ack->echo, time))
 		return RETRANSMISSION_CAME;
-	return EITHER_CAME;
+	if (packet->end == next && !after(packet->start, una) &&
+	    before(ack->echo, READ_ONCE(egress->again_newest_time)))
+		return RETRANSMISSION_CAME;
+	return BUNDLE_CAME;
 }
 
 static __always_inline void add_hidden(struct hidden *sum,
@@ -172,16 +190,18 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
-	enum arrived arrived = tell_arrival(flow, ack, packet);
+	enum arrived arrived = tell_arrival(flow, ack, packet, una);
 	struct hidden hidden = {}, by_ack = {};
 
 	if (arrived == BUNDLE_CAME && !ack->duplicate)
 		note_silence(ingress);
 	settle_doubts(flow);
-	if (arrived == BUNDLE_CAME && packet->how & RETRANSMITTED)
+	if ((arrived == BUNDLE_CAME || arrived == BOTH_CAME) &&
+	    packet->how & RETRANSMITTED)
 		note_arrival(ingress, packet->start, packet->end, settled->mss,
 			     packet->how);
-	if (arrived == RETRANSMISSION_CAME || !after(packet->seq, una))
+	if (arrived == RETRANSMISSION_CAME || arrived == BOTH_CAME ||
+	    !after(packet->seq, una))
 		return; /* it tells nothing of what was redundant */
 	if (ingress->rule != LOSS_RULE_DSACK) {
 		lost_by_ack(packet, una, settled);

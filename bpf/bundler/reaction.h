@@ -148,14 +148,14 @@ static __always_inline bool is_unanswered(struct egress *egress,
 					  const struct ingress *ingress,
 					  bool reducing)
 {
-	__u32 calls = READ_ONCE(ingress->calls);
-	__u32 end = READ_ONCE(ingress->calls_end);
+	__u64 call = READ_ONCE(ingress->call);
+	__u32 end = call;
 
-	if (calls == egress->answered)
+	if (call == egress->answered)
 		return false;
 	if (after(end, egress->reduced_at))
 		return !reducing;
-	egress->answered = calls;
+	egress->answered = call;
 	trust(egress, end);
 	return false;
 }
@@ -168,12 +168,12 @@ static __always_inline bool is_unanswered(struct egress *egress,
 static __always_inline void note_known(struct egress *egress,
 				       const struct ingress *ingress)
 {
-	__u32 calls = READ_ONCE(ingress->calls_known);
-	__u32 end = READ_ONCE(ingress->known_end);
+	__u64 call = READ_ONCE(ingress->call_known);
+	__u32 end = call;
 
-	if (calls == egress->answered_known)
+	if (call == egress->answered_known)
 		return;
-	egress->answered_known = calls;
+	egress->answered_known = call;
 	if (!after(end, later(egress->reduced_at, egress->undone_at)))
 		trust(egress, end);
 }
@@ -214,7 +214,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	note_known(egress, ingress);
 	if (reducing || !(due || unheard || is_undone(egress)))
 		return KEEP;
-	egress->answered = READ_ONCE(ingress->calls);
+	egress->answered = READ_ONCE(ingress->call);
 	egress->trusted_end = egress->reduced_at;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;

@@ -42,11 +42,14 @@ __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 	return 0;
 }
 
-/* Marks the segments that lie within start and end. */
+/*
+ * Marks the segments that lie within start and end; how many were not yet.
+ */
 __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 			   __u32 start, __u32 end)
 {
-	__u32 next, at, i;
+	__u32 next, at, i, new = 0;
+	__u64 bit, *word;
 
 	if (!sacked || !record)
 		return 0;
@@ -59,21 +62,32 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 	for (i = 0; i < RECORD && before(at, next); i++, at++) {
 		if (after(first_byte(slot(record, at + 1)), end))
 			break;
-		*sacked_word(sacked, at) |= 1ULL << (at & 63);
+		word = sacked_word(sacked, at);
+		bit = 1ULL << (at & 63);
+		new += !(*word & bit);
+		*word |= bit;
 	}
-	return 0;
+	return new;
 }
 
-static __always_inline void mark_blocks(struct sacked *sacked,
-					struct record *record,
-					const struct tcp_options *options,
-					const struct ack *ack)
+/*
+ * How many segments of the first block were not known to have come: it has the
+ * one that the ACK answers (RFC 2018, section 4).
+ */
+static __always_inline __u32 mark_blocks(struct sacked *sacked,
+					 struct record *record,
+					 const struct tcp_options *options,
+					 const struct ack *ack)
 {
-	__u32 at = ack->first_block, i;
+	__u32 at = ack->first_block, i, new, first = 0;
 
-	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK)
-		mark_sacked(sacked, record, option_word(options, at),
-			    option_word(options, at + 4));
+	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK) {
+		new = mark_sacked(sacked, record, option_word(options, at),
+				  option_word(options, at + 4));
+		if (!i)
+			first = new;
+	}
+	return first;
 }
 
 #endif /* PILLION_SACKED_H */

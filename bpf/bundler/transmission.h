@@ -159,6 +159,7 @@ static __always_inline void note_time_again(struct __sk_buff *skb,
 	if (!before(tp->snd_una, egress->again_end)) {
 		WRITE_ONCE(egress->again_start, tp->snd_una);
 		WRITE_ONCE(egress->again_next, tp->snd_nxt);
+		WRITE_ONCE(egress->again_newest_time, egress->newest_time);
 		PUBLISH(egress->again_time, own_timestamp(skb, seg));
 	}
 	egress->again_end = later(egress->again_end, seg->seq + seg->len);
@@ -224,6 +225,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		count(flow, FULL_SIZE);
 		return;
 	}
+	egress->newest_time = own_timestamp(skb, seg);
 	room = room_in_memory(full, egress, seg);
 	announce(egress, seg, NEW_DATA, varying, room);
 }

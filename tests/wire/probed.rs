@@ -102,6 +102,50 @@ fn timestamps_tell_a_probes_ack_from_the_bundles() {
     });
 }
 
+/// The receiver had not acknowledged yet, and had room for one report: that of the probe took the place
+/// of the bundle's.
+#[test]
+fn a_report_of_the_probe_tells_nothing_of_what_the_bundle_brought() {
+    for timestamps in [true, false] {
+        let round = |wire: &mut Wire, at: u32| {
+            probe(wire, at);
+            wire.hold_echo(false);
+            wire.ack_duplicate(at + 200, &format!("{}:{}", at + 100, at + 200), "");
+        };
+        probed(ROUNDS, timestamps, round, |wire| {
+            assert_eq!(wire.totals().counters.hidden_losses, 0, "{timestamps}");
+        });
+    }
+}
+
+/// The first one's ACK is delayed, the bundle lost: what is echoed is older than the bundle.
+#[test]
+fn an_echo_from_before_the_bundle_is_no_sign_of_it() {
+    let setup = Setup {
+        rtt: RTT,
+        timestamps: true,
+        rto_min: Duration::ZERO,
+        initial_window: 10,
+        ..Setup::bundling(Options {
+            loss_rule: LossRule::Dsack,
+            ..Options::default()
+        })
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "3");
+        wire.sends("1:101");
+        sleep(RTT);
+        wire.ack(101);
+        wire.sends("101:201");
+        wire.hold_echo(true);
+        sleep(Duration::from_millis(20));
+        wire.sends("101:301");
+        wire.expect("201:301");
+        wire.ack(301);
+        assert_eq!(wire.totals().counters.hidden_losses, 0);
+    });
+}
+
 #[test]
 fn a_probe_does_not_make_the_bundle_too_large_for_the_path() {
     for timestamps in [true, false] {

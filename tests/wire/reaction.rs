@@ -333,14 +333,18 @@ fn after_a_time_out(merged: bool, came_first: bool, test: impl FnOnce(&mut Wire)
 /// TCP takes note of the gap, and of where it stands, but reduces nothing yet.
 #[test]
 fn a_loss_whose_ack_shows_a_gap_is_answered() {
+    let rtt = Duration::from_secs(1);
     let setup = Setup {
-        rtt: Duration::from_millis(200),
+        rtt,
         ..setup(LossRule::Dsack)
     };
     setup.run(|wire| {
-        wire.sends("1:101 1:201 1:301 1:401");
-        wire.ack_sack(201, "301:401");
-        wire.sends("301:501");
+        wire.sends("1:101 1:201 1:301 1:401 1:501");
+        wire.expect_nothing(rtt);
+        wire.ack(101);
+        wire.acks_late(101, "401:501");
+        wire.ack_sack(301, "401:501");
+        wire.sends("401:601");
         assert_eq!(reactions(wire), 1);
     });
 }

@@ -78,6 +78,21 @@ fn what_had_come_behind_a_gap_says_nothing_of_later_segments() {
     });
 }
 
+/// The ACK answers the segment behind the gap, and the bundle's own, with its report, was delayed until
+/// then: a receiver that has yet to send a report forgets it when a segment comes out of order.
+#[test]
+fn an_ack_for_what_has_come_behind_a_gap_tells_nothing_of_the_bundle_before() {
+    long_round_trip(options(LossRule::Dsack)).run(|wire| {
+        sends_and_acks_the_first(wire, "1:51 1:101 1:151 1:201 1:251", 51);
+        wire.acks_late(151, "201:251");
+        assert_eq!(hidden(wire), (0, 0, 0));
+        // What is known to have come behind the gap is nothing new in the next bundle's.
+        wire.acks_late(201, "201:251");
+        assert_eq!(hidden(wire), (0, 0, 0));
+        wire.ack(251);
+    });
+}
+
 /// TCP knows of such a gap: it would take for reordered what fills it though it has not retransmitted
 /// it, and wait longer from then on.
 #[test]
