@@ -52,7 +52,7 @@ const CHOICE: &[(&str, &str, &str)] = &[
     (
         "peers",
         "[\"192.0.2.0/24\", \"2001:db8::1\"]",
-        "Networks and addresses of the peer",
+        "Addresses, networks and host names, of which the peer has one",
     ),
     (
         "cgroup",
