@@ -119,9 +119,7 @@ fn numbers(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let seconds = statistic.name.strip_suffix("_us");
         match (statistic.kind, seconds) {
             (Kind::Gauge, Some(name)) => {
-                // It is taken back in part at times: below zero for a moment, on one of the processors.
-                let us = value.cast_signed() as f64;
-                gauge(encoder, name, help, Some(Unit::Seconds), us / 1e6)?;
+                gauge(encoder, name, help, Some(Unit::Seconds), value as f64 / 1e6)?;
             }
             (Kind::Gauge, None) => gauge(encoder, statistic.name, help, None, value as f64)?,
             (Kind::Counter, _) => {
