@@ -195,6 +195,10 @@ struct Systemd {
 
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
+/// Where the unit lets it tell of itself.
+const TOLD: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
+                    stats = \"/var/lib/pillion/stats.json\"\n";
+
 impl Systemd {
     /// Boots it in the network namespace of the sender.
     fn boot(pair: &HostPair, rules: &str) -> Self {
@@ -231,6 +235,7 @@ impl Systemd {
         fs::create_dir(&cgroup).unwrap();
         let script = "echo $$ > $1/cgroup.procs && exec unshare --pid --fork --kill-child --mount \
                       --cgroup --uts --ipc --mount-proc sh -c 'mount -t tmpfs none /run && \
+                      mount -t tmpfs none /var/lib && \
                       mount -t cgroup2 none /sys/fs/cgroup && exec $0 --system --unit=boot.target \
                       --show-status=no --log-target=null' $0";
         let mut boot = pair.sender.namespace.command("sh");
@@ -309,10 +314,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
         return;
     }
     let pair = clean_pair();
-    let systemd = Systemd::boot(
-        &pair,
-        "metrics = \"unix:/run/pillion/metrics\"\n[[rule]]\nports = 7001\n",
-    );
+    let systemd = Systemd::boot(&pair, &format!("{TOLD}[[rule]]\nports = 7001\n"));
     within(Duration::from_secs(30), "the service is active", || {
         let log = systemd.log();
         assert!(!log.contains("pillion: open"), "{log}");
@@ -342,7 +344,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
 
     fs::write(
         systemd.rules(),
-        "[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n",
+        format!("{TOLD}[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n"),
     )
     .unwrap();
     assert!(
@@ -385,4 +387,6 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     assert_eq!(ended, ["1", "0"], "{}", systemd.log());
     assert_eq!(systemd.show("Result"), "success");
     assert_eq!(systemd.show("ActiveState"), "inactive");
+    let stays = stdout(&systemd.run(&["cat", "/var/lib/pillion/stats.json"]));
+    assert!(stays.contains("\"connections\":"), "{stays}");
 }

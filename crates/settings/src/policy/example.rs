@@ -31,7 +31,7 @@ pub struct Key {
 const VALUES: &[(&str, &str)] = &[
     ("metrics", "\"unix:/run/pillion/metrics\""),
     ("totals-every", "3600"),
-    ("stats", "\"/run/pillion/stats.json\""),
+    ("stats", "\"/var/lib/pillion/stats.json\""),
     ("target", "0.1"),
     ("max-packets", "1"),
     ("rto-min", "50"),
