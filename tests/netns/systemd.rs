@@ -195,13 +195,15 @@ struct Systemd {
 
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
+const UNIT: &str = include_str!("../../packaging/systemd/pillion.service");
+
 /// Where the unit lets it tell of itself.
 const TOLD: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
                     stats = \"/var/lib/pillion/stats.json\"\n";
 
 impl Systemd {
-    /// Boots it in the network namespace of the sender.
-    fn boot(pair: &HostPair, rules: &str) -> Self {
+    /// Boots it in the network namespace of the sender, with some lines of the unit replaced.
+    fn boot(pair: &HostPair, rules: &str, changes: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::set_permissions(
@@ -212,13 +214,8 @@ impl Systemd {
         fs::create_dir(at("units")).unwrap();
         fs::copy(PILLION, at("pillion")).unwrap();
         fs::write(at("pillion.toml"), rules).unwrap();
-        let unit = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../packaging/systemd/pillion.service"
-        );
-        let unit = fs::read_to_string(unit).unwrap();
         // The rest is as it is installed. The folder is where /tmp is, of which a service has its own.
-        let unit = unit
+        let unit = UNIT
             .replace("/usr/bin/pillion", at("pillion").to_str().unwrap())
             .replace(
                 "/etc/pillion/pillion.toml",
@@ -227,11 +224,16 @@ impl Systemd {
             .replace("User=pillion", "User=nobody")
             .replace("PrivateTmp=yes\n", "")
             .replace("[Service]\n", "[Service]\nStandardError=append:/run/log\n");
-        let unit = unit.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n");
+        let mut unit = unit.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n");
+        for (line, other) in changes {
+            assert!(unit.contains(&format!("\n{line}\n")), "{line}");
+            unit = unit.replace(line, other);
+        }
         fs::write(at("units/pillion.service"), unit).unwrap();
         let target = "[Unit]\nDefaultDependencies=no\nWants=pillion.service\n";
         fs::write(at("units/boot.target"), target).unwrap();
-        let cgroup = own_cgroup().join(format!("pillion-boot-{}", std::process::id()));
+        let name = folder.path().file_name().unwrap().display();
+        let cgroup = own_cgroup().join(format!("pillion-boot{name}"));
         fs::create_dir(&cgroup).unwrap();
         let script = "echo $$ > $1/cgroup.procs && exec unshare --pid --fork --kill-child --mount \
                       --cgroup --uts --ipc --mount-proc sh -c 'mount -t tmpfs none /run && \
@@ -314,7 +316,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
         return;
     }
     let pair = clean_pair();
-    let systemd = Systemd::boot(&pair, &format!("{TOLD}[[rule]]\nports = 7001\n"));
+    let systemd = Systemd::boot(&pair, &format!("{TOLD}[[rule]]\nports = 7001\n"), &[]);
     within(Duration::from_secs(30), "the service is active", || {
         let log = systemd.log();
         assert!(!log.contains("pillion: open"), "{log}");
@@ -389,4 +391,37 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     assert_eq!(systemd.show("ActiveState"), "inactive");
     let stays = stdout(&systemd.run(&["cat", "/var/lib/pillion/stats.json"]));
     assert!(stays.contains("\"connections\":"), "{stays}");
+}
+
+#[test]
+fn systemd_lets_it_be_where_a_mistake_stays() {
+    needs_root!();
+    if !Path::new(SYSTEMD).exists() {
+        println!("left out without systemd");
+        return;
+    }
+    let pair = clean_pair();
+    let fewer = [
+        ("StartLimitBurst=300", "StartLimitBurst=3"),
+        ("RestartSec=2", "RestartSec=100ms"),
+    ];
+    let systemd = Systemd::boot(&pair, "[[rule]]\nports = 70000\n", &fewer);
+    within(Duration::from_secs(30), "the service has failed", || {
+        systemd.show("ActiveState") == "failed"
+    });
+    assert_eq!(systemd.show("ExecMainStatus"), "2", "{}", systemd.log());
+    assert_eq!(systemd.show("NRestarts"), "3");
+}
+
+#[test]
+fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
+    let number = |key: &str| -> u32 {
+        let mut lines = UNIT.lines().filter_map(|line| line.strip_prefix(key));
+        lines.next().expect(key).parse().expect(key)
+    };
+    let (every, starts) = (number("RestartSec="), number("StartLimitBurst="));
+    assert!(starts * every >= 600, "names that come late are tried");
+    // Until a name server that does not answer is given up.
+    let slow = every + 5;
+    assert!(starts * slow < number("StartLimitIntervalSec="), "it holds");
 }
