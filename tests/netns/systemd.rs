@@ -14,7 +14,7 @@ use pillion_tests::HostPair;
 use tempfile::TempDir;
 
 use crate::common::*;
-use crate::namespaces::Resident;
+use crate::namespaces::{Name, Resident};
 
 /// The socket to which a service tells its state.
 pub struct Manager {
@@ -151,17 +151,50 @@ fn while_it_waits_it_hears_of_other_rules_and_has_no_successor() {
     says("not reloaded: the old rules hold");
     manager.hear("READY=1");
     says("waits: no network namespace `pillion-test-tpyo`");
-    let text = format!("netns = \"{}\"\n[[rule]]\n[[rule]]\n", resident.pid());
+    let text = format!(
+        "netns = \"/proc/{}/ns/net\"\n[[rule]]\n[[rule]]\n",
+        resident.pid()
+    );
     fs::write(&rules, text).unwrap();
     signal(&service, Signal::SIGHUP);
     manager.hear("RELOADING=1");
     says("rules.toml: 2 rules");
     says(&format!(
-        "bundling by 2 rules of {file} on lo in {}",
+        "bundling by 2 rules of {file} on lo in /proc/{}/ns/net",
         resident.pid()
     ));
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn at_boot_a_number_is_waited_for_as_a_name_and_is_no_process() {
+    needs_root!();
+    let [here, process, named] = [(); 3].map(|()| namespace_with_loopback());
+    let [process, resident] = [&process, &named].map(Resident::of);
+    let mut ip = named.command("ip");
+    ip.args(["tuntap", "add", "own0", "mode", "tap"]);
+    assert!(ip.status().unwrap().success());
+    let number = process.pid();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, format!("netns = \"{number}\"\n[[rule]]\n")).unwrap();
+    for options in [
+        ["--config", rules.to_str().unwrap()].as_slice(),
+        &["--all", "--netns", &number],
+    ] {
+        let manager = Manager::new();
+        let arguments = [&["attach", "--wait", "--dev", "own0"], options].concat();
+        let mut service = manager.start(&here, &arguments);
+        let waits = manager.hear("STATUS=waits: ");
+        let expected = format!("waits: no network namespace `{number}`");
+        assert!(waits.contains(&expected), "{waits}");
+        let name = Name(number.clone());
+        Name::attach(&name.0, &resident.pid());
+        manager.hear(&format!(" on own0 in {number}"));
+        signal(&service, Signal::SIGTERM);
+        assert!(service.wait().unwrap().success());
+    }
 }
 
 #[test]

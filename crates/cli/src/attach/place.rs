@@ -41,7 +41,11 @@ pub enum Waited {
 
 impl Names<'_> {
     pub fn find(&self) -> Result<Place> {
-        let selection = Selection::new(self.devices, self.namespaces, self.hook)?;
+        self.find_in(self.namespaces)
+    }
+
+    fn find_in(&self, namespaces: &Namespaces) -> Result<Place> {
+        let selection = Selection::new(self.devices, namespaces, self.hook)?;
         Ok(Place {
             devices: selection.devices()?,
             mount: cgroup2_mount()?,
@@ -51,8 +55,9 @@ impl Names<'_> {
 
     /// Waits for what is not there yet, or for a signal. `said` is why it waits, as said before.
     pub fn wait(&self, signals: &SignalFd, said: &mut String) -> Result<Waited> {
+        let namespaces = self.namespaces.without_processes();
         loop {
-            let why = match self.find() {
+            let why = match self.find_in(&namespaces) {
                 Err(error) if is_still_to_come(&error) => one_line(&error),
                 found => return found.map(Waited::Come),
             };

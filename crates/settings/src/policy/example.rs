@@ -97,7 +97,8 @@ pub fn sections() -> Vec<Section> {
     let netns = Key {
         name: "netns".to_owned(),
         meaning: "Network namespaces whose connections are taken in instead of those of this one: \
-                  names under /run/netns or files, with wildcards if so wanted"
+                  names under /run/netns or files, with wildcards if so wanted; of a process \
+                  /proc/PID/ns/net"
             .to_owned(),
         value: "[\"web\", \"cni-*\"]".to_owned(),
     };
