@@ -132,6 +132,7 @@ SYSCONFDIR ?= /etc
 UNITDIR ?= /lib/systemd/system
 SYSUSERSDIR ?= /usr/lib/sysusers.d
 SHARE = $(DESTDIR)$(PREFIX)/share
+DOC = $(SHARE)/doc/pillion
 install: man
 	install -D $(BIN) $(DESTDIR)$(PREFIX)/bin/pillion
 	install -d $(SHARE)/man/man1 $(SHARE)/man/man5
@@ -142,18 +143,26 @@ install: man
 	install -Dm 644 target/pages/pillion.fish $(SHARE)/fish/vendor_completions.d/pillion.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
+	install -d $(DOC)/bpf $(DOC)/docs/measurements
+	install -m 644 README.md LICENSE* packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)
+	install -m 644 bpf/LICENSE $(DOC)/bpf
+	install -m 644 docs/*.md docs/*.toml $(DOC)/docs
+	install -m 644 docs/measurements/*.md $(DOC)/docs/measurements
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
 		> $(DESTDIR)$(UNITDIR)/pillion.service
 	[ -e $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml ] || \
 		install -Dm 644 target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml
+	@[ -n "$(DESTDIR)" ] || systemd-sysusers $(SYSUSERSDIR)/pillion.conf || \
+		echo 'install: make the user pillion, as whom the service runs' >&2
 
-# The file of rules stays if it was changed.
+# The file of rules stays if it was changed, the user pillion in any case.
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/pillion $(DESTDIR)$(PREFIX)/include/pillion.h
 	rm -f $(SHARE)/man/man1/pillion.1 $(SHARE)/man/man1/pillion-*.1 $(SHARE)/man/man5/pillion.toml.5
 	rm -f $(SHARE)/bash-completion/completions/pillion $(SHARE)/zsh/site-functions/_pillion
 	rm -f $(SHARE)/fish/vendor_completions.d/pillion.fish
+	rm -rf $(DOC)
 	rm -f $(DESTDIR)$(SYSUSERSDIR)/pillion.conf $(DESTDIR)$(UNITDIR)/pillion.service
 	! cmp -s target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml || \
 		rm -r $(DESTDIR)$(SYSCONFDIR)/pillion

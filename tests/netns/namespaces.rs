@@ -53,7 +53,7 @@ impl Name {
         Self(name)
     }
 
-    fn attach(name: &str, pid: &str) {
+    pub fn attach(name: &str, pid: &str) {
         let mut ip = Command::new("ip");
         let status = ip.args(["netns", "attach", name, pid]).status();
         assert!(status.unwrap().success());

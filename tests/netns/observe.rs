@@ -426,7 +426,8 @@ fn verdicts_are_right_as_often_as_is_said() {
 fn what_cannot_be_observed_is_said_in_a_line() {
     needs_root!();
     for (arguments, expected) in [
-        (&["trial", "--share", "100"][..], "less than 100"),
+        (&["trial", "--share", "100"][..], "0.05 to 99.95"),
+        (&["trial", "--share", "0.049%"], "0.05 to 99.95"),
         (&["trial", "--every", "0"], "--quiet"),
         (&["advise", "--nodelay"], "leave out the companions"),
         (&["advise", "--grace", "4000000"], "at most an hour"),

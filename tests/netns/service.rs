@@ -170,6 +170,7 @@ fn metrics_keep_to_the_format() {
             (Some("HELP"), Some(name)) => {
                 assert!(line.len() > name.len() + 20, "{line}");
                 assert!(!line.contains("  ") && !line.ends_with('\\'), "{line}");
+                assert!(!line.replace("\\\"", "").contains('"'), "{line}");
             }
             (Some("TYPE"), Some(name)) => {
                 family = (name.to_owned(), words.next().unwrap().to_owned());

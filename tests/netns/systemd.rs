@@ -14,7 +14,7 @@ use pillion_tests::HostPair;
 use tempfile::TempDir;
 
 use crate::common::*;
-use crate::namespaces::Resident;
+use crate::namespaces::{Name, Resident};
 
 /// The socket to which a service tells its state.
 pub struct Manager {
@@ -151,17 +151,50 @@ fn while_it_waits_it_hears_of_other_rules_and_has_no_successor() {
     says("not reloaded: the old rules hold");
     manager.hear("READY=1");
     says("waits: no network namespace `pillion-test-tpyo`");
-    let text = format!("netns = \"{}\"\n[[rule]]\n[[rule]]\n", resident.pid());
+    let text = format!(
+        "netns = \"/proc/{}/ns/net\"\n[[rule]]\n[[rule]]\n",
+        resident.pid()
+    );
     fs::write(&rules, text).unwrap();
     signal(&service, Signal::SIGHUP);
     manager.hear("RELOADING=1");
     says("rules.toml: 2 rules");
     says(&format!(
-        "bundling by 2 rules of {file} on lo in {}",
+        "bundling by 2 rules of {file} on lo in /proc/{}/ns/net",
         resident.pid()
     ));
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn at_boot_a_number_is_waited_for_as_a_name_and_is_no_process() {
+    needs_root!();
+    let [here, process, named] = [(); 3].map(|()| namespace_with_loopback());
+    let [process, resident] = [&process, &named].map(Resident::of);
+    let mut ip = named.command("ip");
+    ip.args(["tuntap", "add", "own0", "mode", "tap"]);
+    assert!(ip.status().unwrap().success());
+    let number = process.pid();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, format!("netns = \"{number}\"\n[[rule]]\n")).unwrap();
+    for options in [
+        ["--config", rules.to_str().unwrap()].as_slice(),
+        &["--all", "--netns", &number],
+    ] {
+        let manager = Manager::new();
+        let arguments = [&["attach", "--wait", "--dev", "own0"], options].concat();
+        let mut service = manager.start(&here, &arguments);
+        let waits = manager.hear("STATUS=waits: ");
+        let expected = format!("waits: no network namespace `{number}`");
+        assert!(waits.contains(&expected), "{waits}");
+        let name = Name(number.clone());
+        Name::attach(&name.0, &resident.pid());
+        manager.hear(&format!(" on own0 in {number}"));
+        signal(&service, Signal::SIGTERM);
+        assert!(service.wait().unwrap().success());
+    }
 }
 
 #[test]
@@ -195,9 +228,15 @@ struct Systemd {
 
 const SYSTEMD: &str = "/lib/systemd/systemd";
 
+const UNIT: &str = include_str!("../../packaging/systemd/pillion.service");
+
+/// Where the unit lets it tell of itself.
+const TOLD: &str = "metrics = \"unix:/run/pillion/metrics\"\n\
+                    stats = \"/var/lib/pillion/stats.json\"\n";
+
 impl Systemd {
-    /// Boots it in the network namespace of the sender.
-    fn boot(pair: &HostPair, rules: &str) -> Self {
+    /// Boots it in the network namespace of the sender, with some lines of the unit replaced.
+    fn boot(pair: &HostPair, rules: &str, changes: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::set_permissions(
@@ -208,13 +247,8 @@ impl Systemd {
         fs::create_dir(at("units")).unwrap();
         fs::copy(PILLION, at("pillion")).unwrap();
         fs::write(at("pillion.toml"), rules).unwrap();
-        let unit = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../packaging/systemd/pillion.service"
-        );
-        let unit = fs::read_to_string(unit).unwrap();
         // The rest is as it is installed. The folder is where /tmp is, of which a service has its own.
-        let unit = unit
+        let unit = UNIT
             .replace("/usr/bin/pillion", at("pillion").to_str().unwrap())
             .replace(
                 "/etc/pillion/pillion.toml",
@@ -223,14 +257,20 @@ impl Systemd {
             .replace("User=pillion", "User=nobody")
             .replace("PrivateTmp=yes\n", "")
             .replace("[Service]\n", "[Service]\nStandardError=append:/run/log\n");
-        let unit = unit.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n");
+        let mut unit = unit.replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n");
+        for (line, other) in changes {
+            assert!(unit.contains(&format!("\n{line}\n")), "{line}");
+            unit = unit.replace(line, other);
+        }
         fs::write(at("units/pillion.service"), unit).unwrap();
         let target = "[Unit]\nDefaultDependencies=no\nWants=pillion.service\n";
         fs::write(at("units/boot.target"), target).unwrap();
-        let cgroup = own_cgroup().join(format!("pillion-boot-{}", std::process::id()));
+        let name = folder.path().file_name().unwrap().display();
+        let cgroup = own_cgroup().join(format!("pillion-boot{name}"));
         fs::create_dir(&cgroup).unwrap();
         let script = "echo $$ > $1/cgroup.procs && exec unshare --pid --fork --kill-child --mount \
                       --cgroup --uts --ipc --mount-proc sh -c 'mount -t tmpfs none /run && \
+                      mount -t tmpfs none /var/lib && \
                       mount -t cgroup2 none /sys/fs/cgroup && exec $0 --system --unit=boot.target \
                       --show-status=no --log-target=null' $0";
         let mut boot = pair.sender.namespace.command("sh");
@@ -309,10 +349,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
         return;
     }
     let pair = clean_pair();
-    let systemd = Systemd::boot(
-        &pair,
-        "metrics = \"unix:/run/pillion/metrics\"\n[[rule]]\nports = 7001\n",
-    );
+    let systemd = Systemd::boot(&pair, &format!("{TOLD}[[rule]]\nports = 7001\n"), &[]);
     within(Duration::from_secs(30), "the service is active", || {
         let log = systemd.log();
         assert!(!log.contains("pillion: open"), "{log}");
@@ -342,7 +379,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
 
     fs::write(
         systemd.rules(),
-        "[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n",
+        format!("{TOLD}[[rule]]\nports = 7001\n[[rule]]\nports = 7002\n"),
     )
     .unwrap();
     assert!(
@@ -385,4 +422,39 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     assert_eq!(ended, ["1", "0"], "{}", systemd.log());
     assert_eq!(systemd.show("Result"), "success");
     assert_eq!(systemd.show("ActiveState"), "inactive");
+    let stays = stdout(&systemd.run(&["cat", "/var/lib/pillion/stats.json"]));
+    assert!(stays.contains("\"connections\":"), "{stays}");
+}
+
+#[test]
+fn systemd_lets_it_be_where_a_mistake_stays() {
+    needs_root!();
+    if !Path::new(SYSTEMD).exists() {
+        println!("left out without systemd");
+        return;
+    }
+    let pair = clean_pair();
+    let fewer = [
+        ("StartLimitBurst=300", "StartLimitBurst=3"),
+        ("RestartSec=2", "RestartSec=100ms"),
+    ];
+    let systemd = Systemd::boot(&pair, "[[rule]]\nports = 70000\n", &fewer);
+    within(Duration::from_secs(30), "the service has failed", || {
+        systemd.show("ActiveState") == "failed"
+    });
+    assert_eq!(systemd.show("ExecMainStatus"), "2", "{}", systemd.log());
+    assert_eq!(systemd.show("NRestarts"), "3");
+}
+
+#[test]
+fn the_unit_is_started_too_often_only_if_a_mistake_stays() {
+    let number = |key: &str| -> u32 {
+        let mut lines = UNIT.lines().filter_map(|line| line.strip_prefix(key));
+        lines.next().expect(key).parse().expect(key)
+    };
+    let (every, starts) = (number("RestartSec="), number("StartLimitBurst="));
+    assert!(starts * every >= 600, "names that come late are tried");
+    // Until a name server that does not answer is given up.
+    let slow = every + 5;
+    assert!(starts * slow < number("StartLimitIntervalSec="), "it holds");
 }

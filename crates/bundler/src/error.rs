@@ -65,8 +65,8 @@ pub enum Error {
     },
     /// No network namespace is called so.
     #[error(
-        "no network namespace `{name}`: give a name under /run/netns (there: {known}), the \
-         PID of a process that runs, or a file"
+        "no network namespace `{name}`: give a name under /run/netns (there: {known}) or a \
+         file, as /proc/PID/ns/net of a process that runs"
     )]
     UnknownNamespace {
         /// The network namespace's name that was asked for.

@@ -35,10 +35,11 @@ impl FollowedNamespace {
     }
 
     pub(crate) fn named(name: &NamespaceName, hook: Hook) -> Result<Self, Error> {
+        let name = name.settled();
         Ok(Self {
-            name: Some(name.clone()),
-            is_matched: false,
             now: Some(Present::begin(name.open()?, hook)?),
+            name: Some(name),
+            is_matched: false,
         })
     }
 

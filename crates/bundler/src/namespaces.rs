@@ -22,6 +22,16 @@ impl Namespaces {
         self.named.is_empty() && self.of_containers.is_empty()
     }
 
+    /// The same, with no number that stands for a process.
+    #[must_use]
+    pub fn without_processes(&self) -> Self {
+        let named = self.named.iter().cloned();
+        Self {
+            named: named.map(NamespaceName::without_process).collect(),
+            of_containers: self.of_containers.clone(),
+        }
+    }
+
     /// True if some may come that are not there yet.
     pub(crate) fn may_come(&self) -> bool {
         self.patterns().next().is_some() || !self.of_containers.is_empty()

@@ -31,30 +31,23 @@ pub struct NamespaceName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
+    /// A name if there is such a one when it is looked for, else a PID.
+    Number(u32),
     Process,
     Container,
 }
 
 impl From<&OsStr> for NamespaceName {
-    /// Takes a number for a PID unless it is a name as well.
+    /// A number is a PID unless there is such a name when it is looked for.
     fn from(name: &OsStr) -> Self {
-        let under_names = Path::new(NAMES).join(name);
-        let number = name.to_str().and_then(|name| name.parse::<u32>().ok());
-        let process = number.filter(|_| !under_names.exists());
-        let path = if let Some(process) = process {
-            PathBuf::from(format!("/proc/{process}/ns/net"))
-        } else if name.as_bytes().contains(&b'/') {
-            PathBuf::from(name)
-        } else {
-            under_names
-        };
+        let number = name.to_str().and_then(|name| name.parse().ok());
         Self {
             name: name.to_owned(),
-            path,
-            kind: match process {
-                Some(_) => Kind::Process,
-                None => Kind::File,
+            path: match name.as_bytes().contains(&b'/') {
+                true => PathBuf::from(name),
+                false => Path::new(NAMES).join(name),
             },
+            kind: number.map_or(Kind::File, Kind::Number),
         }
     }
 }
@@ -68,6 +61,29 @@ impl FromStr for NamespaceName {
 }
 
 impl NamespaceName {
+    /// The same, and never a PID. Whoever may look before the name is there, as at boot, would meet
+    /// the process that happens to have the number, which is in the host's namespace as a rule.
+    #[must_use]
+    pub fn without_process(self) -> Self {
+        let kind = match self.kind {
+            Kind::Number(_) => Kind::File,
+            kind => kind,
+        };
+        Self { kind, ..self }
+    }
+
+    /// The same, and a number for good what it is now.
+    pub(crate) fn settled(&self) -> Self {
+        match self.kind {
+            Kind::Number(process) if !self.path.exists() => Self {
+                name: self.name.clone(),
+                path: format!("/proc/{process}/ns/net").into(),
+                kind: Kind::Process,
+            },
+            _ => self.clone().without_process(),
+        }
+    }
+
     /// The name as the user said it.
     #[must_use]
     pub fn as_said(&self) -> &OsStr {
@@ -131,7 +147,8 @@ impl NamespaceName {
                 known: known(),
             });
         }
-        let file = self.file().map_err(|error| match error.raw_os_error() {
+        let settled = self.settled();
+        let file = settled.file().map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => Error::UnknownNamespace {
                 name: name.clone(),
                 known: known(),
@@ -175,7 +192,7 @@ impl fmt::Display for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let name = escaped(&self.name);
         match self.kind {
-            Kind::File | Kind::Process => write!(f, "network namespace {name}"),
+            Kind::File | Kind::Number(_) | Kind::Process => write!(f, "network namespace {name}"),
             Kind::Container => f.write_str(&name),
         }
     }
@@ -203,6 +220,27 @@ mod tests {
     use nix::unistd::mkfifo;
 
     use super::*;
+
+    #[test]
+    fn a_number_is_a_name_where_there_is_one_and_else_a_process_if_it_may_be() {
+        let own = std::process::id().to_string();
+        let number = NamespaceName::from(OsStr::new(&own));
+        assert_eq!(
+            number.settled().path().to_str(),
+            Some(&*format!("/proc/{own}/ns/net"))
+        );
+        assert!(number.open().is_ok() && !number.settled().may_return());
+        let opened = number.clone().without_process().open();
+        assert!(matches!(opened, Err(Error::UnknownNamespace { .. })));
+        let folder = tempfile::tempdir().unwrap();
+        let name = NamespaceName {
+            path: folder.path().join("10"),
+            ..number
+        };
+        fs::write(name.path(), "").unwrap();
+        assert_eq!(name.settled().path(), name.path());
+        assert!(name.settled().may_return());
+    }
 
     #[test]
     fn what_is_no_network_namespace_is_told_so_and_never_waited_for() {

@@ -67,27 +67,56 @@ impl Totals {
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| failed(error.to_string()))?
             .ok_or_else(|| failed("the map is empty".to_owned()))?;
+        let raws: Option<Vec<_>> = values.iter().map(|value| raw(value)).collect();
+        let raws = raws.ok_or_else(|| failed("the map holds something else".to_owned()))?;
+        Ok(Self::of(&raws))
+    }
+
+    fn of(processors: &[types::totals]) -> Self {
         let mut totals = Self::default();
         let mut last = (0, None);
-        for value in &values {
-            if value.len() < size_of::<types::totals>() {
-                return Err(failed("the map holds something else".to_owned()));
-            }
-            // SAFETY: plain integers, of which any bits are valid, and enough of them.
-            let raw = unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() };
+        for raw in processors {
             totals.counters += &Counters::from(&raw.counters);
-            totals.add(&raw);
+            totals.add(raw);
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
             last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
         }
         totals.decision = last.1;
-        Ok(totals)
+        // They are not read all at once: one may have taken back what was not yet read of another.
+        let saved_us = totals.counters.saved_us.cast_signed();
+        totals.counters.saved_us = saved_us.max(0).cast_unsigned();
+        totals
     }
+}
+
+/// What one processor counted; `None` if it is something else.
+fn raw(value: &[u8]) -> Option<types::totals> {
+    let is_whole = value.len() >= size_of::<types::totals>();
+    // SAFETY: plain integers, of which any bits are valid, and enough of them.
+    is_whole.then(|| unsafe { value.as_ptr().cast::<types::totals>().read_unaligned() })
 }
 
 fn add(sums: &mut BTreeMap<Companion, u64>, raw: &[u64]) {
     for (companion, count) in Companion::counts(raw) {
         *sums.entry(companion).or_default() += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_is_taken_back_before_it_is_read_is_none() {
+        let counted = |saved_us: i64| {
+            let mut raw = types::totals::default();
+            raw.counters.saved_us = saved_us.cast_unsigned();
+            raw
+        };
+        for (processors, saved_us) in [([5000, -7000], 0), ([-2000, 5000], 3000)] {
+            let totals = Totals::of(&processors.map(counted));
+            assert_eq!(totals.counters.saved_us, saved_us);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Names with shells' wildcards: `*`, `?` and `[...]`.
+//! Names with shells' wildcards: `*`, `?` and `[...]`. A backslash stands for itself: systemd's names
+//! of cgroups have it.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -42,6 +43,7 @@ fn is_like(text: &OsStr, pattern: &OsStr, flags: libc::c_int) -> bool {
     let (Ok(text), Ok(pattern)) = (text, pattern) else {
         return false;
     };
+    let flags = flags | libc::FNM_NOESCAPE;
     // SAFETY: both are strings that end with a zero and live across the call.
     unsafe { libc::fnmatch(pattern.as_ptr(), text.as_ptr(), flags) == 0 }
 }
@@ -69,5 +71,18 @@ mod tests {
     fn wildcards_stand_for_parts_of_a_path_alone() {
         assert!(text_is_like("a/b", "a*") && !path_is_like("a/b", "a*"));
         assert!(path_is_like("a/b", "*/b"));
+    }
+
+    #[test]
+    fn a_backslash_stands_for_itself() {
+        let name = r"app-org.example\x2dgame-1.scope";
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let found = matching(
+            folder.path(),
+            OsStr::new(r"app-org.example\x2dgame-*.scope"),
+        );
+        assert_eq!(found, [folder.path().join(name)]);
+        assert!(text_is_like(r"a\b", r"a\b") && path_is_like(r"n/a\b", r"*/a\b"));
     }
 }

@@ -26,4 +26,4 @@ pub use measures::{MEASURES, Of};
 pub use record::{Record, RecordError};
 pub use record_file::RecordFile;
 pub use summary::Summary;
-pub use trial::{ArmResults, Comparison, Results, Setting, Trial, Unit};
+pub use trial::{ArmResults, Comparison, Results, SHARES_PPM, Setting, Trial, Unit};

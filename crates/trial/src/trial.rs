@@ -1,3 +1,5 @@
+use std::ops::RangeInclusive;
+
 use pillion_bundler::{Arm, DrawBy, Observation};
 use pillion_measure::Measure;
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,15 @@ use crate::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
 /// Units that a trial compares at most; later ones are drawn, and their connections counted alone.
 const MOST_UNITS: usize = 10_000;
+
+/// A share, as of [`Setting::bundled_ppm`], is of this.
+const MILLION: u64 = 1_000_000;
+
+/// The least share with which an arm of as many units as there can be has those that a look takes.
+const LEAST_PPM: u32 = (FEWEST * MILLION as usize).div_ceil(MOST_UNITS) as u32;
+
+/// Shares, of a million, with which a trial can come to look.
+pub const SHARES_PPM: RangeInclusive<u32> = LEAST_PPM..=MILLION as u32 - LEAST_PPM;
 
 /// Segments with which a unit is compared.
 pub(crate) const FEWEST_SEGMENTS: u64 = 20;
@@ -148,8 +159,7 @@ impl Trial {
             .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
             .collect();
         // To wait until so many are there would have the draw decide when it is looked.
-        let share = f64::from(self.record.setting.bundled_ppm) / 1e6;
-        if (values.len() as f64) * share.min(1.0 - share) < FEWEST as f64 {
+        if !fill_both_arms(values.len(), self.record.setting.bundled_ppm) {
             return None;
         }
         let number = self.record.looks.len() + 1;
@@ -208,6 +218,13 @@ impl ArmResults {
         units.iter().for_each(|unit| results.summary += unit);
         results
     }
+}
+
+/// True if the draw can be expected to put enough of so many units into each arm.
+fn fill_both_arms(units: usize, bundled_ppm: u32) -> bool {
+    let bundled = u64::from(bundled_ppm);
+    let smaller = bundled.min(MILLION.saturating_sub(bundled));
+    units as u64 * smaller >= FEWEST as u64 * MILLION
 }
 
 fn compare(
@@ -342,6 +359,15 @@ mod tests {
             "no more segments, no more looks"
         );
         assert!(trial.look(true).is_none(), "nor a last one");
+    }
+
+    #[test]
+    fn no_share_is_taken_with_which_no_look_could_come() {
+        let ends = [*SHARES_PPM.start(), *SHARES_PPM.end()];
+        for ppm in ends.into_iter().flat_map(|end| [end - 1, end, end + 1]) {
+            let looks = fill_both_arms(MOST_UNITS, ppm);
+            assert_eq!(looks, SHARES_PPM.contains(&ppm), "{ppm}");
+        }
     }
 
     #[test]

@@ -51,8 +51,9 @@ pub struct Args {
     #[arg(long = "port", value_name = "PORTS")]
     ports: Vec<Ports>,
 
-    /// Connections with a peer in this network, as in 192.0.2.0/24; repeat for more
-    #[arg(long = "peer", value_name = "CIDR")]
+    /// Connections with a peer at this address or in this network, as in 192.0.2.0/24, or a host of
+    /// this name; repeat for more
+    #[arg(long = "peer", value_name = "PEER")]
     peers: Vec<Peer>,
 
     /// All connections
@@ -83,7 +84,8 @@ pub struct Args {
     #[arg(long = "netns", value_name = "NAMESPACE")]
     namespaces: Vec<NamespaceName>,
 
-    /// Wait for devices, network namespaces and cgroups that are not there yet, as at boot, and say so
+    /// Wait for devices, network namespaces and cgroups that are not there yet, as at boot, and say so;
+    /// --netns takes no PID then
     #[arg(long)]
     wait: bool,
 
@@ -375,12 +377,16 @@ impl Args {
     /// Those of the command line, if there are any; else those of the file. Beside, those of the
     /// containers that rules ask for.
     fn namespaces(&self, of_the_file: Vec<NamespaceName>, policy: &Policy) -> Namespaces {
-        Namespaces {
+        let namespaces = Namespaces {
             named: match self.namespaces.is_empty() {
                 true => of_the_file,
                 false => self.namespaces.clone(),
             },
             of_containers: policy.containers(),
+        };
+        match self.wait {
+            true => namespaces.without_processes(),
+            false => namespaces,
         }
     }
 

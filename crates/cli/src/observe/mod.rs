@@ -44,8 +44,9 @@ pub struct ObserveArgs {
     #[arg(long = "port", value_name = "PORTS")]
     ports: Vec<Ports>,
 
-    /// Connections with a peer in this network, as in 192.0.2.0/24; repeat for more
-    #[arg(long = "peer", value_name = "CIDR")]
+    /// Connections with a peer at this address or in this network, as in 192.0.2.0/24, or a host of
+    /// this name; repeat for more
+    #[arg(long = "peer", value_name = "PEER")]
     peers: Vec<Peer>,
 
     /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and

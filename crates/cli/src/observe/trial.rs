@@ -11,8 +11,8 @@ use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{
-    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, RecordError, RecordFile, Results, Setting,
-    Trial, Verdict,
+    ArmResults, ERROR_RATE, Estimate, MEASURES, Record, RecordError, RecordFile, Results,
+    SHARES_PPM, Setting, Trial, Verdict,
 };
 use serde_json::json;
 
@@ -62,11 +62,17 @@ pub struct Args {
 /// Millionths of a share in per cent, with or without the sign.
 fn parse_share(text: &str) -> Result<u32, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse();
-    let percent = percent.ok().filter(|it: &f64| *it > 0.0 && *it < 100.0);
-    percent.map_or_else(
-        || Err("expected per cent, more than 0 and less than 100".to_owned()),
-        |percent| Ok(((percent * 1e4).round() as u32).clamp(1, 999_999)),
-    )
+    let ppm = percent.map(|percent: f64| (percent * 1e4).round() as u32);
+    match ppm {
+        Ok(ppm) if SHARES_PPM.contains(&ppm) => Ok(ppm),
+        _ => {
+            let ends = [SHARES_PPM.start(), SHARES_PPM.end()];
+            let [least, most] = ends.map(|ppm| f64::from(*ppm) / 1e4);
+            Err(format!(
+                "expected per cent, {least} to {most}: one arm would be too small to compare else"
+            ))
+        }
+    }
 }
 
 /// How often the record is written, if nothing else is worth writing it.

@@ -6,7 +6,7 @@ use std::fmt;
 use pillion_bundler::{Companion, Kind, Outcome, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -45,7 +45,7 @@ impl Collector for Scrape {
 impl Scrape {
     fn health(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let help = "What pillion is at work";
-        let mut build = encoder.encode_descriptor("build", help, None, MetricType::Info)?;
+        let mut build = descriptor(encoder, "build", help, None, MetricType::Info)?;
         build.encode_info(&[("version", self.health.version.as_str())])?;
         let gauges = [
             (
@@ -77,14 +77,28 @@ impl Scrape {
             gauge(encoder, name, help, unit, value as f64)?;
         }
         let help = "Network devices that pillion is attached to, each with a 1";
-        let mut devices =
-            encoder.encode_descriptor("device_attached", help, None, MetricType::Gauge)?;
+        let mut devices = descriptor(encoder, "device_attached", help, None, MetricType::Gauge)?;
         for device in &self.health.devices {
             let of = [("device", device.as_str())];
             ConstGauge::new(1i64).encode(devices.encode_family(&of)?)?;
         }
         Ok(())
     }
+}
+
+/// Begins a metric. Its help is escaped here, for the encoder writes it as it is.
+fn descriptor<'a>(
+    encoder: &'a mut DescriptorEncoder,
+    name: &'a str,
+    help: &str,
+    unit: Option<&'a Unit>,
+    kind: MetricType,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    let help = help
+        .replace('\\', r"\\")
+        .replace('"', "\\\"")
+        .replace('\n', r"\n");
+    encoder.encode_descriptor(name, &help, unit, kind)
 }
 
 fn gauge(
@@ -94,7 +108,7 @@ fn gauge(
     unit: Option<Unit>,
     value: f64,
 ) -> fmt::Result {
-    let encoder = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+    let encoder = descriptor(encoder, name, help, unit.as_ref(), MetricType::Gauge)?;
     ConstGauge::new(value).encode(encoder)
 }
 
@@ -105,14 +119,12 @@ fn numbers(totals: &Totals, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let seconds = statistic.name.strip_suffix("_us");
         match (statistic.kind, seconds) {
             (Kind::Gauge, Some(name)) => {
-                // It is taken back in part at times: below zero for a moment, on one of the processors.
-                let us = value.cast_signed() as f64;
-                gauge(encoder, name, help, Some(Unit::Seconds), us / 1e6)?;
+                gauge(encoder, name, help, Some(Unit::Seconds), value as f64 / 1e6)?;
             }
             (Kind::Gauge, None) => gauge(encoder, statistic.name, help, None, value as f64)?,
             (Kind::Counter, _) => {
                 let kind = MetricType::Counter;
-                let encoder = encoder.encode_descriptor(statistic.name, help, None, kind)?;
+                let encoder = descriptor(encoder, statistic.name, help, None, kind)?;
                 ConstCounter::new(value).encode(encoder)?;
             }
         }
@@ -153,7 +165,7 @@ fn family(
     label: &str,
     counts: impl Iterator<Item = (String, u64)>,
 ) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    let mut family = descriptor(encoder, name, help, None, MetricType::Counter)?;
     for (value, count) in counts {
         let of = [(label, value.as_str())];
         ConstCounter::new(count).encode(family.encode_family(&of)?)?;
@@ -166,4 +178,28 @@ fn word(value: &impl Serialize) -> String {
     let word = serde_json::to_value(value).ok();
     let word = word.as_ref().and_then(|word| word.as_str());
     word.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Told;
+
+    impl Collector for Told {
+        fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+            gauge(&mut encoder, "told", "\"a\\b\"\nc", None, 1.0)
+        }
+    }
+
+    #[test]
+    fn help_is_escaped() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Told));
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let help = text.lines().next();
+        assert_eq!(help, Some(r#"# HELP told \"a\\b\"\nc"#), "{text}");
+    }
 }

@@ -31,7 +31,7 @@ pub struct Key {
 const VALUES: &[(&str, &str)] = &[
     ("metrics", "\"unix:/run/pillion/metrics\""),
     ("totals-every", "3600"),
-    ("stats", "\"/run/pillion/stats.json\""),
+    ("stats", "\"/var/lib/pillion/stats.json\""),
     ("target", "0.1"),
     ("max-packets", "1"),
     ("rto-min", "50"),
@@ -52,7 +52,7 @@ const CHOICE: &[(&str, &str, &str)] = &[
     (
         "peers",
         "[\"192.0.2.0/24\", \"2001:db8::1\"]",
-        "Networks and addresses of the peer",
+        "Addresses, networks and host names, of which the peer has one",
     ),
     (
         "cgroup",
@@ -97,7 +97,8 @@ pub fn sections() -> Vec<Section> {
     let netns = Key {
         name: "netns".to_owned(),
         meaning: "Network namespaces whose connections are taken in instead of those of this one: \
-                  names under /run/netns or files, with wildcards if so wanted"
+                  names under /run/netns or files, with wildcards if so wanted; of a process \
+                  /proc/PID/ns/net"
             .to_owned(),
         value: "[\"web\", \"cni-*\"]".to_owned(),
     };

@@ -122,6 +122,7 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         rules.push(rule);
     }
     let telling = Spanned::new(0..0, DeValue::Table(telling));
+    let named = namespaces.0.into_iter();
     File {
         policy: Policy {
             rules,
@@ -129,7 +130,8 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
             scope: Scope::ThisNamespace,
             ..Policy::default()
         },
-        namespaces: namespaces.0,
+        // A file outlives the processes whose numbers it could have.
+        namespaces: named.map(NamespaceName::without_process).collect(),
         telling: document::read(&telling, mistakes).unwrap_or_default(),
     }
 }

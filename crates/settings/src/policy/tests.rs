@@ -363,6 +363,17 @@ fn network_namespaces_are_named_in_the_file() {
     let namespaces = load(&file, false).unwrap().namespaces;
     assert_eq!(namespaces.len(), 2);
     assert!(!namespaces[0].is_pattern() && namespaces[1].is_pattern());
+    fs::write(
+        &file,
+        format!("netns = \"{}\"\n[[rule]]\n", std::process::id()),
+    )
+    .unwrap();
+    let opened = load(&file, false).unwrap().namespaces[0].open();
+    let expected = matches!(opened, Err(Error::UnknownNamespace { .. }));
+    assert!(
+        expected,
+        "a process may have the number by chance: {opened:?}"
+    );
 }
 
 #[test]
