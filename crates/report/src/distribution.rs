@@ -6,18 +6,15 @@ use pillion_measure::{Step, quantile, thinned};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Distribution {
     sorted: Vec<f64>,
-    left_out: usize,
 }
 
 impl Distribution {
-    /// Sorts the samples, once. Values that are not finite are left out and counted.
+    /// Sorts the samples, once. Values that are not finite are left out.
     pub fn new(samples: impl IntoIterator<Item = f64>) -> Self {
         let mut sorted: Vec<f64> = samples.into_iter().collect();
-        let given = sorted.len();
         sorted.retain(|v| v.is_finite());
         sorted.sort_unstable_by(f64::total_cmp);
-        let left_out = given - sorted.len();
-        Self { sorted, left_out }
+        Self { sorted }
     }
 
     /// The number of samples.
@@ -28,11 +25,6 @@ impl Distribution {
     /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
-    }
-
-    /// How many values were not finite and are in none of the results.
-    pub fn left_out(&self) -> usize {
-        self.left_out
     }
 
     /// The largest sample, `None` without samples.
@@ -111,7 +103,7 @@ mod tests {
     #[test]
     fn no_samples_give_no_curve_and_no_quantile() {
         let d = Distribution::new([f64::NAN, f64::INFINITY]);
-        assert!(d.is_empty() && d.left_out() == 2);
+        assert!(d.is_empty());
         assert_eq!((d.quantile(0.5), d.max()), (None, None));
         assert!(d.cdf().is_empty() && d.ccdf().is_empty());
         assert!(d.share_above(1.0).is_nan());

@@ -120,7 +120,13 @@ impl Args {
         match (&self.write_config, rules) {
             (Some(file), Some(_)) => print_line!("rules: {}", file.display()),
             (None, Some(text)) => print_line!("\n{text}"),
-            (_, None) => print_line!("no rules: nothing is worth while as far as could be seen"),
+            (file, None) => {
+                print_line!("no rules: nothing is worth while as far as could be seen")?;
+                match file.as_ref().filter(|it| it.exists()) {
+                    Some(file) => print_line!("{} is as it was", file.display()),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }

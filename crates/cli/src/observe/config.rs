@@ -15,8 +15,9 @@ pub struct Conditions {
     pub namespaces: Vec<String>,
 }
 
-/// A file with a rule for each service whose connections bundling would help, bundled as was
-/// reckoned with; a comment says why. `None` if there are none.
+/// A file with a rule for each service whose connections bundling would help, with the peers of which
+/// that is so where they were told apart, bundled as was reckoned with; a comment says why. `None` if
+/// there are none.
 pub fn config(
     advice: &[Advice],
     bundling: &Bundling,
@@ -38,21 +39,29 @@ pub fn config(
     );
     let ContainerChoice { names, labels } = &conditions.containers;
     let of_all = [
-        list("peers", &conditions.peers),
         list("cgroup", &conditions.cgroups),
         list("container", &texts(names)),
         list("container-label", &texts(labels)),
     ];
     let of_all = of_all.concat();
     for same in worth.chunk_by(|a, b| a.service == b.service) {
-        let names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
+        let mut names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
+        names.dedup();
+        let mut peers: Vec<_> = same.iter().filter_map(|it| it.peer).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        let peers = match peers.is_empty() {
+            true => conditions.peers.clone(),
+            false => texts(&peers),
+        };
         let (key, port) = match same[0].service {
             Service::Local(port) => ("local-ports", port),
             Service::Remote(port) => ("remote-ports", port),
         };
         file += &format!(
-            "\n# {}\n[[rule]]\n{key} = {port}\n{of_all}",
-            names.join(", ")
+            "\n# {}\n[[rule]]\n{key} = {port}\n{}{of_all}",
+            names.join(", "),
+            list("peers", &peers),
         );
     }
     Ok(Some(file))
@@ -126,6 +135,27 @@ mod tests {
             assert_eq!(cgroups, conditions.cgroups);
         }
         assert!(policy.namespaces[0].is_pattern());
+    }
+
+    #[test]
+    fn where_peers_were_told_apart_those_worth_it_alone_are_in_the_rules() {
+        let of = |peer: &str, repairable| Watched {
+            peer: peer.parse().unwrap(),
+            ..watched(Service::Local(7777), repairable)
+        };
+        let all = [of("192.0.2.1", 45), of("192.0.2.2", 0), of("192.0.2.3", 45)];
+        let conditions = Conditions {
+            peers: vec!["192.0.2.0/24".to_owned()],
+            ..Conditions::default()
+        };
+        let file = config(&advise(&all, true), &Bundling::default(), &conditions);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pillion.toml");
+        std::fs::write(&path, file.unwrap().unwrap()).unwrap();
+        let rules = policy::load(&path, false).unwrap().policy.rules;
+        assert_eq!(rules.len(), 1);
+        let peers = ["192.0.2.1/32", "192.0.2.3/32"].map(|it| it.parse().unwrap());
+        assert_eq!(rules[0].peers, peers);
     }
 
     #[test]

@@ -256,16 +256,16 @@ fn refusal(saved: Result<(), RecordError>) -> Result<Option<RecordError>, Record
 fn standing(results: &Results) -> String {
     let arm =
         |name: &str, of: fn(&pillion_trial::Comparison) -> Option<Estimate>, arm: &ArmResults| {
-            let value = |measure: usize| {
-                let found = results.measures.get(measure).and_then(of);
-                estimate(found, results.measures[measure].measure.unit)
+            let value = |name: &str| {
+                let found = results.measures.iter().find(|it| it.measure.name == name);
+                estimate(found.and_then(of), Unit::Milliseconds)
             };
             format!(
                 "{name} {} units, {} segments, late by {} ms, p99 {} ms",
                 arm.units,
                 number::count(arm.summary.segments),
-                value(0),
-                value(3),
+                value("late_ms"),
+                value("ack_latency_ms_p99"),
             )
         };
     format!(

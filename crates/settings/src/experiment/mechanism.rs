@@ -52,7 +52,6 @@ struct Row {
     name: &'static str,
     sysctl: &'static str,
     settings: &'static [Setting],
-    stock: bool,
 }
 
 const fn set(word: &'static str, value: &'static str) -> Setting {
@@ -67,49 +66,42 @@ const ROWS: &[Row] = &[
         name: "linear-timeouts",
         sysctl: "net.ipv4.tcp_thin_linear_timeouts",
         settings: SWITCH,
-        stock: true,
     },
     Row {
         mechanism: Mechanism::Tlp,
         name: "tlp",
         sysctl: "net.ipv4.tcp_early_retrans",
         settings: &[set("off", "0"), set("on", "3")],
-        stock: true,
     },
     Row {
         mechanism: Mechanism::TlpDraft,
         name: "tlp-draft",
         sysctl: "net.ipv4.tcp_tlp_draft",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::Rack,
         name: "rack",
         sysctl: "net.ipv4.tcp_recovery",
         settings: SWITCH,
-        stock: true,
     },
     Row {
         mechanism: Mechanism::Frto,
         name: "f-rto",
         sysctl: "net.ipv4.tcp_frto",
         settings: &[set("off", "0"), set("on", "2")],
-        stock: true,
     },
     Row {
         mechanism: Mechanism::LinearSynTimeouts,
         name: "linear-syn-timeouts",
         sysctl: "net.ipv4.tcp_syn_linear_timeouts",
         settings: &[set("off", "0"), set("on", "4")],
-        stock: true,
     },
     Row {
         mechanism: Mechanism::RetransmissionCollapsing,
         name: "retransmission-collapsing",
         sysctl: "net.ipv4.tcp_retrans_collapse",
         settings: SWITCH,
-        stock: true,
     },
     Row {
         mechanism: Mechanism::EarlyRetransmit,
@@ -121,49 +113,42 @@ const ROWS: &[Row] = &[
             set("delayed", "2"),
             set("linux-3.10", "3"),
         ],
-        stock: false,
     },
     Row {
         mechanism: Mechanism::Fack,
         name: "fack",
         sysctl: "net.ipv4.tcp_fack",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::ForwardRetransmission,
         name: "forward-retransmission",
         sysctl: "net.ipv4.tcp_forward_retransmit",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::ModifiedFastRetransmit,
         name: "modified-fast-retransmit",
         sysctl: "net.ipv4.tcp_thin_dupack",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::RtoRestart,
         name: "rto-restart",
         sysctl: "net.ipv4.tcp_rto_restart",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::SmartFraming,
         name: "smart-framing",
         sysctl: "net.ipv4.tcp_smart_framing",
         settings: SWITCH,
-        stock: false,
     },
     Row {
         mechanism: Mechanism::UnfilledWindowGrowth,
         name: "unfilled-window-growth",
         sysctl: "net.ipv4.tcp_cwnd_grow_unfilled",
         settings: SWITCH,
-        stock: false,
     },
 ];
 
@@ -189,12 +174,6 @@ impl Mechanism {
     #[must_use]
     pub fn settings(self) -> &'static [Setting] {
         self.row().settings
-    }
-
-    /// Whether stock kernels have it; else the lab kernel alone does.
-    #[must_use]
-    pub fn is_stock(self) -> bool {
-        self.row().stock
     }
 
     /// The setting of that word, if it can be set to it.
