@@ -107,25 +107,20 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 	call_known(flow, end);
 }
 
-/*
- * A packet has arrived behind a gap, and maybe others before it. Is it that one
- * that the ACK answers?
- */
-static __always_inline bool note_sacked(struct flow *flow, __u32 next,
+/* A packet has arrived behind a gap, and maybe others before it. */
+static __always_inline void note_sacked(struct flow *flow, __u32 next,
 					const struct tcp_options *options,
 					const struct ack *ack, __u32 mss)
 {
 	struct record *record = &flow->egress.record;
 	__u32 end = option_word(options, ack->first_block + 4);
 	struct packet packet = {};
-	__u32 new;
 
-	new = mark_blocks(&flow->ingress.sacked, record, options, ack);
+	mark_blocks(&flow->ingress.sacked, record, options, ack);
 	find_packet(record, next, end, &packet);
 	if (packet.end == end && !(packet.how & RETRANSMITTED))
 		note_arrival(&flow->ingress, packet.start, end, mss,
 			     packet.how);
-	return new;
 }
 
 /* What is known of losses so old that the record has no more of them. */
@@ -152,14 +147,13 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	__u32 una = acked_so_far(flow, tp, end);
 	struct settled settled = {};
 	struct packet packet = {};
-	bool behind_gap = false;
 
 	choose_rule(flow, ack);
 	settled.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, settled.from);
+	ingress->sacked.answered = 0;
 	if (ack->blocks)
-		behind_gap =
-			note_sacked(flow, next, options, ack, tp->mss_cache);
+		note_sacked(flow, next, options, ack, tp->mss_cache);
 	if (!after(ack->ack, una)) {
 		come_late(flow, next, ack, tp->mss_cache);
 		return;
@@ -172,8 +166,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	settled.mss = tp->mss_cache;
 	if (is_of_retransmission(flow, ack, una))
 		judge_retransmission(flow, next, ack, &settled);
-	else if (packet.end == ack->ack && packet.how & REDUNDANT &&
-		 !(behind_gap && !ack->duplicate))
+	else if (packet.end == ack->ack && packet.how & REDUNDANT)
 		find_hidden(flow, tp, ack, &packet, una, &settled);
 	settle(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);

@@ -53,7 +53,7 @@ __noinline int count_behind_gaps(struct record *record, struct sacked *sacked,
 		if (later_came && !has_come &&
 		    !(slot(record, newest - i)->how & RETRANSMITTED))
 			break;
-		later_came |= has_come;
+		later_came = has_come;
 	}
 	return i - 1;
 }

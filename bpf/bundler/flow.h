@@ -294,7 +294,6 @@ struct egress {
 	__u32 announced_kept; /* payload before it that history[] has */
 	__u32 announced_room; /* for payload, as to memory (truesize.h) */
 	__u32 announced_varying; /* bytes of options that come and go */
-	__u32 newest_time; /* the timestamp of new data announced last */
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
 	__u32 reduced_at; /* as it stands */
@@ -307,6 +306,7 @@ struct egress {
 	__u64 answered_known; /* ingress.call_known */
 	__u32 asked; /* for one, with the last packet */
 	__u32 asked_high_seq; /* TCP's, as that left */
+	__u32 asked_after; /* reduced_at before */
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
 	__u32 again_start; /* snd_una as the first packet left */
@@ -314,6 +314,7 @@ struct egress {
 	__u32 again_next; /* snd_nxt as the first packet left */
 	__u32 again_time; /* its timestamp; 0: none */
 	__u32 again_newest_time; /* that of the newest segment by then */
+	__u32 newest_time; /* that of the new data announced last */
 
 	/* What rode along with a retransmission last. */
 	__u32 along_count; /* 0: nothing ever did */
@@ -344,6 +345,7 @@ struct run {
  */
 struct sacked {
 	__u32 from; /* its slot, as record.next counts */
+	__u32 answered; /* segments new in the last ACK's first block */
 	__u64 bits[RECORD / 64];
 };
 

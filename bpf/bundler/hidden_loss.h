@@ -119,9 +119,13 @@ enum arrived {
 	RETRANSMISSION_CAME,
 	BOTH_CAME, /* and the bundle's own ACK never did */
 	EITHER_CAME, /* it is not known which */
+	ANOTHER_CAME, /* behind a gap */
 };
 
 /*
+ * What comes behind a gap has the receiver forget the report that it has yet to
+ * send (tcp_data_queue()): the ACK that answers it tells nothing.
+ *
  * Where TCP has retransmitted the packet's segment, mostly as a probe of the
  * tail (RFC 8985, section 7), what came behind a gap needed the bundle to be
  * acknowledged. If the segment's own bytes are reported, the retransmission
@@ -130,19 +134,24 @@ enum arrived {
  * bundle left before all that was retransmitted. That of a packet that comes in
  * order is echoed from then on (RFC 7323, section 4.3): an older echo is that
  * of what came before.
+ *
+ * A global function, as the verifier is not to follow each case.
  */
-static __always_inline enum arrived tell_arrival(struct flow *flow,
-						 const struct ack *ack,
-						 const struct packet *packet,
-						 __u32 una)
+__noinline int tell_arrival(struct egress *egress, struct ingress *ingress,
+			    const struct ack *ack, const struct packet *packet,
+			    __u32 una)
 {
-	const struct egress *egress = &flow->egress;
-	__u32 time = READ_ONCE(egress->again_time);
-	__u32 next = READ_ONCE(egress->again_next);
+	__u32 time, next;
 
+	if (!egress || !ingress || !ack || !packet)
+		return EITHER_CAME;
+	time = READ_ONCE(egress->again_time);
+	next = READ_ONCE(egress->again_next);
+	if (ingress->sacked.answered && !ack->duplicate)
+		return ANOTHER_CAME;
 	if (!(packet->how & RETRANSMITTED))
 		return BUNDLE_CAME;
-	if (is_sacked(&flow->ingress.sacked, packet->slot))
+	if (is_sacked(&ingress->sacked, packet->slot))
 		return EITHER_CAME;
 	if (ack->duplicate && !before(ack->duplicate_start, packet->seq))
 		return BOTH_CAME;
@@ -190,9 +199,10 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
-	enum arrived arrived = tell_arrival(flow, ack, packet, una);
 	struct hidden hidden = {}, by_ack = {};
+	enum arrived arrived;
 
+	arrived = tell_arrival(&flow->egress, ingress, ack, packet, una);
 	if (arrived == BUNDLE_CAME && !ack->duplicate)
 		note_silence(ingress);
 	settle_doubts(flow);
@@ -200,7 +210,7 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	    packet->how & RETRANSMITTED)
 		note_arrival(ingress, packet->start, packet->end, settled->mss,
 			     packet->how);
-	if (arrived == RETRANSMISSION_CAME || arrived == BOTH_CAME ||
+	if ((arrived != BUNDLE_CAME && arrived != EITHER_CAME) ||
 	    !after(packet->seq, una))
 		return; /* it tells nothing of what was redundant */
 	if (ingress->rule != LOSS_RULE_DSACK) {

@@ -186,15 +186,30 @@ static __always_inline bool is_undone(const struct egress *egress)
 }
 
 /*
- * Was the kernel asked for a reduction in vain? If the packet is refused with
- * an error behind this program, by another one or for want of memory, TCP sees
- * the error instead of the congestion (ip_finish_output(), tcp_transmit_skb()).
+ * The kernel may have been asked for a reduction in vain. If the packet is
+ * refused with an error behind this program, by a route or for want of memory,
+ * TCP sees the error instead of the congestion (ip_finish_output(),
+ * tcp_transmit_skb()). The loss is unanswered then, as before. A global
+ * function, as the verifier is not to follow each case.
  */
-static __always_inline bool is_unheard(const struct egress *egress,
-				       const struct tcp_sock *tp)
+__noinline int forget_unheard(struct flow *flow, __u32 high_seq)
 {
-	return egress->asked && tp->high_seq == egress->asked_high_seq &&
-	       tp->high_seq != egress->reduced_at;
+	struct egress *egress;
+
+	if (!flow)
+		return 0;
+	egress = &flow->egress;
+	if (!egress->asked)
+		return 0;
+	egress->asked = false;
+	if (high_seq != egress->asked_high_seq ||
+	    high_seq == egress->reduced_at)
+		return 0;
+	egress->answered = 0;
+	egress->reduced_at = egress->asked_after;
+	egress->firm_at = egress->asked_after;
+	ADD(flow, reactions, -1);
+	return 0;
 }
 
 /* A packet of ours leaves; what the kernel is to be told with it. */
@@ -204,28 +219,28 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	enum reaction reaction = flow->options.reaction;
 	struct egress *egress = &flow->egress;
 	struct ingress *ingress = &flow->ingress;
-	bool reducing = is_reducing(sk), unheard = is_unheard(egress, sk), due;
+	bool reducing = is_reducing(sk), due;
 
-	egress->asked = false;
+	forget_unheard(flow, sk->high_seq);
 	if (reaction == REACT_TFRC_SP)
 		learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
 	due = is_unanswered(egress, ingress, reducing);
 	note_known(egress, ingress);
-	if (reducing || !(due || unheard || is_undone(egress)))
+	if (reducing || !(due || is_undone(egress)))
 		return KEEP;
 	egress->answered = READ_ONCE(ingress->call);
 	egress->trusted_end = egress->reduced_at;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;
+	egress->asked_after = egress->reduced_at;
 	egress->reduced_at = tp->snd_nxt;
 	egress->firm_at = tp->snd_nxt;
 	if (reaction == REACT_NONE)
 		return KEEP;
 	egress->asked = true;
 	egress->asked_high_seq = sk->high_seq;
-	if (!unheard)
-		ADD(flow, reactions, 1);
+	ADD(flow, reactions, 1);
 	return KEEP_AND_REDUCE;
 }
 

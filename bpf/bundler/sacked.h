@@ -70,24 +70,21 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 	return new;
 }
 
-/*
- * How many segments of the first block were not known to have come: it has the
- * one that the ACK answers (RFC 2018, section 4).
+/* The first block has the segment that the ACK answers (RFC 2018, section 4).
  */
-static __always_inline __u32 mark_blocks(struct sacked *sacked,
-					 struct record *record,
-					 const struct tcp_options *options,
-					 const struct ack *ack)
+static __always_inline void mark_blocks(struct sacked *sacked,
+					struct record *record,
+					const struct tcp_options *options,
+					const struct ack *ack)
 {
-	__u32 at = ack->first_block, i, new, first = 0;
+	__u32 at = ack->first_block, i, new;
 
 	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK) {
 		new = mark_sacked(sacked, record, option_word(options, at),
 				  option_word(options, at + 4));
 		if (!i)
-			first = new;
+			sacked->answered = new;
 	}
-	return first;
 }
 
 #endif /* PILLION_SACKED_H */

@@ -114,17 +114,16 @@ __noinline int find_options(const struct tcp_options *options,
 }
 
 /*
- * The timestamp of a packet that this host's TCP sends, which puts it first;
- * 0: it has none.
+ * The timestamp of a packet that this host's TCP sends, which puts it first
+ * among the options; 0: it has none. A global function, as the verifier is not
+ * to follow each case.
  */
-static __always_inline __u32 own_timestamp(struct __sk_buff *skb,
-					   const struct segment *seg)
+__noinline int own_timestamp(struct __sk_buff *skb, __u32 tcp, __u32 payload)
 {
 	__be32 words[2];
 
-	if (seg->payload - seg->tcp < TCP_HLEN + ALIGNED_LENGTH ||
-	    bpf_skb_load_bytes(skb, seg->tcp + TCP_HLEN, words,
-			       sizeof(words)) ||
+	if (payload - tcp < TCP_HLEN + ALIGNED_LENGTH ||
+	    bpf_skb_load_bytes(skb, tcp + TCP_HLEN, words, sizeof(words)) ||
 	    words[0] != bpf_htonl(ALIGNED_TIMESTAMPS))
 		return 0;
 	return bpf_ntohl(words[1]);

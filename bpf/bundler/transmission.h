@@ -160,7 +160,8 @@ static __always_inline void note_time_again(struct __sk_buff *skb,
 		WRITE_ONCE(egress->again_start, tp->snd_una);
 		WRITE_ONCE(egress->again_next, tp->snd_nxt);
 		WRITE_ONCE(egress->again_newest_time, egress->newest_time);
-		PUBLISH(egress->again_time, own_timestamp(skb, seg));
+		PUBLISH(egress->again_time,
+			own_timestamp(skb, seg->tcp, seg->payload));
 	}
 	egress->again_end = later(egress->again_end, seg->seq + seg->len);
 }
@@ -225,7 +226,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		count(flow, FULL_SIZE);
 		return;
 	}
-	egress->newest_time = own_timestamp(skb, seg);
+	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
 	announce(egress, seg, NEW_DATA, varying, room);
 }
