@@ -43,7 +43,7 @@ impl Rule {
             self.note_silence();
         }
         let mut found = self.settle_doubts();
-        if arrived == Arrived::Retransmission {
+        if matches!(arrived, Arrived::Retransmission | Arrived::Another) {
             return found;
         }
         let with = |segments: Vec<usize>| {

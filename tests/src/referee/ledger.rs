@@ -33,6 +33,8 @@ pub enum Kind {
 pub struct Packet {
     pub range: Range,
     pub kind: Kind,
+    /// The sender's clock as it left, if it tells.
+    pub clock: u32,
     /// True if the report that the packet caused was in an ACK that was lost or overtaken.
     pub report_lost: bool,
     /// True if the packet brought ranges twice that its report has no room for.
@@ -53,6 +55,8 @@ pub struct Ledger {
     pub packets: Vec<Packet>,
     /// Position before which all has been acknowledged to the kernel.
     pub acknowledged: u32,
+    /// True if the last ACK answers what has come behind a gap.
+    pub answers_gap: bool,
     again: Again,
 }
 
@@ -72,6 +76,8 @@ pub enum Arrived {
     /// TCP's retransmission of the bundle's own segment.
     Retransmission,
     Either,
+    /// Neither: the ACK answers what has come behind a gap.
+    Another,
 }
 
 fn overlap(a: Range, b: Range) -> bool {
@@ -105,6 +111,7 @@ impl Ledger {
         self.packets.push(Packet {
             range,
             kind,
+            clock,
             report_lost: false,
             report_incomplete: false,
             lacked: None,
@@ -178,12 +185,13 @@ impl Ledger {
 
     /// Takes note of what an ACK acknowledges selectively.
     pub fn sacks(&mut self, ack: &Ack) {
+        let has = |block: &Range, at: Range| block.0 <= at.0 && at.1 <= block.1;
+        self.answers_gap = false;
         for segment in &mut self.segments {
-            let (start, end) = segment.range;
-            segment.sacked |= ack
-                .blocks
-                .iter()
-                .any(|block| block.0 <= start && end <= block.1);
+            let first = ack.blocks.first();
+            self.answers_gap |= !segment.sacked && first.is_some_and(|it| has(it, segment.range));
+            let mut blocks = ack.blocks.iter();
+            segment.sacked |= blocks.any(|block| has(block, segment.range));
         }
     }
 
@@ -201,23 +209,27 @@ impl Ledger {
         (is_new && is_bundle).then(|| (last.packet, self.arrived(ack, last)))
     }
 
-    /// Whether it was the bundle that came, or a retransmission of the last segment alone: the rule,
-    /// in a few lines.
+    /// Whether it was the bundle that came, or a retransmission of the last segment alone, or neither:
+    /// the rule, in a few lines.
     fn arrived(&self, ack: &Ack, last: &Segment) -> Arrived {
         let Again { sent, clock, .. } = self.again;
-        if !last.retransmitted {
+        let packet = &self.packets[last.packet];
+        let echoes_before = |clock: u32| ack.echo.wrapping_sub(clock).cast_signed() < 0;
+        let is_in_order = last.range.1 == sent && packet.range.0 <= self.acknowledged;
+        if self.answers_gap && ack.report.is_none() {
+            Arrived::Another
+        } else if !last.retransmitted {
             Arrived::Bundle
         } else if last.sacked {
             Arrived::Either
-        } else if clock != 0 && ack.echo != 0 && last.range.1 <= sent {
-            match ack.echo.wrapping_sub(clock).cast_signed() < 0 {
-                true => Arrived::Bundle,
-                false => Arrived::Retransmission,
-            }
         } else if ack.report.is_some_and(|at| at.range.0 >= last.range.0) {
             Arrived::Retransmission
-        } else {
+        } else if clock == 0 || ack.echo == 0 || last.range.1 > sent {
             Arrived::Either
+        } else if !echoes_before(clock) || is_in_order && echoes_before(packet.clock) {
+            Arrived::Retransmission
+        } else {
+            Arrived::Bundle
         }
     }
 
