@@ -357,8 +357,8 @@ struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that came */
 	__u32 unread; /* the last ACK could not be read */
-	/* The last losses that were found, by number and end (hidden_loss.h).
-	 */
+
+	/* The losses found last, by number and end (next_call()). */
 	__u64 call; /* of which TCP does not know */
 	__u64 call_known; /* of which it does */
 

@@ -453,6 +453,8 @@ fn a_file_that_is_there_stays_where_there_is_nothing_to_write() {
         let arguments = [&["advise"], options, &files].concat();
         let output = pillion_in(&namespace, &arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let as_it_was = format!("{} is as it was\n", mine.display());
+        assert_eq!(stdout(&output).contains(&as_it_was), code == 0);
         assert_eq!(std::fs::read_to_string(&mine).unwrap(), "mine");
     }
     assert!(!none.exists());

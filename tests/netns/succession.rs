@@ -175,6 +175,11 @@ impl Waiting {
         let waits = "waits: no network namespace `pillion-test-tpyo`";
         assert!(says.any(|line| line.contains(waits)));
         let successor = Successor(successor_of(old.id()).expect("it waits"));
+        let heard = manager.heard();
+        assert!(
+            !heard.iter().any(|it| it.contains("STATUS=waits")),
+            "{heard:?}"
+        );
         Self {
             old,
             says: Box::new(says),

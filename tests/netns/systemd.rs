@@ -45,6 +45,18 @@ impl Manager {
         service.spawn().unwrap()
     }
 
+    /// The messages that are there by now.
+    pub fn heard(&self) -> Vec<String> {
+        let mut bytes = [0; 4096];
+        self.socket.set_nonblocking(true).unwrap();
+        let mut heard = Vec::new();
+        while let Ok(length) = self.socket.recv(&mut bytes) {
+            heard.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        }
+        self.socket.set_nonblocking(false).unwrap();
+        heard
+    }
+
     /// The next message that has this in it.
     pub fn hear(&self, part: &str) -> String {
         let mut bytes = [0; 4096];

@@ -62,8 +62,8 @@ impl Names<'_> {
                 found => return found.map(Waited::Come),
             };
             if why != *said {
-                say(&format!("pillion: waits: {why}"));
                 announced.waits(&why);
+                say(&format!("pillion: waits: {why}"));
                 *said = why;
             }
             let asked = announced.asked().unwrap_or(signals.as_fd());

@@ -114,14 +114,16 @@ impl Args {
         if let (Some(file), Some(text)) = (file, rules) {
             file.write(text)?;
         }
-        if self.observe.json || is_empty {
+        if self.observe.json {
             return Ok(());
         }
         match (&self.write_config, rules) {
             (Some(file), Some(_)) => print_line!("rules: {}", file.display()),
             (None, Some(text)) => print_line!("\n{text}"),
             (file, None) => {
-                print_line!("no rules: nothing is worth while as far as could be seen")?;
+                if !is_empty {
+                    print_line!("no rules: nothing is worth while as far as could be seen")?;
+                }
                 match file.as_ref().filter(|it| it.exists()) {
                     Some(file) => print_line!("{} is as it was", file.display()),
                     None => Ok(()),

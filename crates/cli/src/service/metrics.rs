@@ -61,7 +61,7 @@ impl Drop for Metrics {
 }
 
 impl Metrics {
-    /// Serves from now on.
+    /// Serves from now on, or once it is shown if it is to succeed another one.
     pub fn serve(endpoint: &Endpoint, shared: Arc<Shared>) -> Result<Self> {
         let failed = || format!("serve --metrics {endpoint}");
         let (socket, hidden) = match endpoint {
