@@ -7,6 +7,7 @@ use serde_json::json;
 use super::digest::unit;
 use super::{
     Claim, DigestedRun, Estimate, FilledTable, Judged, PublishedTable, Sketch, Statement, Verdict,
+    seeds,
 };
 
 /// A published experiment, with what was run of it.
@@ -51,6 +52,10 @@ impl Row {
             for doubt in &run.digest.doubts {
                 doubtful.entry(doubt).or_default().push(&run.name);
             }
+        }
+        let of_one_test = seeds::of_one_test(&self.runs);
+        if !of_one_test.is_empty() {
+            doubtful.insert(seeds::ONE_TEST, of_one_test);
         }
         let doubtful = doubtful.into_iter();
         doubtful.map(|(doubt, runs)| (doubt, which(&runs)))

@@ -492,6 +492,28 @@ fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
 }
 
 #[test]
+fn seeds_that_give_the_same_are_told() {
+    let alike = "plain,kernel=today";
+    let names = [1, 2, 3].map(|seed| format!("{alike},seed={seed}"));
+    let of = |scales: [f64; 3]| Row {
+        runs: names
+            .iter()
+            .zip(scales)
+            .map(|(it, scale)| run(it, scale))
+            .collect(),
+        ..Row::default()
+    };
+    assert_eq!(of([1.0, 1.0, 1.1]).doubts().count(), 0);
+    let row = of([1.0, 1.0, 1.0]);
+    let found: Vec<_> = row.doubts().collect();
+    let [(why, which)] = &found[..] else {
+        panic!("{found:?}");
+    };
+    assert!(why.contains("one test"), "{why}");
+    assert_eq!(*which, format!("3 runs, {} the first", names[0]));
+}
+
+#[test]
 fn what_casts_doubt_on_runs_is_told_with_them() {
     let mut row = Row {
         runs: runs(),
