@@ -21,6 +21,8 @@ pub struct Row {
     pub source: String,
     /// What was found then.
     pub finding: String,
+    /// No paper has it: its numbers are expectations of its own.
+    pub beyond: bool,
     /// What names of runs on the kernel of today have.
     pub today: Vec<String>,
     /// What else may have been otherwise then: what names have instead, and what it is.
@@ -191,21 +193,31 @@ pub fn which(runs: &[&str]) -> String {
     }
 }
 
-/// How many published numbers hold, in a sentence.
+/// How many numbers hold: in a sentence those that were published, in one of its own those that go
+/// beyond the papers.
 fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
-    let rows = rows.into_iter();
-    let judged: Vec<Judged> = rows
-        .flat_map(|row| row.judged().map(|(_, it)| it))
-        .collect();
-    let count = |verdict: Verdict| judged.iter().filter(|it| it.verdict == verdict).count();
+    let (beyond, published): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.beyond);
+    let kinds = [
+        (published, "published number", ""),
+        (beyond, "expectation", " beyond the papers"),
+    ];
+    let kinds = kinds.into_iter().filter(|(rows, ..)| !rows.is_empty());
+    let sentences = kinds.map(|(rows, one, which)| {
+        let judged = rows.iter().flat_map(|row| row.judged());
+        let verdicts: Vec<Verdict> = judged.map(|(_, it)| it.verdict).collect();
+        let of = number::counted(verdicts.len() as u64, one);
+        format!("Of {of}{which}, {}.", how_many(&verdicts))
+    });
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// How many of these verdicts there are of each kind, in a part of a sentence.
+fn how_many(verdicts: &[Verdict]) -> String {
+    let count = |verdict: Verdict| verdicts.iter().filter(|it| **it == verdict).count();
     let (near, changed) = (count(Verdict::Near), count(Verdict::Changed));
     let (miss, not_run) = (count(Verdict::Miss), count(Verdict::NotRun));
     let hold = |many: usize| if many == 1 { "holds" } else { "hold" };
-    let mut said = format!(
-        "Of {}, {near} {} on the kernel of today",
-        number::counted(judged.len() as u64, "published number"),
-        hold(near),
-    );
+    let mut said = format!("{near} {} on the kernel of today", hold(near));
     if changed > 0 {
         said += &format!(
             ", {changed} {} where one thing is otherwise, as it was or may have been then",
@@ -218,7 +230,7 @@ fn how_many_hold<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     if not_run > 0 {
         said += &format!("; not all runs of {not_run} were made");
     }
-    said + "."
+    said
 }
 
 fn data(rows: &[Row]) -> serde_json::Value {

@@ -492,6 +492,27 @@ fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
 }
 
 #[test]
+fn what_no_paper_has_is_counted_apart() {
+    let claims = vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(0.0))];
+    let row = |beyond, claims: &[Claim]| Row {
+        beyond,
+        claims: claims.to_vec(),
+        runs: runs(),
+        ..Row::default()
+    };
+    let rows = [row(false, &claims[..1]), row(true, &claims)];
+    assert_eq!(
+        page(&rows, Vec::new()).lead,
+        "Of 1 published number, 1 holds on the kernel of today. \
+         Of 2 expectations beyond the papers, 1 holds on the kernel of today, 1 does not."
+    );
+    assert_eq!(
+        page(&rows[1..], Vec::new()).lead,
+        "Of 2 expectations beyond the papers, 1 holds on the kernel of today, 1 does not."
+    );
+}
+
+#[test]
 fn seeds_that_give_the_same_are_told() {
     let alike = "plain,kernel=today";
     let names = [1, 2, 3].map(|seed| format!("{alike},seed={seed}"));

@@ -38,6 +38,7 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
         title: experiment.title.clone().unwrap_or_default(),
         source: reproduction.source.clone(),
         finding: reproduction.finding.clone(),
+        beyond: reproduction.beyond,
         today: reproduction.today.parts().to_vec(),
         causes: causes
             .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))

@@ -39,6 +39,8 @@ pub struct Reproduction {
     pub source: String,
     /// What was found then, in a sentence.
     pub finding: String,
+    /// No paper has it: what is judged are expectations of its own, and counted apart.
+    pub beyond: bool,
     /// What runs on the kernel as it is have in their names, as in `kernel=today`.
     pub today: Selector,
     /// What else may have been otherwise then: of each cause, what its runs have in their names
