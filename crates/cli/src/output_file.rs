@@ -5,8 +5,12 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use nix::fcntl::Flock;
+use pillion_host::held_file;
 
 /// A file that an option names, of which it is known that it can be written.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ impl OutputFile {
             path: path.to_owned(),
         };
         let opened = match place(path) {
-            Some(place) => beside(&place).and_then(|(_, path)| fs::remove_file(path)),
+            Some(place) => beside(&place).and_then(|(_held, path)| fs::remove_file(path)),
             None => open(path).map(drop),
         };
         opened.with_context(|| file.failed())?;
@@ -76,16 +80,32 @@ fn replace(place: &Path, text: &str) -> io::Result<()> {
     replaced
 }
 
-/// A new file in the folder of another one, with its rights. It always has the same name, so that
-/// no more than one is ever left by a pillion that was killed.
-fn beside(place: &Path) -> io::Result<(File, PathBuf)> {
+/// How long another process may take over the same file.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// An empty file in the folder of another one, with its rights, and this process's alone: a pillion
+/// and the one that takes over from it write the same. It always has the same name, so that no more
+/// than one is ever left by a pillion that was killed.
+fn beside(place: &Path) -> io::Result<(Flock<File>, PathBuf)> {
     let mut name = OsString::from(".");
     name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
     name.push(".new");
     let path = place.with_file_name(name);
-    let _ = fs::remove_file(&path);
     let mut options = File::options();
-    let file = options.write(true).create_new(true).open(&path)?;
+    options.write(true).create(true).truncate(false);
+    options.custom_flags(libc::O_NOFOLLOW);
+    let begun = Instant::now();
+    let file = loop {
+        match held_file::lock(options.open(&path)?) {
+            // Whoever had it before may have put it in its place, or removed it.
+            Ok(file) if held_file::is_at(&file, &path).unwrap_or(false) => break file,
+            Err(error) if error.kind() != ErrorKind::WouldBlock || begun.elapsed() > PATIENCE => {
+                return Err(error);
+            }
+            _ => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    file.set_len(0)?;
     if let Ok(known) = fs::metadata(place) {
         file.set_permissions(known.permissions())?;
     }
@@ -123,6 +143,37 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         OutputFile::to("--html", &folder.path().join("report.html")).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn two_that_write_the_same_file_never_leave_half_of_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stats");
+        let texts = ["a".repeat(1 << 20), "b".repeat(1 << 20)];
+        thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        let file = OutputFile::to("--stats", &path).unwrap();
+                        file.write(text).unwrap();
+                        let found = fs::read_to_string(&path).unwrap();
+                        assert!(texts.contains(&found), "{} bytes", found.len());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_one_left_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stats");
+        fs::write(folder.path().join(".stats.new"), "half of some longer text").unwrap();
+        let file = OutputFile::to("--stats", &path).unwrap();
+        file.write("whole").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
