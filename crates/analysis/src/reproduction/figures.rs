@@ -315,6 +315,13 @@ impl Sketch {
         line.into_iter().map(|line| line.styled(style)).collect()
     }
 
+    /// Leaves out what is to be expected.
+    pub(super) fn expect_nothing(&mut self) {
+        if let Kind::Values { expected, .. } | Kind::Series { expected } = &mut self.kind {
+            expected.clear();
+        }
+    }
+
     /// What is to be expected of the values, or of the series.
     fn expected(&self) -> impl Iterator<Item = Line> {
         let expected = match &self.kind {

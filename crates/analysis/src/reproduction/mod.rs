@@ -10,6 +10,7 @@ mod estimate;
 mod figures;
 mod messages;
 mod page;
+mod parameters;
 mod seeds;
 mod slices;
 mod sojourn;

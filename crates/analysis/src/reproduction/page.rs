@@ -89,16 +89,22 @@ impl Row {
     }
 
     /// The experiment's figures: each of the kernel of today, and as it was; distributions also
-    /// by their tails.
+    /// by their tails; and all at the other values of what was varied.
     fn choices(&self) -> impl Iterator<Item = Choice> {
         let choices = self.sketches.iter().map(move |sketch| {
             let as_it_was = self.causes.iter();
             let as_it_was = as_it_was.map(|(runs, is)| (runs, format!("if {is}")));
             let kernels = std::iter::once((&self.today, "today".to_owned())).chain(as_it_was);
-            let figures = kernels.flat_map(|(more, kernel)| {
-                sketch.views().filter_map(move |(view, sketch)| {
-                    let figure = sketch.draw(&self.runs, more, &kernel)?;
-                    Some((vec![kernel.clone(), view.to_owned()], figure))
+            let kernels: Vec<_> = kernels.collect();
+            let at_values = sketch.at_values(&self.runs);
+            let figures = at_values.iter().flat_map(|(values, sketch)| {
+                kernels.iter().flat_map(move |(more, kernel)| {
+                    sketch.views().filter_map(move |(view, sketch)| {
+                        let figure = sketch.draw(&self.runs, more, kernel)?;
+                        let mut options = vec![kernel.clone(), view.to_owned()];
+                        options.extend_from_slice(values);
+                        Some((options, figure))
+                    })
                 })
             });
             Choice {
