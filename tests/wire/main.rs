@@ -24,6 +24,7 @@ mod probed;
 mod random;
 mod reaction;
 mod refused;
+mod report_place;
 mod retransmission;
 mod rules;
 mod sacked;

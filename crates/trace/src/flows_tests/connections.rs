@@ -1,0 +1,139 @@
+use super::established;
+use crate::Direction::{Backward, Forward};
+use crate::script::{MS, Record, Script, endpoint};
+use crate::{Analysis, Outcome, Start};
+
+#[test]
+fn the_handshake_is_counted_with_its_repeated_syns() {
+    let mut script = Script::new();
+    script.syn();
+    script.at(1000).syn();
+    script.at(1050).syn_ack();
+    script.packet(Forward, 1, 0);
+    script.at(1100).close(1);
+    let record = script.analyse();
+    let connection = record.only();
+    assert_eq!(connection.outcome, Outcome::Completed);
+    assert_eq!(
+        (connection.handshake.syns, connection.handshake.syn_acks),
+        (2, 1)
+    );
+    assert_eq!(connection.handshake.first_syn_ns, Some(0));
+    assert_eq!(connection.handshake.last_syn_ns, Some(1000 * MS));
+    assert!(!connection.has_data);
+}
+
+#[test]
+fn an_attempt_is_refused_or_unanswered() {
+    let mut script = Script::new();
+    script.syn();
+    assert_eq!(script.analyse().only().outcome, Outcome::Unanswered);
+    script.packet(Backward, 0, 0).flags.rst = true;
+    assert_eq!(script.analyse().only().outcome, Outcome::Refused);
+}
+
+#[test]
+fn a_connection_that_ends_with_rst_was_reset() {
+    let mut script = established();
+    script.at(10).data(1, 101);
+    script.packet(Backward, 1, 0).flags.rst = true;
+    let record = script.analyse();
+    assert_eq!(record.only().outcome, Outcome::Reset);
+    assert_eq!(record.summary(), [(1, 101, 1, None)]);
+}
+
+#[test]
+fn another_initial_sequence_number_is_another_connection() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(60).ack(101).at(70).close(101);
+    script.initial = [3_000_000_000, 9];
+    let mut second = Script::new();
+    second.initial = [3_000_000_000, 9];
+    second
+        .at(200)
+        .handshake()
+        .at(210)
+        .data(1, 51)
+        .at(260)
+        .ack(51);
+    script.packets.extend(second.packets);
+    let record = script.analyse();
+    let bytes: Vec<_> = record
+        .connections
+        .iter()
+        .map(|connection| (connection.outcome, connection.forward.new_bytes))
+        .collect();
+    assert_eq!(bytes, [(Outcome::Completed, 100), (Outcome::Completed, 50)]);
+}
+
+#[test]
+fn both_ends_may_open_at_once() {
+    let mut script = Script::new();
+    script.syn();
+    script.syn_ack().ack = None;
+    script.at(20);
+    script.packet(Forward, 0, 0).flags.syn = true;
+    script.packet(Backward, 0, 0).flags.syn = true;
+    script.at(30).data(1, 101).at(60).ack(101);
+    let record = script.analyse();
+    assert!(record.only().handshake.simultaneous);
+    assert_eq!(record.only().outcome, Outcome::Completed);
+    assert_eq!(record.summary(), [(1, 101, 1, Some(60))]);
+}
+
+#[test]
+fn a_trace_may_begin_in_the_middle() {
+    let mut script = Script::new();
+    script
+        .at(10)
+        .data(50_001, 50_101)
+        .at(20)
+        .data(50_101, 50_201);
+    script.at(60).ack(50_201);
+    let record = script.analyse();
+    assert_eq!(record.only().start, Start::Midway);
+    assert_eq!(record.only().outcome, Outcome::NotSeen);
+    assert_eq!(
+        record.summary(),
+        [(1, 101, 1, Some(60)), (101, 201, 1, Some(60))]
+    );
+}
+
+#[test]
+fn the_originator_is_known_without_its_syn() {
+    let mut script = Script::new();
+    script.syn_ack();
+    script.packet(Forward, 1, 0);
+    script.packet(Backward, 1, 700);
+    let record = script.analyse();
+    assert_eq!(record.only().start, Start::SynAck);
+    assert_eq!(record.only().originator, script.client);
+    assert_eq!(record.only().main_sender, script.server);
+    assert_eq!(record.only().outcome, Outcome::Completed);
+}
+
+#[test]
+fn a_closed_connection_is_finished_after_a_while() {
+    let mut script = established();
+    script.at(10).close(1);
+    script.client = endpoint("192.0.2.9:9");
+    script.at(59_000).syn();
+    script.at(61_000).syn();
+    let mut analysis = Analysis::new(Record::default());
+    // An analysis looks at the beginning of a trace before it tells of any of it.
+    let mut others = Script::new();
+    others.client = endpoint("192.0.2.7:7");
+    for position in 1..=1000 {
+        others.data(position, position + 1);
+    }
+    for packet in &others.packets {
+        analysis.packet(packet);
+    }
+    let (last, before) = script.packets.split_last().unwrap();
+    for packet in before {
+        analysis.packet(packet);
+    }
+    assert!(analysis.observer().connections.is_empty());
+    analysis.packet(last);
+    assert_eq!(analysis.observer().connections.len(), 1);
+}
