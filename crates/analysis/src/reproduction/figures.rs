@@ -114,20 +114,27 @@ impl Sketch {
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
     pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
-        let styles = self.styles();
-        let curves = self.curves.iter().enumerate();
-        let mut lines: Vec<Line> = curves
-            .flat_map(|(place, curve)| {
+        let curves = self.curves.iter().zip(self.styles());
+        let made: Vec<_> = curves
+            .filter_map(|(curve, style)| {
                 let of = runs.iter().filter(|run| curve.subject.is_of(run, more));
                 let of: Vec<_> = of.collect();
-                let style = styles[place];
-                let height = (self.curves.len() - 1 - place) as f64;
+                (!of.is_empty()).then_some((curve, style, of))
+            })
+            .collect();
+        let mut lines: Vec<Line> = made
+            .iter()
+            .rev()
+            .enumerate()
+            .rev()
+            .flat_map(|(height, (curve, style, of))| {
+                let (style, height) = (*style, height as f64);
                 match &self.kind {
-                    Kind::Values { over, .. } => self.values(curve, &of, over, style),
-                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, &of, style),
-                    Kind::Boxes => self.boxed(curve, &of, height),
-                    Kind::Dots => self.dots(curve, &of, height),
-                    Kind::Series { .. } => self.series(curve, &of, style),
+                    Kind::Values { over, .. } => self.values(curve, of, over, style),
+                    Kind::Cdf | Kind::Ccdf => self.distribution(curve, of, style),
+                    Kind::Boxes => self.boxed(curve, of, height),
+                    Kind::Dots => self.dots(curve, of, height),
+                    Kind::Series { .. } => self.series(curve, of, style),
                 }
             })
             .collect();
@@ -170,7 +177,7 @@ impl Sketch {
                 )
             }
             Kind::Boxes | Kind::Dots => {
-                let names = self.curves.iter().rev().map(|curve| curve.label.clone());
+                let names = made.iter().rev().map(|(curve, ..)| curve.label.clone());
                 let x = scale(&self.label, symbol);
                 let min = (!self.log).then_some(0.0);
                 (Axis { min, ..x }, Axis::names("", names.collect()))

@@ -151,3 +151,19 @@ fn a_figure_is_drawn_at_each_value_that_was_run() {
     let html = page(&[row], Vec::new()).to_html();
     assert!(html.contains("loss=5&quot;]"), "it can be chosen");
 }
+
+#[test]
+fn what_was_not_run_has_no_place_among_boxes() {
+    let mut sketch = sketch(Kind::Boxes, "ack_latency_ms");
+    let mut other = sketch.curves[0].clone();
+    other.label = "adaptive".to_owned();
+    other.subject.runs = parts("adaptive");
+    sketch.curves = vec![other, sketch.curves[0].clone()];
+    sketch.curves[1].subject.runs = parts("plain");
+    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    assert_eq!(
+        figure.y,
+        pillion_report::Axis::names("", vec!["thin".to_owned()])
+    );
+    assert_eq!(figure.lines[0].points[0].1, 0.0);
+}
