@@ -13,16 +13,15 @@ use clap::Id;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use pillion_bundler::{
-    Attachment, CgroupName, Device, Error, Hook, NamespaceName, Namespaces, Policy, Programs, Rule,
-    Scope,
+    Attachment, Device, Error, Hook, NamespaceName, Namespaces, Policy, Programs, Scope,
 };
 use pillion_report::number::counted;
-use pillion_settings::policy::{self, File, Otherwise, Peer, Ports};
+use pillion_settings::policy::{self, File, Otherwise};
 use pillion_settings::{BadInput, Bundling, Endpoint, Telling, arguments};
 
 use crate::account::{reasons, summary};
 use crate::bundling::BundlingArgs;
-use crate::chosen::{self, ContainerArgs};
+use crate::chosen::{self, ChoiceArgs, NamespaceArgs};
 use crate::descriptors::Descriptors;
 use crate::disposition::{is_ignored, outlive_file_limit};
 use crate::follow::{Watcher, until_readable};
@@ -46,28 +45,12 @@ pub use reload::Reloaded;
 /// pillion ends, however it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Connections with this local or remote port, or one of a range, as in 8000-8100; repeat for
-    /// more
-    #[arg(long = "port", value_name = "PORTS")]
-    ports: Vec<Ports>,
-
-    /// Connections with a peer at this address or in this network, as in 192.0.2.0/24, or a host of
-    /// this name; repeat for more
-    #[arg(long = "peer", value_name = "PEER")]
-    peers: Vec<Peer>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
 
     /// All connections
-    #[arg(long, conflicts_with_all = ["ports", "peers", "cgroups", "containers", "labels"])]
+    #[arg(long, conflicts_with_all = arguments::<ChoiceArgs>())]
     all: bool,
-
-    /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
-    /// `[...]` are as in shells: '/system.slice/game-*.service'. It need not be there yet; repeat for
-    /// more
-    #[arg(long = "cgroup", value_name = "CGROUP")]
-    cgroups: Vec<CgroupName>,
-
-    #[command(flatten)]
-    containers: ContainerArgs,
 
     /// What becomes of connections that are not chosen
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
@@ -78,11 +61,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = in_the_file())]
     config: Option<PathBuf>,
 
-    /// Connections of this network namespace and no longer of pillion's own: a name under
-    /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
-    /// if so wanted: 'cni-*'; repeat for more (its own: /proc/self/ns/net)
-    #[arg(long = "netns", value_name = "NAMESPACE")]
-    namespaces: Vec<NamespaceName>,
+    #[command(flatten)]
+    namespaces: NamespaceArgs,
 
     /// Wait for devices, network namespaces and cgroups that are not there yet, as at boot, and say so;
     /// --netns takes no PID then
@@ -106,9 +86,9 @@ pub struct Args {
 
 /// What the file says, if there is one.
 fn in_the_file() -> impl Iterator<Item = Id> {
-    let choice = ["ports", "peers", "all", "cgroups", "otherwise"];
-    let choice = choice.into_iter().chain(["containers", "labels"]);
-    choice.map(Id::from).chain(arguments::<Bundling>())
+    let choice = arguments::<ChoiceArgs>().into_iter();
+    let choice = choice.chain(["all", "otherwise"].map(Id::from));
+    choice.chain(arguments::<Bundling>())
 }
 
 impl Args {
@@ -338,21 +318,13 @@ impl Args {
     /// What the options on the command line make: one rule, or none.
     fn policy(&self) -> Result<Policy> {
         let options = self.bundling.options()?;
-        let chosen = self.all
-            || !self.ports.is_empty()
-            || !self.peers.is_empty()
-            || !self.cgroups.is_empty()
-            || !self.containers.choice().is_empty();
+        let chosen = self.all || !self.choice.is_empty();
         if self.otherwise == Otherwise::LeaveAlone && !chosen {
             let why = "--otherwise leave-alone leaves all alone: choose connections with \
                        --port, --peer, --cgroup or --container";
             return Err(BadInput(why.to_owned()).into());
         }
-        let rule = Rule {
-            cgroups: self.cgroups.clone(),
-            containers: self.containers.choice(),
-            ..chosen::rule(&self.ports, &self.peers, &self.bundling.how, options)
-        };
+        let rule = self.choice.rule(&self.bundling.how, options);
         let needed = rule.rows();
         if needed > Policy::MAX_ROWS {
             return Err(Error::TooManyRules { needed }.into());
@@ -378,9 +350,9 @@ impl Args {
     /// containers that rules ask for.
     fn namespaces(&self, of_the_file: Vec<NamespaceName>, policy: &Policy) -> Namespaces {
         let namespaces = Namespaces {
-            named: match self.namespaces.is_empty() {
+            named: match self.namespaces.named.is_empty() {
                 true => of_the_file,
-                false => self.namespaces.clone(),
+                false => self.namespaces.named.clone(),
             },
             of_containers: policy.containers(),
         };
@@ -394,12 +366,7 @@ impl Args {
         if let Some(file) = &self.config {
             return format!("by {} of {}", counted(rules as u64, "rule"), name(file));
         }
-        let words = chosen::words(
-            &self.ports,
-            &self.peers,
-            &self.cgroups,
-            &self.containers.choice(),
-        );
+        let words = self.choice.words();
         words.unwrap_or_else(|| match self.all {
             true => "all connections".to_owned(),
             false => "connections whose application asks for it".to_owned(),

@@ -11,20 +11,20 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::Arg;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use pillion_bundler::{
-    Attachment, CgroupName, Change, ContainerChoice, NamespaceName, Namespaces, Observation,
-    Observing, Policy, Programs, Rule, Selection, cgroup2_mount,
+    Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
+    Selection, cgroup2_mount,
 };
-use pillion_settings::policy::{Peer, Ports};
 use pillion_settings::times::{parse_ms, parse_s};
 
 pub use advise::Args as AdviseArgs;
 pub use trial::Args as TrialArgs;
 
 use crate::bundling::BundlingArgs;
-use crate::chosen::{self, ContainerArgs};
+use crate::chosen::{self, ChoiceArgs, NamespaceArgs, in_order};
 use crate::descriptors::Descriptors;
 use crate::disposition::{is_ignored, outlive_file_limit};
 use crate::follow::{Watcher, until_readable_or};
@@ -38,31 +38,13 @@ use config::Conditions;
 
 /// Which connections are observed, how, and how long.
 #[derive(clap::Args)]
+#[command(mut_arg("ports", with_its_default))]
 pub struct ObserveArgs {
-    /// Connections with this local or remote port, or one of a range, as in 8000-8100; repeat for
-    /// more [default: all connections]
-    #[arg(long = "port", value_name = "PORTS")]
-    ports: Vec<Ports>,
-
-    /// Connections with a peer at this address or in this network, as in 192.0.2.0/24, or a host of
-    /// this name; repeat for more
-    #[arg(long = "peer", value_name = "PEER")]
-    peers: Vec<Peer>,
-
-    /// Connections of sockets of this cgroup or one below it, as in `/proc/PID/cgroup`; `*`, `?` and
-    /// `[...]` are as in shells: '/system.slice/game-*.service'. It need not be there yet; repeat for
-    /// more
-    #[arg(long = "cgroup", value_name = "CGROUP")]
-    cgroups: Vec<CgroupName>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
 
     #[command(flatten)]
-    containers: ContainerArgs,
-
-    /// Connections of this network namespace and no longer of pillion's own: a name under
-    /// /run/netns, the PID of a process that is in it, or a file, the first and the last with wildcards
-    /// if so wanted: 'cni-*'; repeat for more (its own: /proc/self/ns/net)
-    #[arg(long = "netns", value_name = "NAMESPACE")]
-    namespaces: Vec<NamespaceName>,
+    namespaces: NamespaceArgs,
 
     /// End after so many seconds
     #[arg(long, value_name = "S", value_parser = parse_s)]
@@ -90,14 +72,10 @@ pub struct ObserveArgs {
     html: Option<PathBuf>,
 }
 
-/// What is named, in the order of its text, and of numbers in that of their values.
-fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
-    let mut all = all.to_vec();
-    all.sort_by_cached_key(|it| {
-        let text = it.to_string();
-        (text.len(), text)
-    });
-    all
+/// Here, where nothing is chosen, all is.
+fn with_its_default(choice: Arg) -> Arg {
+    let help = choice.get_help().cloned().unwrap_or_default();
+    choice.help(format!("{help} [default: all connections]"))
 }
 
 /// Whole microseconds of a time in milliseconds.
@@ -119,16 +97,7 @@ impl ObserveArgs {
 
     /// The connections that are chosen, in words, alike in whatever order they are named.
     fn chosen(&self) -> String {
-        let containers = ContainerChoice {
-            names: in_order(&self.containers.containers),
-            labels: in_order(&self.containers.labels),
-        };
-        let words = chosen::words(
-            &in_order(&self.ports),
-            &in_order(&self.peers),
-            &in_order(&self.cgroups),
-            &containers,
-        );
+        let words = self.choice.in_order().words();
         words.unwrap_or_else(|| "all connections".to_owned())
     }
 
@@ -148,24 +117,29 @@ impl ObserveArgs {
     /// The network namespaces, as they were named.
     fn said_namespaces(&self) -> Vec<String> {
         let said = |name: &NamespaceName| name.as_said().to_string_lossy().into_owned();
-        self.namespaces.iter().map(said).collect()
+        self.namespaces.named.iter().map(said).collect()
     }
 
     /// All of that, for rules that are to choose no others.
     fn conditions(&self) -> Conditions {
         Conditions {
-            peers: self.peers.iter().map(ToString::to_string).collect(),
-            cgroups: self.cgroups.iter().map(ToString::to_string).collect(),
-            containers: self.containers.choice(),
+            peers: self.choice.peers.iter().map(ToString::to_string).collect(),
+            cgroups: self
+                .choice
+                .cgroups
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            containers: self.choice.containers(),
             namespaces: self.said_namespaces(),
         }
     }
 
     /// Where they are.
     fn namespaces(&self) -> Namespaces {
-        let containers = Some(self.containers.choice());
+        let containers = Some(self.choice.containers());
         Namespaces {
-            named: self.namespaces.clone(),
+            named: self.namespaces.named.clone(),
             of_containers: containers.into_iter().filter(|it| !it.is_empty()).collect(),
         }
     }
@@ -177,13 +151,8 @@ impl ObserveArgs {
         observing: Observing,
     ) -> Result<Policy> {
         let options = bundling.options()?;
-        let rule = Rule {
-            cgroups: self.cgroups.clone(),
-            containers: self.containers.choice(),
-            ..chosen::rule(&self.ports, &self.peers, &bundling.how, options)
-        };
         Ok(Policy {
-            rules: vec![rule],
+            rules: vec![self.choice.rule(&bundling.how, options)],
             otherwise: pillion_bundler::Mode::LeaveAlone,
             running: selection.containers().to_vec(),
             scope: chosen::scope(&self.namespaces(), selection),
