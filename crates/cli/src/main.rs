@@ -31,6 +31,7 @@ mod queue;
 mod rules;
 mod run;
 mod service;
+mod signals;
 mod sockets;
 mod stats;
 mod status;

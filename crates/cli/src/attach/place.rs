@@ -13,7 +13,8 @@ use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount}
 use crate::exit::one_line;
 use crate::print::say;
 use crate::service::{Announced, manager};
-use crate::succession::{is_still_to_succeed, is_successors};
+use crate::signals::read;
+use crate::succession::is_still_to_succeed;
 
 /// How often it is looked whether what is waited for has come.
 const LOOK_EVERY_MS: u16 = 1000;
@@ -98,38 +99,4 @@ fn is_still_to_come(error: &anyhow::Error) -> bool {
                 | Error::NoCgroup2
         )
     )
-}
-
-/// What has been asked of pillion while it ended for its successor.
-#[derive(Debug, Default)]
-pub struct Late {
-    /// To end, whatever its successor does.
-    pub end: bool,
-    /// To read its rules again.
-    pub read_again: bool,
-}
-
-/// What the signals ask for that have come.
-pub fn late(signals: &SignalFd) -> Result<Late> {
-    let mut late = Late::default();
-    let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-    while let Ok(1..) = poll(&mut fds, 0u8) {
-        let Some(signal) = read(signals)? else {
-            continue;
-        };
-        match signal.ssi_signo.cast_signed() {
-            libc::SIGINT | libc::SIGTERM => late.end |= !is_successors(&signal),
-            libc::SIGHUP => late.read_again = true,
-            _ => {}
-        }
-    }
-    Ok(late)
-}
-
-/// The signal that has come.
-pub fn read(signals: &SignalFd) -> Result<Option<siginfo>> {
-    match signals.read_signal() {
-        Err(Errno::EINTR) => Ok(None),
-        read => read.context("read a signal"),
-    }
 }

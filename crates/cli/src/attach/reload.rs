@@ -4,25 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use pillion_bundler::{Attachment, Change, Namespaces, Policy, Selection};
+use pillion_bundler::{Change, Namespaces, Policy, Selection};
 use pillion_report::number::counted;
 use pillion_settings::BadInput;
 use pillion_settings::policy::File;
 
-use super::{Args, STANDARD_INPUT, name};
+use super::Args;
+use super::asked::name;
+use super::at_work::AtWork;
 use crate::exit::one_line;
 use crate::rules::Rules;
-
-/// What other rules are put into force on.
-pub(super) struct AtWork<'a> {
-    pub attachment: &'a mut Attachment,
-    pub selection: &'a mut Selection,
-    pub namespaces: &'a mut Namespaces,
-    /// False where what it takes to enter other network namespaces was given up.
-    pub may_enter: bool,
-    /// False where something of pillion's would stay behind in other network namespaces.
-    pub may_change: bool,
-}
 
 /// Other rules that are in force.
 pub struct Reloaded {
@@ -34,41 +25,41 @@ pub struct Reloaded {
     pub(super) log: String,
 }
 
-impl Args {
+impl AtWork<'_> {
     /// Reads the file again, puts its rules into force, and goes over to its network namespaces; says
     /// what came of it.
-    pub(super) fn reload(&self, file: &Path, at_work: AtWork) -> Result<Reloaded, String> {
+    pub(super) fn reload(&mut self, file: &Path) -> Result<Reloaded, String> {
         let name = name(file);
         let held = |why: String| format!("{why}\npillion: {name} not reloaded: the old rules hold");
         let refused = |error: anyhow::Error| {
             let error = one_line(&error);
             format!("pillion: {name} not reloaded: the old rules hold: {error}")
         };
-        let read = self.read_again(file).map_err(|it| held(it.to_string()))?;
-        let namespaces = self.namespaces(read.namespaces, &read.policy);
-        let other = match namespaces == *at_work.namespaces {
+        let read = self.args.read_again(file);
+        let read = read.map_err(|it| held(it.to_string()))?;
+        let namespaces = self.args.namespaces(read.namespaces, &read.policy);
+        let other = match namespaces == self.namespaces {
             true => None,
-            false => Some(self.select(&namespaces, &at_work).map_err(refused)?),
+            false => Some(self.select(&namespaces).map_err(refused)?),
         };
-        let seen = other.as_ref().unwrap_or(&*at_work.selection);
+        let seen = other.as_ref().unwrap_or(&self.selection);
         let policy = Policy {
             running: seen.containers().to_vec(),
             ..read.policy
         };
-        let attachment = at_work.attachment;
-        let count = policy.rules.len();
+        let (count, chosen) = (policy.rules.len(), self.args.connections(&policy));
         let rules = Rules::of(policy);
-        let replaced = rules.put(attachment);
+        let replaced = rules.put(&self.attachment);
         replaced.map_err(|error| refused(error.into()))?;
         let has_others = other.is_some();
         let changed = match other {
             Some(other) => {
-                *at_work.namespaces = namespaces;
-                attachment.change(at_work.selection, other)
+                self.namespaces = namespaces;
+                self.attachment.change(&mut self.selection, other)
             }
             None => Ok(Vec::new()),
         };
-        let reviewed = changed.and_then(|it| Ok((it, attachment.review()?)));
+        let reviewed = changed.and_then(|it| Ok((it, self.attachment.review()?)));
         let counted_rules = counted(count as u64, "rule");
         let mut log = match &reviewed {
             Ok((_, covered)) => format!(
@@ -81,11 +72,11 @@ impl Args {
             ),
         };
         if has_others {
-            let places = places(at_work.namespaces);
+            let places = places(&self.namespaces);
             log += &format!("\npillion: bundling in {places} now, and no longer elsewhere");
         }
         Ok(Reloaded {
-            bundling: self.connections(count),
+            bundling: chosen,
             rules,
             changes: reviewed.map_or_else(|_| Vec::new(), |(changes, _)| changes),
             log,
@@ -93,26 +84,27 @@ impl Args {
     }
 
     /// What is to be bundled on in other network namespaces.
-    fn select(&self, namespaces: &Namespaces, at_work: &AtWork) -> Result<Selection> {
-        if !at_work.may_enter {
+    fn select(&self, namespaces: &Namespaces) -> Result<Selection> {
+        if !self.may_enter {
             bail!(
                 "other network namespaces than its own take a new start: what it takes to enter \
                  them was given up"
             );
         }
-        if !at_work.may_change {
+        if self.janitor.is_some() {
             bail!("this kernel has no tcx, so that other network namespaces take a new start");
         }
-        let hook = self.bundling.hook();
-        let selection = Selection::new(&self.bundling.devices, namespaces, hook)?;
+        let bundling = &self.args.bundling;
+        let selection = Selection::new(&bundling.devices, namespaces, bundling.hook())?;
         selection.devices()?;
         Ok(selection)
     }
+}
 
+impl Args {
     /// Nothing is to hold pillion up while signals wait, as the other end of a pipe could.
     pub(super) fn read_again(&self, file: &Path) -> Result<File, BadInput> {
-        let is_input = file == Path::new(STANDARD_INPUT);
-        if is_input || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        if self.reads_standard_input() || fs::metadata(file).is_ok_and(|found| !found.is_file()) {
             let name = name(file);
             let why = format!("{name}: only a regular file can be read again; put one there");
             return Err(BadInput(why));

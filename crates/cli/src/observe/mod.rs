@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Arg;
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 use pillion_bundler::{
     Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
     Selection, cgroup2_mount,
@@ -33,6 +33,7 @@ use crate::output_file::OutputFile;
 use crate::print::say;
 use crate::rules::{Rules, of_the_view};
 use crate::service::status_socket;
+use crate::signals;
 use crate::stats::Stats;
 use config::Conditions;
 
@@ -171,14 +172,9 @@ impl ObserveArgs {
         selection.devices()?;
         let mount = cgroup2_mount()?;
         let stats = Stats::to(self.stats.clone())?;
-        // Blocked first: a signal that comes early must not be lost, nor kill.
-        let mut signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
-        if !is_ignored(Signal::SIGHUP) {
-            signals.add(Signal::SIGHUP);
-        }
-        signals.thread_block().context("block signals")?;
-        let signals =
-            SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")?;
+        let hang_up = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
+        let signals = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hang_up);
+        let signals = signals::receive(signals)?;
         let policy = self.policy(bundling, &selection, observing)?;
         let mut rules = Rules::of(policy.clone());
         let programs = Programs::load(&policy)?.by(hook);

@@ -99,7 +99,7 @@ impl Service {
     }
 
     /// The last account.
-    pub fn end(self, attachment: &Attachment) -> Result<()> {
+    pub fn end(&self, attachment: &Attachment) -> Result<()> {
         self.stats.write(&attachment.totals()?)
     }
 }

@@ -1,0 +1,47 @@
+//! What is said in place of any work.
+
+use anyhow::Result;
+use pillion_bundler::{Device, Policy, Programs};
+
+use super::Args;
+use super::asked::Asked;
+use super::place::Place;
+use crate::print::{print_line, say};
+use crate::rules::{Rules, running};
+
+impl Args {
+    /// That the file has no mistake, and what its rules do not cover now.
+    pub(super) fn check_config(&self, policy: Policy) -> Result<()> {
+        let chosen = self.connections(&policy);
+        let containers = running();
+        let running = containers.running().to_vec();
+        let rules = Rules::of(Policy { running, ..policy });
+        for idle in rules.idle(containers.in_version_1()) {
+            say(&format!("pillion: now covers nothing: {idle}"));
+        }
+        print_line!("no mistake: would bundle {chosen}")
+    }
+
+    /// What would be bundled, and where, by programs that the kernel has and this user may load.
+    pub(super) fn dry_run(&self, asked: &Asked) -> Result<()> {
+        Programs::load(&asked.policy)?;
+        let Place { devices, mount, .. } = self.names(&asked.namespaces).find()?;
+        let chosen = self.connections(&asked.policy);
+        print_line!("would bundle {chosen} on {}", names(&devices))?;
+        print_line!("would attach to the cgroup {}", mount.display())?;
+        match self.config {
+            Some(_) => Ok(()),
+            None => print_line!("with {}", self.bundling.words()?),
+        }
+    }
+}
+
+/// Devices, in words.
+pub(super) fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
+    let devices = devices.into_iter();
+    let names: Vec<_> = devices.map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => "no device yet".to_owned(),
+        false => names.join(", "),
+    }
+}
