@@ -13,4 +13,6 @@ mod flows {
 }
 
 pub use flows::{FlowsSkelBuilder, OpenFlowsSkel, types as flow_types};
-pub use pillion::{PillionSkelBuilder, types};
+pub use pillion::{
+    OpenPillionSkel, PillionMaps, PillionProgs, PillionSkel, PillionSkelBuilder, types,
+};

@@ -1,0 +1,129 @@
+//! The programs as the kernel has them, to be kept by their parts.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::{MapHandle, MapMut, ProgramMut};
+use pillion_host::libbpf::Messages;
+
+use crate::Error;
+use crate::contract::{PillionMaps, PillionProgs, PillionSkel};
+use crate::observation::ObservationReader;
+use crate::opened::Features;
+use crate::places::{Kept, Places};
+use crate::policy::Tables;
+use crate::programs::DevicePrograms;
+use crate::walk::Walk;
+
+/// The programs, verified by the kernel.
+pub(crate) struct Loaded<'a> {
+    skel: PillionSkel<'a>,
+    features: Features,
+    log: Messages,
+}
+
+impl<'a> Loaded<'a> {
+    pub(crate) fn new(skel: PillionSkel<'a>, features: Features, log: Messages) -> Self {
+        Self {
+            skel,
+            features,
+            log,
+        }
+    }
+
+    pub(crate) fn maps(&self) -> &PillionMaps<'a> {
+        &self.skel.maps
+    }
+
+    pub(crate) fn programs(&self) -> &PillionProgs<'a> {
+        &self.skel.progs
+    }
+
+    /// A map, kept longer than the programs' object is.
+    pub(crate) fn map(&self, map: &MapMut) -> Result<MapHandle, Error> {
+        Ok(MapHandle::try_from(map).map_err(|error| self.log.explain(&error))?)
+    }
+
+    /// The rules' tables.
+    pub(crate) fn tables(&self) -> Result<Tables, Error> {
+        let maps = self.maps();
+        Ok(Tables {
+            rules: self.map(&maps.pillion_rules)?,
+            cgroups: self.map(&maps.pillion_rule_cgroups)?,
+            in_force: self.map(&maps.pillion_in_force)?,
+        })
+    }
+
+    /// The account of the places, of which there are at most so many.
+    pub(crate) fn places(&self, most: u32) -> Result<Places, Error> {
+        let (maps, programs) = (self.maps(), self.programs());
+        let connections = [
+            &programs.pillion_kept_flows,
+            &programs.pillion_kept_flows_by_tcp,
+            &programs.pillion_kept_flows_by_file,
+        ];
+        let requests = [
+            &programs.pillion_kept_requests,
+            &programs.pillion_kept_requests_by_tcp,
+            &programs.pillion_kept_requests_by_file,
+        ];
+        let kept = [
+            self.kept(&maps.pillion_flows, connections)?,
+            self.kept(&maps.pillion_requests, requests)?,
+        ];
+        let come = self.map(&maps.pillion_come)?;
+        let gone = self.map(&maps.pillion_gone)?;
+        Ok(Places::new(come, gone, kept, most))
+    }
+
+    /// What goes through the sockets that a map keeps something for, by the program for that which
+    /// this kernel has.
+    fn kept(
+        &self,
+        map: &MapMut,
+        [storage, by_tcp, by_file]: [&ProgramMut; 3],
+    ) -> Result<Kept, Error> {
+        let walk = match self.features.over_storage {
+            true => Walk::over_storage(storage.as_fd(), map.as_fd()),
+            false => Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd()),
+        };
+        let walk = walk.map_err(|error| Error::system("go through the connections", error));
+        walk.map(Kept::by)
+    }
+
+    /// What reads the observations of the connections that have a place.
+    pub(crate) fn observations(&self, places: &Places) -> Result<ObservationReader, Error> {
+        let connections = places.connections();
+        let connections = connections.map_err(|error| Error::system("keep a program", error))?;
+        let seen = self.map(&self.maps().pillion_observed)?;
+        Ok(ObservationReader::new(seen, connections))
+    }
+
+    /// The programs for devices whose packets begin with an Ethernet header, and for those whose
+    /// packets have none.
+    pub(crate) fn at_devices(&self) -> Result<[DevicePrograms; 2], Error> {
+        let programs = self.programs();
+        let pair = |egress, dsack| {
+            Ok::<_, Error>(DevicePrograms {
+                egress: own(egress)?,
+                dsack: own(dsack)?,
+            })
+        };
+        Ok([
+            pair(&programs.pillion_egress, &programs.pillion_dsack)?,
+            pair(&programs.pillion_egress_ip, &programs.pillion_dsack_ip)?,
+        ])
+    }
+
+    /// A program that applications call by a socket option; `None` where the kernel lacks what it
+    /// needs.
+    pub(crate) fn at_socket_option(&self, program: &ProgramMut) -> Result<Option<OwnedFd>, Error> {
+        let is_there = self.features.socket_option;
+        is_there.then(|| own(program)).transpose()
+    }
+}
+
+/// A program or a map, kept longer than the programs' object is.
+pub(crate) fn own(of_the_object: &impl AsFd) -> Result<OwnedFd, Error> {
+    let kept = of_the_object.as_fd().try_clone_to_owned();
+    kept.map_err(|error| Error::system("keep a program", error))
+}
