@@ -47,6 +47,14 @@ impl Namespaces {
         self.named.iter().filter(|name| name.is_pattern())
     }
 
+    /// The containers that run now, if any are asked for.
+    #[must_use]
+    pub fn containers(&self) -> Containers {
+        let mut containers = Containers::default();
+        self.look_for_containers(&mut containers);
+        containers
+    }
+
     /// Looks for the containers that run, if any are asked for.
     pub(crate) fn look_for_containers(&self, containers: &mut Containers) {
         if !self.of_containers.is_empty()
@@ -80,9 +88,7 @@ impl Namespaces {
 
     /// All names that there are now.
     pub(crate) fn now(&self) -> Vec<NamespaceName> {
-        let mut containers = Containers::default();
-        self.look_for_containers(&mut containers);
-        let matched = self.matched(containers.running());
+        let matched = self.matched(self.containers().running());
         self.plain().cloned().chain(matched).collect()
     }
 }

@@ -72,8 +72,7 @@ impl Selection {
             let followed = plain.map(|name| FollowedNamespace::named(name, hook));
             followed.collect::<Result<_, _>>()?
         };
-        let mut containers = Containers::default();
-        asked_for.look_for_containers(&mut containers);
+        let containers = asked_for.containers();
         let there = asked_for.matched(containers.running()).into_iter();
         followed.extend(there.map(|name| FollowedNamespace::matched(name, hook)));
         let watched = || -> nix::Result<(Epoll, TimerFd)> {

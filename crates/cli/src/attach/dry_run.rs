@@ -1,21 +1,22 @@
 //! What is said in place of any work.
 
 use anyhow::Result;
-use pillion_bundler::{Device, Policy, Programs};
+use pillion_bundler::{Device, FollowedRules, Policy, Programs};
 
 use super::Args;
 use super::asked::Asked;
 use super::place::Place;
 use crate::print::{print_line, say};
-use crate::rules::{Rules, running};
 
 impl Args {
     /// That the file has no mistake, and what its rules do not cover now.
-    pub(super) fn check_config(&self, policy: Policy) -> Result<()> {
-        let chosen = self.connections(&policy);
-        let containers = running();
-        let running = containers.running().to_vec();
-        let rules = Rules::of(Policy { running, ..policy });
+    pub(super) fn check_config(&self, asked: Asked) -> Result<()> {
+        let chosen = self.connections(&asked.policy);
+        let containers = asked.namespaces.containers();
+        let rules = FollowedRules::of(Policy {
+            running: containers.running().to_vec(),
+            ..asked.policy
+        });
         for idle in rules.idle(containers.in_version_1()) {
             say(&format!("pillion: now covers nothing: {idle}"));
         }

@@ -97,7 +97,7 @@ impl Args {
             }
         };
         if self.check_config {
-            self.check_config(asked.policy)?;
+            self.check_config(asked)?;
             return Ok(ExitCode::SUCCESS);
         }
         Descriptors::raise();
