@@ -1,18 +1,17 @@
 //! The rules that follow from what was observed, as `attach --config` reads them.
 
 use anyhow::Result;
-use pillion_bundler::ContainerChoice;
+use pillion_bundler::NamespaceName;
 use pillion_host::without_steering;
 use pillion_settings::Bundling;
+use pillion_settings::policy::{Draft, Otherwise, Peer, Ports, Rule};
 use pillion_trial::{Advice, Finding, Service};
 
 /// What was asked of all connections that were observed, beside their ports.
 #[derive(Debug, Default)]
 pub struct Conditions {
-    pub peers: Vec<String>,
-    pub cgroups: Vec<String>,
-    pub containers: ContainerChoice,
-    pub namespaces: Vec<String>,
+    pub rule: Rule,
+    pub namespaces: Vec<NamespaceName>,
 }
 
 /// A file with a rule for each service whose connections bundling would help, with the peers of which
@@ -31,51 +30,46 @@ pub fn config(
     if worth.is_empty() {
         return Ok(None);
     }
-    let mut file = format!(
-        "# By `pillion advise`; docs/policy.md describes every key.\notherwise = \"leave-alone\"\n\
-         {}\n[defaults]\n{}",
-        list("netns", &conditions.namespaces),
-        toml::to_string(bundling)?
-    );
-    let ContainerChoice { names, labels } = &conditions.containers;
-    let of_all = [
-        list("cgroup", &conditions.cgroups),
-        list("container", &texts(names)),
-        list("container-label", &texts(labels)),
-    ];
-    let of_all = of_all.concat();
-    for same in worth.chunk_by(|a, b| a.service == b.service) {
-        let mut names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
-        names.dedup();
-        let mut peers: Vec<_> = same.iter().filter_map(|it| it.peer).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        let peers = match peers.is_empty() {
-            true => conditions.peers.clone(),
-            false => texts(&peers),
-        };
-        let (key, port) = match same[0].service {
-            Service::Local(port) => ("local-ports", port),
-            Service::Remote(port) => ("remote-ports", port),
-        };
-        file += &format!(
-            "\n# {}\n[[rule]]\n{key} = {port}\n{}{of_all}",
-            names.join(", "),
-            list("peers", &peers),
-        );
-    }
-    Ok(Some(file))
+    let services = worth.chunk_by(|a, b| a.service == b.service);
+    let draft = Draft {
+        comment: "By `pillion advise`; docs/policy.md describes every key.".to_owned(),
+        otherwise: Otherwise::LeaveAlone,
+        namespaces: conditions.namespaces.clone(),
+        defaults: *bundling,
+        rules: services
+            .map(|same| (names(same), rule(same, bundling, &conditions.rule)))
+            .collect(),
+    };
+    Ok(Some(draft.to_toml()?))
 }
 
-fn texts(values: &[impl ToString]) -> Vec<String> {
-    values.iter().map(ToString::to_string).collect()
+/// The processes that have a service.
+fn names(same: &[&Advice]) -> String {
+    let mut names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
+    names.dedup();
+    names.join(", ")
 }
 
-/// A line of the file; none of nothing.
-fn list(key: &str, values: &[String]) -> String {
-    match values {
-        [] => String::new(),
-        values => format!("{key} = {}\n", toml::Value::from(values.to_vec())),
+/// The rule for a service.
+fn rule(same: &[&Advice], bundling: &Bundling, of_all: &Rule) -> Rule {
+    let mut peers: Vec<_> = same.iter().filter_map(|it| it.peer).collect();
+    peers.sort_unstable();
+    peers.dedup();
+    let (local, remote) = match same[0].service {
+        Service::Local(port) => (Some(port), None),
+        Service::Remote(port) => (None, Some(port)),
+    };
+    let ports = |port: Option<u16>| port.map(|port| Ports(port..=port)).into_iter().collect();
+    Rule {
+        local_ports: ports(local),
+        remote_ports: ports(remote),
+        peers: match peers.is_empty() {
+            true => of_all.peers.clone(),
+            false => peers.into_iter().map(Peer::from).collect(),
+        },
+        options: bundling.options,
+        companions: bundling.companions,
+        ..of_all.clone()
     }
 }
 
@@ -86,6 +80,7 @@ pub fn name(process: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pillion_bundler::ContainerChoice;
     use pillion_settings::policy;
     use pillion_trial::{Summary, Watched, advise};
 
@@ -115,10 +110,12 @@ mod tests {
             watched(Service::Remote(80), 0),
         ];
         let conditions = Conditions {
-            peers: vec!["192.0.2.0/24".to_owned()],
-            cgroups: vec!["/system.slice/ga\"me-*.service".to_owned()],
-            namespaces: vec!["cni-*".to_owned()],
-            containers: ContainerChoice::default(),
+            rule: Rule {
+                peers: vec!["192.0.2.0/24".parse().unwrap()],
+                cgroup: vec!["/system.slice/ga\"me-*.service".parse().unwrap()],
+                ..Rule::default()
+            },
+            namespaces: vec!["cni-*".parse().unwrap()],
         };
         let file = config(&advise(&all, false), &Bundling::default(), &conditions);
         let file = file.unwrap().unwrap();
@@ -131,8 +128,7 @@ mod tests {
         assert_eq!(policy.policy.rules[1].remote_ports, [22..=22]);
         for rule in &policy.policy.rules {
             assert_eq!(rule.peers, ["192.0.2.0/24".parse().unwrap()]);
-            let cgroups: Vec<_> = rule.cgroups.iter().map(ToString::to_string).collect();
-            assert_eq!(cgroups, conditions.cgroups);
+            assert_eq!(rule.cgroups, conditions.rule.cgroup);
         }
         assert!(policy.namespaces[0].is_pattern());
     }
@@ -145,7 +141,10 @@ mod tests {
         };
         let all = [of("192.0.2.1", 45), of("192.0.2.2", 0), of("192.0.2.3", 45)];
         let conditions = Conditions {
-            peers: vec!["192.0.2.0/24".to_owned()],
+            rule: Rule {
+                peers: vec!["192.0.2.0/24".parse().unwrap()],
+                ..Rule::default()
+            },
             ..Conditions::default()
         };
         let file = config(&advise(&all, true), &Bundling::default(), &conditions);
@@ -166,7 +165,11 @@ mod tests {
             labels: vec!["app=we\"b".parse().unwrap()],
         };
         let conditions = Conditions {
-            containers: containers.clone(),
+            rule: Rule {
+                container: containers.names.clone(),
+                container_label: containers.labels.clone(),
+                ..Rule::default()
+            },
             ..Conditions::default()
         };
         let file = config(&advise(&all, false), &Bundling::default(), &conditions);

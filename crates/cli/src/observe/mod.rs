@@ -18,6 +18,7 @@ use pillion_bundler::{
     Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
     Selection, cgroup2_mount,
 };
+use pillion_settings::policy;
 use pillion_settings::times::{parse_ms, parse_s};
 
 pub use advise::Args as AdviseArgs;
@@ -123,16 +124,16 @@ impl ObserveArgs {
 
     /// All of that, for rules that are to choose no others.
     fn conditions(&self) -> Conditions {
+        let containers = self.choice.containers();
         Conditions {
-            peers: self.choice.peers.iter().map(ToString::to_string).collect(),
-            cgroups: self
-                .choice
-                .cgroups
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
-            containers: self.choice.containers(),
-            namespaces: self.said_namespaces(),
+            rule: policy::Rule {
+                peers: self.choice.peers.clone(),
+                cgroup: self.choice.cgroups.clone(),
+                container: containers.names,
+                container_label: containers.labels,
+                ..policy::Rule::default()
+            },
+            namespaces: self.namespaces.named.clone(),
         }
     }
 

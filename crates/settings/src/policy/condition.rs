@@ -62,6 +62,15 @@ impl FromStr for Peer {
     }
 }
 
+impl From<IpAddr> for Peer {
+    fn from(address: IpAddr) -> Self {
+        Self {
+            text: address.to_string(),
+            nets: vec![address.into()],
+        }
+    }
+}
+
 /// The addresses of a host by its name.
 fn resolve(name: &str) -> Result<Vec<IpNet>, String> {
     let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');

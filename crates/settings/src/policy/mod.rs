@@ -1,6 +1,7 @@
 //! The file of rules that `attach --config` reads; docs/policy.md describes it.
 
 mod condition;
+mod draft;
 mod example;
 mod resolve;
 mod rule;
@@ -17,6 +18,7 @@ use crate::document::known::keys;
 use crate::document::{self, Mistake, Value};
 use crate::{BadInput, Bundling, Telling, text};
 pub use condition::{Peer, Ports};
+pub use draft::Draft;
 pub use example::{Key, Section, example, sections};
 pub use rule::{Rule, RuleMode};
 
