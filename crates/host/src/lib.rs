@@ -6,8 +6,10 @@ mod cgroup_units;
 pub mod clock;
 mod containers;
 pub mod held_file;
+mod known;
 pub mod libbpf;
 pub mod network_namespace;
+mod owners;
 pub mod pattern;
 mod socket_owners;
 mod steering;
@@ -19,6 +21,8 @@ pub use cgroup_units::cgroup_units;
 pub use containers::{
     Container, ContainerChoice, ContainerLabel, ContainerName, Containers, Described, RuntimeFiles,
 };
+pub use known::Known;
+pub use owners::{Owners, Socket};
 pub use socket_owners::{SocketOwner, socket_owners};
 pub use steering::{is_steering, without_steering};
 pub use tcp_info::TcpInfo;

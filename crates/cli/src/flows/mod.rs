@@ -16,7 +16,7 @@ use rustix::termios::tcgetwinsize;
 
 pub use columns::{Cell, columns};
 use columns::{Shown, all_together, columns_of_closed, fewer};
-pub use connection::{Connection, Owners};
+pub use connection::{Connection, owned, owners};
 #[cfg(test)]
 pub use example::example;
 
@@ -48,7 +48,7 @@ impl Args {
                 "no connection that was bundled has ended",
             ),
         };
-        let flows = Owners::default().of(flows);
+        let flows = owned(flows, &mut owners());
         if self.json {
             print_json(&flows)?;
         } else if flows.is_empty() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bundler::{Observation, Observing};
-use pillion_host::socket_owners;
+use pillion_host::{Known, SocketOwner, socket_owners};
 use pillion_measure::Unit;
 use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use pillion_settings::BadInput;
@@ -155,12 +155,10 @@ struct Files {
 struct Watch {
     ended: Vec<Watched>,
     present: Vec<Observation>,
-    owners: HashMap<u64, String>,
-    looked: Option<Instant>,
+    owners: Known<SocketOwner>,
+    /// The processes' names, by the sockets' cookies: who had one that has ended is not to be found.
+    processes: HashMap<u64, String>,
 }
-
-/// How often it is looked whose new connections are: that goes through all processes.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl Watch {
     fn take(&mut self, observations: Vec<Observation>) {
@@ -175,26 +173,20 @@ impl Watch {
     }
 
     fn find_owners(&mut self) {
-        let is_due = self
-            .looked
-            .is_none_or(|looked| looked.elapsed() >= LOOK_EVERY);
-        let is_new = |seen: &&Observation| !self.owners.contains_key(&seen.cookie);
-        let new: Vec<_> = self.present.iter().filter(is_new).collect();
-        if new.is_empty() || !is_due {
-            return;
+        let inodes = self.present.iter().filter_map(|seen| seen.inode);
+        self.owners.look(&inodes.collect::<Vec<_>>(), socket_owners);
+        for seen in &self.present {
+            let owner = seen.inode.and_then(|inode| self.owners.of(inode));
+            if let Some(owner) = owner {
+                let process = self.processes.entry(seen.cookie);
+                process.or_insert_with(|| owner.process.clone());
+            }
         }
-        let found = socket_owners();
-        let found: Vec<_> = new
-            .iter()
-            .filter_map(|seen| Some((seen.cookie, found.get(&seen.inode?)?.process.clone())))
-            .collect();
-        self.owners.extend(found);
-        self.looked = Some(Instant::now());
     }
 
     fn watched_of(&self, seen: &Observation) -> Watched {
         Watched {
-            process: self.owners.get(&seen.cookie).cloned(),
+            process: self.processes.get(&seen.cookie).cloned(),
             service: Service::of(seen),
             peer: seen.peer.ip(),
             summary: seen.into(),

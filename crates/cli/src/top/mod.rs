@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use pillion_bundler::FlowLister;
+use pillion_host::Owners;
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_interval;
 
-use crate::flows::{Connection, Owners, columns};
+use crate::flows::{Connection, columns, owned, owners};
 use view::{Order, View};
 
 /// Watch the connections that running pillions bundle: what they lose, save and cost
@@ -69,7 +70,7 @@ impl Args {
         }
         let source = Source {
             lister: FlowLister::load()?,
-            owners: Owners::default(),
+            owners: owners(),
         };
         let view = View::new(Order::by(self.sort), self.filter);
         match self.batch {
@@ -88,6 +89,6 @@ struct Source {
 
 impl Source {
     fn read(&mut self) -> Result<Vec<Connection>> {
-        Ok(self.owners.of(self.lister.list()?))
+        Ok(owned(self.lister.list()?, &mut self.owners))
     }
 }
