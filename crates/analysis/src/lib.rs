@@ -2,10 +2,10 @@
 //! byte, and runs side by side.
 //!
 //! [`Traces`] are read once, by one observer: [`pillion_trace::measure::Meter`] measures them,
-//! [`List`] lists their connections, [`Witness`] keeps what concerns one byte. [`Chosen`] tells an
-//! observer of some connections alone. A [`Summary`] puts results into words and tables, and
-//! [`report`] into a page. [`runs`] compares
-//! what came of an experiment. Nothing is printed here.
+//! [`List`] lists their connections, [`Witness`] keeps what concerns one byte, [`writes`] what an
+//! application wrote. [`Chosen`] tells an observer of some connections alone. A [`Summary`] puts
+//! results into words and tables, and [`report`] into a page. [`runs`] compares what came of an
+//! experiment. Nothing is printed here.
 
 mod choice;
 mod error;
@@ -17,6 +17,7 @@ pub mod reproduction;
 pub mod runs;
 mod summary;
 mod traces;
+pub mod writes;
 
 pub use choice::{Choice, Chosen};
 pub use error::{ExplainError, OpenError};

@@ -3,7 +3,6 @@ mod receive;
 mod replay;
 mod send;
 mod sending;
-mod writes;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::Path;

@@ -4,15 +4,17 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::Traces;
+use pillion_analysis::writes::Writes;
 use pillion_settings::BadInput;
 use pillion_settings::times::Itt;
 use pillion_trace::input::{InputError, Unreadable};
+use pillion_traffic::wire::MAX_SIZE;
 use pillion_traffic::{
     Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
 };
 
 use super::sending::SendingArgs;
-use super::writes::written;
+use crate::analyse::observe;
 
 /// Send the writes of an application again, to `pillion traffic receive`
 ///
@@ -63,13 +65,21 @@ impl Args {
         };
         self.sending.execute(Traffic::new(self.to, group))
     }
+
     fn writes(&self) -> Result<Vec<Write>> {
         let file = self.file.display().to_string();
         match Traces::one(&self.file) {
             Ok(traces) => {
-                let written = written(traces, &file, self.connection)?;
+                let writes = observe(traces, Writes::of(self.connection)).observer;
+                let written = writes.written(MAX_SIZE);
+                let written = written.map_err(|why| BadInput(format!("{file}: {why}")))?;
                 eprintln!("pillion: {written}");
-                Ok(written.writes)
+                let writes = written.writes.iter();
+                let writes = writes.map(|it| Write {
+                    gap: it.gap,
+                    size: it.size,
+                });
+                Ok(writes.collect())
             }
             Err(InputError {
                 cause: Unreadable::NotATrace(_),

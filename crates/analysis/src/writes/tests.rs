@@ -3,6 +3,7 @@ use pillion_trace::{Analysis, Flags, Packet, SackBlocks};
 use super::*;
 
 const MSS: u16 = 1000;
+const MAX_SIZE: u32 = 1 << 20;
 
 /// What a client sends to a server, on connections told apart by the client's port.
 #[derive(Default)]
@@ -51,17 +52,17 @@ impl Script {
         self
     }
 
-    fn watch(&self, wanted: Option<u64>) -> Watch {
-        let mut analysis = Analysis::new(Watch::new(wanted));
+    fn watch(&self, wanted: Option<u64>) -> Result<Written, WritesError> {
+        let mut analysis = Analysis::new(Writes::of(wanted));
         for packet in &self.0 {
             analysis.packet(packet);
         }
-        analysis.finish()
+        analysis.finish().written(MAX_SIZE)
     }
 
     /// Milliseconds since the write before, and bytes.
     fn writes(&self) -> Vec<(u128, u32)> {
-        let written = self.watch(None).chosen().unwrap();
+        let written = self.watch(None).unwrap();
         let writes = written.writes.iter();
         writes
             .map(|write| (write.gap.as_millis(), write.size))
@@ -119,22 +120,19 @@ fn one_of_several_connections_must_be_chosen_and_each_is_named() {
     let mut script = opened();
     script.open(40_001).open(40_002).data(10, 1, 101, true);
     script.packet(40_002, 20, 1, 7);
-    let watch = script.watch(None);
-    let expected = "FILE: 2 connections with data; choose one with --connection N, of\n\
+    let several = script.watch(None).unwrap_err();
+    let expected = "2 connections with data; choose one with --connection N, of\n\
                     1: 192.0.2.1:40000 -> 198.51.100.1:80, 100\u{a0}B\n\
                     3: 192.0.2.1:40002 -> 198.51.100.1:80, 7\u{a0}B";
-    assert_eq!(watch.mistake("FILE"), expected);
-    assert!(watch.chosen().is_none());
-    let third = script.watch(Some(3)).chosen().unwrap();
+    assert_eq!(several.to_string(), expected);
+    let third = script.watch(Some(3)).unwrap();
     assert_eq!(third.writes.len(), 1);
     assert_eq!(third.writes[0].size, 7);
-    let empty = script.watch(Some(2));
-    assert!(
-        empty
-            .mistake("FILE")
-            .starts_with("FILE: no connection 2 with data; choose ")
+    let empty = script.watch(Some(2)).unwrap_err().to_string();
+    assert!(empty.starts_with("no connection 2 with data; choose "));
+    let none = Script::default().watch(None).unwrap_err();
+    assert_eq!(
+        none.to_string(),
+        "no TCP connection with data; nothing to replay"
     );
-    assert!(empty.chosen().is_none());
-    let none = Script::default().watch(None).mistake("FILE");
-    assert_eq!(none, "FILE: no TCP connection with data; nothing to replay");
 }
