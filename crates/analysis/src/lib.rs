@@ -22,7 +22,7 @@ pub mod writes;
 pub use choice::{Choice, Chosen};
 pub use error::{ExplainError, OpenError};
 pub use explain::{
-    Arrived, Copied, Event, Seen, SequenceNumber, Story, Target, Waited, What, Witness,
+    Arrived, Copied, Event, Seen, SequenceNumber, Story, Target, TargetError, Waited, What, Witness,
 };
 pub use list::{List, Listed, ListedDirection};
 pub use summary::{Summary, outcome};

@@ -30,7 +30,7 @@ impl CongestionControl {
             name: name.to_owned(),
             known: offered().join(", "),
         };
-        let found: Self = name.parse().map_err(|()| unknown())?;
+        let found: Self = name.parse().map_err(|_| unknown())?;
         match found.try_out() {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Err(unknown()),
             // Restricted; another failure of the trial says nothing of the name.
@@ -90,14 +90,19 @@ pub fn offered() -> Vec<String> {
         .unwrap_or_default()
 }
 
-impl FromStr for CongestionControl {
-    type Err = ();
+/// A text that no congestion control can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected 1 to 15 visible ASCII characters")]
+pub struct CongestionControlError;
 
-    fn from_str(name: &str) -> Result<Self, ()> {
+impl FromStr for CongestionControl {
+    type Err = CongestionControlError;
+
+    fn from_str(name: &str) -> Result<Self, CongestionControlError> {
         let mut bytes = [0; ROOM];
         let fits = !name.is_empty() && name.len() < ROOM;
         if !fits || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(());
+            return Err(CongestionControlError);
         }
         bytes[..name.len()].copy_from_slice(name.as_bytes());
         Ok(Self(bytes))

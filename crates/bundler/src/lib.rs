@@ -59,13 +59,15 @@ mod walk;
 mod watch;
 
 pub use attachment::Attachment;
-pub use cgroup::{Cgroup, CgroupName, cgroup1_mount, cgroup2_mount, is_whole};
+pub use cgroup::{Cgroup, CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_whole};
 pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use closed::list_closed;
 pub use clsact::remove_filters;
 pub use companions::{Companion, Companions};
-pub use congestion::{CongestionControl, offered as offered_congestion_controls};
+pub use congestion::{
+    CongestionControl, CongestionControlError, offered as offered_congestion_controls,
+};
 pub use counters::Counters;
 pub use decision::Decision;
 pub use device::{Device, LinkHeader};
@@ -89,6 +91,6 @@ pub use rule::{Direction, Mode, Rule};
 pub use scope::Scope;
 pub use selection::Selection;
 pub use statistic::{Kind, Statistic};
-pub use target::Target;
-pub use thin_test::ThinTest;
+pub use target::{Target, TargetError};
+pub use thin_test::{ThinTest, ThinTestError};
 pub use totals::Totals;

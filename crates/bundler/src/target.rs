@@ -11,7 +11,10 @@ pub struct Target {
     ppm: u32,
 }
 
-const EXPECTED: &str = "expected per cent, 0 to 100";
+/// What is no [`Target`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected per cent, 0 to 100")]
+pub struct TargetError;
 
 impl Target {
     /// In parts per million.
@@ -29,14 +32,14 @@ impl Default for Target {
 }
 
 impl TryFrom<f64> for Target {
-    type Error = &'static str;
+    type Error = TargetError;
 
-    fn try_from(percent: f64) -> Result<Self, &'static str> {
+    fn try_from(percent: f64) -> Result<Self, TargetError> {
         match (0.0..=100.0).contains(&percent) {
             true => Ok(Self {
                 ppm: (percent * 1e4).round() as u32,
             }),
-            false => Err(EXPECTED),
+            false => Err(TargetError),
         }
     }
 }
@@ -48,10 +51,10 @@ impl From<Target> for f64 {
 }
 
 impl FromStr for Target {
-    type Err = &'static str;
+    type Err = TargetError;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
-        let percent: f64 = text.parse().map_err(|_| EXPECTED)?;
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let percent: f64 = text.parse().map_err(|_| TargetError)?;
         percent.try_into()
     }
 }
@@ -72,7 +75,7 @@ mod tests {
         assert_eq!("100".parse().map(Target::ppm), Ok(1_000_000));
         assert_eq!(Target::default().to_string(), "0.1");
         for mistake in ["", "-1", "100.1", "NaN", "x"] {
-            assert_eq!(mistake.parse::<Target>(), Err(EXPECTED), "{mistake}");
+            assert_eq!(mistake.parse::<Target>(), Err(TargetError), "{mistake}");
         }
     }
 }

@@ -33,10 +33,27 @@ impl Default for ThinTest {
     }
 }
 
-impl FromStr for ThinTest {
-    type Err = String;
+/// Why a text is no [`ThinTest`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ThinTestError {
+    /// No time stands where the shortest inter-transmission time has to.
+    #[error("`{0}` is no time in milliseconds between 0 and 60000")]
+    Time(String),
+    /// No number stands where the limit has to.
+    #[error("`{0}` is no number of packets from 1 on")]
+    Limit(String),
+    /// The limit is missing.
+    #[error("spifl needs a limit, as in spifl:4")]
+    NoLimit,
+    /// There is no such test.
+    #[error("expected dpifl[:MS], spifl:N or always")]
+    Unknown,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for ThinTest {
+    type Err = ThinTestError;
+
+    fn from_str(text: &str) -> Result<Self, ThinTestError> {
         let (test, value) = text
             .split_once(':')
             .map_or((text, None), |(test, value)| (test, Some(value)));
@@ -46,25 +63,23 @@ impl FromStr for ThinTest {
                 Ok(ms) if ms > 0.0 && ms <= 60_000.0 => Ok(Self::Dpifl {
                     itt_min: Duration::from_secs_f64(ms / 1000.0),
                 }),
-                _ => Err(format!(
-                    "`{value}` is no time in milliseconds between 0 and 60000"
-                )),
+                _ => Err(ThinTestError::Time(value.to_owned())),
             },
             ("spifl", Some(value)) => match value.parse() {
                 Ok(limit) if limit > 0 => Ok(Self::Spifl { limit }),
-                _ => Err(format!("`{value}` is no number of packets from 1 on")),
+                _ => Err(ThinTestError::Limit(value.to_owned())),
             },
-            ("spifl", None) => Err("spifl needs a limit, as in spifl:4".to_owned()),
+            ("spifl", None) => Err(ThinTestError::NoLimit),
             ("always", None) => Ok(Self::Always),
-            _ => Err("expected dpifl[:MS], spifl:N or always".to_owned()),
+            _ => Err(ThinTestError::Unknown),
         }
     }
 }
 
 impl TryFrom<String> for ThinTest {
-    type Error = String;
+    type Error = ThinTestError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, ThinTestError> {
         text.parse()
     }
 }

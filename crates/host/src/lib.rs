@@ -19,7 +19,8 @@ mod unit;
 
 pub use cgroup_units::cgroup_units;
 pub use containers::{
-    Container, ContainerChoice, ContainerLabel, ContainerName, Containers, Described, RuntimeFiles,
+    Container, ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName,
+    ContainerNameError, Containers, Described, RuntimeFiles,
 };
 pub use known::Known;
 pub use owners::{Owners, Socket};

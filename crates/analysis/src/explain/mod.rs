@@ -6,4 +6,4 @@ mod target;
 
 pub use event::{Arrived, Copied, Event, Seen, What};
 pub use story::{Story, Waited, Witness};
-pub use target::{SequenceNumber, Target};
+pub use target::{SequenceNumber, Target, TargetError};

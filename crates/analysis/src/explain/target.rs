@@ -34,16 +34,19 @@ impl SequenceNumber {
     }
 }
 
-impl FromStr for Target {
-    type Err = String;
+/// A text that names no byte.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` names no byte; write the connection's number and the byte's, from 1, such as 3:1461, or \
+     the sequence number on the wire, such as 3:raw=2837465101"
+)]
+pub struct TargetError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        parse(text).ok_or_else(|| {
-            format!(
-                "`{text}` names no byte; write the connection's number and the byte's, from 1, \
-                 such as 3:1461, or the sequence number on the wire, such as 3:raw=2837465101"
-            )
-        })
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        parse(text).ok_or_else(|| TargetError(text.to_owned()))
     }
 }
 

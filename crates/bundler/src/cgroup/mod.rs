@@ -13,7 +13,7 @@ use nix::fcntl::Flock;
 use crate::Error;
 use hierarchy::own_cgroup;
 pub use hierarchy::{cgroup1_mount, cgroup2_mount, is_whole};
-pub use name::CgroupName;
+pub use name::{CgroupName, CgroupNameError};
 
 /// A cgroup (v2) of our own, below the one this process is in, so that the limits
 /// set there go on to hold.

@@ -14,18 +14,23 @@ use super::cgroup2_mount;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CgroupName(PathBuf);
 
-impl FromStr for CgroupName {
-    type Err = &'static str;
+/// A text that is no [`CgroupName`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that of a \
+     process, on the line that begins with 0::"
+)]
+pub struct CgroupNameError;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+impl FromStr for CgroupName {
+    type Err = CgroupNameError;
+
+    fn from_str(text: &str) -> Result<Self, CgroupNameError> {
         let path = Path::new(text.trim_start_matches('/'));
         let is_plain = |part| matches!(part, Component::Normal(_));
         match !text.is_empty() && path.components().all(is_plain) {
             true => Ok(Self(path.to_owned())),
-            false => Err(
-                "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that \
-                 of a process, on the line that begins with 0::",
-            ),
+            false => Err(CgroupNameError),
         }
     }
 }

@@ -9,18 +9,23 @@ use crate::pattern::{path_is_like, text_is_like};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerName(String);
 
-impl FromStr for ContainerName {
-    type Err = &'static str;
+/// A text that is no [`ContainerName`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a container's name as in web-*, or of a pod's POD, NAMESPACE/POD or \
+     NAMESPACE/POD/CONTAINER"
+)]
+pub struct ContainerNameError;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+impl FromStr for ContainerName {
+    type Err = ContainerNameError;
+
+    fn from_str(text: &str) -> Result<Self, ContainerNameError> {
         let parts: Vec<_> = text.split('/').collect();
         let is_part = |part: &&str| !part.is_empty() && !part.chars().any(char::is_control);
         match parts.len() <= 3 && parts.iter().all(is_part) {
             true => Ok(Self(text.to_owned())),
-            false => Err(
-                "expected a container's name as in web-*, or of a pod's POD, NAMESPACE/POD or \
-                 NAMESPACE/POD/CONTAINER",
-            ),
+            false => Err(ContainerNameError),
         }
     }
 }
@@ -48,16 +53,21 @@ pub struct ContainerLabel {
     value: String,
 }
 
-impl FromStr for ContainerLabel {
-    type Err = &'static str;
+/// A text that is no [`ContainerLabel`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected a label and its value as in app=game; app=* is any value")]
+pub struct ContainerLabelError;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+impl FromStr for ContainerLabel {
+    type Err = ContainerLabelError;
+
+    fn from_str(text: &str) -> Result<Self, ContainerLabelError> {
         match text.split_once('=') {
             Some((key, value)) if !key.is_empty() => Ok(Self {
                 key: key.to_owned(),
                 value: value.to_owned(),
             }),
-            _ => Err("expected a label and its value as in app=game; app=* is any value"),
+            _ => Err(ContainerLabelError),
         }
     }
 }

@@ -14,7 +14,9 @@ use nix::unistd::Uid;
 
 use crate::cgroup_folders::below;
 use crate::unit::{SHOWN, cgroup_path, container_id};
-pub use choice::{ContainerChoice, ContainerLabel, ContainerName};
+pub use choice::{
+    ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName, ContainerNameError,
+};
 pub use runtime_files::{Described, RuntimeFiles};
 
 /// A container that runs.
