@@ -54,7 +54,7 @@ impl BundlingArgs {
     /// The options, unless they are unsafe and that is not allowed.
     pub fn options(&self) -> Result<Options> {
         let options = self.how.options;
-        refuse_unsafe(&options, self.allow_unsafe).map_err(|why| BadInput(why.to_owned()))?;
+        refuse_unsafe(&options, self.allow_unsafe)?;
         if let Some(option) = idle_option(&options) {
             let why =
                 format!("--{option} is for --level adaptive: give that, too, or leave it out");

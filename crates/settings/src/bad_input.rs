@@ -5,3 +5,9 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);
+
+impl From<&str> for BadInput {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}

@@ -2,6 +2,7 @@ use clap::Args;
 use pillion_bundler::{Companions, Level, Options, Reaction};
 use serde::{Deserialize, Serialize};
 
+use crate::BadInput;
 use crate::document::known::flattened;
 
 /// How connections are bundled, and what of TCP's own they get beside.
@@ -24,12 +25,13 @@ flattened!(Bundling);
 /// Refuses what takes a stream out of congestion control, unless that is allowed.
 ///
 /// # Errors
-/// What to say to have it.
-pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), &'static str> {
+/// [`BadInput`] that tells what to say to have it.
+pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), BadInput> {
     match options.reaction {
         Reaction::None if !allowed => {
             Err("--reaction none takes streams out of congestion control; \
-             if that is what you want, say --unsafe as well")
+                 if that is what you want, say --unsafe as well"
+                .into())
         }
         _ => Ok(()),
     }

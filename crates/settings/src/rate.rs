@@ -2,7 +2,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::text;
+use crate::{BadInput, text};
 
 /// Bits per second; Mbit/s in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -20,20 +20,20 @@ impl Rate {
 }
 
 impl TryFrom<f64> for Rate {
-    type Error = &'static str;
+    type Error = BadInput;
 
-    fn try_from(mbit: f64) -> Result<Self, &'static str> {
+    fn try_from(mbit: f64) -> Result<Self, BadInput> {
         match (mbit * 1e6).round() {
             bits if (1.0..=1e12).contains(&bits) => Ok(Self { bps: bits as u64 }),
-            _ => Err("expected Mbit/s above 0, as in 5"),
+            _ => Err("expected Mbit/s above 0, as in 5".into()),
         }
     }
 }
 
 impl FromStr for Rate {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         text.parse().unwrap_or(f64::NAN).try_into()
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::{numbers, text};
+use crate::{BadInput, numbers, text};
 
 /// Options of the command line, and keys of the file under the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -56,9 +56,9 @@ pub enum Endpoint {
 const UNIX: &str = "unix:";
 
 impl FromStr for Endpoint {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         if let Some(path) = text.strip_prefix(UNIX).map(Path::new)
             && path.is_absolute()
         {
@@ -66,10 +66,12 @@ impl FromStr for Endpoint {
         }
         let address = text.parse::<SocketAddr>().ok();
         let address = address.filter(|it| it.ip().is_loopback() && it.port() > 0);
-        address.map(Self::Loopback).ok_or(
-            "expected \"unix:/PATH\", or an address of this host alone and a port, as in \
-             \"127.0.0.1:9273\" or \"[::1]:9273\"",
-        )
+        address.map(Self::Loopback).ok_or_else(|| {
+            BadInput::from(
+                "expected \"unix:/PATH\", or an address of this host alone and a port, as in \
+                 \"127.0.0.1:9273\" or \"[::1]:9273\"",
+            )
+        })
     }
 }
 

@@ -11,38 +11,40 @@ use pillion_traffic::{Distribution, RampUp};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::BadInput;
+
 /// Milliseconds, as in `30.5`.
 ///
 /// # Errors
-/// What is wrong.
-pub fn parse_ms(text: &str) -> Result<Duration, String> {
+/// [`BadInput`] that says what is wrong.
+pub fn parse_ms(text: &str) -> Result<Duration, BadInput> {
     let ms = text.parse().ok();
     ms.and_then(of_ms)
-        .ok_or_else(|| format!("`{text}` is no time in milliseconds"))
+        .ok_or_else(|| BadInput(format!("`{text}` is no time in milliseconds")))
 }
 
 /// Seconds, as in `0.5`.
 ///
 /// # Errors
-/// What is wrong.
-pub fn parse_s(text: &str) -> Result<Duration, String> {
+/// [`BadInput`] that says what is wrong.
+pub fn parse_s(text: &str) -> Result<Duration, BadInput> {
     let seconds = text.parse().ok();
     seconds
         .and_then(of_s)
-        .ok_or_else(|| format!("`{text}` is no time in seconds"))
+        .ok_or_else(|| BadInput(format!("`{text}` is no time in seconds")))
 }
 
 /// The time between two samples in milliseconds, as in `30.5`.
 ///
 /// # Errors
-/// What is wrong.
-pub fn parse_interval(text: &str) -> Result<Duration, &'static str> {
+/// [`BadInput`] that says what is wrong.
+pub fn parse_interval(text: &str) -> Result<Duration, BadInput> {
     let ms = text
         .parse()
         .ok()
         .filter(|ms| (1.0..=86_400_000.0).contains(ms));
     ms.and_then(of_ms)
-        .ok_or("expected milliseconds, 1 to 86400000 (a day)")
+        .ok_or_else(|| "expected milliseconds, 1 to 86400000 (a day)".into())
 }
 
 pub(crate) fn of_ms(ms: f64) -> Option<Duration> {
@@ -95,9 +97,9 @@ impl From<Itt> for Distribution {
 }
 
 impl FromStr for Itt {
-    type Err = String;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let (mean, sd) = text.split_once(':').unwrap_or((text, "0"));
         Ok(Self {
             mean: parse_ms(mean)?,

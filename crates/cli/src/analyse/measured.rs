@@ -80,10 +80,10 @@ fn parse_percentile(text: &str) -> Result<f64, String> {
 }
 
 /// A shorter slice than a microsecond would hold no more than one packet.
-fn parse_slice(text: &str) -> Result<Duration, String> {
+fn parse_slice(text: &str) -> Result<Duration, BadInput> {
     let width = parse_s(text)?;
     if width < Duration::from_micros(1) {
-        return Err("expected at least 0.000001 s".to_owned());
+        return Err("expected at least 0.000001 s".into());
     }
     Ok(width)
 }

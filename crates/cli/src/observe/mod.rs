@@ -18,6 +18,7 @@ use pillion_bundler::{
     Attachment, Change, NamespaceName, Namespaces, Observation, Observing, Policy, Programs,
     Selection, cgroup2_mount,
 };
+use pillion_settings::BadInput;
 use pillion_settings::policy;
 use pillion_settings::times::{parse_ms, parse_s};
 
@@ -81,12 +82,11 @@ fn with_its_default(choice: Arg) -> Arg {
 }
 
 /// Whole microseconds of a time in milliseconds.
-fn parse_us(text: &str) -> Result<u32, String> {
-    const MOST: &str = "at most an hour";
+fn parse_us(text: &str) -> Result<u32, BadInput> {
     let time = parse_ms(text)?;
     match time <= Duration::from_secs(3600) {
         true => Ok(time.as_micros() as u32),
-        false => Err(MOST.to_owned()),
+        false => Err("at most an hour".into()),
     }
 }
 

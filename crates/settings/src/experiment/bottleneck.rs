@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rate, numbers, text};
+use crate::{BadInput, Rate, numbers, text};
 
 /// A way of the router's: a rate, and the queue before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -101,9 +101,9 @@ pub enum Limit {
 }
 
 impl FromStr for Limit {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let limit = match text.trim().split_once(' ') {
             None => text.trim().parse().ok().map(Self::Packets),
             Some((bytes, "B")) => bytes.parse().ok().map(Self::Bytes),
@@ -115,7 +115,7 @@ impl FromStr for Limit {
             Self::BandwidthDelayProducts(products) => (0.001..=10_000.0).contains(products),
         };
         let expected = "expected packets, as in 63, or \"46875 B\", or \"0.5 BDP\"";
-        limit.filter(is_sound).ok_or(expected)
+        limit.filter(is_sound).ok_or_else(|| expected.into())
     }
 }
 

@@ -7,6 +7,7 @@ use pillion_traffic::Table;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::BadInput;
 use crate::document::Mistake;
 use crate::traffic::Writes;
 
@@ -19,7 +20,7 @@ pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<M
             DeValue::Table(table) => tables(table, folder, mistakes),
             DeValue::String(text) => {
                 let table = |file| Table::read_csv(&folder.join(file));
-                let table = |file| table(file).map_err(|error| error.to_string());
+                let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
                 let embedded = if let Some(file) = text.strip_prefix("table:") {
                     table(file).map(|table| table.to_text())
                 } else if let Some(file) = text.strip_prefix("file:") {
@@ -29,7 +30,7 @@ pub(super) fn tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<M
                 };
                 match embedded {
                     Ok(embedded) => *text = embedded.into(),
-                    Err(error) => mistakes.push(Mistake::new(span, error)),
+                    Err(BadInput(why)) => mistakes.push(Mistake::new(span, why)),
                 }
             }
             _ => {}

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Disturbance, Emulation, Loss, Share, loss};
 use crate::document::known::flattened;
 use crate::times::{of_ms, parse_ms, to_ms};
-use crate::{text, times};
+use crate::{BadInput, text, times};
 
 /// The emulator: its own keys are those of the direction to the receiver.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -100,21 +100,21 @@ fn of_rtt(ms: f64) -> Option<Duration> {
 }
 
 /// A path's round-trip time in milliseconds.
-pub(super) fn parse_rtt(text: &str) -> Result<Duration, &'static str> {
+pub(super) fn parse_rtt(text: &str) -> Result<Duration, BadInput> {
     let ms = text.parse().ok();
-    ms.and_then(of_rtt).ok_or(EXPECTED_RTT)
+    ms.and_then(of_rtt).ok_or_else(|| EXPECTED_RTT.into())
 }
 
 impl FromStr for Reorder {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let parsed = text.split_once(':').and_then(|(share, late)| {
             let late = parse_ms(late).ok().filter(|late| !late.is_zero())?;
             let share = share.parse().ok()?;
             Some(Self { share, late })
         });
-        parsed.ok_or("expected per cent and milliseconds, as in \"1:5\"")
+        parsed.ok_or_else(|| "expected per cent and milliseconds, as in \"1:5\"".into())
     }
 }
 

@@ -6,6 +6,7 @@ use pillion_traffic::Distribution;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
+use crate::BadInput;
 use crate::times::{parse_ms, to_ms};
 
 /// Round-trip times of the streams of a group, where they are not the path's: `100`, `100+5`, or a
@@ -47,9 +48,9 @@ impl RoundTrips {
 }
 
 impl FromStr for RoundTrips {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let steps = |first: &str, step: &str| {
             let (first, step) = (parse_ms(first).ok()?, parse_ms(step).ok()?);
             Some(Self::Steps { first, step })
@@ -65,10 +66,10 @@ impl FromStr for RoundTrips {
             Self::Steps { first, step } => (*first).max(*step),
             Self::Drawn(_) => Duration::ZERO,
         };
-        found.filter(|found| longest(found) <= LONGEST).ok_or(
-            "expected milliseconds, as in 100, or \"100+5\" (5 more for each next stream), or \
-                 a distribution, as in \"normal:200:50\"",
-        )
+        let expected = "expected milliseconds, as in 100, or \"100+5\" (5 more for each next stream), \
+                        or a distribution, as in \"normal:200:50\"";
+        let found = found.filter(|found| longest(found) <= LONGEST);
+        found.ok_or_else(|| expected.into())
     }
 }
 

@@ -3,7 +3,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::text;
+use crate::{BadInput, text};
 
 /// A share, from 0 to 1; per cent in files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
@@ -26,12 +26,12 @@ impl Share {
 }
 
 impl TryFrom<f64> for Share {
-    type Error = &'static str;
+    type Error = BadInput;
 
-    fn try_from(percent: f64) -> Result<Self, &'static str> {
+    fn try_from(percent: f64) -> Result<Self, BadInput> {
         match (0.0..=100.0).contains(&percent) {
             true => Ok(Self(percent / 100.0)),
-            false => Err(EXPECTED),
+            false => Err(EXPECTED.into()),
         }
     }
 }
@@ -53,9 +53,9 @@ impl Serialize for Share {
 }
 
 impl FromStr for Share {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let percent: f64 = text.trim().parse().map_err(|_| EXPECTED)?;
         percent.try_into()
     }

@@ -10,19 +10,20 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::resolve::addresses;
+use crate::BadInput;
 
 /// A port from 1 to 65535, or a range of them, as in `8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ports(pub RangeInclusive<u16>);
 
 impl FromStr for Ports {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
             (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Self(first..=last)),
-            _ => Err("expected a port from 1 to 65535, or a range as in \"8000-8100\""),
+            _ => Err("expected a port from 1 to 65535, or a range as in \"8000-8100\"".into()),
         }
     }
 }
@@ -47,9 +48,9 @@ pub struct Peer {
 }
 
 impl FromStr for Peer {
-    type Err = String;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         let nets = match text.parse::<IpNet>().or_else(|_| address()) {
             Ok(net) => vec![net],
@@ -72,15 +73,16 @@ impl From<IpAddr> for Peer {
 }
 
 /// The addresses of a host by its name.
-fn resolve(name: &str) -> Result<Vec<IpNet>, String> {
+fn resolve(name: &str) -> Result<Vec<IpNet>, BadInput> {
     let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');
     let is_number = name.chars().all(|it| it.is_ascii_digit() || it == '.');
     if name.is_empty() || is_number || !name.chars().all(is_of_name) {
         let expected = "expected an address, a network or a host's name, as in 192.0.2.0/24, \
                         2001:db8::/32 or game.example.org";
-        return Err(expected.to_owned());
+        return Err(expected.into());
     }
-    let found = addresses(name).map_err(|error| format!("the name has no address: {error}"))?;
+    let found = addresses(name);
+    let found = found.map_err(|why| BadInput(format!("the name has no address: {why}")))?;
     let mut nets: Vec<_> = found.into_iter().map(IpNet::from).collect();
     nets.sort();
     nets.dedup();

@@ -149,7 +149,7 @@ pub(super) fn refuse(
 ) {
     if let Err(why) = refuse_unsafe(options, allowed) {
         let span = span_of(keys, &["reaction"]).unwrap_or(0..0);
-        mistakes.push(Mistake::new(span, why));
+        mistakes.push(Mistake::new(span, why.to_string()));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pillion_traffic::wire::MAX_SIZE;
 use pillion_traffic::{Write, read_writes};
 
+use crate::BadInput;
 use crate::times::{parse_ms, to_ms};
 
 /// What an application wrote, to be written again: `file:FILE`, a CSV file with the heading
@@ -17,20 +18,20 @@ impl Writes {
     /// What a file says.
     ///
     /// # Errors
-    /// The line that is wrong, or the system's reason why the file cannot be read.
-    pub fn read(file: &Path) -> Result<Self, String> {
-        let writes = read_writes(file).map_err(|error| error.to_string())?;
+    /// [`BadInput`] with the line that is wrong, or the system's reason why the file cannot be read.
+    pub fn read(file: &Path) -> Result<Self, BadInput> {
+        let writes = read_writes(file).map_err(|error| BadInput(error.to_string()))?;
         match writes.is_empty() {
-            true => Err(format!("{}: it has no write", file.display())),
+            true => Err(BadInput(format!("{}: it has no write", file.display()))),
             false => Ok(Self(writes.into())),
         }
     }
 }
 
 impl FromStr for Writes {
-    type Err = String;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         if let Some(file) = text.strip_prefix("file:") {
             return Self::read(Path::new(file));
         }
@@ -45,10 +46,10 @@ impl FromStr for Writes {
         let list = text.strip_prefix("list:");
         let writes = list.and_then(|list| list.split(',').map(write).collect());
         writes.map(Self).ok_or_else(|| {
-            format!(
+            BadInput(format!(
                 "`{text}` is no list of writes; expected \"file:FILE\", or \"list:12.5=120,30=80\", \
                  the milliseconds since the write before and the bytes, 1 to {MAX_SIZE}, of each"
-            )
+            ))
         })
     }
 }

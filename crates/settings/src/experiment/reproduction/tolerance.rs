@@ -1,6 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::BadInput;
+
 /// How far a value may be from another: `15 %` of it, or a number in its unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Tolerance {
@@ -22,9 +24,9 @@ impl Tolerance {
 }
 
 impl FromStr for Tolerance {
-    type Err = &'static str;
+    type Err = BadInput;
 
-    fn from_str(text: &str) -> Result<Self, &'static str> {
+    fn from_str(text: &str) -> Result<Self, BadInput> {
         let found = match text.strip_suffix('%') {
             Some(percent) => percent
                 .trim()
@@ -38,7 +40,7 @@ impl FromStr for Tolerance {
         };
         found
             .filter(is_sound)
-            .ok_or("expected how far off it may be, as in \"15 %\" or 20")
+            .ok_or_else(|| "expected how far off it may be, as in \"15 %\" or 20".into())
     }
 }
 
