@@ -1,6 +1,5 @@
 //! What watching tells of connections that are not bundled. docs/advise.md has the model.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use pillion_bundler::{Direction, Observation};
@@ -104,28 +103,6 @@ pub enum Finding {
     LittleToRepair,
 }
 
-/// What is to be said of the connections, by process and service, those that waited longest first;
-/// and by peer as well if asked for.
-#[must_use]
-pub fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
-    let mut groups: BTreeMap<_, Vec<&Summary>> = BTreeMap::new();
-    for it in watched {
-        let key = (it.process.as_ref(), it.service, by_peer.then_some(it.peer));
-        groups.entry(key).or_default().push(&it.summary);
-    }
-    let mut all: Vec<_> = groups
-        .into_iter()
-        .map(|((process, service, peer), units)| Advice {
-            process: process.cloned(),
-            service,
-            peer,
-            ..of(&units)
-        })
-        .collect();
-    all.sort_by_key(|advice| std::cmp::Reverse(advice.summary.late_us));
-    all
-}
-
 /// Losses as far as is known: what the receiver had already was none.
 fn losses(all: &Summary) -> u64 {
     all.lost.saturating_sub(all.needless)
@@ -145,7 +122,8 @@ const REPAIRABLE: Of = |all| share(all.repairable, all.lost);
 const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * needed(all) / 1e3);
 const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 
-fn of(units: &[&Summary]) -> Advice {
+/// What is to be said of these together, in a group of no name yet.
+pub(crate) fn of(units: &[&Summary]) -> Advice {
     let mut summary = Summary::default();
     units.iter().for_each(|unit| summary += unit);
     let widened =
@@ -215,6 +193,7 @@ fn widen(estimate: Estimate, whole: u64) -> Estimate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Gathered;
 
     fn watched(lost: u64, repairable: u64) -> Watched {
         Watched {
@@ -224,6 +203,7 @@ mod tests {
             summary: Summary {
                 connections: 1,
                 segments: 1000,
+                sent: 1000,
                 held_back: 900,
                 lost,
                 repairable,
@@ -231,6 +211,12 @@ mod tests {
                 ..Summary::default()
             },
         }
+    }
+
+    fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
+        let mut gathered = Gathered::new(by_peer);
+        gathered.extend(watched.iter().cloned());
+        gathered.advise()
     }
 
     fn finding_of(watched: &[Watched]) -> Finding {

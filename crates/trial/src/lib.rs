@@ -5,10 +5,12 @@
 //! * [`Trial`]: both arms, by what is drawn at random; when to [`look`](Trial::look), and the
 //!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process,
 //!   in a [`RecordFile`].
-//! * [`advise`]: what bundling would have brought, by process and service.
+//! * [`Gathered`]: connections that were only watched; its [`Advice`] is what bundling would have
+//!   brought, by process and service.
 
 mod advice;
 mod estimate;
+mod gathered;
 mod latencies;
 mod look;
 mod measures;
@@ -18,8 +20,9 @@ mod record_file;
 mod summary;
 mod trial;
 
-pub use advice::{Advice, Finding, Service, Watched, advise};
+pub use advice::{Advice, Finding, Service, Watched};
 pub use estimate::{Estimate, estimate};
+pub use gathered::Gathered;
 pub use latencies::Latencies;
 pub use look::{ERROR_RATE, Look, Verdict};
 pub use measures::{MEASURES, Of};

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use pillion_host::{Known, SocketOwner, socket_owners};
 use pillion_measure::Unit;
 use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use pillion_settings::BadInput;
-use pillion_trial::{Advice, Finding, Service, Summary, Watched, advise};
+use pillion_trial::{Advice, Finding, Gathered, Service, Watched};
 use serde_json::json;
 
 use super::config::{config, name};
@@ -65,7 +65,7 @@ impl Args {
         };
         let mut session = self.observe.begin(&self.bundling, observing, "watching")?;
         let begun = Instant::now();
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(self.by_peer);
         let ended = loop {
             match session.next() {
                 Ok((next, observations)) => {
@@ -79,23 +79,31 @@ impl Args {
         };
         let elapsed = begun.elapsed();
         let accounted = session.finish();
-        let told = self.tell(&watch.watched(), elapsed, &files);
+        let told = self.tell(&watch.gathered(), elapsed, &files);
         // Whatever fails, what was seen is told before.
         ended.and(accounted).and(told)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    fn tell(&self, watched: &[Watched], elapsed: Duration, files: &Files) -> Result<()> {
-        let advice = advise(watched, self.by_peer);
+    fn tell(&self, watched: &Gathered, elapsed: Duration, files: &Files) -> Result<()> {
+        let advice = watched.advise();
+        let connections: u64 = advice.iter().map(|it| it.summary.connections).sum();
         let config = config(&advice, &self.bundling.how, &self.observe.conditions())?;
         let config = config.as_deref();
         let printed = match self.observe.json {
             true => print_json(&json!({
-                "watched_s": elapsed.as_secs_f64(), "connections": watched.len(),
-                "advice": advice, "config": config,
+                "watched_s": elapsed.as_secs_f64(), "connections": connections,
+                "left_out": watched.left_out(), "advice": advice, "config": config,
             })),
             false => print_advice(&advice),
         };
+        if watched.left_out() > 0 {
+            eprintln!(
+                "pillion: {} of so many peers and services are left out; ask for fewer of them: \
+                 --port, --peer",
+                number::counted(watched.left_out(), "connection")
+            );
+        }
         let report = files.report.as_ref();
         let reported = report.map_or(Ok(()), |file| {
             file.write(&page(&advice, elapsed, config).to_html())
@@ -151,9 +159,8 @@ struct Files {
 }
 
 /// What was observed so far, and whose the connections are.
-#[derive(Default)]
 struct Watch {
-    ended: Vec<Watched>,
+    ended: Gathered,
     present: Vec<Observation>,
     owners: Known<SocketOwner>,
     /// The processes' names, by the sockets' cookies: who had one that has ended is not to be found.
@@ -161,15 +168,24 @@ struct Watch {
 }
 
 impl Watch {
+    fn new(by_peer: bool) -> Self {
+        Self {
+            ended: Gathered::new(by_peer),
+            present: Vec::new(),
+            owners: Known::default(),
+            processes: HashMap::new(),
+        }
+    }
+
     fn take(&mut self, observations: Vec<Observation>) {
         let (ended, present) = observations.into_iter().partition(|seen| seen.has_ended);
         self.present = present;
         self.find_owners();
         let ended: Vec<Observation> = ended;
-        let ended = ended.iter().map(|seen| self.watched_of(seen));
-        let ended: Vec<_> = ended.collect();
-        self.ended.extend(ended);
-        self.sum_up();
+        for seen in &ended {
+            self.ended.extend([self.watched_of(seen)]);
+            self.processes.remove(&seen.cookie);
+        }
     }
 
     fn find_owners(&mut self) {
@@ -193,33 +209,11 @@ impl Watch {
         }
     }
 
-    /// Takes connections that have ended together where there are many: by process, service and
-    /// peer.
-    fn sum_up(&mut self) {
-        const MANY: usize = 20_000;
-        if self.ended.len() < 2 * MANY {
-            return;
-        }
-        let mut sums: BTreeMap<_, Summary> = BTreeMap::new();
-        for it in self.ended.drain(..) {
-            *sums.entry((it.process, it.service, it.peer)).or_default() += &it.summary;
-        }
-        let sums = sums.into_iter();
-        self.ended = sums
-            .map(|((process, service, peer), summary)| Watched {
-                process,
-                service,
-                peer,
-                summary,
-            })
-            .collect();
-    }
-
-    /// All that sent anything.
-    fn watched(&self) -> Vec<Watched> {
-        let present = self.present.iter().map(|seen| self.watched_of(seen));
-        let all = self.ended.iter().cloned().chain(present);
-        all.filter(|it| it.summary.sent > 0).collect()
+    /// All that was watched.
+    fn gathered(&self) -> Gathered {
+        let mut all = self.ended.clone();
+        all.extend(self.present.iter().map(|seen| self.watched_of(seen)));
+        all
     }
 }
 
