@@ -24,6 +24,44 @@ static __always_inline void note_needless(struct flow *flow, __u32 next,
 }
 
 /*
+ * Has a bundle's own ACK come again, as one of several segments in answer, that
+ * found no loss when it came first?
+ */
+static __always_inline bool is_again(struct flow *flow, __u32 next,
+				     const struct ack *ack)
+{
+	struct packet packet = {};
+
+	if (ack->ack == flow->ingress.lost_by)
+		return false;
+	find_packet(&flow->egress.record, next, ack->ack, &packet);
+	return packet.end == ack->ack && packet.start == ack->duplicate_start &&
+	       packet.seq == ack->duplicate_end;
+}
+
+/*
+ * What was deemed lost last has come late. If it did so before anything else
+ * was acknowledged, whoever has not answered for it need not any more.
+ */
+static __always_inline void take_back(struct flow *flow, bool in_time)
+{
+	struct ingress *ingress = &flow->ingress;
+	__u64 answered = READ_ONCE(flow->egress.answered);
+
+	ADD(flow, reordered, 1);
+	if (ingress->doubts.segments) {
+		if (in_time)
+			take_away(&ingress->doubts, &ingress->lost);
+	} else {
+		ADD(flow, saved_us, -ingress->lost.saved_us);
+		if (in_time && ingress->call >> 32 == (answered >> 32) + 1)
+			WRITE_ONCE(ingress->call, answered);
+	}
+	ingress->lost_end = ingress->lost_start;
+	ingress->lost = (struct hidden){};
+}
+
+/*
  * The report of a whole packet that had come before, so that its ACK
  * acknowledges nothing: segments that were deemed lost, or retransmitted, had
  * only been late.
@@ -39,18 +77,17 @@ static __always_inline void come_late(struct flow *flow, __u32 next,
 	if (!ack->duplicate)
 		return;
 	note_needless(flow, next, ack, mss);
+	if (is_again(flow, next, ack))
+		return;
+	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))
+		take_back(flow, ack->ack == ingress->lost_by &&
+					!after(start, ingress->lost_start) &&
+					!before(end, ingress->lost_end));
 	if (before(start, run->end) && after(end, run->start)) {
 		start = later(start, run->start);
 		last = find_segment(record, next, earlier(end, run->end) - 1);
 		shorten_run(ingress,
 			    last - find_segment(record, next, start) + 1);
-	}
-	if (before(start, ingress->lost_end) &&
-	    after(end, ingress->lost_start)) {
-		ingress->lost_end = ingress->lost_start;
-		ADD(flow, reordered, 1);
-		ADD(flow, saved_us, -ingress->lost_saved_us);
-		ingress->lost_saved_us = 0;
 	}
 }
 
@@ -77,7 +114,7 @@ is_of_retransmission(struct flow *flow, const struct ack *ack, __u32 una)
  * acknowledgement for that of the originals: the time-out looks spurious
  * (F-RTO, RFC 5682), and the reduction is undone. Then one is due.
  */
-static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
+static __always_inline void judge_retransmission(struct flow *flow, __u32 una,
 						 const struct ack *ack,
 						 struct settled *settled)
 {
@@ -103,7 +140,8 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 next,
 	ADD(flow, repaired_along, hidden.segments);
 	ingress->lost_start = start;
 	ingress->lost_end = end;
-	ingress->lost_saved_us = 0;
+	ingress->lost_by = una;
+	ingress->lost = (struct hidden){};
 	call_known(flow, end);
 }
 
@@ -147,8 +185,10 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	__u32 una = acked_so_far(flow, tp, end);
 	struct settled settled = {};
 	struct packet packet = {};
+	bool reported;
 
-	choose_rule(flow, ack);
+	reported = is_of_ours(ack, first_byte(slot(record, oldest(next))), end);
+	choose_rule(flow, ack, reported);
 	settled.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, settled.from);
 	ingress->sacked.answered = 0;
@@ -165,9 +205,10 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	settled.lost_start = settled.lost_end = una;
 	settled.mss = tp->mss_cache;
 	if (is_of_retransmission(flow, ack, una))
-		judge_retransmission(flow, next, ack, &settled);
+		judge_retransmission(flow, una, ack, &settled);
 	else if (packet.end == ack->ack && packet.how & REDUNDANT)
-		find_hidden(flow, tp, ack, &packet, una, &settled);
+		find_hidden(flow, tp, next, ack, reported, &packet, una,
+			    &settled);
 	settle(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	forget_old_losses(ingress, first_byte(slot(record, oldest(next))));

@@ -191,7 +191,7 @@ struct sent {
 	__u32 wire; /* payload, TCP and IP headers */
 };
 
-/* What was sent lately, for TFRC-SP alone; written by the sending side. */
+/* What was sent lately, for TFRC-SP; written by the sending side. */
 struct sending {
 	__u64 since; /* when the current window began, microseconds */
 	__u32 packets; /* ever sent */
@@ -199,7 +199,7 @@ struct sending {
 	struct sent before; /* in the window before */
 };
 
-/* Loss events, for TFRC-SP alone; written under the socket's lock. */
+/* Loss events, for TFRC-SP; written under the socket's lock. */
 struct loss_events {
 	__u64 start; /* of the last event, microseconds */
 	__u32 packets; /* ever sent by then */
@@ -326,9 +326,9 @@ struct egress {
 /* Losses that bundles hid. */
 struct hidden {
 	__u32 segments;
-	__u32 bytes;
+	__u32 bytes : 31;
+	__u32 retransmitted : 1; /* others beside, which TCP has */
 	__u64 saved_us;
-	__u64 retransmitted; /* segments beside, that TCP has retransmitted */
 };
 
 /* Segments lost one after the other, the last such run (level.h). */
@@ -365,14 +365,16 @@ struct ingress {
 	enum loss_rule rule;
 	enum loss_rule
 		asked_rule; /* that of the options, when last looked at */
-	__u32 silent; /* ACKs of bundles without a report, while learning */
+	__u16 silent; /* ACKs of bundles without a report, while learning */
+	__u16 reports_a_byte; /* duplicates of no more, too */
 	struct hidden doubts; /* found so far, if it reports duplicates */
 	struct hidden doubts_by_ack; /* if it does not */
 	__u32 doubts_end; /* where the last of them ends */
 
 	__u32 lost_start; /* the loss found last */
 	__u32 lost_end;
-	__u64 lost_saved_us; /* what was counted for it */
+	__u32 lost_by; /* the acknowledgement that told of it */
+	struct hidden lost; /* what was counted for it, or is in doubt */
 
 	struct sacked sacked;
 

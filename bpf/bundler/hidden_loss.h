@@ -21,22 +21,52 @@
 #define LEARN_FROM 8
 
 /*
+ * Is it the report of an earlier bundle, which the receiver had yet to send? A
+ * packet that it expects, and that brings nothing twice, leaves it as it is
+ * (tcp_rcv_established()); another's own would have taken its place (RFC 2883,
+ * section 4). A global function, as the verifier is not to follow each case.
+ */
+__noinline int is_of_earlier_bundle(struct record *record, __u32 next,
+				    const struct ack *ack, __u32 una,
+				    __u32 until)
+{
+	struct packet earlier = {};
+
+	if (!record || !ack)
+		return false;
+	find_packet(record, next, ack->duplicate_end + 1, &earlier);
+	return earlier.how & REDUNDANT && !(earlier.how & RETRANSMITTED) &&
+	       earlier.seq == ack->duplicate_end &&
+	       earlier.start == ack->duplicate_start &&
+	       after(earlier.end, una) && !after(earlier.end, until);
+}
+
+/*
  * The redundant bytes that the receiver did not have. What it reports lies
  * before its next expected byte; or behind a gap, and was waiting there. A
  * report of something else took the place of the packet's own, if it had one.
+ *
+ * Darwin's receivers report no duplicate of a single byte (tcp_input()).
  */
-static __always_inline void lost_by_dsack(const struct ack *ack,
+static __always_inline void lost_by_dsack(struct record *record,
+					  const struct ingress *ingress,
+					  __u32 next, const struct ack *ack,
 					  const struct packet *packet,
 					  __u32 una, struct settled *settled)
 {
 	settled->lost_start = later(packet->start, una);
 	settled->lost_end = packet->seq;
+	if (packet->seq - packet->start == 1 && !ingress->reports_a_byte)
+		settled->lost_end = settled->lost_start;
 	if (!ack->duplicate)
 		return;
-	if (!before(ack->duplicate_start, packet->end) ||
-	    !after(ack->duplicate_end, packet->start))
+	if (!before(ack->duplicate_start, packet->seq))
 		settled->lost_end = settled->lost_start;
-	else if (after(ack->duplicate_start, settled->lost_start))
+	else if (!after(ack->duplicate_end, packet->start)) {
+		if (!is_of_earlier_bundle(record, next, ack, una,
+					  packet->start))
+			settled->lost_end = settled->lost_start;
+	} else if (after(ack->duplicate_start, settled->lost_start))
 		settled->lost_end = earlier(packet->seq, ack->duplicate_start);
 	else
 		settled->lost_start =
@@ -53,9 +83,20 @@ static __always_inline void lost_by_ack(const struct packet *packet, __u32 una,
 	settled->lost_end = packet->seq;
 }
 
+/*
+ * Is a duplicate reported of what was sent? One of anything else, as of numbers
+ * that somebody on the path has changed, tells nothing of the receiver.
+ */
+static __always_inline bool is_of_ours(const struct ack *ack, __u32 oldest_byte,
+				       __u32 end)
+{
+	return ack->duplicate && !before(ack->duplicate_start, oldest_byte) &&
+	       !after(ack->duplicate_end, end);
+}
+
 /* Does this receiver report duplicates? A report tells at once. */
 static __always_inline void choose_rule(struct flow *flow,
-					const struct ack *ack)
+					const struct ack *ack, bool reported)
 {
 	struct ingress *ingress = &flow->ingress;
 	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
@@ -65,8 +106,12 @@ static __always_inline void choose_rule(struct flow *flow,
 		ingress->rule = asked;
 		ingress->silent = 0;
 	}
-	if (asked == LOSS_RULE_LEARNING && ack->duplicate)
+	if (!reported)
+		return;
+	if (asked == LOSS_RULE_LEARNING)
 		ingress->rule = LOSS_RULE_DSACK;
+	if (ack->duplicate_end - ack->duplicate_start == 1)
+		ingress->reports_a_byte = true;
 }
 
 /*
@@ -171,7 +216,27 @@ static __always_inline void add_hidden(struct hidden *sum,
 	sum->segments += hidden->segments;
 	sum->bytes += hidden->bytes;
 	sum->saved_us += hidden->saved_us;
-	sum->retransmitted += hidden->retransmitted;
+	sum->retransmitted |= hidden->retransmitted;
+}
+
+static __always_inline void take_away(struct hidden *sum,
+				      const struct hidden *hidden)
+{
+	sum->segments -= hidden->segments;
+	sum->bytes -= hidden->bytes;
+	sum->saved_us -= hidden->saved_us;
+}
+
+/* The loss that was found last, should it turn out to be none. */
+static __always_inline void note_lost(struct ingress *ingress,
+				      const struct settled *settled,
+				      const struct ack *ack,
+				      const struct hidden *hidden)
+{
+	ingress->lost_start = settled->lost_start;
+	ingress->lost_end = settled->lost_end;
+	ingress->lost_by = ack->ack;
+	ingress->lost = *hidden;
 }
 
 /*
@@ -193,9 +258,11 @@ static __always_inline void settle_doubts(struct flow *flow)
 }
 
 /* An ACK that ends with a bundle's packet. */
-static __always_inline void
-find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
-	    const struct packet *packet, __u32 una, struct settled *settled)
+static __always_inline void find_hidden(struct flow *flow,
+					struct bpf_tcp_sock *tp, __u32 next,
+					const struct ack *ack, bool reported,
+					const struct packet *packet, __u32 una,
+					struct settled *settled)
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
@@ -203,7 +270,7 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	enum arrived arrived;
 
 	arrived = tell_arrival(&flow->egress, ingress, ack, packet, una);
-	if (arrived == BUNDLE_CAME && !ack->duplicate)
+	if (arrived == BUNDLE_CAME && !reported)
 		note_silence(ingress);
 	settle_doubts(flow);
 	if ((arrived == BUNDLE_CAME || arrived == BOTH_CAME) &&
@@ -218,7 +285,7 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		count_lost(record, ingress, settled, &by_ack);
 	}
 	if (ingress->rule != LOSS_RULE_ACK) {
-		lost_by_dsack(ack, packet, una, settled);
+		lost_by_dsack(record, ingress, next, ack, packet, una, settled);
 		count_lost(record, ingress, settled, &hidden);
 		if (arrived == BUNDLE_CAME)
 			hidden.saved_us = (__u64)hidden.segments *
@@ -228,17 +295,16 @@ find_hidden(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		add_hidden(&ingress->doubts, &hidden);
 		add_hidden(&ingress->doubts_by_ack, &by_ack);
 		ingress->doubts_end = settled->lost_end;
+		if (hidden.segments)
+			note_lost(ingress, settled, ack, &hidden);
 		settled->lost_end = settled->lost_start;
 		return;
 	}
 	if (ingress->rule == LOSS_RULE_ACK)
 		hidden = by_ack;
 	count_hidden(flow, &hidden, settled->lost_end);
-	if (!hidden.segments)
-		return;
-	ingress->lost_start = settled->lost_start;
-	ingress->lost_end = settled->lost_end;
-	ingress->lost_saved_us = hidden.saved_us;
+	if (hidden.segments)
+		note_lost(ingress, settled, ack, &hidden);
 }
 
 #endif /* PILLION_HIDDEN_LOSS_H */

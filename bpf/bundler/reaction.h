@@ -222,8 +222,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	bool reducing = is_reducing(sk), due;
 
 	forget_unheard(flow, sk->high_seq);
-	if (reaction == REACT_TFRC_SP)
-		learn_losses(flow, tp);
+	learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
 	due = is_unanswered(egress, ingress, reducing);
 	note_known(egress, ingress);

@@ -98,7 +98,7 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 		    is_sacked(&ingress->sacked, at))
 			continue;
 		if (READ_ONCE(slot(record, at)->how) & RETRANSMITTED) {
-			hidden->retransmitted++;
+			hidden->retransmitted = true;
 			continue;
 		}
 		hidden->segments++;

@@ -256,15 +256,16 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 		count(flow, OLD_DATA);
 }
 
-/* Measures what is sent for TFRC-SP, whose rate counts all of it. */
+/*
+ * Measures what is sent for TFRC-SP, whose rate counts all of it: whatever the
+ * reaction, so that nobody who changes it in between is measured by less.
+ */
 static __always_inline void measure(struct __sk_buff *skb, struct flow *flow,
 				    struct bpf_tcp_sock *tp,
 				    const struct segment *seg)
 {
 	struct sent sent = {.payload = seg->len};
 
-	if (flow->options.reaction != REACT_TFRC_SP)
-		return;
 	sent.packets = skb->gso_size ? skb->gso_segs : 1;
 	sent.wire = seg->len + sent.packets * (seg->payload - seg->ip);
 	note_sent(&flow->egress.sending, now_us(), round_trip_us(tp), &sent);

@@ -17,6 +17,7 @@ mod ip_headers;
 mod level;
 mod limits;
 mod link_headers;
+mod misread;
 mod observation;
 mod path_size;
 mod policy;

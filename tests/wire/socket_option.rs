@@ -10,7 +10,7 @@ use std::io;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::{Direction, Level, Mode, Options, Reaction, Rule};
+use pillion_bundler::{Direction, Level, LossRule, Mode, Options, Reaction, Rule};
 use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, isolated, sysctl, unlimited};
 
 fn under(bundler: Bundler) -> Setup {
@@ -303,6 +303,32 @@ fn an_application_may_ask_for_less_than_the_rules_grant_and_never_for_more() {
         set(wire, MODE, pillion::REACT_CWR | pillion::ADAPTIVE);
         wire.sends("501:701 601:801");
         assert_eq!(get(wire, MODE), pillion::REACT_CWR | pillion::ADAPTIVE);
+    });
+}
+
+/// What TFRC-SP allows is judged by all that was sent, whatever the reaction was meanwhile.
+#[test]
+fn nobody_is_measured_by_less_for_having_changed_the_reaction() {
+    let granted = Options {
+        reaction: Reaction::TfrcSp,
+        loss_rule: LossRule::Dsack,
+        ..unlimited()
+    };
+    under(Bundler::with(granted)).run(|wire| {
+        set(wire, MODE, pillion::REACT_CWR);
+        let mut at = 1;
+        for _ in 0..120 {
+            wire.sends(&format!("{at}:{}", at + 100));
+            at += 100;
+            wire.ack(at);
+        }
+        wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+        wire.ack(at + 200);
+        set(wire, MODE, 0);
+        wire.sends(&format!("{}:{}", at + 200, at + 300));
+        let totals = wire.totals();
+        assert_eq!(totals.counters.reactions, 1, "{:?}", totals.decision);
+        assert_eq!(totals.counters.reactions_spared, 0);
     });
 }
 

@@ -23,6 +23,8 @@ pub struct Rule {
     silent: u32,
     /// Losses found so far, if the receiver reports duplicates, and if it does not.
     doubts: [Vec<Found>; 2],
+    /// Of the first of these, those of the last ACK that told of any, and that ACK's number.
+    last_doubts: (u32, Vec<Found>),
 }
 
 impl Rule {
@@ -36,6 +38,7 @@ impl Rule {
     /// Segments that are found to have been lost with this ACK.
     pub fn judge(&mut self, ledger: &Ledger, ack: &Ack) -> Vec<Found> {
         self.hears(ack);
+        self.takes_back(ledger, ack);
         let Some((packet, arrived)) = ledger.bundle_that_ends(ack) else {
             return Vec::new();
         };
@@ -50,17 +53,34 @@ impl Rule {
             let segments = segments.into_iter();
             segments.map(move |segment| Found { segment, packet })
         };
-        let by_report = with(ledger.hidden_by_report(ack, packet));
+        let by_report: Vec<_> = with(ledger.hidden_by_report(ack, packet)).collect();
         let by_ack = with(ledger.hidden_by_ack(packet));
         match self.rule() {
             LossRule::Dsack => found.extend(by_report),
             LossRule::Ack => found.extend(by_ack),
             LossRule::Auto => {
+                if !by_report.is_empty() {
+                    self.last_doubts = (ack.number, by_report.clone());
+                }
                 self.doubts[0].extend(by_report);
                 self.doubts[1].extend(by_ack);
             }
         }
         found
+    }
+
+    /// What was in doubt last had only been late, if its report comes with nothing acknowledged since.
+    fn takes_back(&mut self, ledger: &Ledger, ack: &Ack) {
+        let (number, last) = &self.last_doubts;
+        let Some(report) = ack.report.filter(|_| ack.number == *number) else {
+            return;
+        };
+        let came = |at: &Found| report.has(ledger.segments[at.segment].range);
+        if ack.number <= ledger.acknowledged && !last.is_empty() && last.iter().all(came) {
+            let kept = self.doubts[0].len().saturating_sub(last.len());
+            self.doubts[0].truncate(kept);
+            self.last_doubts.1.clear();
+        }
     }
 
     /// A report tells at once that the receiver makes them.

@@ -18,6 +18,8 @@ pub struct Segment {
     pub sacked: bool,
     /// True if the segment was counted as lost, and repaired by a bundle.
     pub found: bool,
+    /// True if it was reported as come late, after it had been found to be lost.
+    pub refuted: bool,
 }
 
 /// How a packet came to be.
@@ -137,6 +139,7 @@ impl Ledger {
             came_with: None,
             sacked: false,
             found: false,
+            refuted: false,
         });
         Ok(())
     }
@@ -242,16 +245,31 @@ impl Ledger {
         };
         let mut lost = (range.0.max(self.acknowledged), from);
         if let Some(report) = ack.report {
-            if !overlap(report.range, range) {
+            let is_before = report.range.1 <= range.0;
+            if report.range.0 >= from || is_before && !self.is_pending(report.range, range.0) {
                 return Vec::new(); // the report of another one, in place of this one's
             }
-            if report.range.0 > lost.0 {
+            if is_before {
+                // This one's would have taken its place.
+            } else if report.range.0 > lost.0 {
                 lost.1 = lost.1.min(report.range.0);
             } else {
                 lost.0 = lost.0.max(report.range.1);
             }
         }
         self.unaccounted_in(lost)
+    }
+
+    /// Whether it is the report of an earlier bundle, of a packet that ended before this position,
+    /// which nothing has acknowledged before.
+    fn is_pending(&self, report: Range, until: u32) -> bool {
+        let mut segments = self.segments.iter();
+        segments.any(|at| {
+            let packet = &self.packets[at.packet];
+            let is_of_it = packet.range == (report.0, at.range.1) && at.range.0 == report.1;
+            let is_new = at.range.1 > self.acknowledged && at.range.1 <= until;
+            is_of_it && is_new && packet.is_bundle() && !at.retransmitted
+        })
     }
 
     /// The segments that an ACK tells to be lost and repaired, by the published rule: an ACK of

@@ -28,6 +28,13 @@ pub struct Report {
     pub packet: usize,
 }
 
+impl Report {
+    /// Whether it is a report of all of this.
+    pub fn has(&self, (start, end): Range) -> bool {
+        self.range.0 <= start && end <= self.range.1
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Ack {
     pub number: u32,

@@ -114,6 +114,13 @@ impl Game {
                 Err(why) => self.fail(&why),
             }
         }
+        if let Some(report) = ack.report
+            && ack.number <= self.ledger.acknowledged
+        {
+            let found = self.ledger.segments.iter_mut().filter(|at| at.found);
+            let refuted = found.filter(|at| report.has(at.range));
+            refuted.for_each(|at| at.refuted = true);
+        }
         for at in found {
             self.ledger.segments[at.segment].found = true;
         }
@@ -142,7 +149,9 @@ impl Game {
         let state = self.looks_at_window();
         let found = self.ledger.segments.iter().filter(|at| at.found);
         if reactions == 0 {
-            let unanswered = found.filter(|at| at.range.1 > self.answered).count();
+            // Nobody need answer for what came late after all, if that was heard in time.
+            let unanswered = found.filter(|at| at.range.1 > self.answered && !at.refuted);
+            let unanswered = unanswered.count();
             let is_certain = !self.is_uncertain && !self.options.retransmissions;
             if unanswered > 0 && is_certain && self.options.reaction == Reaction::Cwr {
                 self.fail(&format!("no reaction to {unanswered} losses"));

@@ -1,0 +1,161 @@
+//! Reports that are not of the packet that an ACK ends with, come again, or too late; and peers that
+//! report less than others.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_tests::{Setup, Wire};
+
+use crate::hidden_loss::hidden;
+
+/// So many previous segments in a bundle at most.
+fn setup(loss_rule: LossRule, max_packets: u32) -> Setup {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: Some(max_packets),
+        loss_rule,
+        ..Options::default()
+    };
+    Setup {
+        initial_window: 10,
+        ..Setup::bundling(options)
+    }
+}
+
+fn reactions(wire: &Wire) -> u64 {
+    wire.totals().counters.reactions
+}
+
+/// Waits until what was deemed lost is known to have come late.
+fn await_reordered(wire: &Wire) {
+    let begun = Instant::now();
+    while hidden(wire).2 == 0 {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "nothing came late"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The receiver had the first segment, and delays what it has to say of the bundle after it. The
+/// next bundle is lost, and the one after that brings nothing twice.
+#[test]
+fn a_report_that_was_yet_to_be_sent_hides_no_loss() {
+    setup(LossRule::Dsack, 1).run(|wire| {
+        wire.sends("1:101 1:201 101:301 201:401");
+        wire.ack_duplicate(401, "1:101", "");
+        assert_eq!(hidden(wire), (1, 100, 0));
+    });
+}
+
+#[test]
+fn a_report_of_a_plain_segment_that_came_twice_tells_nothing_of_a_bundle() {
+    setup(LossRule::Dsack, 1).run(|wire| {
+        wire.sends("1:101 1:201 101:301 201:401");
+        wire.ack_duplicate(401, "21:101", "");
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
+/// A receiver without room may take note of a duplicate, and then drop the packet that had it.
+#[test]
+fn a_report_of_its_own_bytes_tells_nothing_of_what_rode_along() {
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack_duplicate(201, "101:201", "");
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}
+
+#[test]
+fn nobody_answers_for_a_loss_that_turned_out_to_be_none_in_time() {
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.acks_late(201, "1:101");
+        await_reordered(wire);
+        wire.sends("201:301");
+        wire.ack(301);
+        assert_eq!(reactions(wire), 0);
+        wire.sends("301:401 301:501");
+        wire.ack(501);
+        wire.sends("501:601");
+        assert_eq!(reactions(wire), 1, "the next one is a loss");
+    });
+}
+
+#[test]
+fn what_came_late_takes_no_other_loss_back() {
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack(201);
+        wire.ack(401);
+        wire.acks_late(401, "201:301");
+        await_reordered(wire);
+        wire.sends("401:501");
+        assert_eq!(reactions(wire), 1, "for the first");
+    });
+}
+
+#[test]
+fn a_late_segment_that_is_the_first_to_be_reported_was_never_lost() {
+    setup(LossRule::Auto, 0).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.acks_late(201, "1:101");
+        await_reordered(wire);
+        wire.sends("201:301 201:401");
+        wire.ack_duplicate(401, "201:301", "");
+        wire.sends("401:501");
+        assert_eq!((hidden(wire).0, reactions(wire)), (0, 0));
+    });
+}
+
+/// A peer that answers by several segments acknowledges by each of them.
+#[test]
+fn the_same_report_once_more_takes_no_loss_back() {
+    setup(LossRule::Dsack, 2).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(201);
+        wire.ack_duplicate(301, "1:201", "");
+        wire.acks_late(301, "1:201");
+        wire.sends("301:401");
+        wire.ack(401);
+        assert_eq!(hidden(wire), (1, 100, 0));
+    });
+}
+
+/// As Darwin's do.
+#[test]
+fn a_receiver_that_reports_no_single_byte_is_not_taken_for_one_that_lost_it() {
+    setup(LossRule::Auto, 1).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack_duplicate(201, "1:101", "");
+        wire.sends("201:202 201:203");
+        wire.ack(203);
+        assert_eq!(hidden(wire), (0, 0, 0), "it may be one of them");
+        wire.sends("203:204 203:205");
+        wire.ack_duplicate(205, "203:204", "");
+        wire.sends("205:206 205:207");
+        wire.ack(207);
+        assert_eq!(hidden(wire), (1, 1, 0), "it is not");
+    });
+}
+
+/// Somebody on the path changes sequence numbers, and forgets those of options.
+#[test]
+fn a_report_of_what_was_never_sent_is_none() {
+    setup(LossRule::Auto, 1).run(|wire| {
+        let mut at = 1;
+        for _ in 0..8 {
+            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            at += 200;
+            wire.ack_duplicate(at, "4294963297:4294963397", "");
+        }
+        wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+        wire.ack(at + 200);
+        assert_eq!(hidden(wire).0, 9, "as if it reported nothing");
+    });
+}
