@@ -160,7 +160,11 @@ impl Game {
         }
         // TCP may have taken back its reduction for those that it has retransmitted.
         let retransmitted = self.ledger.retransmitted_and_repaired();
-        let lost = found.chain(retransmitted);
+        // The published rule takes a delayed ACK of what it had to retransmit for a loss as well.
+        let by_ack = self.rule.rule() == LossRule::Ack;
+        let segments = self.ledger.segments.iter();
+        let delayed = segments.filter(|at| by_ack && at.retransmitted);
+        let lost = found.chain(retransmitted).chain(delayed);
         let new = lost.filter(|at| at.range.1 > self.reduced_at).count();
         self.answered = self.sent();
         self.tally.reactions += reactions;
