@@ -113,9 +113,10 @@ impl Counters {
         self.outcomes.values().sum::<u64>() - others
     }
 
-    /// Redundant bytes as a share of new and redundant ones, 0 to 1.
+    /// Bytes that rode along as a share of new ones and these, 0 to 1. Retransmissions do not count, which
+    /// the redundant share of a trace has.
     #[must_use]
-    pub fn redundant_share(&self) -> f64 {
+    pub fn bundled_share(&self) -> f64 {
         match self.new_bytes + self.redundant_bytes {
             0 => 0.0,
             all => self.redundant_bytes as f64 / all as f64,
@@ -139,7 +140,7 @@ mod tests {
         raw.outcomes[Outcome::RetransmissionBundled as usize] = 1;
         let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
-        assert!((counters.redundant_share() - 0.25).abs() < 1e-9);
+        assert!((counters.bundled_share() - 0.25).abs() < 1e-9);
     }
 
     #[test]
@@ -160,7 +161,7 @@ mod tests {
     #[test]
     fn nothing_sent_means_nothing_redundant() {
         assert_eq!(
-            Counters::default().redundant_share().to_bits(),
+            Counters::default().bundled_share().to_bits(),
             0f64.to_bits()
         );
     }

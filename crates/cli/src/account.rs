@@ -13,7 +13,7 @@ pub fn summary(totals: &Totals) -> String {
         counted(counters.segments(), "segment"),
         counters.of(Outcome::Bundled),
         counted(counters.redundant_bytes, "redundant byte"),
-        counters.redundant_share() * 100.0,
+        counters.bundled_share() * 100.0,
         counted(counters.hidden_losses, "hidden loss"),
         seconds(counters.saved_us),
         counted(counters.reactions, "reaction"),

@@ -108,10 +108,10 @@ pub fn columns() -> Vec<Shown> {
         })
         .in_all(|all| number::count(all.of(Outcome::Bundled))),
         Shown::new(right("redundant"), 5, |it| {
-            let share = it.flow.counters.redundant_share();
+            let share = it.flow.counters.bundled_share();
             Cell::number(share, number::percent(share))
         })
-        .in_all(|all| number::percent(all.redundant_share())),
+        .in_all(|all| number::percent(all.bundled_share())),
         Shown::new(right("hidden losses"), 2, |it| {
             Cell::count(it.flow.counters.hidden_losses)
         })

@@ -110,7 +110,7 @@ fn facts(connection: &Connection) -> Vec<Line<'static>> {
         Line::from(format!(
             "cost {} of redundant bytes, {} of the payload",
             bytes(counters.redundant_bytes as f64),
-            percent(counters.redundant_share()),
+            percent(counters.bundled_share()),
         )),
         Line::from(format!(
             "of {} new segments {} bundled; not bundled:",
