@@ -82,9 +82,15 @@ pub fn name(process: Option<&str>) -> String {
 mod tests {
     use pillion_bundler::ContainerChoice;
     use pillion_settings::policy;
-    use pillion_trial::{Summary, Watched, advise};
+    use pillion_trial::{Gathered, Summary, Watched};
 
     use super::*;
+
+    fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
+        let mut gathered = Gathered::new(by_peer);
+        gathered.extend(watched.iter().cloned());
+        gathered.advise()
+    }
 
     fn watched(service: Service, repairable: u64) -> Watched {
         Watched {
@@ -94,6 +100,7 @@ mod tests {
             summary: Summary {
                 connections: 1,
                 segments: 1000,
+                sent: 1000,
                 held_back: 900,
                 lost: 50,
                 repairable,
