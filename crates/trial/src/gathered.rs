@@ -116,7 +116,11 @@ mod tests {
                 sent: 100,
                 held_back: 90,
                 lost,
-                repairable: if number.is_multiple_of(3) { lost } else { lost / 2 },
+                repairable: if number.is_multiple_of(3) {
+                    lost
+                } else {
+                    lost / 2
+                },
                 ..Summary::default()
             },
         }
