@@ -115,7 +115,7 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
     let checked = pillion(&check);
     assert!(checked.status.success(), "{}", stderr(&checked));
     let rules = std::fs::read_to_string(rules).unwrap();
-    assert!(rules.contains("remote-ports = 7001"), "{rules}");
+    assert!(rules.contains("remote-ports = [7001]"), "{rules}");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("What to do") && page.contains("<svg"));
 }
