@@ -140,7 +140,11 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     let said = stderr(&again);
     assert_eq!(
         said,
-        format!("pillion: small: {told}: doubtful: packets miss\n")
+        format!(
+            "pillion: small: 4 runs, plain,kernel=then,seed=1 the first: doubtful: every seed gives \
+             the same: they are one test, and an interval over them says nothing\n\
+             pillion: small: {told}: doubtful: packets miss\n"
+        )
     );
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
     assert!(report.contains("Runs in doubt") && report.contains(told));
