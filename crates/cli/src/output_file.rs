@@ -91,25 +91,47 @@ fn beside(place: &Path) -> io::Result<(Flock<File>, PathBuf)> {
     name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
     name.push(".new");
     let path = place.with_file_name(name);
-    let mut options = File::options();
-    options.write(true).create(true).truncate(false);
-    options.custom_flags(libc::O_NOFOLLOW);
     let begun = Instant::now();
     let file = loop {
-        match held_file::lock(options.open(&path)?) {
-            // Whoever had it before may have put it in its place, or removed it.
+        match File::create_new(&path).and_then(held_file::lock) {
             Ok(file) if held_file::is_at(&file, &path).unwrap_or(false) => break file,
-            Err(error) if error.kind() != ErrorKind::WouldBlock || begun.elapsed() > PATIENCE => {
-                return Err(error);
-            }
-            _ => thread::sleep(Duration::from_millis(1)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => remove_left(&path)?,
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+            // Another removed it before it was locked.
+            _ => {}
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(ErrorKind::WouldBlock.into());
         }
     };
-    file.set_len(0)?;
     if let Ok(known) = fs::metadata(place) {
         file.set_permissions(known.permissions())?;
     }
     Ok((file, path))
+}
+
+/// Removes what somebody left, whatever it is; waits a little if another process is at work on it.
+fn remove_left(path: &Path) -> io::Result<()> {
+    let mut options = File::options();
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let held = match options.read(true).open(path).map(held_file::lock) {
+        Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => {
+            thread::sleep(Duration::from_millis(1));
+            return Ok(());
+        }
+        // Only who holds it moves or removes it.
+        Ok(Ok(file)) => match held_file::is_at(&file, path) {
+            Ok(true) => Some(file),
+            _ => return Ok(()),
+        },
+        _ => None,
+    };
+    let removed = fs::remove_file(path);
+    drop(held);
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +196,34 @@ mod tests {
         file.write("whole").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_stranger_put_in_its_way_is_neither_waited_for_nor_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (
+            folder.path().join("stats"),
+            folder.path().join(".stats.new"),
+        );
+        let others = folder.path().join("others");
+        fs::write(&others, "theirs").unwrap();
+        let in_the_way: [&dyn Fn(); 3] = [
+            &|| nix::unistd::mkfifo(&new, nix::sys::stat::Mode::S_IRWXU).unwrap(),
+            &|| std::os::unix::fs::symlink(&others, &new).unwrap(),
+            &|| fs::hard_link(&others, &new).unwrap(),
+        ];
+        for put in in_the_way {
+            put();
+            OutputFile::to("--stats", &path).unwrap();
+            put();
+            OutputFile::to("--stats", &path)
+                .unwrap()
+                .write("whole")
+                .unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "whole");
+            assert!(fs::symlink_metadata(&path).unwrap().is_file());
+            assert_eq!(fs::read_to_string(&others).unwrap(), "theirs");
+        }
     }
 
     #[test]
