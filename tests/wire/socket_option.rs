@@ -6,6 +6,8 @@ mod pillion;
 mod values;
 
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
@@ -330,6 +332,48 @@ fn nobody_is_measured_by_less_for_having_changed_the_reaction() {
         assert_eq!(totals.counters.reactions, 1, "{:?}", totals.decision);
         assert_eq!(totals.counters.reactions_spared, 0);
     });
+}
+
+/// The rate allowed after five hidden losses, all but the last of them under this mode.
+fn allowed_after_losses(mode: i32) -> u32 {
+    let granted = Options {
+        reaction: Reaction::TfrcSp,
+        loss_rule: LossRule::Dsack,
+        ..unlimited()
+    };
+    let mut allowed = 0;
+    let setup = Setup {
+        rtt: Duration::from_millis(20),
+        ..under(Bundler::with(granted))
+    };
+    setup.run(|wire| {
+        set(wire, MODE, mode);
+        let mut at = 1;
+        for loss in 0..5 {
+            if loss == 4 {
+                set(wire, MODE, 0);
+            }
+            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            at += 200;
+            wire.ack(at);
+            thread::sleep(Duration::from_millis(50));
+        }
+        wire.sends(&format!("{at}:{}", at + 100));
+        allowed = wire.totals().decision.expect("a decision").rate_allowed;
+    });
+    allowed
+}
+
+#[test]
+fn losses_that_another_reaction_answered_count_one_by_one() {
+    let (all, at_last) = (
+        allowed_after_losses(0),
+        allowed_after_losses(pillion::REACT_CWR),
+    );
+    assert!(
+        at_last < 2 * all && all < 2 * at_last,
+        "{all} and {at_last} bytes/s"
+    );
 }
 
 #[test]
