@@ -140,6 +140,7 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 una,
 	ADD(flow, repaired_along, hidden.segments);
 	ingress->lost_start = start;
 	ingress->lost_end = end;
+	/* Nobody is called for it, so that none can be in time to take back. */
 	ingress->lost_by = una;
 	ingress->lost = (struct hidden){};
 	call_known(flow, end);

@@ -60,17 +60,18 @@ static __always_inline void lost_by_dsack(struct record *record,
 		settled->lost_end = settled->lost_start;
 	if (!ack->duplicate)
 		return;
-	if (!before(ack->duplicate_start, packet->seq))
+	if (!before(ack->duplicate_start, packet->seq)) {
 		settled->lost_end = settled->lost_start;
-	else if (!after(ack->duplicate_end, packet->start)) {
+	} else if (!after(ack->duplicate_end, packet->start)) {
 		if (!is_of_earlier_bundle(record, next, ack, una,
 					  packet->start))
 			settled->lost_end = settled->lost_start;
-	} else if (after(ack->duplicate_start, settled->lost_start))
+	} else if (after(ack->duplicate_start, settled->lost_start)) {
 		settled->lost_end = earlier(packet->seq, ack->duplicate_start);
-	else
+	} else {
 		settled->lost_start =
 			later(settled->lost_start, ack->duplicate_end);
+	}
 }
 
 /*
