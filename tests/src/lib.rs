@@ -29,6 +29,7 @@ mod memory;
 mod netns;
 mod peer;
 mod play;
+mod pool;
 pub mod referee;
 mod restore;
 pub mod samples;

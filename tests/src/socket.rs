@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use nix::errno::Errno;
+use nix::sys::socket::sockopt::Linger;
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, socket,
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
+    socket,
 };
 
 use crate::peer::PATIENCE;
@@ -37,6 +39,19 @@ pub(crate) fn disconnect(socket: &TcpStream) {
     // SAFETY: the address lives across the call and has the length stated.
     let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
     assert_eq!(result, 0, "disconnect: {}", io::Error::last_os_error());
+}
+
+/// Has a socket's connection end at once when it is closed, with nothing left of it in the kernel.
+pub(crate) fn abort_when_closed(socket: &TcpStream) {
+    // A test may have closed it already.
+    let _ = setsockopt(
+        socket,
+        Linger,
+        &libc::linger {
+            l_onoff: 1,
+            l_linger: 0,
+        },
+    );
 }
 
 /// Makes a socket that listens, one connection at a time.

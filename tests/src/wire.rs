@@ -16,7 +16,7 @@ use crate::peer::{LISTENING_PORT, Peer};
 use crate::script::Script;
 use crate::setup::{Bundler, Opening, Setup};
 use crate::tags::Tagging;
-use crate::{device, netns, signature, socket};
+use crate::{device, netns, pool, signature, socket};
 
 /// An established connection between a socket of the kernel and a scripted peer.
 ///
@@ -105,6 +105,14 @@ impl Wire {
     pub fn detach(&mut self) {
         self.script.note("detach");
         self.attachments.iter_mut().for_each(Attachment::detach);
+    }
+
+    /// Takes the last bundler away, and gives its programs.
+    #[must_use]
+    pub fn take_programs(&mut self) -> Programs {
+        self.script.note("take the programs");
+        let last = self.attachments.pop().expect("an attachment");
+        last.into_programs()
     }
 
     /// Has all bundlers come to an end, and does something while they wait for what is on its way.
@@ -226,6 +234,15 @@ impl Wire {
     }
 }
 
+impl Drop for Wire {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.attachments.drain(..).for_each(pool::give_back);
+            socket::abort_when_closed(&self.stream);
+        }
+    }
+}
+
 fn policy(bundler: &Bundler) -> Policy {
     Policy {
         rules: bundler.rules.clone(),
@@ -240,7 +257,7 @@ fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
         observing: setup.observing,
         ..policy(bundler)
     };
-    let programs = Programs::load(&policy).expect("the programs load");
+    let programs = pool::take(&policy);
     let root = || cgroup2_mount().expect("cgroup v2");
     let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
     let mut names = vec![device::TAP.to_owned()];

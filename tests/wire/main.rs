@@ -25,6 +25,7 @@ mod probed;
 mod random;
 mod reaction;
 mod refused;
+mod renewal;
 mod report_place;
 mod retransmission;
 mod rules;

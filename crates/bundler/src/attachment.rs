@@ -218,7 +218,7 @@ impl Attachment {
         let mut is_full = self.recount_places(is_wanted)?;
         if is_wanted && self.room.try_again() {
             // Of a cgroup's connections a review knows nothing: it would take in those of others.
-            if !self.programs.any_namespace {
+            if !self.programs.constants.any_namespace {
                 self.review()?;
                 is_full = self.recount_places(true)?;
             }
@@ -296,6 +296,13 @@ impl Attachment {
         let places = &self.programs.places;
         places.await_acknowledged(namespaces, A_SECOND);
         self.detach();
+    }
+
+    /// Detaches the programs at once, and gives them back.
+    #[must_use]
+    pub fn into_programs(mut self) -> Programs {
+        self.detach();
+        self.programs
     }
 
     /// Detaches the programs at once; what they did can still be read.

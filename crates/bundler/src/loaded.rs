@@ -2,7 +2,9 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::{MapHandle, MapMut, ProgramMut};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{MapCore, MapHandle, MapMut, MapType, ProgramMut};
+use libbpf_sys::BPF_F_RDONLY_PROG;
 use pillion_host::libbpf::Messages;
 
 use crate::Error;
@@ -51,6 +53,20 @@ impl<'a> Loaded<'a> {
             cgroups: self.map(&maps.pillion_rule_cgroups)?,
             in_force: self.map(&maps.pillion_in_force)?,
         })
+    }
+
+    /// The ids of the maps that are empty before the programs are at work: all but the constants, and
+    /// what is kept with sockets.
+    pub(crate) fn emptied(&self) -> Result<Vec<u32>, Error> {
+        let mut ids = Vec::new();
+        for map in self.skel.object().maps() {
+            let info = map.info().map_err(|error| self.log.explain(&error))?.info;
+            let is_constant = info.map_flags & BPF_F_RDONLY_PROG != 0;
+            if !is_constant && map.map_type() != MapType::SkStorage {
+                ids.push(info.id);
+            }
+        }
+        Ok(ids)
     }
 
     /// The account of the places, of which there are at most so many.

@@ -133,6 +133,11 @@ impl ObservationReader {
         }
     }
 
+    /// As [`ObservationReader::new`], with nothing observed.
+    pub(crate) fn begin_anew(&mut self) {
+        self.missed.clear();
+    }
+
     /// What was observed of each connection so far, in these network namespaces.
     pub(crate) fn read(&mut self, namespaces: &[Namespace]) -> Result<Vec<Observation>, Error> {
         // First these: a connection that comes meanwhile is present, and not among them.

@@ -1,6 +1,5 @@
 //! The programs on their way to the kernel: what is set in them, and which of them it is to have.
 
-use std::fs;
 use std::mem::MaybeUninit;
 
 use libbpf_rs::OpenObject;
@@ -8,9 +7,10 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_sys::BPF_F_ANY_ALIGNMENT;
 use pillion_host::libbpf::Messages;
 
+use crate::constants::Constants;
 use crate::contract::{OpenPillionSkel, PillionSkelBuilder};
 use crate::loaded::Loaded;
-use crate::{Error, Policy, Requests, Scope, requests, socket_option, walk};
+use crate::{Error, Policy, Requests, requests, socket_option, walk};
 
 /// What this kernel has, of what the programs can do without.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +32,7 @@ impl<'a> Opened<'a> {
     /// The programs as this policy and this kernel have them.
     pub(crate) fn by(
         policy: &Policy,
+        constants: &Constants,
         storage: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Self, Error> {
         let log = Messages::keep();
@@ -44,27 +45,16 @@ impl<'a> Opened<'a> {
             },
             log,
         };
-        opened.set(policy)?;
+        opened.set(policy, constants)?;
         opened.leave_out_what_the_kernel_lacks();
         opened.read_at_any_address();
         Ok(opened)
     }
 
     /// Sets what is decided before the kernel verifies them.
-    fn set(&mut self, policy: &Policy) -> Result<(), Error> {
-        let constants = self.skel.maps.rodata_data.as_mut();
-        let constants = constants.expect("the programs have read-only data");
-        constants.any_namespace = policy.scope == Scope::Anywhere;
-        constants.max_connections = policy.max_connections;
-        constants.receivers_are_safe = clamps_the_scaling_ratio();
-        if let Some(observing) = &policy.observing {
-            constants.observing = true;
-            constants.draw_key = observing.key;
-            constants.draw_bundled = observing.bundled_of_2_32();
-            constants.draw_by = observing.draw_by.raw();
-            constants.grace_us = observing.grace_us;
-            constants.stall_us = observing.stall_us;
-        }
+    fn set(&mut self, policy: &Policy, constants: &Constants) -> Result<(), Error> {
+        let data = self.skel.maps.rodata_data.as_mut();
+        constants.store(data.expect("the programs have read-only data"));
         // For both tables.
         let rule_cgroups = 2 * Policy::MAX_CGROUPS as u32;
         let maps = &mut self.skel.maps;
@@ -129,10 +119,4 @@ impl<'a> Opened<'a> {
         let skel = skel.load().map_err(|error| log.explain(&error))?;
         Ok(Loaded::new(skel, features, log))
     }
-}
-
-/// Does this kernel keep a receiver's window sane whatever a program adds to its packets? The
-/// lab kernel does, and says so; docs/bundling.md has what happens elsewhere.
-fn clamps_the_scaling_ratio() -> bool {
-    fs::read("/proc/sys/net/ipv4/tcp_clamp_scaling_ratio").is_ok_and(|value| value == b"1\n")
 }

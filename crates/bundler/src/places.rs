@@ -85,6 +85,16 @@ impl Places {
         self.connections.try_clone()
     }
 
+    /// True if nothing is kept for any socket.
+    pub(crate) fn are_free(&self, namespaces: &[Namespace]) -> Result<bool, Error> {
+        Ok(self.kept(namespaces)?.is_empty())
+    }
+
+    /// As [`Places::new`], with an account that is empty again.
+    pub(crate) fn begin_anew(&mut self) {
+        self.quiet_at = None;
+    }
+
     /// Takes what another pillion has left for come here. To be called before the programs are at work.
     pub(crate) fn take_over(&self, namespaces: &[Namespace]) -> Result<(), Error> {
         let mut left: Vec<_> = self.kept(namespaces)?.into_iter().collect();

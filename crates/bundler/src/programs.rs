@@ -3,13 +3,14 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::{MapHandle, Program};
 
+use crate::constants::Constants;
 use crate::loaded::own;
 use crate::observation::ObservationReader;
 use crate::opened::Opened;
 use crate::places::Places;
 use crate::policy::Tables;
 use crate::scope::Served;
-use crate::{Error, Hook, LinkHeader, Policy, Requests, Scope};
+use crate::{Error, Hook, LinkHeader, Policy, Requests};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -26,8 +27,9 @@ pub struct Programs {
     pub(crate) tables: Tables,
     pub(crate) served: Served,
     pub(crate) places: Places,
-    /// True if connections of a cgroup are covered in every network namespace.
-    pub(crate) any_namespace: bool,
+    pub(crate) constants: Constants,
+    /// The ids of the maps that are empty before the programs are at work.
+    pub(crate) emptied: Vec<u32>,
     pub(crate) totals: MapHandle,
     pub(crate) flows: MapHandle,
     pub(crate) requests: Requests,
@@ -51,8 +53,9 @@ impl Programs {
     /// # Errors
     /// As [`Programs::load`].
     pub fn load_after(policy: &Policy, left: Option<&Requests>) -> Result<Self, Error> {
+        let constants = Constants::of(policy);
         let mut storage = MaybeUninit::uninit();
-        let mut opened = Opened::by(policy, &mut storage)?;
+        let mut opened = Opened::by(policy, &constants, &mut storage)?;
         let layout = opened.layout();
         let left = left.filter(|left| *left.layout() == layout);
         if let Some(left) = left {
@@ -82,7 +85,8 @@ impl Programs {
             tables,
             served,
             places,
-            any_namespace: policy.scope == Scope::Anywhere,
+            constants,
+            emptied: loaded.emptied()?,
             totals: loaded.map(&maps.pillion_totals)?,
             flows: loaded.map(&maps.pillion_flows)?,
             requests: Requests::left(own(&maps.pillion_requests)?, layout),

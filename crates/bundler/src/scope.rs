@@ -30,18 +30,25 @@ impl Served {
             table,
             namespaces: Vec::new(),
         };
+        served.begin_anew(scope)?;
+        Ok(served)
+    }
+
+    /// As [`Served::new`], with a table that is empty again.
+    pub(crate) fn begin_anew(&mut self, scope: &Scope) -> Result<(), Error> {
+        self.namespaces.clear();
         match scope {
-            Scope::Anywhere | Scope::ThisNamespace => served.begin(&Namespace::default())?,
+            Scope::Anywhere | Scope::ThisNamespace => self.begin(&Namespace::default())?,
             Scope::Namespaces(namespaces) => {
                 for namespace in namespaces {
-                    match served.begin(namespace) {
+                    match self.begin(namespace) {
                         Err(Error::TooManyNamespaces { .. }) => break,
                         begun => begun?,
                     }
                 }
             }
         }
-        Ok(served)
+        Ok(())
     }
 
     pub(crate) fn namespaces(&self) -> &[Namespace] {
