@@ -9,6 +9,7 @@ pub mod held_file;
 mod known;
 pub mod libbpf;
 pub mod network_namespace;
+mod offloads;
 mod owners;
 pub mod pattern;
 mod socket_owners;
@@ -23,6 +24,7 @@ pub use containers::{
     ContainerNameError, Containers, Described, RuntimeFiles,
 };
 pub use known::Known;
+pub use offloads::Offload;
 pub use owners::{Owners, Socket};
 pub use socket_owners::{SocketOwner, socket_owners};
 pub use steering::{is_steering, without_steering};

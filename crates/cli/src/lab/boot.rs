@@ -18,7 +18,7 @@ use super::machine::MachineArgs;
 /// The kernel is User Mode Linux with time travel (`make lab-kernel` builds it): waiting costs
 /// nothing, computing takes no time, and the same program with the same seed does the same
 /// again, to the nanosecond. The program runs as root, in a kernel and file system of its own,
-/// with the host's sh, ip, tc, ethtool and tcpdump; pillion needs no privileges for it. Its
+/// with the host's sh, ip, tc and tcpdump; pillion needs no privileges for it. Its
 /// output is passed on, and its exit status is pillion's; 124 where the time limit ended it.
 #[derive(clap::Args)]
 #[command(override_usage = "pillion lab boot [OPTIONS] -- <PROGRAM>...")]

@@ -29,7 +29,7 @@ impl Listing {
     pub(super) fn take(testbed: &Testbed) -> Result<Self, Error> {
         let machine = |node: &Node| {
             let machine = Machine {
-                qdiscs: node.run_json("tc -s -d -j qdisc show")?,
+                qdiscs: qdiscs(node)?,
                 links: node.run_json("ip -s -j link show")?,
             };
             Ok((node.name.clone(), machine))
@@ -39,12 +39,6 @@ impl Listing {
             .map(machine)
             .collect::<Result<_, _>>()
             .map(Self)
-    }
-
-    /// True if no packet waits anywhere.
-    pub(super) fn is_at_rest(&self) -> bool {
-        let mut qdiscs = self.0.values().flat_map(|machine| entries(&machine.qdiscs));
-        qdiscs.all(|qdisc| number(qdisc, "qlen") == 0)
     }
 
     /// What the queue disciplines of a device that `wanted` takes have counted together.
@@ -71,6 +65,21 @@ impl Listing {
         let link = links.iter().find(|link| link["ifname"] == device)?;
         link["stats64"]["rx"]["packets"].as_u64()
     }
+}
+
+/// True if no packet waits in any queue discipline.
+pub(super) fn is_at_rest(testbed: &Testbed) -> Result<bool, Error> {
+    for node in testbed.nodes() {
+        let qdiscs = qdiscs(node)?;
+        if entries(&qdiscs).iter().any(|it| number(it, "qlen") > 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn qdiscs(node: &Node) -> Result<Value, Error> {
+    node.run_json("tc -s -d -j qdisc show")
 }
 
 fn entries(value: &Value) -> &[Value] {

@@ -38,7 +38,7 @@ use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
 use bundling::Bundling;
 use folder::Folder;
-use listing::Listing;
+use listing::{Listing, is_at_rest};
 use manifest::{Begin, Manifest};
 use queue::QueueWatch;
 use streams::{Ended, Streams};
@@ -189,14 +189,13 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
 fn settle(testbed: &Testbed) -> Result<Listing, Error> {
     for _ in 0..LOOKS {
         thread::sleep(SETTLE);
-        let listing = Listing::take(testbed)?;
         let inside = testbed.emulator.ledger().is_some_and(|ledger| {
             ledger.forward.inside.packets + ledger.backward.inside.packets > 0
         });
-        if !inside && listing.is_at_rest() {
+        if !inside && is_at_rest(testbed)? {
             // What has just left a queue needs a moment to be seen behind it.
             thread::sleep(SETTLE);
-            return Listing::take(testbed);
+            break;
         }
     }
     Listing::take(testbed)

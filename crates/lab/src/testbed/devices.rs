@@ -1,5 +1,7 @@
 use std::net::Ipv4Addr;
 
+use pillion_host::Offload;
+
 use super::Node;
 use crate::Error;
 
@@ -10,18 +12,18 @@ pub(super) struct Port<'a> {
     pub(super) device: &'a str,
 }
 
-/// Joins two machines by a cable, whose ends have no queue of their own and are down yet.
-pub(super) fn join(one: Port, other: Port) -> Result<(), Error> {
-    // Every segment is a packet of its own, see `Port::send_whole_segments`.
-    let end = "txqueuelen 0 gso_max_segs 1";
-    one.node.run(&format!(
-        "ip link add {} {end} type veth peer name {} {end} netns {}",
-        one.device,
-        other.device,
-        other.node.namespace.path().display(),
-    ))?;
-    one.switch_offloads_off()?;
-    other.switch_offloads_off()
+/// Joins machines by cables, whose ends have no queue of their own and are down yet.
+pub(super) fn join(cables: &[[Port; 2]]) -> Result<(), Error> {
+    let Some([first, _]) = cables.first() else {
+        return Ok(());
+    };
+    let lines: Vec<_> = cables
+        .iter()
+        .map(|[one, other]| format!("link add {} type veth peer name {}", one.end(), other.end()))
+        .collect();
+    first.node.run_batch("ip", &lines)?;
+    let mut ports = cables.iter().flatten();
+    ports.try_for_each(|port| port.switch_offloads_off())
 }
 
 impl Port<'_> {
@@ -34,8 +36,22 @@ impl Port<'_> {
     }
 
     fn switch_offloads_off(self) -> Result<(), Error> {
-        let command = format!("ethtool -K {} tso off gso off gro off lro off", self.device);
-        self.node.run(&command).map(drop)
+        let off = |device: &str| {
+            let mut offloads = Offload::SEGMENTS.iter();
+            offloads.try_for_each(|offload| offload.switch_off(device))
+        };
+        let device = self.device.to_owned();
+        let action = "have devices leave segments as they are";
+        let done = self.node.enter(move || off(&device))?;
+        done.map_err(|source| Error::System { action, source })
+    }
+
+    /// An end of a cable, in the words of `ip`. Every segment is a packet of its own there, see
+    /// [`Port::send_whole_segments`].
+    fn end(self) -> String {
+        let namespace = self.node.namespace.path();
+        let (device, namespace) = (self.device, namespace.display());
+        format!("{device} netns {namespace} txqueuelen 0 gso_max_segs 1")
     }
 
     /// Commands of `ip` that give the device this address, in a network of 254, and switch it on.

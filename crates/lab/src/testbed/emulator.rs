@@ -68,15 +68,14 @@ impl Emulator {
         log: &Log,
     ) -> Result<Self, Error> {
         let node = Node::create("emulator", log)?;
-        for (end, device) in [(router, TO_ROUTER), (receiver, TO_RECEIVER)] {
-            join(
-                end,
-                Port {
-                    node: &node,
-                    device,
-                },
-            )?;
-        }
+        let node_end = |device| Port {
+            node: &node,
+            device,
+        };
+        join(&[
+            [router, node_end(TO_ROUTER)],
+            [receiver, node_end(TO_RECEIVER)],
+        ])?;
         bridge(&node, &[TO_ROUTER, TO_RECEIVER])?;
         let list = |device, emulation: &Emulation| match &emulation.loss {
             Some(Loss::Listed(numbers)) => ListedLoss::attach(&node, device, numbers).map(Some),

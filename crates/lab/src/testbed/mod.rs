@@ -83,13 +83,10 @@ impl Testbed {
                 device: TO_ROUTER,
             },
         ];
-        join(to_hosts, to_router)?;
         let mut of_router = to_hosts.raise(ROUTER_IN).to_vec();
         let hosts = plan.hosts.iter().map(|host| Node::create(&host.name, log));
         let hosts: Vec<Node> = hosts.collect::<Result<_, _>>()?;
-        for ((node, host), (number, port)) in
-            hosts.iter().zip(&plan.hosts).zip(ports.iter().enumerate())
-        {
+        let cables = hosts.iter().zip(&ports).map(|(node, port)| {
             let here = Port {
                 node,
                 device: DEVICE,
@@ -98,7 +95,11 @@ impl Testbed {
                 node: &bridge,
                 device: port,
             };
-            join(here, there)?;
+            [here, there]
+        });
+        let cables: Vec<_> = cables.chain([[to_hosts, to_router]]).collect();
+        join(&cables)?;
+        for ((number, host), &[here, there]) in plan.hosts.iter().enumerate().zip(&cables) {
             let address = addresses::sender(number);
             let window = initial_window(host.initial_window);
             set_up_end(here, address, ROUTER_IN, &window)?;

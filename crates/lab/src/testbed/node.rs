@@ -98,11 +98,7 @@ impl Node {
         let mut words = command.split_whitespace();
         let program = words.next().unwrap_or_default();
         let arguments: Vec<_> = words.collect();
-        let missing = |error| {
-            failed(format!(
-                "{error}; the live engine takes iproute2 and ethtool"
-            ))
-        };
+        let missing = |error| failed(format!("{error}; the live engine takes iproute2"));
         let output = self.namespace.run(program, &arguments, input);
         let output = output.map_err(missing)?;
         if output.status.success() {

@@ -2,7 +2,9 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 
 use super::Node;
 use crate::Error;
@@ -10,17 +12,11 @@ use crate::Error;
 const LONGEST: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(100);
 
-#[derive(Deserialize)]
-struct Device {
-    ifname: String,
-    flags: Vec<String>,
-}
-
 /// Waits until every device of these machines forwards: after its other end has come up, it takes
 /// a second until the kernel takes note, and a bridge drops all until then, the first SYNs too.
 ///
 /// # Errors
-/// [`Error::Command`]; [`Error::System`] if a device does not come up.
+/// [`Error::System`] if a device does not come up.
 pub(super) fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Error> {
     let begun = Instant::now();
     for node in nodes {
@@ -40,9 +36,17 @@ pub(super) fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Er
 
 /// The name of a device of the machine that has no carrier yet.
 fn resting(node: &Node) -> Result<Option<String>, Error> {
-    let devices: Vec<Device> = node.run_json("ip -j link show up")?;
-    let is_resting = |flags: &[String]| flags.iter().any(|flag| flag == "NO-CARRIER");
-    let mut devices = devices.into_iter();
-    let resting = devices.find(|device| is_resting(&device.flags));
-    Ok(resting.map(|device| device.ifname))
+    let found = node.enter(|| {
+        let mut devices = getifaddrs()?;
+        let resting = devices.find(|device| is_resting(device.flags));
+        Ok(resting.map(|device| device.interface_name))
+    })?;
+    found.map_err(|errno: Errno| Error::System {
+        action: "see whether devices have come up",
+        source: errno.into(),
+    })
+}
+
+fn is_resting(flags: InterfaceFlags) -> bool {
+    flags.contains(InterfaceFlags::IFF_UP) && !flags.contains(InterfaceFlags::IFF_RUNNING)
 }

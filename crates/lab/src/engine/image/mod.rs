@@ -63,7 +63,7 @@ const FILES: [(&str, &str); 4] = [
 impl Image {
     /// An image that boots: `init` is an executable file that calls [`super::run_as_init`], or does
     /// a first process's work itself, when it is [`super::is_init`]; beside it there are `sh`,
-    /// `ip`, `tc`, `ethtool` and `tcpdump`.
+    /// `ip`, `tc` and `tcpdump`.
     ///
     /// # Errors
     /// [`EngineError::File`], [`EngineError::MissingTools`].

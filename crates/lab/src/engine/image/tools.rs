@@ -17,7 +17,7 @@ pub(super) struct Tool {
 }
 
 /// The tools that setting up and watching a testbed takes.
-pub(super) const NEEDED: [Tool; 5] = [
+pub(super) const NEEDED: [Tool; 4] = [
     // A busybox that is `sh` would prefer its own `ip` and `tc`.
     Tool {
         name: "sh",
@@ -33,11 +33,6 @@ pub(super) const NEEDED: [Tool; 5] = [
         name: "tc",
         files: &["tc"],
         package: "iproute2",
-    },
-    Tool {
-        name: "ethtool",
-        files: &["ethtool"],
-        package: "ethtool",
     },
     Tool {
         name: "tcpdump",
