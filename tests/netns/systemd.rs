@@ -1,7 +1,7 @@
 //! A pillion that a service manager looks after: one that is played by the test, and systemd itself.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -14,6 +14,7 @@ use pillion_tests::HostPair;
 use tempfile::TempDir;
 
 use crate::common::*;
+use crate::devices_start::batch;
 use crate::namespaces::{Name, Resident};
 
 /// The socket to which a service tells its state.
@@ -47,11 +48,10 @@ impl Manager {
 
     /// The messages that are there by now.
     pub fn heard(&self) -> Vec<String> {
-        let mut bytes = [0; 4096];
         self.socket.set_nonblocking(true).unwrap();
         let mut heard = Vec::new();
-        while let Ok(length) = self.socket.recv(&mut bytes) {
-            heard.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        while let Ok(text) = self.next() {
+            heard.push(text);
         }
         self.socket.set_nonblocking(false).unwrap();
         heard
@@ -59,15 +59,22 @@ impl Manager {
 
     /// The next message that has this in it.
     pub fn hear(&self, part: &str) -> String {
-        let mut bytes = [0; 4096];
         for _ in 0..100 {
-            let length = self.socket.recv(&mut bytes).expect(part);
-            let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
+            let text = self.next().expect(part);
             if text.contains(part) {
                 return text;
             }
         }
         panic!("never told: {part}");
+    }
+
+    /// The next message, which is no longer than systemd takes one.
+    fn next(&self) -> io::Result<String> {
+        const LONGEST: usize = 4096;
+        let mut bytes = [0; LONGEST + 1];
+        let length = self.socket.recv(&mut bytes)?;
+        assert!(length <= LONGEST, "systemd would drop it");
+        Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
     }
 }
 
@@ -133,6 +140,25 @@ fn at_boot_it_waits_for_what_is_not_there_yet_and_says_so() {
         &["attach", "--all", "--wait", "--dev", "never0"],
     );
     manager.hear("STATUS=waits: ");
+    signal(&service, Signal::SIGTERM);
+    assert!(service.wait().unwrap().success());
+}
+
+#[test]
+fn a_manager_is_told_of_readiness_on_however_many_devices() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let resident = Resident::of(&namespace);
+    let name = Name::give_with(&resident, &"n".repeat(200));
+    let devices = (0..20).map(|number| format!("tuntap add many{number} mode tap\n"));
+    let up = (0..20).map(|number| format!("link set many{number} up\n"));
+    batch(&namespace, &devices.chain(up).collect::<String>());
+    let mut service = manager.start(&namespace, &["attach", "--all", "--netns", &name.0]);
+    let ready = manager.hear("READY=1");
+    assert!(
+        ready.contains("MAINPID=") && ready.contains("..."),
+        "{ready}"
+    );
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 }

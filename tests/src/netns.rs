@@ -83,7 +83,8 @@ pub(crate) fn ip(commands: &str) {
 pub(crate) fn ip_if_supported(command: &str) -> bool {
     let output = run("ip", command);
     let said = String::from_utf8_lossy(&output.stderr);
-    let supported = !said.contains("not supported");
+    let lacking = ["not supported", "not enabled in this kernel"];
+    let supported = !lacking.iter().any(|what| said.contains(what));
     assert!(output.status.success() || !supported, "{said}on {command}");
     supported
 }

@@ -12,6 +12,12 @@ pub fn receive(signals: impl IntoIterator<Item = Signal>) -> Result<SignalFd> {
     SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC).context("receive signals")
 }
 
+/// Has these signals wait until they are received: they mean nothing yet.
+pub fn keep(signals: impl IntoIterator<Item = Signal>) -> Result<()> {
+    let signals: SigSet = signals.into_iter().collect();
+    signals.thread_block().context("block signals")
+}
+
 /// The signal that has come.
 pub fn read(signals: &SignalFd) -> Result<Option<siginfo>> {
     match signals.read_signal() {

@@ -1,6 +1,8 @@
 //! A signal that comes while pillion begins.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -8,6 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 
 use super::{Ground, Running, run};
 use crate::common::*;
@@ -55,4 +59,40 @@ fn a_signal_at_any_time_of_the_start_leaves_nothing() {
         assert_eq!(ground.folders(), [""; 0].map(PathBuf::from));
         assert_eq!(ground.processes(), []);
     }
+}
+
+#[test]
+fn what_is_asked_of_an_attach_that_reads_its_file_yet_waits() {
+    needs_root!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rules.toml");
+    mkfifo(&file, Mode::S_IRWXU).expect("a pipe");
+    let arguments = ["attach", "--dev", "lo", "--config"];
+    let mut command = pillion_in(&namespace_with_loopback(), &arguments);
+    let mut attach = Running::begin(command.arg(&file).stderr(Stdio::piped()));
+    let mut rules = None;
+    eventually("it opens the file", || {
+        let mut options = File::options();
+        options.write(true).custom_flags(libc::O_NONBLOCK);
+        rules = options.open(&file).ok();
+        rules.is_some()
+    });
+    for signal in [Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
+        attach.signal(signal);
+    }
+    let mut rules = rules.expect("it is open");
+    rules
+        .write_all(b"[[rule]]\nports = 7001\n")
+        .expect("it reads");
+    drop(rules);
+    let said = BufReader::new(attach.0.stderr.take().expect("it was piped"));
+    let mut lines = said.lines().map(Result::unwrap);
+    for part in [
+        "bundling by 1 rule",
+        "only a regular file can be read again",
+    ] {
+        assert!(lines.any(|line| line.contains(part)), "never said: {part}");
+    }
+    attach.signal(Signal::SIGTERM);
+    assert_eq!(attach.end().code(), Some(0));
 }

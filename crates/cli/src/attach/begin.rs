@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use pillion_bundler::{Attachment, Namespaces, Policy, Programs};
@@ -21,6 +22,10 @@ use crate::rules::{Rules, of_the_view};
 use crate::service::{Announced, Service};
 use crate::stats::Stats;
 use crate::succession::inherited;
+
+/// After which it is at work on the devices that it has, and takes the others as it goes: a service
+/// manager and a predecessor wait for a minute or so.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Args {
     /// Bundles what is asked for, in its place, and gives up what that takes no longer.
@@ -57,7 +62,7 @@ impl Args {
         // They keep their network namespaces from ending, and may have changed since.
         drop((devices, policy));
         let (attachment, changes) =
-            Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
+            Attachment::begin(programs, cgroup.as_fd(), &mut selection, Some(PATIENCE))?;
         attachment.review()?;
         let mut follower = Follower::new(service, rules, of_the_view(&mount));
         let service = &mut follower.service;

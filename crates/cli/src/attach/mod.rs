@@ -89,6 +89,8 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         leave_predecessor()?;
+        // The file may name hosts, whose addresses take their time.
+        signals::keep(self.requests())?;
         let mut asked = match self.asked()? {
             Ok(asked) => asked,
             Err(mistakes) => {
@@ -120,17 +122,20 @@ impl Args {
 
     /// What it hears while it is at work, or waits to be.
     fn signals(&self) -> Result<SignalFd> {
-        let mut signals = vec![
-            Signal::SIGINT,
-            Signal::SIGTERM,
-            Signal::SIGUSR1,
-            Signal::SIGUSR2,
-        ];
+        let mut signals = self.requests();
+        signals.extend([Signal::SIGINT, Signal::SIGTERM]);
         // As `nohup` has it, the end of a terminal is nothing to pillion.
-        if self.config.is_some() || !is_ignored(Signal::SIGHUP) {
+        if !is_ignored(Signal::SIGHUP) {
             signals.push(Signal::SIGHUP);
         }
         signals::receive(signals)
+    }
+
+    /// The signals that ask something of it, and do not end it.
+    fn requests(&self) -> Vec<Signal> {
+        let read_again = self.config.as_ref().map(|_| Signal::SIGHUP);
+        let requests = [Signal::SIGUSR1, Signal::SIGUSR2];
+        requests.into_iter().chain(read_again).collect()
     }
 
     /// What the command line calls the place, in these network namespaces.

@@ -61,8 +61,10 @@ pub struct File {
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
 /// that says why the file cannot be read.
 pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
-    document::load(path, "docs/policy.md", |document, mistakes| {
-        read(document, allow_unsafe, mistakes)
+    resolve::for_a_file(|| {
+        document::load(path, "docs/policy.md", |document, mistakes| {
+            read(document, allow_unsafe, mistakes)
+        })
     })
 }
 
