@@ -496,6 +496,7 @@ struct tcp_sock {
 	__u32 prior_cwnd;
 	struct minmax rtt_min;
 	__u8 repair : 1;
+	__u8 frto : 1;
 	__u8 bpf_sock_ops_cb_flags;
 };
 

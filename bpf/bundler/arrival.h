@@ -10,17 +10,15 @@
  * The report of a retransmission that brought nothing new: the bundle's packet
  * that left with the segment had come.
  */
-static __always_inline void note_needless(struct flow *flow, __u32 next,
+static __always_inline void note_needless(struct ingress *ingress,
+					  const struct packet *packet,
 					  const struct ack *ack, __u32 mss)
 {
-	__u32 end = ack->duplicate_end;
-	struct packet packet = {};
-
-	find_packet(&flow->egress.record, next, end, &packet);
-	if (packet.end == end && !after(ack->duplicate_start, packet.seq) &&
-	    packet.how & ENDED_AGAIN)
-		note_arrival(&flow->ingress, packet.start, end, mss,
-			     packet.how);
+	if (packet->end == ack->duplicate_end &&
+	    !after(ack->duplicate_start, packet->seq) &&
+	    packet->how & ENDED_AGAIN)
+		note_arrival(ingress, packet->start, packet->end, mss,
+			     packet->how);
 }
 
 /*
@@ -73,12 +71,17 @@ static __always_inline void come_late(struct flow *flow, __u32 next,
 	struct record *record = &flow->egress.record;
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end, last;
 	struct run *run = &ingress->run;
+	struct packet packet = {};
 
 	if (!ack->duplicate)
 		return;
-	note_needless(flow, next, ack, mss);
+	find_packet(record, next, end, &packet);
+	note_needless(ingress, &packet, ack, mss);
 	if (is_again(flow, next, ack))
 		return;
+	/* A bundle's own bytes have come: of the others nothing is told. */
+	if (packet.end == end && packet.start == start)
+		start = packet.seq;
 	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))
 		take_back(flow, ack->ack == ingress->lost_by &&
 					!after(start, ingress->lost_start) &&
@@ -188,7 +191,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	struct packet packet = {};
 	bool reported;
 
-	reported = is_of_ours(ack, first_byte(slot(record, oldest(next))), end);
+	reported = is_of_ours(ack, first_known(record, next), end);
 	choose_rule(flow, ack, reported);
 	settled.from = find_segment(record, next, una);
 	forget_sacked(&ingress->sacked, settled.from);
@@ -212,7 +215,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 			    &settled);
 	settle(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);
-	forget_old_losses(ingress, first_byte(slot(record, oldest(next))));
+	forget_old_losses(ingress, first_known(record, next));
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm));

@@ -122,6 +122,12 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	outcome = find_previous(&egress->record, choice);
 	if (outcome == NO_ROOM && size < limit)
 		return PATH_SIZE;
+	/*
+	 * Behind a gap, what comes again of that which TCP has not
+	 * retransmitted makes its time-out look needless (F-RTO, RFC 5682).
+	 */
+	if (egress->announced_in_doubt && choice->start != choice->una)
+		return UNWATCHED;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;
 	return outcome;
 }

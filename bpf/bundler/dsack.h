@@ -32,7 +32,7 @@ __noinline int look_up(struct record *record, __u32 start, __u32 end)
 	if (!record)
 		return 0;
 	next = READ_ONCE(record->next);
-	if (before(start, first_byte(slot(record, oldest(next)))) ||
+	if (before(start, first_known(record, next)) ||
 	    after(end, first_byte(slot(record, next))))
 		return 0; /* not recorded, or no more */
 	at = find_segment(record, next, start);

@@ -137,7 +137,7 @@ enum outcome {
 	WAITED, /* on its way there; TCP went on meanwhile */
 
 	/* Bundling would not be safe now. */
-	UNWATCHED, /* the losses that bundles hide could not be told */
+	UNWATCHED, /* losses, hidden or TCP's, could not be told */
 	PATH_SIZE, /* bundles so large did not get through lately */
 
 	/* Bundles are held back on purpose. */
@@ -293,7 +293,8 @@ struct egress {
 	__u32 announced_end;
 	__u32 announced_kept; /* payload before it that history[] has */
 	__u32 announced_room; /* for payload, as to memory (truesize.h) */
-	__u32 announced_varying; /* bytes of options that come and go */
+	__u16 announced_varying; /* bytes of options that come and go */
+	__u16 announced_in_doubt; /* TCP doubts its time-out (reaction.h) */
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
 	__u32 reduced_at; /* as it stands */
@@ -307,6 +308,7 @@ struct egress {
 	__u32 asked; /* for one, with the last packet */
 	__u32 asked_high_seq; /* TCP's, as that left */
 	__u32 asked_after; /* reduced_at before */
+	__u32 asked_trusted; /* trusted_end before */
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
 	__u32 again_start; /* snd_una as the first packet left */
@@ -345,7 +347,9 @@ struct run {
  */
 struct sacked {
 	__u32 from; /* its slot, as record.next counts */
-	__u32 answered; /* segments new in the last ACK's first block */
+	__u32 answered; /* the last ACK's first block tells something new */
+	__u32 block_start; /* of the last ACK's first block */
+	__u32 block_end;
 	__u64 bits[RECORD / 64];
 };
 

@@ -25,6 +25,7 @@
 #define KEEP		1
 #define KEEP_AND_REDUCE 3
 #define TCP_CA_CWR	2 /* Recovery and Loss are higher */
+#define TCP_CA_LOSS	4
 
 /*
  * Losses for the loss event rate: those that bundles hid, and those that made
@@ -64,14 +65,27 @@ static __always_inline bool within_allowance(struct flow *flow,
 	return within;
 }
 
+static __always_inline __u8 ca_state(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+}
+
+/*
+ * Is TCP finding out whether its time-out was needless, by what it has not
+ * retransmitted (F-RTO, RFC 5682)?
+ */
+static __always_inline bool doubts_timeout(struct tcp_sock *tp)
+{
+	return ca_state(tp) == TCP_CA_LOSS && BPF_CORE_READ_BITFIELD(tp, frto);
+}
+
 /*
  * While the kernel reduces the window, whatever for, it does so for all losses
  * of the data that was outstanding when it began: up to high_seq.
  */
 static __always_inline bool is_reducing(struct tcp_sock *tp)
 {
-	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state) >=
-	       TCP_CA_CWR;
+	return ca_state(tp) >= TCP_CA_CWR;
 }
 
 /*
@@ -85,11 +99,18 @@ static __always_inline __u32 undo_marker(const struct tcp_sock *tp)
 	return tp->prior_ssthresh ? tp->undo_marker : 0;
 }
 
-/* What TCP takes back is undone whole (tcp_undo_cwnd_reduction()). */
+/*
+ * What TCP takes back is undone whole (tcp_undo_cwnd_reduction()). A reduction
+ * that is over within the ACK of a tail loss probe (tcp_process_tlp_ack()) has
+ * the window at the threshold, below what it was; what was kept of the one
+ * before is still there.
+ */
 static __always_inline bool is_taken_back(const struct tcp_sock *tp)
 {
 	return !tp->undo_marker && tp->prior_ssthresh &&
-	       tp->snd_ssthresh >= tp->prior_ssthresh;
+	       tp->snd_ssthresh >= tp->prior_ssthresh &&
+	       (tp->snd_cwnd >= tp->prior_cwnd ||
+		tp->snd_cwnd - tp->snd_ssthresh > 1);
 }
 
 /*
@@ -189,10 +210,13 @@ static __always_inline bool is_undone(const struct egress *egress)
  * The kernel may have been asked for a reduction in vain. If the packet is
  * refused with an error behind this program, by a route or for want of memory,
  * TCP sees the error instead of the congestion (ip_finish_output(),
- * tcp_transmit_skb()). The loss is unanswered then, as before. A global
+ * tcp_transmit_skb()). The loss is unanswered then, as before. Had it been
+ * heard, nothing would be kept of the window before (tcp_enter_cwr()), and
+ * high_seq be what it is asked for, as it also is after a time-out. A global
  * function, as the verifier is not to follow each case.
  */
-__noinline int forget_unheard(struct flow *flow, __u32 high_seq)
+__noinline int forget_unheard(struct flow *flow, __u32 high_seq,
+			      __u32 prior_ssthresh)
 {
 	struct egress *egress;
 
@@ -203,9 +227,10 @@ __noinline int forget_unheard(struct flow *flow, __u32 high_seq)
 		return 0;
 	egress->asked = false;
 	if (high_seq != egress->asked_high_seq ||
-	    high_seq == egress->reduced_at)
+	    (high_seq == egress->reduced_at && !prior_ssthresh))
 		return 0;
 	egress->answered = 0;
+	egress->trusted_end = egress->asked_trusted;
 	egress->reduced_at = egress->asked_after;
 	egress->firm_at = egress->asked_after;
 	ADD(flow, reactions, -1);
@@ -221,7 +246,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	struct ingress *ingress = &flow->ingress;
 	bool reducing = is_reducing(sk), due;
 
-	forget_unheard(flow, sk->high_seq);
+	forget_unheard(flow, sk->high_seq, sk->prior_ssthresh);
 	learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
 	due = is_unanswered(egress, ingress, reducing);
@@ -229,6 +254,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	if (reducing || !(due || is_undone(egress)))
 		return KEEP;
 	egress->answered = READ_ONCE(ingress->call);
+	egress->asked_trusted = egress->trusted_end;
 	egress->trusted_end = egress->reduced_at;
 	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
 		return KEEP;

@@ -30,7 +30,8 @@ static __always_inline struct sent_segment *slot(struct record *record,
 	return &record->segments[at & (RECORD - 1)];
 }
 
-/* The oldest slot that a reader may look at while another one is added. */
+/* The oldest slot; what stands there a reader may not look at (first_known()).
+ */
 static __always_inline __u32 oldest(__u32 next)
 {
 	return next - (RECORD - 1);
@@ -39,6 +40,15 @@ static __always_inline __u32 oldest(__u32 next)
 static __always_inline __u32 first_byte(const struct sent_segment *segment)
 {
 	return READ_ONCE(segment->seq);
+}
+
+/*
+ * The first byte of which a reader knows, who may see the record as it was
+ * before two slots more were added: a gap, and what is sent behind it.
+ */
+static __always_inline __u32 first_known(struct record *record, __u32 next)
+{
+	return first_byte(slot(record, oldest(next) + 2));
 }
 
 /* Where the segment's packet began. */

@@ -43,7 +43,9 @@ __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 }
 
 /*
- * Marks the segments that lie within start and end; how many were not yet.
+ * Marks the segments that lie within start and end. How many were not yet, or
+ * are there in part: of several that left in one packet, or of what is not
+ * recorded.
  */
 __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 			   __u32 start, __u32 end)
@@ -55,8 +57,10 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 		return 0;
 	next = READ_ONCE(record->next);
 	at = find_segment(record, next, start);
-	if (before(first_byte(slot(record, at)), start))
+	if (before(first_byte(slot(record, at)), start)) {
 		at++;
+		new ++;
+	}
 	if (before(at, sacked->from))
 		at = sacked->from;
 	for (i = 0; i < RECORD && before(at, next); i++, at++) {
@@ -67,23 +71,32 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 		new += !(*word & bit);
 		*word |= bit;
 	}
+	if (before(first_byte(slot(record, at)), end))
+		new ++;
 	return new;
 }
 
-/* The first block has the segment that the ACK answers (RFC 2018, section 4).
+/*
+ * The first block has the segment that the ACK answers (RFC 2018, section 4),
+ * unless that is acknowledged: then it may be what it was.
  */
 static __always_inline void mark_blocks(struct sacked *sacked,
 					struct record *record,
 					const struct tcp_options *options,
 					const struct ack *ack)
 {
-	__u32 at = ack->first_block, i, new;
+	__u32 at = ack->first_block, i, start, end, new;
 
 	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK) {
-		new = mark_sacked(sacked, record, option_word(options, at),
-				  option_word(options, at + 4));
-		if (!i)
-			sacked->answered = new;
+		start = option_word(options, at);
+		end = option_word(options, at + 4);
+		new = mark_sacked(sacked, record, start, end);
+		if (i)
+			continue;
+		sacked->answered = new && (start != sacked->block_start ||
+					   end != sacked->block_end);
+		sacked->block_start = start;
+		sacked->block_end = end;
 	}
 }
 

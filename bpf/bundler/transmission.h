@@ -55,6 +55,7 @@ static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 	keep_fresh(&egress->firm_at, snd_una - OLD);
 	keep_fresh(&egress->undone_at, snd_una - OLD);
 	keep_fresh(&egress->trusted_end, snd_una - OLD);
+	keep_fresh(&egress->asked_trusted, snd_una - OLD);
 	keep_fresh(&egress->path.round_end, snd_una);
 	keep_fresh(&egress->path.probe_end, snd_una);
 	if (before(egress->again_end, snd_una - OLD)) {
@@ -175,6 +176,7 @@ static __always_inline void announce(struct egress *egress,
 	egress->announced_end = seg->seq + seg->len;
 	egress->announced_varying = varying;
 	egress->announced_room = room;
+	egress->announced_in_doubt = false;
 	WRITE_ONCE(egress->announced, announced);
 }
 
@@ -229,6 +231,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
 	announce(egress, seg, NEW_DATA, varying, room);
+	egress->announced_in_doubt = doubts_timeout(full);
 }
 
 static __always_inline void transmit_again(struct __sk_buff *skb,

@@ -159,3 +159,23 @@ fn a_report_of_what_was_never_sent_is_none() {
         assert_eq!(hidden(wire).0, 9, "as if it reported nothing");
     });
 }
+
+/// What came late, or twice, proves that its own bytes came, and nothing of what rode along.
+#[test]
+fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.acks_late(201, "1:201");
+        wire.sends("201:301");
+        assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 0), 1));
+    });
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(301);
+        wire.acks_late(301, "1:201");
+        await_reordered(wire);
+        wire.sends("301:401");
+        assert_eq!(reactions(wire), 1);
+    });
+}

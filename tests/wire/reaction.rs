@@ -362,3 +362,20 @@ fn a_loss_that_is_found_at_the_end_is_answered_while_others_are_on_their_way() {
         assert_eq!(windows(wire).1, 5);
     });
 }
+
+#[test]
+fn a_reaction_for_what_tcp_took_back_goes_with_the_next_packet_where_the_first_is_refused() {
+    after_a_time_out(true, true, |wire| {
+        wire.ack(201);
+        if !wire.refuse_at_route(true) {
+            println!("left out: this kernel has no programs at routes");
+            return;
+        }
+        wire.write(100);
+        assert_eq!(wire.tcp_info().tcpi_ca_state, OPEN);
+        wire.refuse_at_route(false);
+        wire.write(100);
+        wire.expect("201:401");
+        assert_eq!((reactions(wire), wire.tcp_info().tcpi_ca_state), (1, CWR));
+    });
+}

@@ -103,3 +103,15 @@ fn a_gap_before_what_has_come_is_left_to_tcp() {
         wire.sends("201:501");
     });
 }
+
+/// Of segments that left in one packet, the first is late: what has come of the others is new.
+#[test]
+fn a_part_of_a_large_packet_that_has_come_behind_a_gap_takes_the_report() {
+    long_round_trip(options(LossRule::Dsack)).run(|wire| {
+        wire.sends("1:51 1:101");
+        wire.write(3 * wire.mss());
+        wire.expect("101:1561 1561:3021 3021:4481");
+        wire.acks_late(101, "1561:3021");
+        assert_eq!(hidden(wire), (0, 0, 0));
+    });
+}

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, ThinTest};
-use pillion_tests::{Setup, Wire, sysctl};
+use pillion_tests::{Setup, Wire, netstat, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -258,4 +258,61 @@ fn while_every_bundle_is_retransmitted_the_receivers_rule_is_learnt() {
             assert!(counted(wire).1 > 0, "{loss_rule:?}");
         });
     }
+}
+
+/// The bundle behind the gap would look as if what it brings had come before the time-out.
+#[test]
+fn no_bundle_behind_a_gap_makes_a_time_out_look_needless() {
+    bundling(1, LossRule::Dsack).run(|wire| {
+        // All three are lost, and the retransmission has room for one.
+        wire.sends("1:1401");
+        wire.write(200);
+        wire.expect("1401:1601");
+        wire.write(200);
+        wire.expect("1401:1801 1:1401");
+        wire.write(200);
+        wire.ack(1401);
+        wire.expect("1801:2001");
+        wire.ack_sack(1401, "1801:2001");
+        assert_eq!(netstat("TCPSpuriousRTOs"), 0);
+    });
+}
+
+/// The threshold is what it was before the time-out that was needless.
+#[test]
+fn a_reduction_for_a_probe_after_a_needless_time_out_answers_what_its_ack_tells_of() {
+    let setup = Setup {
+        initial_window: 6,
+        rtt: RTT,
+        ..setup(LossRule::Dsack)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        go_on(wire, 201);
+        assert_eq!((counted(wire), threshold(wire)), ((1, 1), 3));
+        wire.sends("401:501");
+        wire.hold_echo(true);
+        wire.expect("401:501");
+        wire.ack(501);
+        wire.hold_echo(false);
+        wire.ack_duplicate(501, "401:501", "");
+        // The window grows by a segment each time that it is full.
+        for window in 3..6 {
+            let from = wire.written() + 1;
+            let ends = (1..=window).map(|count| from + 100 * count);
+            let ranges: Vec<_> = ends.map(|end| format!("{from}:{end}")).collect();
+            wire.sends(&ranges.join(" "));
+            let end = from + 100 * window;
+            wire.ack_duplicate(end, &format!("{from}:{}", end - 100), "");
+        }
+        sysctl("net.ipv4.tcp_early_retrans", "3");
+        wire.sends("1701:1801 1701:1901");
+        wire.expect("1801:1901");
+        // All before it was lost, the probe as well.
+        wire.sends("1701:2001");
+        wire.ack(2001);
+        go_on(wire, 2001);
+        assert_eq!(counted(wire), (2, 1));
+    });
 }

@@ -74,7 +74,8 @@ outcomes! {
     /// The segment waited between TCP and the device, and TCP has gone on meanwhile.
     Waited = WAITED, "waited on the way";
     /// Losses that bundles hide could not be told now: too much is outstanding, or the
-    /// receiver's ACKs cannot be read.
+    /// receiver's ACKs cannot be read. Or TCP doubts a time-out, and would take what came by a
+    /// bundle for a sign that it was needless.
     Unwatched = UNWATCHED, "unwatched";
     /// Bundles as large as this one did not get through lately.
     PathSize = PATH_SIZE, "too large for the path";

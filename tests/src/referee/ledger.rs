@@ -49,6 +49,17 @@ impl Packet {
     pub fn is_bundle(&self) -> bool {
         matches!(self.kind, Kind::New { from } if from > self.range.0)
     }
+
+    /// What a report of the packet proves to have come: of a whole bundle, its own bytes alone.
+    pub fn proved_by(&self, report: &Report) -> Report {
+        let mut proved = *report;
+        if let Kind::New { from } = self.kind
+            && report.range == self.range
+        {
+            proved.range.0 = from;
+        }
+        proved
+    }
 }
 
 #[derive(Default)]
