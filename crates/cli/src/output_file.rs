@@ -1,16 +1,14 @@
 //! Files of results: what is there stays until the new one is whole, and is then replaced by it.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::fcntl::Flock;
-use pillion_host::held_file;
+use pillion_host::new_file;
+use tempfile::NamedTempFile;
 
 /// A file that an option names, of which it is known that it can be written.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ impl OutputFile {
             path: path.to_owned(),
         };
         let opened = match place(path) {
-            Some(place) => beside(&place).and_then(|(_held, path)| fs::remove_file(path)),
+            Some(place) => beside(&place).and_then(NamedTempFile::close),
             None => open(path).map(drop),
         };
         opened.with_context(|| file.failed())?;
@@ -58,8 +56,7 @@ impl OutputFile {
 fn place(path: &Path) -> Option<PathBuf> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => None,
-        Ok(_) => path.canonicalize().ok(),
-        Err(_) => Some(path.to_owned()),
+        _ => new_file::place(path).ok(),
     }
 }
 
@@ -71,73 +68,27 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn replace(place: &Path, text: &str) -> io::Result<()> {
-    let (mut file, path) = beside(place)?;
-    let written = file.write_all(text.as_bytes());
-    let replaced = written.and_then(|()| fs::rename(&path, place));
-    if replaced.is_err() {
-        let _ = fs::remove_file(path);
-    }
-    replaced
+    let mut new = beside(place)?;
+    new.as_file_mut().write_all(text.as_bytes())?;
+    new.persist(place)?;
+    Ok(())
 }
 
-/// How long another process may take over the same file.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// An empty file in the folder of another one, with its rights, and this process's alone: a pillion
-/// and the one that takes over from it write the same. It always has the same name, so that no more
-/// than one is ever left by a pillion that was killed.
-fn beside(place: &Path) -> io::Result<(Flock<File>, PathBuf)> {
-    let mut name = OsString::from(".");
-    name.push(place.file_name().ok_or(ErrorKind::IsADirectory)?);
-    name.push(".new");
-    let path = place.with_file_name(name);
-    let begun = Instant::now();
-    let file = loop {
-        match File::create_new(&path).and_then(held_file::lock) {
-            Ok(file) if held_file::is_at(&file, &path).unwrap_or(false) => break file,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => remove_left(&path)?,
-            Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
-            // Another removed it before it was locked.
-            _ => {}
-        }
-        if begun.elapsed() > PATIENCE {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-    };
-    if let Ok(known) = fs::metadata(place) {
-        file.set_permissions(known.permissions())?;
+/// A new file with the rights of the one that it is to replace, and never with more.
+fn beside(place: &Path) -> io::Result<NamedTempFile<Flock<File>>> {
+    let known = fs::metadata(place).map(|known| known.permissions()).ok();
+    let mode = known.as_ref().map_or(0o666, PermissionsExt::mode);
+    let new = new_file::create(place, mode)?;
+    if let Some(known) = known {
+        new.as_file().set_permissions(known)?;
     }
-    Ok((file, path))
-}
-
-/// Removes what somebody left, whatever it is; waits a little if another process is at work on it.
-fn remove_left(path: &Path) -> io::Result<()> {
-    let mut options = File::options();
-    options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let held = match options.read(true).open(path).map(held_file::lock) {
-        Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => {
-            thread::sleep(Duration::from_millis(1));
-            return Ok(());
-        }
-        // Only who holds it moves or removes it.
-        Ok(Ok(file)) => match held_file::is_at(&file, path) {
-            Ok(true) => Some(file),
-            _ => return Ok(()),
-        },
-        _ => None,
-    };
-    let removed = fs::remove_file(path);
-    drop(held);
-    match removed {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
-    }
+    Ok(new)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     use super::*;
 
@@ -157,6 +108,19 @@ mod tests {
         assert_eq!(rights.mode() & 0o777, 0o640);
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(io::read_to_string(&mut held).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_yet_is_made_where_a_link_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let [link, within] = ["link", "within"].map(|it| folder.path().join(it));
+        fs::create_dir(&within).unwrap();
+        std::os::unix::fs::symlink("within/file", &link).unwrap();
+        let file = OutputFile::to("--stats", &link).unwrap();
+        file.write("new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(within.join("file")).unwrap(), "new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 

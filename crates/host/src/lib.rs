@@ -9,6 +9,7 @@ pub mod held_file;
 mod known;
 pub mod libbpf;
 pub mod network_namespace;
+pub mod new_file;
 mod offloads;
 mod owners;
 pub mod pattern;
