@@ -1,18 +1,22 @@
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::Flock;
-use pillion_host::held_file;
-use tempfile::NamedTempFile;
+use pillion_host::{held_file, new_file};
 
 use crate::record::VERSION;
 use crate::{Record, RecordError, Setting};
 
+/// For its owner alone, for it has the key.
+const RIGHTS: u32 = 0o600;
+
 /// The file in which a trial's record is kept, as long as this lives by this process alone.
 #[derive(Debug)]
 pub struct RecordFile {
-    path: PathBuf,
+    name: String,
+    /// Where its path leads.
+    place: PathBuf,
     /// The file that stands there, locked; `None` before there is one.
     held: Option<Flock<File>>,
 }
@@ -24,34 +28,12 @@ impl RecordFile {
     /// [`RecordError::File`], [`RecordError::Foreign`]; [`RecordError::InUse`] if another process has
     /// taken it; [`RecordError::OtherTrial`] if the record's setting is another one.
     pub fn open(path: &Path, setting: &Setting) -> Result<(Self, Option<Record>), RecordError> {
-        let mut file = Self {
-            path: path.to_owned(),
-            held: None,
-        };
-        let held = take(path).map_err(|error| file.refused(error))?;
-        let record = held.as_ref().map(|held| file.read(held, setting));
+        let name = path.display().to_string();
+        let taken = new_file::place(path).and_then(|place| Ok((take(&place)?, place)));
+        let (held, place) = taken.map_err(|error| refused(&name, error))?;
+        let record = held.as_ref().map(|held| read(&name, held, setting));
         let record = record.transpose()?;
-        file.held = held;
-        Ok((file, record))
-    }
-
-    fn read(&self, file: &File, setting: &Setting) -> Result<Record, RecordError> {
-        let name = || self.path.display().to_string();
-        let foreign = |why: String| RecordError::Foreign { name: name(), why };
-        let record = serde_json::from_reader(BufReader::new(file));
-        let record: Record = record.map_err(|error| foreign(error.to_string()))?;
-        if record.version != VERSION {
-            return Err(foreign(format!("version {}", record.version)));
-        }
-        match record.setting.differing(setting) {
-            None => Ok(record),
-            Some((what, old, new)) => Err(RecordError::OtherTrial {
-                name: name(),
-                what,
-                old,
-                new,
-            }),
-        }
+        Ok((Self { name, place, held }, record))
     }
 
     /// Writes the record to the file, which is whole at any moment: an old record stands there until
@@ -60,37 +42,53 @@ impl RecordFile {
     /// # Errors
     /// [`RecordError::File`]; [`RecordError::InUse`] if another process's file stands there now.
     pub fn save(&mut self, record: &Record) -> Result<(), RecordError> {
-        self.write(record).map_err(|error| self.refused(error))
+        self.write(record)
+            .map_err(|error| refused(&self.name, error))
     }
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
-        let folder = self.path.parent().filter(|it| !it.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        // Readable for its owner alone, for it has the key.
-        let mut file = BufWriter::new(NamedTempFile::new_in(folder)?);
-        serde_json::to_writer(&mut file, record)?;
-        file.flush()?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        let held = held_file::lock(file.reopen()?)?;
-        let ours = self.held.as_ref().map(|held| stands(held, &self.path));
-        match ours.transpose()? {
-            Some(true) => file.persist(&self.path)?,
-            Some(false) | None => file.persist_noclobber(&self.path)?,
+        let text = serde_json::to_vec(record)?;
+        let mut new = new_file::create(&self.place, RIGHTS)?;
+        new.as_file_mut().write_all(&text)?;
+        new.as_file().sync_all()?;
+        let ours = self.held.as_ref().map(|held| stands(held, &self.place));
+        let held = match ours.transpose()? {
+            Some(true) => new.persist(&self.place)?,
+            Some(false) | None => new.persist_noclobber(&self.place)?,
         };
         // Whatever comes now, it is this file that stands there.
         self.held = Some(held);
+        let folder = self.place.parent().filter(|it| !it.as_os_str().is_empty());
         // The folder's entry is data of its own.
-        File::open(folder)?.sync_all()
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
+}
 
-    fn refused(&self, error: io::Error) -> RecordError {
-        use io::ErrorKind::{AlreadyExists, WouldBlock};
-        let name = self.path.display().to_string();
-        match error.kind() {
-            WouldBlock | AlreadyExists => RecordError::InUse { name },
-            _ => RecordError::File { name, error },
-        }
+fn refused(name: &str, error: io::Error) -> RecordError {
+    use io::ErrorKind::{AlreadyExists, WouldBlock};
+    let name = name.to_owned();
+    match error.kind() {
+        WouldBlock | AlreadyExists => RecordError::InUse { name },
+        _ => RecordError::File { name, error },
+    }
+}
+
+fn read(name: &str, file: &File, setting: &Setting) -> Result<Record, RecordError> {
+    let name = || name.to_owned();
+    let foreign = |why: String| RecordError::Foreign { name: name(), why };
+    let record = serde_json::from_reader(BufReader::new(file));
+    let record: Record = record.map_err(|error| foreign(error.to_string()))?;
+    if record.version != VERSION {
+        return Err(foreign(format!("version {}", record.version)));
+    }
+    match record.setting.differing(setting) {
+        None => Ok(record),
+        Some((what, old, new)) => Err(RecordError::OtherTrial {
+            name: name(),
+            what,
+            old,
+            new,
+        }),
     }
 }
 
@@ -119,7 +117,7 @@ fn stands(file: &File, path: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     use nix::unistd::{Uid, setfsuid};
 
@@ -164,6 +162,41 @@ mod tests {
         assert!(in_use(&first.save(&record()).unwrap_err()));
         drop(second);
         open().unwrap();
+    }
+
+    #[test]
+    fn a_record_behind_a_link_is_where_that_leads_and_one_trials_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [link, there] = ["link", "there"].map(|it| folder.path().join(it));
+        symlink("there", &link).unwrap();
+        let open = |path| RecordFile::open(path, &Setting::example());
+        let (mut file, none) = open(&link).unwrap();
+        assert_eq!(none, None);
+        for _ in 0..2 {
+            file.save(&record()).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            for path in [&link, &there] {
+                let refused = open(path).unwrap_err();
+                assert!(matches!(refused, RecordError::InUse { .. }), "{refused}");
+            }
+        }
+        drop(file);
+        assert_eq!(open(&there).unwrap().1.unwrap(), record());
+    }
+
+    #[test]
+    fn what_a_killed_trial_left_goes_and_nobody_else_may_read_the_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trial.json");
+        let left = folder.path().join(".trial.json.new");
+        let (mut file, _) = RecordFile::open(&path, &Setting::example()).unwrap();
+        for _ in 0..2 {
+            fs::write(&left, "half of a record").unwrap();
+            file.save(&record()).unwrap();
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            let rights = fs::metadata(&path).unwrap().permissions();
+            assert_eq!(rights.mode() & 0o777, 0o600);
+        }
     }
 
     /// Root would get past what is asked of others, but not where it acts as another user.
