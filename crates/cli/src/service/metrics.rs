@@ -17,6 +17,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, UnixAddr, connect,
     setsockopt, socket,
 };
+use pillion_host::new_file;
 use pillion_settings::Endpoint;
 
 use super::health::Shared;
@@ -47,13 +48,28 @@ struct Socket {
     inode: u64,
 }
 
+impl Socket {
+    fn is_at(&self, path: &Path) -> bool {
+        fs::symlink_metadata(path).is_ok_and(|it| it.ino() == self.inode)
+    }
+
+    /// Of two that begin at the same moment, the one may move the other's.
+    fn show(&self) -> io::Result<()> {
+        let moved = fs::rename(&self.beside, &self.path);
+        match self.is_at(&self.path) {
+            true => Ok(()),
+            false => moved.and(Err(in_use())),
+        }
+    }
+}
+
 impl Drop for Metrics {
     fn drop(&mut self) {
         let Some(socket) = &self.socket else {
             return;
         };
         for path in [&socket.path, &socket.beside] {
-            if fs::symlink_metadata(path).is_ok_and(|it| it.ino() == socket.inode) {
+            if socket.is_at(path) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -92,9 +108,9 @@ impl Metrics {
             (Some(Hidden::Port(port, shared)), _) => {
                 listen_to(port, shared).context("listen to the port of --metrics")
             }
-            (Some(Hidden::Socket), Some(Socket { path, beside, .. })) => {
-                let failed = || format!("serve metrics at {}", path.display());
-                fs::rename(beside, path).with_context(failed)
+            (Some(Hidden::Socket), Some(socket)) => {
+                let failed = || format!("serve metrics at {}", socket.path.display());
+                socket.show().with_context(failed)
             }
             _ => Ok(()),
         }
@@ -144,23 +160,24 @@ fn leave_to_others(path: &Path) -> io::Result<()> {
     let address = UnixAddr::new(path)?;
     // Who has more waiting than can wait is there as well.
     match connect(socket.as_raw_fd(), &address) {
-        Ok(()) | Err(Errno::EAGAIN) => {
-            let why = "another process serves there; choose another path";
-            Err(io::Error::new(ErrorKind::AddrInUse, why))
-        }
+        Ok(()) | Err(Errno::EAGAIN) => Err(in_use()),
         _ => Ok(()),
     }
 }
 
-/// Listens beside a path where a socket may be put.
+fn in_use() -> io::Error {
+    let why = "another process serves there; choose another path";
+    io::Error::new(ErrorKind::AddrInUse, why)
+}
+
+/// Listens beside a path where a socket may be put. What is there was left by one that was killed, or is
+/// of one that begins at the same moment, which finds out as it shows itself.
 fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
         let why = "something else than a socket is there; choose another path";
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}", std::process::id()));
-    let beside = PathBuf::from(beside);
+    let beside = new_file::beside(path)?;
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside)?;
     let inode = fs::symlink_metadata(&beside)?.ino();
@@ -229,6 +246,52 @@ mod tests {
         metrics.show().unwrap();
         connect().unwrap();
         metrics.show().unwrap();
+    }
+
+    fn sockets(folder: &Path) -> usize {
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    #[test]
+    fn what_a_killed_successor_left_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        drop(UnixListener::bind(folder.path().join(".metrics.new")).unwrap());
+        let (listener, socket) = listen(&path).unwrap();
+        let mut metrics = Metrics {
+            socket: Some(socket),
+            hidden: Some(Hidden::Socket),
+        };
+        assert_eq!(sockets(folder.path()), 1);
+        metrics.show().unwrap();
+        UnixStream::connect(&path).unwrap();
+        assert!(listener.accept().is_ok());
+        assert_eq!(sockets(folder.path()), 1);
+    }
+
+    #[test]
+    fn of_two_that_begin_at_once_one_serves_and_the_other_knows() {
+        for first in [0, 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("metrics");
+            let mut both = [(); 2].map(|()| {
+                let (listener, socket) = listen(&path).unwrap();
+                listener.set_nonblocking(true).unwrap();
+                let metrics = Metrics {
+                    socket: Some(socket),
+                    hidden: Some(Hidden::Socket),
+                };
+                (listener, metrics)
+            });
+            let shown = [first, 1 - first].map(|it| (it, both[it].1.show().is_ok()));
+            let (serves, _) = shown.into_iter().find(|(_, shown)| *shown).unwrap();
+            assert!(shown.contains(&(1 - serves, false)), "{shown:?}");
+            UnixStream::connect(&path).unwrap();
+            assert!(both[serves].0.accept().is_ok());
+            let [one, other] = both;
+            drop(if serves == 0 { other } else { one });
+            assert_eq!(sockets(folder.path()), 1);
+        }
     }
 
     #[test]
