@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
+use libc::PIPE_BUF;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 
 /// Prints a text as it is.
@@ -29,15 +31,29 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
 /// How long a line may wait for room: nobody may be reading any more.
 const PATIENCE_MS: u16 = 100;
 
-/// A line on standard error, if that takes it: the terminal may be gone, the disk full, the pipe
-/// full and nobody at its other end.
+/// A line on standard error, as far as that takes it: the terminal may be gone, the disk full, the
+/// pipe full and nobody at its other end.
 pub fn say(line: &str) {
-    let mut stderr = io::stderr();
-    let mut fds = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
-    if poll(&mut fds, PATIENCE_MS) == Ok(0) {
-        return;
+    say_to(io::stderr().lock(), line);
+}
+
+fn say_to(mut stderr: impl Write + AsFd, line: &str) {
+    // A pipe that has any room has it for so much, and would keep who writes more at once.
+    for piece in format!("{line}\n").as_bytes().chunks(PIPE_BUF) {
+        if !has_room(&stderr) || stderr.write_all(piece).is_err() {
+            return;
+        }
     }
-    let _ = stderr.write_all(format!("{line}\n").as_bytes());
+}
+
+fn has_room(file: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+    loop {
+        match poll(&mut fds, PATIENCE_MS) {
+            Err(Errno::EINTR) => {}
+            polled => return polled != Ok(0),
+        }
+    }
 }
 
 /// Prints a line, as `println!` does.
@@ -47,3 +63,43 @@ macro_rules! print_line {
     };
 }
 pub(crate) use print_line;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_longer_than_the_room_for_it_is_not_waited_with() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
+        while writer.write(&[b'x'; PIPE_BUF]).is_ok() {}
+        fcntl(&writer, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+        reader.read_exact(&mut [0; PIPE_BUF]).unwrap();
+        let (tells, told) = mpsc::channel();
+        thread::spawn(move || {
+            say_to(writer, &"y".repeat(3 * PIPE_BUF));
+            tells.send(()).unwrap();
+        });
+        told.recv_timeout(Duration::from_secs(30)).expect("it ends");
+        let held = io::read_to_string(reader).unwrap();
+        assert_eq!(held.trim_start_matches('x'), "y".repeat(PIPE_BUF));
+    }
+
+    #[test]
+    fn a_long_line_that_is_read_is_whole() {
+        let (reader, writer) = io::pipe().unwrap();
+        let line = "y".repeat(1 << 20);
+        let told = thread::scope(|scope| {
+            scope.spawn(|| say_to(writer, &line));
+            io::read_to_string(reader).unwrap()
+        });
+        assert!(told == line + "\n", "{} bytes", told.len());
+    }
+}
