@@ -1,4 +1,6 @@
 //! `pillion`: low latency for TCP thin streams on lossy paths.
+// They panic where nothing can be written; `print` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod account;
 mod analyse;

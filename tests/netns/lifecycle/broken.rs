@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -65,6 +66,30 @@ fn without_a_standard_error_attach_ends_well() {
         await_attached(attach.0.id());
         attach.signal(Signal::SIGTERM);
         assert_eq!(attach.end().code(), Some(0));
+    }
+}
+
+#[test]
+fn without_a_standard_error_a_stream_that_breaks_is_counted() {
+    needs_root!();
+    for stderr in broken() {
+        let namespace = namespace_with_loopback();
+        let listen = ["--listen", "127.0.0.1:7001", "--streams", "1"];
+        let words = [&["traffic", "receive"], &listen[..]].concat();
+        let mut receive = pillion_in(&namespace, &words);
+        let receive = receive.stdout(Stdio::piped()).stderr(stderr);
+        let receive = receive.spawn().expect("it runs");
+        await_listening(&namespace, 7001);
+        let connect = || TcpStream::connect("127.0.0.1:7001");
+        let stream = namespace.enter(connect).expect("enter");
+        stream
+            .expect("a connection")
+            .write_all(b"no")
+            .expect("sent");
+        let received = receive.wait_with_output().expect("it ends");
+        assert_eq!(received.status.code(), Some(1));
+        let said = stdout(&received);
+        assert!(said.contains("1 connection ended too early"), "{said}");
     }
 }
 

@@ -11,6 +11,7 @@ use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
 use crate::exit;
+use crate::print::say;
 use crate::progress;
 
 /// Where the traces are.
@@ -112,7 +113,7 @@ pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
     progress.finish();
     for trace in &observed.traces {
         for warning in trace.input.warnings() {
-            eprintln!("pillion: {}: {warning}", trace.name);
+            say(&format!("pillion: {}: {warning}", trace.name));
         }
     }
     observed

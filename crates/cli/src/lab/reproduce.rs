@@ -212,7 +212,7 @@ impl Args {
             whole &= failed.is_empty();
             for (error, runs) in failed {
                 let which = which(&runs);
-                eprintln!("pillion: {}: {which}: {error}", it.name);
+                say(&format!("pillion: {}: {which}: {error}", it.name));
             }
         }
         Ok(whole)

@@ -6,6 +6,7 @@ use pillion_lab::run::{How, perform};
 use pillion_settings::experiment::load_run;
 
 use crate::VERSION;
+use crate::print::say;
 use crate::stop;
 
 /// Make one run on this host's kernel, and write its folder
@@ -49,7 +50,7 @@ impl Args {
             },
         )?;
         for doubt in &summary.doubts {
-            eprintln!("pillion: {doubt}");
+            say(&format!("pillion: {doubt}"));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -17,7 +17,7 @@ use super::words::estimate;
 use super::{Next, ObserveArgs};
 use crate::bundling::BundlingArgs;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_json, print_line};
+use crate::print::{print, print_json, print_line, say};
 
 /// Watch connections, and say what bundling would have brought them
 ///
@@ -98,11 +98,11 @@ impl Args {
             false => print_advice(&advice),
         };
         if watched.left_out() > 0 {
-            eprintln!(
+            say(&format!(
                 "pillion: {} of so many peers and services are left out; ask for fewer of them: \
                  --port, --peer",
                 number::counted(watched.left_out(), "connection")
-            );
+            ));
         }
         let report = files.report.as_ref();
         let reported = report.map_or(Ok(()), |file| {

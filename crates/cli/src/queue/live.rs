@@ -12,6 +12,7 @@ use pillion_queue::{Reasons, Recording, Target};
 use super::Args;
 use super::outputs::Outputs;
 use crate::command::{Signals, cannot_run};
+use crate::print::say;
 use crate::stop;
 
 impl Args {
@@ -32,7 +33,9 @@ impl Args {
         })?;
         let code = match waiting {
             Waiting::For(duration, stop) => {
-                eprintln!("pillion: watching the queue of {device}; Ctrl-C ends it");
+                say(&format!(
+                    "pillion: watching the queue of {device}; Ctrl-C ends it"
+                ));
                 wait(duration, &stop, &recording);
                 ExitCode::SUCCESS
             }

@@ -11,7 +11,7 @@ use pillion_settings::{BadInput, arguments};
 use pillion_traffic::Traffic;
 
 use super::sending;
-use crate::print::print_line;
+use crate::print::{print_line, say};
 
 /// Send streams to `pillion traffic receive`
 ///
@@ -64,7 +64,7 @@ impl Args {
             Some(file) => match traffic::load(file) {
                 Ok(mix) => mix,
                 Err(mistakes) => {
-                    eprintln!("{mistakes}");
+                    say(&mistakes.to_string());
                     return Ok(ExitCode::from(2));
                 }
             },

@@ -20,6 +20,7 @@ use pillion_settings::experiment::{self, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
+use crate::print::say;
 use crate::stop;
 use in_kernel::Kernels;
 use outcome::{Outcome, print};
@@ -95,7 +96,7 @@ impl Args {
             Some(folder) => missing(experiment.runs, folder)?,
         };
         if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
-            eprintln!("pillion: {} is there already", folder.display());
+            say(&format!("pillion: {} is there already", folder.display()));
         }
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);

@@ -56,7 +56,7 @@ pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
     for outcome in outcomes {
         let colon = if outcome.run.is_empty() { "" } else { ": " };
         if let Some(error) = &outcome.error {
-            eprintln!("pillion: {}{colon}{error}", outcome.run);
+            say(&format!("pillion: {}{colon}{error}", outcome.run));
         }
         for doubt in &outcome.doubts {
             say(&format!("pillion: {}{colon}doubtful: {doubt}", outcome.run));
