@@ -1,8 +1,9 @@
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use pillion_bundler::{Attachment, Change, Readings, Totals};
+use pillion_host::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -53,6 +54,8 @@ pub struct Shared(Mutex<State>);
 #[derive(Debug)]
 struct State {
     health: Health,
+    began: Moment,
+    failed: Moment,
     readings: Option<Readings>,
 }
 
@@ -61,13 +64,43 @@ pub fn now() -> u64 {
     since.map_or(0, |time| time.as_secs())
 }
 
+/// When something was. The host's clock may be set meanwhile, at boot by years.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    /// In seconds since 1970, by the host's clock then.
+    at: u64,
+    since_start: Duration,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self {
+            at: now(),
+            since_start: clock::since_start(),
+        }
+    }
+
+    /// In seconds since 1970, by the host's clock now.
+    fn as_of(self, now: Self) -> u64 {
+        let passed = now.since_start.saturating_sub(self.since_start);
+        let at = now.at.saturating_sub(passed.as_secs());
+        // It is told in whole seconds, and is to stay the same.
+        if at.abs_diff(self.at) > 1 {
+            at
+        } else {
+            self.at
+        }
+    }
+}
+
 impl Shared {
     pub fn new(bundling: String) -> Self {
+        let now = Moment::now();
         let health = Health {
             pid: std::process::id(),
             version: VERSION.to_owned(),
             at_work: false,
-            since: now(),
+            since: now.at,
             bundling,
             devices: Vec::new(),
             failing: Vec::new(),
@@ -78,6 +111,8 @@ impl Shared {
         };
         Self(Mutex::new(State {
             health,
+            began: now,
+            failed: now,
             readings: None,
         }))
     }
@@ -86,6 +121,11 @@ impl Shared {
     pub fn read(&self) -> Result<(Health, Option<Totals>)> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = state.health.clone();
+        let now = Moment::now();
+        health.since = state.began.as_of(now);
+        if let Some(error) = &mut health.last_error {
+            error.at = state.failed.as_of(now);
+        }
         let Some(readings) = &state.readings else {
             return Ok((health, None));
         };
@@ -135,7 +175,35 @@ impl Shared {
     }
 
     pub fn failed(&self, text: String) {
-        let error = LastError { at: now(), text };
-        self.change(|state| state.health.last_error = Some(error));
+        let now = Moment::now();
+        let error = LastError { at: now.at, text };
+        self.change(|state| {
+            state.failed = now;
+            state.health.last_error = Some(error);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(at: u64, since_start: u64) -> Moment {
+        Moment {
+            at,
+            since_start: Duration::from_millis(since_start),
+        }
+    }
+
+    #[test]
+    fn when_something_was_is_told_by_the_clock_as_it_is_now() {
+        let began = moment(1_000, 5_500);
+        assert_eq!(began.as_of(moment(1_010, 15_500)), 1_000);
+        for rounded in [moment(1_009, 15_500), moment(1_010, 14_600)] {
+            assert_eq!(began.as_of(rounded), 1_000);
+        }
+        let set_at_boot = moment(1_800_000_000, 65_500);
+        assert_eq!(began.as_of(set_at_boot), 1_799_999_940);
+        assert_eq!(began.as_of(moment(500, 65_500)), 440);
     }
 }
