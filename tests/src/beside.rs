@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice};
+use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice, ether_type};
 
 use crate::device::{LOCAL_MAC, PEER_MAC, TAP};
 use crate::link::{ETHERNET_HEADER, Link};
@@ -41,6 +41,10 @@ impl Wire {
         };
         loop {
             let frame = self.peer.frame(PATIENCE).expect("a packet");
+            if frame[12..ETHERNET_HEADER] == ether_type::IPV6.0.to_be_bytes() {
+                // What the kernel says to its neighbours of its own accord.
+                continue;
+            }
             let ip = Ipv4Slice::from_slice(&frame[ETHERNET_HEADER..]).expect("IPv4");
             let header = ip.header().to_header();
             assert_eq!(usize::from(header.total_len) + ETHERNET_HEADER, frame.len());

@@ -32,6 +32,9 @@ pub struct Outcome {
     pub tests: Vec<String>,
     /// Tests of the wire, `true` if it passed.
     pub wire: BTreeMap<String, bool>,
+    /// Of these, those that failed among others, and passed when they were run again, alone.
+    #[serde(default)]
+    pub again: Vec<String>,
     pub left_out: Vec<LeftOut>,
     /// Why it is no success; empty where it is one.
     pub failures: Vec<String>,
@@ -51,26 +54,33 @@ impl Outcome {
             streams: Vec::new(),
             tests: tests.to_vec(),
             wire: BTreeMap::new(),
+            again: Vec::new(),
             left_out: wanted.left_out.clone(),
             failures: Vec::new(),
         }
     }
 
-    /// Takes a report; lines of the tests of the wire are collected apart.
-    pub fn take(&mut self, report: Report, wire: &mut Vec<String>) {
+    /// Takes a report; lines of the tests of the wire are collected apart, and those of their second
+    /// run.
+    pub fn take(&mut self, report: Report, [wire, again]: &mut [Vec<String>; 2]) {
         match report {
             Report::Check(findings) => self.findings = findings,
             Report::Costs(costs) => self.costs = costs,
             Report::Stream(stream) => self.streams.push(stream),
             Report::Wire(line) => wire.push(line),
+            Report::WireAgain(line) => again.push(line),
             Report::Failed(part, reason) => self.failures.push(format!("{part}: {reason}")),
             Report::Done(_) | Report::End => {}
         }
     }
 
-    /// Reads what the tests of the wire printed.
-    pub fn read_wire(&mut self, lines: &[String]) {
+    /// Reads what the tests of the wire printed, and those that were run again.
+    pub fn read_wire(&mut self, [lines, again]: &[Vec<String>; 2]) {
         self.wire = libtest::outcomes(lines);
+        for (test, _) in libtest::outcomes(again).into_iter().filter(|it| it.1) {
+            self.wire.insert(test.clone(), true);
+            self.again.push(test);
+        }
         let missing = libtest::promised(lines).saturating_sub(self.wire.len());
         if missing > 0 {
             let line = format!("{missing} tests of the wire came to no end");
@@ -122,4 +132,31 @@ pub fn folder() -> Result<PathBuf> {
     let folder = target.join("kernels");
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_when_it_is_run_again_has_passed_and_is_named() {
+        let kernel = &crate::catalogue::Catalogue::load().unwrap().kernels[0];
+        let mut outcome = Outcome::begin(kernel, &Stock::default(), "emulated", &[]);
+        let mut wire = [Vec::new(), Vec::new()];
+        for line in [
+            "running 3 tests",
+            "test a ... FAILED",
+            "test b ... ok",
+            "test c ... FAILED",
+        ] {
+            outcome.take(Report::Wire(line.to_owned()), &mut wire);
+        }
+        for line in ["running 2 tests", "test a ... ok", "test c ... FAILED"] {
+            outcome.take(Report::WireAgain(line.to_owned()), &mut wire);
+        }
+        outcome.read_wire(&wire);
+        assert_eq!(outcome.wire_passed(), "2 of 3 passed");
+        assert_eq!(outcome.again, ["a"]);
+        assert_eq!(outcome.failures.len(), 1, "{:?}", outcome.failures);
+    }
 }

@@ -83,6 +83,8 @@ pub enum Report {
     Stream(Stream),
     /// A line that the tests of the wire printed.
     Wire(String),
+    /// One that they printed when those that had failed were run again, one at a time.
+    WireAgain(String),
     /// A part is over.
     Done(Part),
     /// A part failed, and why; what it found before stands.

@@ -92,7 +92,7 @@ fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Re
         limit: Duration::from_secs(limit * 60),
     };
     let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests);
-    let mut wire = Vec::new();
+    let mut wire = [Vec::new(), Vec::new()];
     let begun = Instant::now();
     let end = machine.run(|report| {
         let after = begun.elapsed().as_secs();

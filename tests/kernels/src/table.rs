@@ -61,11 +61,15 @@ fn document(outcomes: &[Outcome]) -> String {
         let left_out = outcome.left_out.iter();
         let left_out =
             left_out.map(move |it| format!("* {name}: left out: {}: {}\n", it.tests, it.reason));
+        let again = outcome
+            .again
+            .iter()
+            .map(move |it| format!("* {name}: failed at first, and passed alone: {it}\n"));
         let failures = outcome
             .failures
             .iter()
             .map(move |it| format!("* {name}: **failed**: {it}\n"));
-        left_out.chain(failures)
+        left_out.chain(again).chain(failures)
     });
     let notes: String = notes.collect();
     if !notes.is_empty() {

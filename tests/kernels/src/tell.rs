@@ -22,6 +22,9 @@ pub fn outcome(outcome: &Outcome, accepted: &Accepted) {
     }
     let (name, passed) = (&outcome.name, outcome.wire_passed());
     println!("{name}: tests of the wire: {passed}");
+    for test in &outcome.again {
+        println!("{name}: failed at first, and passed alone: {test}");
+    }
     for left_out in &outcome.left_out {
         println!(
             "{}: left out: {}: {}",
