@@ -35,7 +35,7 @@
  *
  * EPERM	1: the administrator's rules refuse this connection, or all.
  * EINVAL	Neither 0 nor 1, or shorter than an int.
- * ENOMEM	No kernel memory left for this socket (net.core.optmem_max).
+ * ENOMEM	No memory (net.core.optmem_max) or place is left for the socket.
  */
 #define PILLION_BUNDLE PILLION_OPTION(1)
 

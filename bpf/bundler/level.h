@@ -21,34 +21,41 @@
 #define PPM	   1000000
 
 /*
- * Runs longer than k, times 1024: those seen, or those to be expected, if runs
- * get rarer from each length to the next as they did so far.
+ * Segments that are left unrepaired, times 1024: those seen, or as many as the
+ * longer runs to be expected, if runs get rarer from each length to the next as
+ * they did so far.
  */
-static __always_inline __u64 runs_beyond(__u64 longer, __u64 at, __u64 shorter)
+static __always_inline __u64 left_unrepaired(__u64 unrepaired, __u64 at,
+					     __u64 shorter)
 {
 	__u64 expected = shorter ? (at * at << 10) / shorter : 0;
 
-	return expected > longer << 10 ? expected : longer << 10;
+	return expected > unrepaired << 10 ? expected : unrepaired << 10;
 }
 
 /*
- * The smallest level that leaves no more than the target unrepaired. A global
- * function, as the verifier is to look at the loops once.
+ * The smallest level that leaves no more than the target unrepaired: of each
+ * run, what is longer than the level. A global function, as the verifier is to
+ * look at the loops once.
  */
 __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 {
-	__u64 longer = 0, shorter, bearable;
+	__u64 unrepaired = 0, runs = 0, shorter, bearable;
 	__u32 k;
 
 	if (!ingress)
 		return 1;
-	for (k = 0; k < RUN_LENGTHS; k++)
-		longer += ingress->runs[k];
+	for (k = 0; k < RUN_LENGTHS; k++) {
+		runs += ingress->runs[k];
+		unrepaired += (k + 1) * (__u64)ingress->runs[k];
+	}
 	shorter = ingress->run_segments;
 	bearable = shorter * target_ppm;
 	for (k = 0; k < RUN_LENGTHS; k++) {
-		longer -= ingress->runs[k];
-		if (runs_beyond(longer, ingress->runs[k], shorter) * PPM <=
+		unrepaired -= runs;
+		runs -= ingress->runs[k];
+		if (left_unrepaired(unrepaired, ingress->runs[k], shorter) *
+			    PPM <=
 		    bearable << 10)
 			return k + 1;
 		shorter = ingress->runs[k];

@@ -90,6 +90,11 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 	if (!lost->smallest || is_ordinary(ingress, lost))
 		return;
 	clear_suspicion(path, ingress);
+	/* What came through since the last round is not doubted by one loss. */
+	if (path->suspect && lost->smallest <= came_through(path, ingress)) {
+		WRITE_ONCE(path->epoch, path->epoch + 1);
+		return;
+	}
 	if (!path->suspect || lost->smallest < path->suspect)
 		path->suspect = lost->smallest;
 	if (path->rounds && before(lost->last, path->round_end))

@@ -223,6 +223,38 @@ int pillion_sockops(struct bpf_sock_ops *ops)
  * after each change of the rules or of the scope. Writes a byte for each
  * connection covered.
  */
+/* Does a review set companions on connections that have had them? */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pillion_set_again SEC(".maps");
+
+#define NO_RULE (~0U)
+
+/* The rule that decided last; NO_RULE if nothing is kept of the connection. */
+static __always_inline __u32 rule_of(const struct flow *flow,
+				     const struct request *request)
+{
+	if (request && request->grant.opening)
+		return request->grant.rule;
+	return flow ? flow->rule : NO_RULE;
+}
+
+/*
+ * Is a connection to have companions that met this rule in a review before?
+ * What its application has set since is its own. Where there is no place to
+ * keep anything of it, it had them at the beginning.
+ */
+static __always_inline bool wants_companions(__u32 before, __u32 now)
+{
+	__u32 zero = 0, *again;
+
+	again = bpf_map_lookup_elem(&pillion_set_again, &zero);
+	return (again && *again) || before != now;
+}
+
 SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
 {
@@ -233,6 +265,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	struct flow *flow;
 	struct request *request;
 	unsigned char state;
+	__u32 before;
 
 	tp = skc ? bpf_skc_to_tcp_sock(skc) : NULL;
 	if (!tp)
@@ -252,8 +285,11 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 		opening = request->grant.opening;
 	else if (flow)
 		opening = flow->opening;
+	before = rule_of(flow, request);
 	flow = judge(skc, tp, flow, request, opening, &companions);
-	apply_companions(skc, &companions, flow);
+	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
+	if (wants_companions(before, rule_of(flow, request)))
+		apply_companions(skc, &companions, flow);
 	if (flow)
 		await_end_of_older(skc, tp);
 	if (flow || companions.set)

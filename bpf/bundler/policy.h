@@ -299,7 +299,9 @@ put_into_effect(void *sk, struct flow *flow, const struct request *request,
 		flow = take_in(sk, beginning, grant, &options);
 	if (!flow)
 		return NULL;
-	flow->off = 0;
+	/* Without a request, it has declined where that found no place. */
+	if (request)
+		flow->off = 0;
 	flow->rule = grant->rule;
 	flow->wanted_by = grant->mode == BUNDLE ? WANTED_BY_RULE
 						: WANTED_BY_APPLICATION;

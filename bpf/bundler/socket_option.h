@@ -175,6 +175,11 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		return -EPERM;
 	if (!request)
 		request = begin_request(sk, beginning.uid);
+	if (!request && flow && option == PILLION_BUNDLE && !value) {
+		/* It may always decline, with no place to remember it in. */
+		flow->off = 1;
+		return 0;
+	}
 	tp = bpf_tcp_sock(sk);
 	if (!request || !tp)
 		return -ENOMEM;
@@ -330,6 +335,9 @@ static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
 		if (!error)
 			written = write_stats(ctx, &stats);
 	} else if ((void *)(value + 1) <= ctx->optval_end) {
+		/* What is asked next counts once a connection has ended. */
+		if (is_in_state(sk, 1 << BPF_TCP_CLOSE | 1 << BPF_TCP_LISTEN))
+			flow = NULL;
 		*value = get_our_option(sk, ctx->optname, flow, request);
 		written = sizeof(*value);
 	}

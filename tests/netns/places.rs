@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::TcpUserTimeout;
+use nix::sys::socket::{getsockopt, setsockopt};
 use nix::unistd::{Pid, Uid, setfsuid};
 use pillion_bundler::list_flows;
 use pillion_lab::Namespace;
@@ -19,7 +19,7 @@ use pillion_lab::Namespace;
 use crate::common::*;
 use crate::devices::Attach;
 use crate::namespaces::Resident;
-use crate::socket_option::pillion_options::{BUNDLE, set};
+use crate::socket_option::pillion_options::{BUNDLE, get, set};
 use crate::succession::ends_well;
 
 /// A pillion on loopback; a single user has half of its places.
@@ -116,6 +116,41 @@ fn what_applications_ask_for_takes_places_as_well() {
     let error = set(&sockets[2], BUNDLE, 1).expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     drop(sockets);
+    end(attach);
+}
+
+#[test]
+fn an_application_may_decline_though_there_is_no_place_to_remember_it_in() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "4"]);
+    let connections = connect(&namespace, 1);
+    assert_eq!(bundled_in(&namespace), 2);
+    let declining = &connections[0].0;
+    set(declining, BUNDLE, 0).expect("it declines");
+    assert_eq!(get(declining, BUNDLE).unwrap(), 0);
+    // Those that find no place have pillion look at all connections again.
+    let refused = connect(&namespace, 1);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(get(declining, BUNDLE).unwrap(), 0);
+    drop(refused);
+    end(attach);
+}
+
+#[test]
+fn what_an_application_sets_in_the_place_of_a_companion_holds_while_places_are_full() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let attach = attach(&namespace, &options);
+    let connections = connect(&namespace, 1);
+    let own = &connections[0].0;
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
+    setsockopt(own, TcpUserTimeout, &7000).unwrap();
+    let refused = connect(&namespace, 1);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
+    drop(refused);
     end(attach);
 }
 

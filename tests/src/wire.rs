@@ -138,6 +138,12 @@ impl Wire {
         self.written = 0;
     }
 
+    /// Ends the connection at once; the socket stays.
+    pub fn end(&mut self) {
+        self.script.note("end");
+        socket::disconnect(&self.stream);
+    }
+
     /// Changes the device's MTU, in bytes.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.script.note(&format!("mtu={mtu}"));

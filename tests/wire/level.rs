@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{Level, LossRule, Options, Reaction, ThinTest};
+use pillion_bundler::{Level, LossRule, Options, Reaction, Target, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
 /// At most one segment of a thousand is to stay unrepaired.
@@ -121,5 +121,54 @@ fn the_ceiling_holds() {
             at = lose_one(wire, at);
         }
         assert_eq!(level(wire, at), 2);
+    });
+}
+
+/// Of a run of six, three segments are left at level three: one of a hundred that were sent. The run
+/// itself is less than that at any level.
+#[test]
+fn a_long_run_counts_by_the_segments_that_are_left() {
+    let options = Options {
+        thin: ThinTest::Always,
+        level: Level::Adaptive,
+        target: Some(Target::try_from(1.0).expect("one per cent")),
+        loss_rule: LossRule::Dsack,
+        reaction: Reaction::None,
+        max_packets: Some(0),
+        ..Options::default()
+    };
+    let setup = Setup {
+        rto_min: Duration::from_millis(250),
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        // All are lost, and TCP's own retransmission brings them.
+        wire.sends("1:11 1:21 11:31 21:41 31:51 41:61");
+        wire.expect("1:61");
+        wire.ack(61);
+        let mut at = 61;
+        // Windows that are full make it larger.
+        for count in [2, 4, 8] {
+            let mut last = (at, at);
+            for _ in 0..count {
+                wire.write(10);
+                last = wire.read();
+            }
+            at = last.1;
+            wire.ack_duplicate(at, &format!("{}:{}", last.0, at - 10), "");
+        }
+        while at < 3061 {
+            wire.write(10);
+            wire.read();
+            at += 10;
+            wire.ack(at);
+        }
+        for _ in 0..5 {
+            wire.write(10);
+            at += 10;
+        }
+        let ranges = (0..5).map(|_| wire.read());
+        assert_eq!(ranges.last(), Some((at - 40, at)));
     });
 }

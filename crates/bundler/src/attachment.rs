@@ -2,7 +2,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use libbpf_rs::MapHandle;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
@@ -177,12 +177,31 @@ impl Attachment {
     /// Applies the rules to the connections that exist already in the network namespaces
     /// of the scope (with [`Scope::Anywhere`](crate::Scope), in this one): takes in those
     /// covered, changes the options of those taken in before, which keep their history and
-    /// counters, and lets go of those no longer covered. Returns how many are covered.
+    /// counters, and lets go of those no longer covered. All that are covered get the companions of
+    /// their rules. Returns how many are covered.
     ///
     /// # Errors
     /// [`Error::System`] where the kernel has no TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
+        self.set_companions_again(true)?;
+        let covered = self.look_again();
+        self.set_companions_again(false)?;
+        covered
+    }
+
+    /// As [`Attachment::review`], but a connection that its rule covered before keeps what its
+    /// application has set in the place of a companion.
+    ///
+    /// # Errors
+    /// As [`Attachment::review`].
+    pub fn look_again(&self) -> Result<usize, Error> {
         self.review_in(self.programs.served.namespaces())
+    }
+
+    fn set_companions_again(&self, again: bool) -> Result<(), Error> {
+        let (key, value) = (0u32.to_ne_bytes(), u32::from(again).to_ne_bytes());
+        let stored = self.programs.set_again.update(&key, &value, MapFlags::ANY);
+        stored.map_err(|error| Error::system("set companions", io::Error::other(error.to_string())))
     }
 
     fn review_in(&self, namespaces: &[Namespace]) -> Result<usize, Error> {
@@ -219,7 +238,7 @@ impl Attachment {
         if is_wanted && self.room.try_again() {
             // Of a cgroup's connections a review knows nothing: it would take in those of others.
             if !self.programs.constants.any_namespace {
-                self.review()?;
+                self.look_again()?;
                 is_full = self.recount_places(true)?;
             }
             // What was refused meanwhile may have come too late for the review.

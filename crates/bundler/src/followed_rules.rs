@@ -35,7 +35,7 @@ impl FollowedRules {
     /// connections that exist as well. To be called each second or so.
     ///
     /// # Errors
-    /// As [`Attachment::replace_rules`] and [`Attachment::review`]; the next call tries again.
+    /// As [`Attachment::replace_rules`] and [`Attachment::look_again`]; the next call tries again.
     pub fn follow(&mut self, attachment: &Attachment, selection: &Selection) -> Result<(), Error> {
         if self.policy.running != selection.containers() {
             self.policy.running = selection.containers().to_vec();
@@ -43,7 +43,7 @@ impl FollowedRules {
         let now = self.policy.cgroups();
         if now != self.cgroups {
             self.put(attachment)?;
-            attachment.review()?;
+            attachment.look_again()?;
             self.cgroups = now;
         }
         Ok(())

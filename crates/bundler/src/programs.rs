@@ -21,6 +21,8 @@ pub struct Programs {
     pub(crate) transmit: OwnedFd,
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
+    /// Whether a review sets companions once more.
+    pub(crate) set_again: MapHandle,
     /// The program at setsockopt(2); `None` where the kernel lacks what it needs.
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
@@ -80,6 +82,7 @@ impl Programs {
             transmit: own(&programs.pillion_transmit)?,
             sockops: own(&programs.pillion_sockops)?,
             review: own(&programs.pillion_review)?,
+            set_again: loaded.map(&maps.pillion_set_again)?,
             setsockopt: loaded.at_socket_option(&programs.pillion_setsockopt)?,
             getsockopt: loaded.at_socket_option(&programs.pillion_getsockopt)?,
             tables,

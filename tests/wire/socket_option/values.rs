@@ -155,6 +155,19 @@ fn without_a_connection_there_are_no_statistics() {
 }
 
 #[test]
+fn what_is_asked_after_a_connection_has_ended_is_what_is_read() {
+    allowed().run(|wire| {
+        set(wire, BUNDLE, 1);
+        wire.sends("1:101 1:201");
+        wire.end();
+        for value in [0, 1] {
+            set(wire, BUNDLE, value);
+            assert_eq!(get(wire, BUNDLE), value);
+        }
+    });
+}
+
+#[test]
 fn without_pillion_the_kernel_does_not_know_the_options() {
     allowed().run(|wire| {
         set(wire, BUNDLE, 1);

@@ -57,7 +57,7 @@ impl Watcher for Follower {
         if let Err(error) = self.succession.look() {
             say_no_successor(&error);
             // It may have looked at all connections already, by rules of its own.
-            if let Err(error) = attachment.review() {
+            if let Err(error) = attachment.look_again() {
                 say(&format!("pillion: {error}"));
             }
         }
