@@ -22,19 +22,24 @@ static __always_inline void note_needless(struct ingress *ingress,
 }
 
 /*
- * Has a bundle's own ACK come again, as one of several segments in answer, that
- * found no loss when it came first?
+ * From where on does a report, in an ACK that acknowledges nothing, prove what
+ * has come to have come? Of a whole bundle, its own bytes alone. But not if it
+ * is in the ACK of another bundle's own packet: then it is that one's, and
+ * comes again, as one of several segments in answer (and proves nothing), or
+ * found no loss when it came first.
  */
-static __always_inline bool is_again(struct flow *flow, __u32 next,
-				     const struct ack *ack)
+static __always_inline __u32 proved_from(struct record *record, __u32 next,
+					 const struct ack *ack, __u32 lost_by)
 {
+	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct packet packet = {};
 
-	if (ack->ack == flow->ingress.lost_by)
-		return false;
-	find_packet(&flow->egress.record, next, ack->ack, &packet);
-	return packet.end == ack->ack && packet.start == ack->duplicate_start &&
-	       packet.seq == ack->duplicate_end;
+	find_packet(record, next, ack->ack, &packet);
+	if (packet.end == ack->ack && packet.start == start &&
+	    packet.seq == end)
+		return ack->ack == lost_by ? start : end;
+	find_packet(record, next, end, &packet);
+	return packet.end == end && packet.start == start ? packet.seq : start;
 }
 
 /*
@@ -62,26 +67,29 @@ static __always_inline void take_back(struct flow *flow, bool in_time)
 /*
  * The report of a whole packet that had come before, so that its ACK
  * acknowledges nothing: segments that were deemed lost, or retransmitted, had
- * only been late.
+ * only been late. A global function, as the verifier is not to follow each
+ * case.
  */
-static __always_inline void come_late(struct flow *flow, __u32 next,
-				      const struct ack *ack, __u32 mss)
+__noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
+			 __u32 mss)
 {
-	struct ingress *ingress = &flow->ingress;
-	struct record *record = &flow->egress.record;
-	__u32 start = ack->duplicate_start, end = ack->duplicate_end, last;
-	struct run *run = &ingress->run;
 	struct packet packet = {};
+	struct ingress *ingress;
+	struct record *record;
+	__u32 start, end, last;
+	struct run *run;
 
-	if (!ack->duplicate)
-		return;
+	if (!flow || !ack || !ack->duplicate)
+		return 0;
+	ingress = &flow->ingress;
+	record = &flow->egress.record;
+	run = &ingress->run;
+	end = ack->duplicate_end;
 	find_packet(record, next, end, &packet);
 	note_needless(ingress, &packet, ack, mss);
-	if (is_again(flow, next, ack))
-		return;
-	/* A bundle's own bytes have come: of the others nothing is told. */
-	if (packet.end == end && packet.start == start)
-		start = packet.seq;
+	start = proved_from(record, next, ack, ingress->lost_by);
+	if (start == end)
+		return 0;
 	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))
 		take_back(flow, ack->ack == ingress->lost_by &&
 					!after(start, ingress->lost_start) &&
@@ -92,6 +100,7 @@ static __always_inline void come_late(struct flow *flow, __u32 next,
 		shorten_run(ingress,
 			    last - find_segment(record, next, start) + 1);
 	}
+	return 0;
 }
 
 /*

@@ -94,7 +94,6 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	__u32 limit, size, proved;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
-	bool probing;
 
 	if (!after(seg->seq, tp->snd_una))
 		return NOTHING_OUTSTANDING;
@@ -112,28 +111,22 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return UNWATCHED;
 	size = current_limit(&egress->path, &flow->ingress);
 	proved = proved_size(&egress->path, &flow->ingress, seg->ipv6);
-	probing = proved < size && is_probing(&egress->path, tp->snd_una);
-	if (probing)
+	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;
 	choice->packets = count_behind_gaps(
 		&egress->record, &flow->ingress.sacked, tp->sacked_out,
 		allowed_packets(flow) ?: RECORD);
 	choice->una = tp->snd_una;
-	/* What a probe has does not ride along: its loss is for TCP to see. */
-	if (probing)
-		choice->una = later(choice->una, egress->path.probe_end);
 	choice->limit = size < limit ? size : limit;
 	choice->kept = egress->announced_kept;
 	outcome = find_previous(&egress->record, choice);
 	if (outcome == NO_ROOM && size < limit)
 		return PATH_SIZE;
-	if (outcome == NO_HISTORY && probing)
-		return PATH_SIZE;
 	/*
 	 * Behind a gap, what comes again of that which TCP has not
 	 * retransmitted makes its time-out look needless (F-RTO, RFC 5682).
 	 */
-	if (egress->announced_in_doubt && choice->start != tp->snd_una)
+	if (egress->announced_in_doubt && choice->start != choice->una)
 		return UNWATCHED;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;
 	return outcome;

@@ -171,11 +171,11 @@ fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
         assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 0), 1));
     });
     setup(LossRule::Dsack, 0).run(|wire| {
-        wire.sends("1:101 1:201 1:301");
-        wire.ack(301);
-        wire.acks_late(301, "1:201");
+        wire.sends("1:101 1:201 1:301 1:401");
+        wire.ack(401);
+        wire.acks_late(401, "1:201");
         await_reordered(wire);
-        wire.sends("301:401");
+        wire.sends("401:501");
         assert_eq!(reactions(wire), 1);
     });
 }

@@ -9,12 +9,12 @@ use pillion_tests::{Ip, Setup, Wire, sysctl};
 #[test]
 fn what_is_larger_than_every_path_takes_is_tried_by_one_packet_at_a_time() {
     Setup::default().run(|wire| {
-        wire.sends("1:301 1:537 1:738 738:739 738:939");
+        wire.sends("1:301 1:537 1:738 301:739 537:939");
         wire.ack(301);
         wire.sends("738:1139");
         wire.ack(738);
-        wire.sends("738:1475 738:1476 1476:1477");
-        wire.assert_outcomes(&[(Bundled, 6), (NothingOutstanding, 1), (PathSize, 2)]);
+        wire.sends("738:1475 738:1476 939:1477");
+        wire.assert_outcomes(&[(Bundled, 8), (NothingOutstanding, 1)]);
     });
 }
 
@@ -95,19 +95,6 @@ fn three_bundles_lost_in_a_row_set_a_limit_below_them() {
         assert_eq!(wire.totals().counters.of(PathSize), 1);
         wire.ack(801);
         wire.sends("801:901 801:1000");
-    });
-}
-
-/// Of what is lost for its size, TCP is to hear: no smaller bundle repairs it.
-#[test]
-fn what_a_packet_has_that_tries_a_size_rides_along_with_no_other() {
-    single().run(|wire| {
-        sysctl("net.ipv4.tcp_early_retrans", "0");
-        wire.sends("1:401 1:701 701:801");
-        wire.ack(401);
-        wire.expect("401:801");
-        wire.ack(801);
-        assert_eq!(wire.totals().counters.hidden_losses, 0);
     });
 }
 

@@ -12,16 +12,18 @@ pub(super) struct Port<'a> {
     pub(super) device: &'a str,
 }
 
-/// Joins machines by cables, whose ends have no queue of their own and are down yet.
+/// Joins machines to one that all these cables lead to. Their ends have no queue of their own, and are
+/// down yet.
 pub(super) fn join(cables: &[[Port; 2]]) -> Result<(), Error> {
-    let Some([first, _]) = cables.first() else {
+    // The kernel wants a new device's name to be free where it is told to make it elsewhere, too.
+    let Some([_, hub]) = cables.first() else {
         return Ok(());
     };
     let lines: Vec<_> = cables
         .iter()
         .map(|[one, other]| format!("link add {} type veth peer name {}", one.end(), other.end()))
         .collect();
-    first.node.run_batch("ip", &lines)?;
+    hub.node.run_batch("ip", &lines)?;
     let mut ports = cables.iter().flatten();
     ports.try_for_each(|port| port.switch_offloads_off())
 }
