@@ -75,7 +75,7 @@ impl Rule {
         let Some(report) = ack.report.filter(|_| ack.number == *number) else {
             return;
         };
-        let proved = ledger.packets[report.packet].proved_by(&report);
+        let proved = ledger.proved_by(&report, ack);
         let came = |at: &Found| proved.has(ledger.segments[at.segment].range);
         if ack.number <= ledger.acknowledged && !last.is_empty() && last.iter().all(came) {
             let kept = self.doubts[0].len().saturating_sub(last.len());

@@ -49,17 +49,6 @@ impl Packet {
     pub fn is_bundle(&self) -> bool {
         matches!(self.kind, Kind::New { from } if from > self.range.0)
     }
-
-    /// What a report of the packet proves to have come: of a whole bundle, its own bytes alone.
-    pub fn proved_by(&self, report: &Report) -> Report {
-        let mut proved = *report;
-        if let Kind::New { from } = self.kind
-            && report.range == self.range
-        {
-            proved.range.0 = from;
-        }
-        proved
-    }
 }
 
 #[derive(Default)]
@@ -326,6 +315,24 @@ impl Ledger {
             (false, true) => Some(true),
             (false, false) => None,
         }
+    }
+
+    /// What a report proves to have come, in an ACK that acknowledges nothing: of a whole bundle, its
+    /// own bytes alone; but it may be that of the bundle behind it, whose ACK was overtaken.
+    pub fn proved_by(&self, report: &Report, ack: &Ack) -> Report {
+        let mut proved = *report;
+        let of_next = |at: &Packet| match at.kind {
+            Kind::New { from } => at.range.1 == ack.number && (at.range.0, from) == report.range,
+            Kind::Retransmission { .. } => false,
+        };
+        let packet = &self.packets[report.packet];
+        if let Kind::New { from } = packet.kind
+            && report.range == packet.range
+            && !self.packets.iter().any(of_next)
+        {
+            proved.range.0 = from;
+        }
+        proved
     }
 
     fn has_retransmission_to(&self, end: u32) -> bool {

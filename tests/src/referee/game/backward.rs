@@ -117,7 +117,7 @@ impl Game {
         if let Some(report) = ack.report
             && ack.number <= self.ledger.acknowledged
         {
-            let proved = self.ledger.packets[report.packet].proved_by(&report);
+            let proved = self.ledger.proved_by(&report, ack);
             let found = self.ledger.segments.iter_mut().filter(|at| at.found);
             let refuted = found.filter(|at| proved.has(at.range));
             refuted.for_each(|at| at.refuted = true);
