@@ -29,17 +29,19 @@ static __always_inline void note_needless(struct ingress *ingress,
  * found no loss when it came first.
  */
 static __always_inline __u32 proved_from(struct record *record, __u32 next,
-					 const struct ack *ack, __u32 lost_by)
+					 const struct ack *ack,
+					 const struct packet *reported,
+					 __u32 lost_by)
 {
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
-	struct packet packet = {};
+	struct packet last = {};
 
-	find_packet(record, next, ack->ack, &packet);
-	if (packet.end == ack->ack && packet.start == start &&
-	    packet.seq == end)
+	find_packet(record, next, ack->ack, &last);
+	if (last.end == ack->ack && last.start == start && last.seq == end)
 		return ack->ack == lost_by ? start : end;
-	find_packet(record, next, end, &packet);
-	return packet.end == end && packet.start == start ? packet.seq : start;
+	if (reported->end == end && reported->start == start)
+		return reported->seq;
+	return start;
 }
 
 /*
@@ -87,7 +89,7 @@ __noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
 	end = ack->duplicate_end;
 	find_packet(record, next, end, &packet);
 	note_needless(ingress, &packet, ack, mss);
-	start = proved_from(record, next, ack, ingress->lost_by);
+	start = proved_from(record, next, ack, &packet, ingress->lost_by);
 	if (start == end)
 		return 0;
 	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))

@@ -126,7 +126,8 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	 * Behind a gap, what comes again of that which TCP has not
 	 * retransmitted makes its time-out look needless (F-RTO, RFC 5682).
 	 */
-	if (egress->announced_in_doubt && choice->start != choice->una)
+	if (outcome == ELIGIBLE && egress->announced_in_doubt &&
+	    choice->start != choice->una)
 		return UNWATCHED;
 	choice->is_probe = seg->seq + seg->len - choice->start > proved;
 	return outcome;

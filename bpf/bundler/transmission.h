@@ -176,7 +176,6 @@ static __always_inline void announce(struct egress *egress,
 	egress->announced_end = seg->seq + seg->len;
 	egress->announced_varying = varying;
 	egress->announced_room = room;
-	egress->announced_in_doubt = false;
 	WRITE_ONCE(egress->announced, announced);
 }
 
@@ -230,8 +229,8 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	}
 	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
-	announce(egress, seg, NEW_DATA, varying, room);
 	egress->announced_in_doubt = doubts_timeout(full);
+	announce(egress, seg, NEW_DATA, varying, room);
 }
 
 static __always_inline void transmit_again(struct __sk_buff *skb,

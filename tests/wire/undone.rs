@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
 use pillion_tests::{Setup, Wire, netstat, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
@@ -275,6 +275,23 @@ fn no_bundle_behind_a_gap_makes_a_time_out_look_needless() {
         wire.expect("1801:2001");
         wire.ack_sack(1401, "1801:2001");
         assert_eq!(netstat("TCPSpuriousRTOs"), 0);
+    });
+}
+
+#[test]
+fn what_has_no_bundle_anyway_is_counted_by_its_own_reason_while_a_time_out_is_doubted() {
+    bundling(1, LossRule::Dsack).run(|wire| {
+        wire.sends("1:1401");
+        wire.write(200);
+        wire.expect("1401:1601");
+        wire.write(200);
+        wire.expect("1401:1801 1:1401");
+        wire.write(1400);
+        wire.ack(1401);
+        wire.expect("1801:3201");
+        let counters = wire.totals().counters;
+        assert_eq!(counters.of(Outcome::NoRoom), 2);
+        assert_eq!(counters.of(Outcome::Unwatched), 0);
     });
 }
 
