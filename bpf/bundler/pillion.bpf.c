@@ -203,7 +203,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	/* The listener's; it has come without asking for a place. */
 	if (request && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
 		request->uid = uid_of(tp);
-		if (!take_place(request->uid)) {
+		if (!take_place(request->uid, REQUEST_SHARE)) {
 			bpf_sk_storage_delete(&pillion_requests, sk);
 			request = NULL;
 		}
@@ -304,7 +304,7 @@ static __noinline long write_kept(struct seq_file *seq, struct kept *kept)
 }
 
 static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
-				      __u32 uid)
+				      __u32 uid, enum share share)
 {
 	struct kept kept = {
 		.cookie = bpf_get_socket_cookie(sk),
@@ -312,6 +312,7 @@ static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
 		.uid = uid,
 		.packets_out =
 			BPF_CORE_READ((struct tcp_sock *)sk, packets_out),
+		.share = share,
 	};
 
 	write_kept(seq, &kept);
@@ -320,13 +321,13 @@ static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
 static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
 				      struct flow *flow)
 {
-	tell_kept(seq, sk, flow->uid);
+	tell_kept(seq, sk, flow->uid, CONNECTION_SHARE);
 }
 
 static __always_inline void tell_request(struct seq_file *seq, struct sock *sk,
 					 struct request *request)
 {
-	tell_kept(seq, sk, request->uid);
+	tell_kept(seq, sk, request->uid, REQUEST_SHARE);
 }
 
 WALK(pillion_kept_flows, pillion_flows, tell_flow)

@@ -19,9 +19,19 @@
 const volatile __u32 max_connections = 0;
 
 /*
- * By the user's id: sockets that ever came, written by the programs alone once
- * they are at work, and those of them that had ended by the last look, written
- * by user space alone.
+ * What a socket takes of the places: a bundled connection one, of which these
+ * are the sixteenths; what is remembered of a socket has a twentieth of the
+ * memory.
+ */
+enum share {
+	REQUEST_SHARE = 1,
+	CONNECTION_SHARE = 16,
+};
+
+/*
+ * By the user's id: shares that were ever taken, written by the programs alone
+ * once they are at work, and those of them that were free again by the last
+ * look, written by user space alone.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -38,9 +48,10 @@ struct {
  */
 struct kept {
 	__u64 cookie; /* the socket's */
-	__u64 inode; /* by which processes have it open; 0: none has */
+	__u32 inode; /* by which processes have it open, of sockfs; 0: none */
 	__u32 uid;
 	__u32 packets_out; /* TCP's, not acknowledged yet */
+	enum share share;
 };
 
 static __always_inline __u64 *come(__u32 uid)
@@ -53,11 +64,21 @@ static __always_inline __u64 *come(__u32 uid)
 	return bpf_map_lookup_elem(&pillion_come, &uid);
 }
 
-static __always_inline bool has_place(__u32 uid, const __u64 *come, __u64 most)
+/*
+ * What an application declines is not to be forgotten where bundled connections
+ * have taken all places: requests have a quarter more.
+ */
+static __always_inline bool has_place(__u32 uid, const __u64 *come,
+				      enum share share)
 {
+	__u64 most = (__u64)max_connections * CONNECTION_SHARE;
 	__u64 *gone = bpf_map_lookup_elem(&pillion_gone, &uid);
 
-	return *come - (gone ? *gone : 0) < most;
+	if (uid != ALL_USERS)
+		most /= 2;
+	if (share == REQUEST_SHARE)
+		most += most / 4;
+	return *come - (gone ? *gone : 0) + share <= most;
 }
 
 /*
@@ -65,21 +86,21 @@ static __always_inline bool has_place(__u32 uid, const __u64 *come, __u64 most)
  * those that can be told apart, all together are bounded alone. A global
  * function, for it is called in several places.
  */
-__noinline int take_place(__u32 uid)
+__noinline int take_place(__u32 uid, enum share share)
 {
 	__u64 *in_all = come(ALL_USERS), *own = come(uid);
 	struct totals *all = totals();
 
 	if (!in_all || !all)
 		return 0;
-	if (!has_place(ALL_USERS, in_all, max_connections) ||
-	    (own && !has_place(uid, own, max_connections / 2))) {
+	if (!has_place(ALL_USERS, in_all, share) ||
+	    (own && !has_place(uid, own, share))) {
 		ADD_TO(all->over_limit, 1);
 		return 0;
 	}
-	ADD_TO(*in_all, 1);
+	ADD_TO(*in_all, share);
 	if (own)
-		ADD_TO(*own, 1);
+		ADD_TO(*own, share);
 	return 1;
 }
 

@@ -201,7 +201,7 @@ static __always_inline struct request *begin_request(void *sk, __u32 uid)
 {
 	struct request *request;
 
-	if (!take_place(uid))
+	if (!take_place(uid, REQUEST_SHARE))
 		return NULL;
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL,
 				     BPF_SK_STORAGE_GET_F_CREATE);
@@ -221,7 +221,7 @@ static __always_inline struct flow *take_in(void *sk,
 	struct egress *egress;
 	struct flow *flow;
 
-	if (!all || !take_place(beginning->uid))
+	if (!all || !take_place(beginning->uid, CONNECTION_SHARE))
 		return NULL;
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL,
 				  BPF_SK_STORAGE_GET_F_CREATE);

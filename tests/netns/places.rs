@@ -100,22 +100,69 @@ fn that_there_is_no_place_is_said_once_and_so_is_that_there_is_one_again() {
     assert!(attach.wait().unwrap().success());
 }
 
+/// A user's half of two places has sixteen parts, and a quarter more.
 #[test]
-fn what_applications_ask_for_takes_places_as_well() {
+fn what_applications_ask_for_takes_parts_of_places() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attach = attach(&namespace, &["--max-connections", "4"]);
+    let attach = attach(&namespace, &["--max-connections", "2"]);
     let sockets = namespace.enter(|| {
         let listen = |_| TcpListener::bind("127.0.0.1:0").unwrap();
-        [(); 3].map(listen)
+        [(); 21].map(listen)
     });
     let sockets = sockets.unwrap();
-    for socket in &sockets[..2] {
+    for socket in &sockets[..20] {
         set(socket, BUNDLE, 1).expect("there is a place");
     }
-    let error = set(&sockets[2], BUNDLE, 1).expect_err("there is none");
+    let error = set(&sockets[20], BUNDLE, 1).expect_err("there is none");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     drop(sockets);
+    end(attach);
+}
+
+#[test]
+fn connections_that_a_rule_leaves_alone_take_no_places_from_others() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("pillion.toml");
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let left_alone = listener.as_ref().unwrap().local_addr().unwrap();
+    let port = left_alone.port();
+    let of_two =
+        format!("[[rule]]\nmode = \"leave-alone\"\nports = [{port}]\n[[rule]]\nmode = \"bundle\"\n");
+    fs::write(&rules, of_two).unwrap();
+    let rules = rules.to_str().unwrap();
+    let attach = attach(&namespace, &["--config", rules, "--max-connections", "8"]);
+    let connect_there = move || [(); 10].map(|()| TcpStream::connect(left_alone).unwrap());
+    let first = namespace.enter(connect_there).unwrap();
+    assert_eq!(bundled_in(&namespace), 0);
+    let second = connect(&namespace, 1);
+    assert_eq!(bundled_in(&namespace), 2);
+    drop((first, second, listener));
+    end(attach);
+}
+
+#[test]
+fn what_a_listener_declines_holds_for_what_it_accepts_while_places_are_full() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attach = attach(&namespace, &["--all", "--max-connections", "4"]);
+    let first = connect(&namespace, 1);
+    assert_eq!(bundled_in(&namespace), 2);
+    let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let listener = listener.unwrap();
+    set(&listener, BUNDLE, 0).expect("there is a place");
+    let to = listener.local_addr().unwrap();
+    let near = namespace.enter(move || TcpStream::connect(to).unwrap());
+    let near = near.unwrap();
+    let accepted = listener.accept().unwrap().0;
+    drop(first);
+    eventually("the other end is taken in", || {
+        get(&near, BUNDLE).unwrap() == 1
+    });
+    assert_eq!(get(&accepted, BUNDLE).unwrap(), 0);
+    assert_eq!(bundled_in(&namespace), 1);
     end(attach);
 }
 

@@ -143,7 +143,10 @@ impl ObservationReader {
         // First these: a connection that comes meanwhile is present, and not among them.
         let keys: Vec<_> = self.seen.keys().collect();
         let present = self.connections.read(namespaces)?;
-        let present: HashMap<_, _> = present.iter().map(|it| (it.cookie, it.inode)).collect();
+        let present: HashMap<_, _> = present
+            .iter()
+            .map(|it| (it.cookie, u64::from(it.inode)))
+            .collect();
         let missed = std::mem::take(&mut self.missed);
         let mut observations = Vec::with_capacity(keys.len());
         for key in keys {

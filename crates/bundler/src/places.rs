@@ -14,16 +14,19 @@ use crate::{Change, Error, Namespace};
 /// The key in both maps that stands for all users together.
 const ALL_USERS: u32 = u32::MAX;
 
+/// What a bundled connection takes of the places.
+const CONNECTION_SHARE: u64 = types::share::CONNECTION_SHARE.0 as u64;
+
 /// The programs' account of the places taken; it does not tell which of these are free again.
 #[derive(Debug)]
 pub(crate) struct Places {
     come: MapHandle,
     gone: MapHandle,
     connections: Kept,
-    /// Sockets whose applications asked for something.
+    /// Sockets of whose applications or rules something is remembered.
     requests: Kept,
     most: u32,
-    /// How many had taken a place at the last look; `None` if there was a crowd.
+    /// The shares that had been taken at the last look; `None` if there was a crowd.
     quiet_at: Option<u64>,
 }
 
@@ -71,7 +74,7 @@ impl Places {
         let mut is_full = false;
         for (uid, come) in come {
             let kept = kept.get(&uid).copied().unwrap_or(0);
-            is_full |= kept >= self.most_of(uid);
+            is_full |= kept + CONNECTION_SHARE > self.most_of(uid);
             let gone = come.wrapping_sub(kept);
             self.gone
                 .update(&uid.to_ne_bytes(), &gone.to_ne_bytes(), MapFlags::ANY)
@@ -122,19 +125,21 @@ impl Places {
     }
 
     fn most_of(&self, uid: u32) -> u64 {
+        let in_all = u64::from(self.most) * CONNECTION_SHARE;
         match uid {
-            ALL_USERS => self.most.into(),
-            _ => (self.most / 2).into(),
+            ALL_USERS => in_all,
+            _ => in_all / 2,
         }
     }
 
-    /// How many places are taken, by user and by [`ALL_USERS`].
+    /// The shares that are taken, by user and by [`ALL_USERS`].
     fn kept(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
         let mut kept = HashMap::new();
         for walk in [&self.connections, &self.requests] {
             for socket in walk.read(namespaces)? {
-                *kept.entry(socket.uid).or_default() += 1;
-                *kept.entry(ALL_USERS).or_default() += 1;
+                let share = u64::from(socket.share.0);
+                *kept.entry(socket.uid).or_default() += share;
+                *kept.entry(ALL_USERS).or_default() += share;
             }
         }
         Ok(kept)

@@ -21,9 +21,10 @@ pub struct Policy {
     pub running: Vec<Container>,
     /// The network namespaces whose connections are taken in.
     pub scope: Scope,
-    /// Of how many sockets something is kept at a time, for a connection or for what its
-    /// application asked for: some 4.5 KiB each, charged to this process. One user has half of
-    /// them at most. What finds no place stays plain.
+    /// How many connections are bundled at a time: some 4.5 KiB each, charged to this process. A
+    /// socket of which something is remembered alone (what its application asked for, or its rule
+    /// forbids) takes a sixteenth of that. One user has half of all at most. What finds no place
+    /// stays plain.
     pub max_connections: u32,
     /// What is observed of each connection, and which of them are bundled then; `None`: nothing is
     /// observed. 2 KiB more of the kernel's memory for each.
