@@ -74,6 +74,28 @@ __noinline int add_latency(struct observation *seen, const struct acked *acked,
 	return 0;
 }
 
+/* Which round of the record a slot is of: 1 to 255, and then from 1 again. */
+static __always_inline __u8 round_of(__u32 at)
+{
+	return at / RECORD % 255 + 1;
+}
+
+static __always_inline bool is_reported(const struct observation *seen,
+					__u32 at)
+{
+	return seen->reported[at & (RECORD - 1)] == round_of(at);
+}
+
+/* A bundle would have repaired the loss of the slot's segment. */
+static __always_inline void add_repairable(struct observation *seen, __u32 at)
+{
+	seen->losses.repairable++;
+	if (is_reported(seen, at))
+		seen->losses.needless_repairable++;
+	else
+		seen->repairable[at / 64 % (RECORD / 64)] |= 1ULL << at % 64;
+}
+
 /* The slot that is gone through is of a segment that TCP had to retransmit. */
 __noinline int add_loss(struct observation *seen, struct record *record,
 			struct acked *acked)
@@ -91,7 +113,7 @@ __noinline int add_loss(struct observation *seen, struct record *record,
 		seen->losses.unfollowed++;
 	} else if (before(carrier, acked->to) && sent_us &&
 		   !(READ_ONCE(slot(record, carrier)->how) & RETRANSMITTED)) {
-		seen->losses.repairable++;
+		add_repairable(seen, acked->from);
 		acked->sooner = 1;
 		repaired_us = sent_us + acked->srtt_us;
 	}
@@ -123,6 +145,8 @@ __noinline int measure_slot(struct observation *seen, struct record *record,
 	if (!seen || !record || !acked)
 		return 0;
 	sent_us = READ_ONCE(seen->sent_us[acked->from & (RECORD - 1)]);
+	seen->repairable[acked->from / 64 % (RECORD / 64)] &=
+		~(1ULL << acked->from % 64);
 	if (!sent_us)
 		return 0;
 	add_latency(seen, acked, acked->now_us - sent_us);
@@ -145,10 +169,19 @@ __noinline int measure_acked(struct observation *seen, struct record *record,
 	return 0;
 }
 
-/* Which round of the record a slot is of: 1 to 255, and then from 1 again. */
-static __always_inline __u8 round_of(__u32 at)
+/*
+ * What was measured of the slot was no loss. A slot that is not measured yet
+ * has the bit of the segment that was there before it.
+ */
+static __always_inline void take_back_repairable(struct observation *seen,
+						 __u32 at)
 {
-	return at / RECORD % 255 + 1;
+	__u64 *bits = &seen->repairable[at / 64 % (RECORD / 64)];
+
+	if (!before(at, seen->measured) || !(*bits & 1ULL << at % 64))
+		return;
+	*bits &= ~(1ULL << at % 64);
+	seen->losses.needless_repairable++;
 }
 
 /*
@@ -158,7 +191,6 @@ static __always_inline __u8 round_of(__u32 at)
 __noinline int observe_report(struct observation *seen, struct record *record,
 			      __u32 next, const struct ack *ack)
 {
-	__u8 *reported;
 	__u32 at;
 
 	if (!seen || !record || !ack)
@@ -167,12 +199,12 @@ __noinline int observe_report(struct observation *seen, struct record *record,
 	for (int i = 0; i < RECORD && before(at, next); i++, at++) {
 		if (!before(first_byte(slot(record, at)), ack->duplicate_end))
 			break;
-		reported = &seen->reported[at & (RECORD - 1)];
 		if (!(READ_ONCE(slot(record, at)->how) & RETRANSMITTED) ||
-		    *reported == round_of(at))
+		    is_reported(seen, at))
 			continue;
-		*reported = round_of(at);
+		seen->reported[at & (RECORD - 1)] = round_of(at);
 		seen->losses.needless++;
+		take_back_repairable(seen, at);
 	}
 	return 0;
 }

@@ -50,6 +50,7 @@ struct losses {
 	__u32 segments;
 	__u32 needless; /* the receiver reported that it had them twice */
 	__u32 repairable; /* the bundle that had them would have arrived */
+	__u32 needless_repairable; /* both */
 	__u32 unfollowed; /* nothing that could have had them was sent yet */
 	__u64 saved_us; /* sooner acknowledged, with all that waited behind */
 };
@@ -74,6 +75,7 @@ struct observation {
 	__u32 measured; /* the slot that is to be measured next */
 	__u32 rtt_min_us; /* the least so far; 0: none */
 	__u8 reported[RECORD]; /* the round (latency.h) of the last report */
+	__u64 repairable[RECORD / 64]; /* a bit for each slot, as measured */
 	__u64 segments; /* new ones, acknowledged, and their time is known */
 	__u64 latency_us; /* of all together; so are the next */
 	__u64 waited_us; /* beyond the least RTT */

@@ -188,6 +188,33 @@ fn of_what_was_retransmitted_needlessly_each_segment_counts_once() {
     });
 }
 
+/// Whether its report comes behind the ACK, or with it.
+#[test]
+fn what_was_retransmitted_needlessly_was_not_repairable() {
+    let setup = Setup {
+        rto_min: Duration::from_millis(300),
+        ..held_back()
+    };
+    setup.run(|wire| {
+        for start in [1, 201] {
+            let [middle, end] = [start + 100, start + 200];
+            let first = format!("{start}:{middle}");
+            let second = format!("{middle}:{end}");
+            wire.sends(&format!("{first} {second}"));
+            wire.ack_sack(start, &second);
+            wire.expect(&first);
+            if start == 1 {
+                wire.ack(end);
+                assert_eq!(seen(wire).losses.repairable, 1);
+            }
+            wire.ack_duplicate(end, &first, "");
+            let losses = seen(wire).losses;
+            assert_eq!(losses.segments, losses.needless);
+            assert_eq!(losses.repairable, 0);
+        }
+    });
+}
+
 #[test]
 fn what_was_retransmitted_needlessly_counts_again_in_a_place_used_again() {
     const SLOTS: u32 = 128;

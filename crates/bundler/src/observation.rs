@@ -78,7 +78,8 @@ pub struct Losses {
     pub segments: u32,
     /// Of these, those that the receiver reported to have had already.
     pub needless: u32,
-    /// Of the segments retransmitted, those that the first bundle with them would have repaired.
+    /// Of the segments retransmitted, those that the first bundle with them would have repaired;
+    /// without those that were needless.
     pub repairable: u32,
     /// Of the segments retransmitted, those that would have been in no bundle.
     pub unfollowed: u32,
@@ -223,7 +224,10 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         losses: Losses {
             segments: raw.losses.segments,
             needless: raw.losses.needless,
-            repairable: raw.losses.repairable,
+            repairable: raw
+                .losses
+                .repairable
+                .saturating_sub(raw.losses.needless_repairable),
             unfollowed: raw.losses.unfollowed,
             saved_us: raw.losses.saved_us,
         },

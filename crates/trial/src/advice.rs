@@ -118,7 +118,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 }
 
 const LOSS: Of = |all| share(losses(all), all.segments);
-const REPAIRABLE: Of = |all| share(all.repairable, all.lost);
+const REPAIRABLE: Of = |all| share(all.repairable, losses(all));
 const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * needed(all) / 1e3);
 const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 
@@ -128,7 +128,7 @@ pub(crate) fn of(units: &[&Summary]) -> Advice {
     units.iter().for_each(|unit| summary += unit);
     let widened =
         |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));
-    let repairable = widened(estimate(units, REPAIRABLE), summary.lost);
+    let repairable = widened(estimate(units, REPAIRABLE), losses(&summary));
     Advice {
         process: None,
         service: Service::Local(0),
@@ -252,11 +252,12 @@ mod tests {
 
     #[test]
     fn what_was_retransmitted_in_vain_is_no_loss() {
-        let mut it = watched(20, 18);
+        let mut it = watched(20, 4);
         it.summary.needless = 15;
         let advice = &advise(&[it.clone()], false)[0];
         assert_eq!(advice.finding, Finding::TooFewLosses);
-        assert!((advice.saved_ms.unwrap().value - 200.0 * 18.0 / 1000.0 / 4.0).abs() < 1e-9);
+        assert!((advice.repairable.unwrap().value - 4.0 / 5.0).abs() < 1e-9);
+        assert!((advice.saved_ms.unwrap().value - 200.0 * 4.0 / 1000.0 / 4.0).abs() < 1e-9);
     }
 
     #[test]

@@ -63,7 +63,8 @@ summary! {
     lost = |seen| seen.losses.segments.into(),
     /// Of these, those that the receiver reported to have had already.
     needless = |seen| seen.losses.needless.into(),
-    /// Of the lost, those that a bundle would have repaired, had it not been held back.
+    /// Of the lost, less the needless, those that a bundle would have repaired, had it not been
+    /// held back.
     repairable = |seen| seen.losses.repairable.into(),
     /// Of the lost, those that would have been in no bundle.
     unfollowed = |seen| seen.losses.unfollowed.into(),
