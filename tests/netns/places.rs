@@ -129,8 +129,9 @@ fn connections_that_a_rule_leaves_alone_take_no_places_from_others() {
     let listener = namespace.enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let left_alone = listener.as_ref().unwrap().local_addr().unwrap();
     let port = left_alone.port();
-    let of_two =
-        format!("[[rule]]\nmode = \"leave-alone\"\nports = [{port}]\n[[rule]]\nmode = \"bundle\"\n");
+    let of_two = format!(
+        "[[rule]]\nmode = \"leave-alone\"\nports = [{port}]\n[[rule]]\nmode = \"bundle\"\n"
+    );
     fs::write(&rules, of_two).unwrap();
     let rules = rules.to_str().unwrap();
     let attach = attach(&namespace, &["--config", rules, "--max-connections", "8"]);

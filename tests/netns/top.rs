@@ -19,6 +19,7 @@ use nix::unistd::{Pid, setsid};
 use pillion_lab::Namespace;
 
 use crate::common::*;
+use crate::succession::ends_well;
 
 nix::ioctl_write_int_bad!(control, libc::TIOCSCTTY);
 nix::ioctl_write_ptr_bad!(resize, libc::TIOCSWINSZ, Winsize);
@@ -268,6 +269,19 @@ fn rounds_are_text_or_json_without_a_terminal() {
         assert_eq!(one["pid"], std::process::id());
         assert!(one["data_packets"].as_u64() >= Some(1), "{one}");
         assert!(one["srtt_us"].as_u64() > Some(0), "{one}");
+    }
+}
+
+#[test]
+fn rounds_end_with_their_reader() {
+    needs_root!();
+    for format in [&[][..], &["--json"]] {
+        let namespace = namespace_with_loopback();
+        let mut top = pillion_in(&namespace, &["top", "--batch", "--interval", "50"]);
+        let mut top = top.args(format).stdout(Stdio::piped()).spawn().unwrap();
+        let mut byte = [0];
+        top.stdout.take().unwrap().read_exact(&mut byte).unwrap();
+        assert!(ends_well(&mut top));
     }
 }
 

@@ -75,8 +75,8 @@ counters! {
     /// Segments that were lost and that rode along with the retransmission of another, as
     /// far as ACKs tell.
     repaired_along: Counter,
-    /// Microseconds by which bundles left sooner than retransmissions would have, all
-    /// segments together: an estimate that is never too high for one that was lost
+    /// Time by which bundles left sooner than retransmissions would have, all segments
+    /// together: an estimate that is never too high for one that was lost
     /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
     saved_us: Gauge,
     /// Window reductions that the kernel was asked for.

@@ -90,6 +90,17 @@ impl NamespaceName {
         &self.name
     }
 
+    /// As a file names it that is read later: a process by what /proc has of it, which ends with the
+    /// process, for a number alone is no PID there.
+    #[must_use]
+    pub fn for_a_file(&self) -> OsString {
+        let settled = self.settled();
+        match settled.kind {
+            Kind::Process => settled.path.into_os_string(),
+            _ => settled.name,
+        }
+    }
+
     /// True if the name has wildcards, and nothing is called exactly so.
     #[must_use]
     pub fn is_pattern(&self) -> bool {
@@ -230,6 +241,8 @@ mod tests {
             Some(&*format!("/proc/{own}/ns/net"))
         );
         assert!(number.open().is_ok() && !number.settled().may_return());
+        let in_a_file = NamespaceName::from(&*number.for_a_file()).without_process();
+        assert!(in_a_file.open().is_ok());
         let opened = number.clone().without_process().open();
         assert!(matches!(opened, Err(Error::UnknownNamespace { .. })));
         let folder = tempfile::tempdir().unwrap();

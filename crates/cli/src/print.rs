@@ -11,15 +11,19 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 /// Prints a text as it is.
 pub fn print(text: &str) -> Result<()> {
+    print_if_read(text).map(|_| ())
+}
+
+/// Prints a text as it is; false if nobody reads any more.
+pub fn print_if_read(text: &str) -> Result<bool> {
     let mut stdout = io::stdout().lock();
     let written = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
     match written {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("write to standard output")
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("write to standard output"),
     }
 }
 

@@ -16,6 +16,9 @@ const FEWEST_LOSSES: u64 = 10;
 /// The share of losses that bundles are to repair, to be worth while.
 const WORTH_WHILE: f64 = 0.25;
 
+/// One in so many segments with a bundle to hold back is next to none.
+const FEW: u64 = 100;
+
 /// A connection that was watched.
 #[derive(Debug, Clone)]
 pub struct Watched {
@@ -146,19 +149,16 @@ fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
     if all.segments < FEWEST_SEGMENTS {
         return Finding::TooFewSegments;
     }
-    if all.held_back == 0 {
-        return why_nothing(all);
-    }
     let interval = repairable.and_then(|estimate| estimate.interval);
-    match interval {
-        _ if losses(all) < FEWEST_LOSSES => Finding::TooFewLosses,
+    match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
         Some((low, _)) if low >= WORTH_WHILE => Finding::Bundle,
+        _ if all.held_back * FEW <= all.sent => why_nothing(all),
         Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
         _ => Finding::TooFewLosses,
     }
 }
 
-/// What kept most segments from having a bundle, of connections of which none had one.
+/// What kept most segments from having a bundle, of connections of which next to none had one.
 fn why_nothing(all: &Summary) -> Finding {
     let known = [
         (all.alone, Finding::Alone),
@@ -248,6 +248,13 @@ mod tests {
             finding_of(&vec![watched(50, 2); 6]),
             Finding::LittleToRepair
         );
+    }
+
+    #[test]
+    fn a_handful_of_bundles_hides_nothing_of_what_kept_all_others_from_having_one() {
+        let mut it = watched(8, 0);
+        (it.summary.alone, it.summary.held_back) = (997, 3);
+        assert_eq!(finding_of(&[it]), Finding::Alone);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! The rules that follow from what was observed, as `attach --config` reads them.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use anyhow::Result;
-use pillion_bundler::NamespaceName;
+use pillion_bundler::{NamespaceName, Policy};
 use pillion_host::without_steering;
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Draft, Otherwise, Peer, Ports, Rule};
@@ -15,8 +18,9 @@ pub struct Conditions {
 }
 
 /// A file with a rule for each service whose connections bundling would help, with the peers of which
-/// that is so where they were told apart, bundled as was reckoned with; a comment says why. `None` if
-/// there are none.
+/// that is so where they were told apart, bundled as was reckoned with; comments say why, and what it
+/// covers beside. `None` if there are none. Of more than there is room for, those that it would help
+/// most are in it.
 pub fn config(
     advice: &[Advice],
     bundling: &Bundling,
@@ -26,26 +30,74 @@ pub fn config(
         .iter()
         .filter(|it| it.finding == Finding::Bundle)
         .collect();
+    worth.sort_by_key(|it| Reverse(it.summary.saved_us));
+    let left_out = leave_out(&mut worth, bundling, &conditions.rule);
     worth.sort_by_key(|it| it.service);
     if worth.is_empty() {
         return Ok(None);
     }
+    let mut comment = "By `pillion advise`; docs/policy.md describes every key.".to_owned();
+    if left_out > 0 {
+        comment += &format!(
+            " {left_out} more of its advice are left out: rules have room for {} rows.",
+            Policy::MAX_ROWS
+        );
+    }
     let services = worth.chunk_by(|a, b| a.service == b.service);
+    let named = services.map(|same| {
+        let rule = rule(same, bundling, &conditions.rule);
+        (names(same, advice), rule)
+    });
     let draft = Draft {
-        comment: "By `pillion advise`; docs/policy.md describes every key.".to_owned(),
-        otherwise: Otherwise::LeaveAlone,
+        comment,
+        otherwise: Otherwise::Allow,
         namespaces: conditions.namespaces.clone(),
         defaults: *bundling,
-        rules: services
-            .map(|same| (names(same), rule(same, bundling, &conditions.rule)))
-            .collect(),
+        rules: named.collect(),
     };
     Ok(Some(draft.to_toml()?))
 }
 
-/// The processes that have a service.
-fn names(same: &[&Advice]) -> String {
-    let mut names: Vec<_> = same.iter().map(|it| name(it.process.as_deref())).collect();
+/// Leaves out what is behind those that rules have rows for, and tells how many that are.
+fn leave_out(worth: &mut Vec<&Advice>, bundling: &Bundling, of_all: &Rule) -> usize {
+    let before = worth.len();
+    let mut ruled = BTreeSet::new();
+    let mut rows = 0;
+    worth.retain(|it| {
+        if !ruled.contains(&(it.service, it.peer)) {
+            let needed = pillion_bundler::Rule::from(rule(&[it], bundling, of_all)).rows();
+            if rows + needed > Policy::MAX_ROWS {
+                return false;
+            }
+            rows += needed;
+            ruled.insert((it.service, it.peer));
+        }
+        true
+    });
+    before - worth.len()
+}
+
+/// The processes that have a service, and those of whose connections with it the advice was another:
+/// a rule does not tell them apart.
+fn names(same: &[&Advice], all: &[Advice]) -> String {
+    let is_covered = |it: &&Advice| {
+        let of_another = it.finding != Finding::Bundle && it.service == same[0].service;
+        of_another && same.iter().any(|ruled| ruled.peer == it.peer)
+    };
+    let beside: Vec<_> = all.iter().filter(is_covered).collect();
+    match beside.is_empty() {
+        true => processes(same),
+        false => format!(
+            "{}; beside them, though not advised: {}",
+            processes(same),
+            processes(&beside)
+        ),
+    }
+}
+
+fn processes(of: &[&Advice]) -> String {
+    let mut names: Vec<_> = of.iter().map(|it| name(it.process.as_deref())).collect();
+    names.sort_unstable();
     names.dedup();
     names.join(", ")
 }
@@ -162,6 +214,56 @@ mod tests {
         assert_eq!(rules.len(), 1);
         let peers = ["192.0.2.1/32", "192.0.2.3/32"].map(|it| it.parse().unwrap());
         assert_eq!(rules[0].peers, peers);
+    }
+
+    /// The rules of a file as `attach` reads it.
+    fn rules_of(file: &str) -> Vec<pillion_bundler::Rule> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pillion.toml");
+        std::fs::write(&path, file).unwrap();
+        let read = policy::load(&path, false).unwrap_or_else(|why| panic!("{why:?}\n{file}"));
+        read.policy.rules
+    }
+
+    #[test]
+    fn of_more_peers_than_there_are_rows_for_those_that_gain_most_are_in_the_rules() {
+        let of = |peer: u8| Watched {
+            peer: std::net::Ipv4Addr::new(192, 0, 2, peer).into(),
+            summary: Summary {
+                saved_us: peer.into(),
+                ..watched(Service::Local(7777), 45).summary
+            },
+            ..watched(Service::Local(7777), 45)
+        };
+        let all: Vec<_> = (1..=100).map(of).collect();
+        let file = config(
+            &advise(&all, true),
+            &Bundling::default(),
+            &Conditions::default(),
+        );
+        let file = file.unwrap().unwrap();
+        let rules = rules_of(&file);
+        assert_eq!(rules[0].rows(), Policy::MAX_ROWS);
+        assert!(rules[0].peers.contains(&"192.0.2.100/32".parse().unwrap()));
+        assert!(!rules[0].peers.contains(&"192.0.2.1/32".parse().unwrap()));
+        let left_out = format!("{} more", 100 - Policy::MAX_ROWS);
+        assert!(file.contains(&left_out), "{file}");
+    }
+
+    #[test]
+    fn who_has_the_same_port_and_another_advice_is_named() {
+        let backup = Watched {
+            process: Some("backup".to_owned()),
+            ..watched(Service::Remote(443), 0)
+        };
+        let all = [watched(Service::Remote(443), 45), backup];
+        let file = config(
+            &advise(&all, false),
+            &Bundling::default(),
+            &Conditions::default(),
+        );
+        let file = file.unwrap().unwrap();
+        assert!(file.contains("though not advised: backup\n"), "{file}");
     }
 
     #[test]

@@ -8,10 +8,10 @@ use pillion_host::Ticks;
 use super::Source;
 use super::view::View;
 use crate::flows::list;
-use crate::print::{print, print_line};
+use crate::print::print_if_read;
 use crate::stop;
 
-/// Prints rounds until there were so many, or a signal ends it.
+/// Prints rounds until there were so many, nobody reads them any more, or a signal ends it.
 pub fn run(
     mut source: Source,
     mut view: View,
@@ -25,14 +25,17 @@ pub fn run(
     while rounds.is_none_or(|rounds| round < rounds) && stop::sleep_until(ticks.next_ns(), &stop) {
         view.take(source.read()?);
         let wanted = view.wanted();
-        if json {
-            print_line!("{}", serde_json::to_string(&wanted)?)?;
+        let text = if json {
+            serde_json::to_string(&wanted)? + "\n"
         } else {
             let blank = if round > 0 { "\n" } else { "" };
             match wanted.is_empty() {
-                true => print_line!("{blank}{}", view.nothing())?,
-                false => print(&format!("{blank}{}", list(&wanted, None)))?,
+                true => format!("{blank}{}\n", view.nothing()),
+                false => format!("{blank}{}", list(&wanted, None)),
             }
+        };
+        if !print_if_read(&text)? {
+            break;
         }
         round += 1;
     }

@@ -79,11 +79,16 @@ fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
     view.take(source.read()?);
     let mut due = Instant::now() + interval;
     let mut screen = Screen::take()?;
+    let mut is_drawn = false;
     while !stop.load(Ordering::Relaxed) {
-        let drawn = screen.0.draw(|frame| draw(frame, &mut view));
-        drawn.context("draw on the terminal")?;
+        if !is_drawn {
+            let drawn = screen.0.draw(|frame| draw(frame, &mut view));
+            drawn.context("draw on the terminal")?;
+            is_drawn = true;
+        }
         let left = due.saturating_duration_since(Instant::now());
         if event::poll(left.min(PATIENCE)).context("wait for a key")? {
+            is_drawn = false;
             let event = event::read().context("read a key")?;
             let key = event.as_key_press_event();
             if key.is_some_and(|key| view.key(key) == Next::End) {
@@ -93,6 +98,7 @@ fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
         if Instant::now() >= due {
             if !view.paused {
                 view.take(source.read()?);
+                is_drawn = false;
             }
             due = Instant::now() + interval;
         }

@@ -31,7 +31,7 @@ impl Draft {
         text += &line("otherwise", &Value::try_from(self.otherwise)?);
         if !self.namespaces.is_empty() {
             let names = self.namespaces.iter();
-            let names = names.map(|name| name.as_said().to_string_lossy().into_owned());
+            let names = names.map(|name| name.for_a_file().to_string_lossy().into_owned());
             text += &line("netns", &Value::from(names.collect::<Vec<_>>()));
         }
         text += &format!("\n[defaults]\n{}", toml::to_string(&self.defaults)?);
@@ -65,6 +65,8 @@ fn line(key: &str, value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use pillion_bundler::Options;
 
     use super::*;
@@ -89,7 +91,9 @@ mod tests {
         let draft = Draft {
             comment: "By hand".to_owned(),
             otherwise: Otherwise::LeaveAlone,
-            namespaces: vec!["10".parse().unwrap(), "cni-*".parse().unwrap()],
+            namespaces: ["10", "cni-*"]
+                .map(|it| NamespaceName::from(OsStr::new(it)).without_process())
+                .to_vec(),
             defaults,
             rules: vec![("game".to_owned(), rule.clone())],
         };
