@@ -157,7 +157,7 @@ struct counters {
 	__u64 repaired_along; /* lost, and repaired by another's retransmission
 			       */
 	__u64 saved_us; /* at least, to wait for retransmissions of them */
-	__u64 reactions; /* window reductions asked for */
+	__u64 reactions; /* window reductions asked for, each time */
 	__u64 reactions_spared; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* deemed lost, but came late */
 	__u64 dsacks_hidden; /* DSACKs of bundles taken out of ACKs */

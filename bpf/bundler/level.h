@@ -16,7 +16,7 @@
 
 #include "guard.h"
 
-/* Segments after which all counts are halved. */
+/* Segments counted at which all counts are halved, this one with them. */
 #define FADE_AFTER 1024
 #define PPM	   1000000
 

@@ -18,10 +18,11 @@
 
 #include "record.h"
 #include "round_trip.h"
+#include "segment.h"
 
-/* Payload in the packets that all are to take (RFC 791, RFC 8200). */
-#define BASE_IPV4 (576 - 40)
-#define BASE_IPV6 (1280 - 60)
+/* The packets that all are to take, headers included (RFC 791, RFC 8200). */
+#define BASE_IPV4 576
+#define BASE_IPV6 1280
 
 #define ROUNDS	    3
 #define PAUSE_S	    2
@@ -124,9 +125,10 @@ static __always_inline __u32 current_limit(struct path_size *path,
 /* Payload of a packet that is known to come through. */
 static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct ingress *ingress,
-					 bool ipv6)
+					 const struct segment *seg)
 {
-	__u32 base = ipv6 ? BASE_IPV6 : BASE_IPV4, largest = 0;
+	__u32 headers = seg->payload - seg->ip, largest = 0;
+	__u32 base = (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
 
 	if (path->rounds)
 		return came_through(path, ingress);

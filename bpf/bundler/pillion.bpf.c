@@ -173,7 +173,7 @@ SEC("sockops")
 int pillion_sockops(struct bpf_sock_ops *ops)
 {
 	enum opening opening = OPENED_BEFORE;
-	struct companions companions = {};
+	struct ruling ruling = {};
 	__u32 op = ops->op;
 	struct tcp_sock *tp;
 	struct bpf_sock *sk;
@@ -200,8 +200,14 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
+	/*
+	 * To TCP, one whose SYN crossed the peer's is passive as well; but
+	 * before accept(), nobody has a socket that a listener made.
+	 */
+	if (opening == OPENED_BY_PEER && ((struct sock *)tp)->sk_socket)
+		opening = OPENED_HERE;
 	/* The listener's; it has come without asking for a place. */
-	if (request && op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB) {
+	if (request && opening == OPENED_BY_PEER) {
 		request->uid = uid_of(tp);
 		if (!take_place(request->uid, REQUEST_SHARE)) {
 			bpf_sk_storage_delete(&pillion_requests, sk);
@@ -209,27 +215,33 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		}
 	}
 	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		flow = judge(sk, tp, NULL, request, opening, &companions);
-		apply_companions(ops, &companions, flow);
-		await_end(ops);
+		flow = judge(sk, tp, NULL, request, opening, &ruling);
+		apply_companions(ops, &ruling.companions, flow);
+		if (flow || ruling.grant.mode != LEAVE_ALONE)
+			await_end(ops);
 	} else if (request) {
 		request->grant.opening = 0;
 	}
 	return 1;
 }
 
-/*
- * Run after attaching, for the connections that are older than pillion, and
- * after each change of the rules or of the scope. Writes a byte for each
- * connection covered.
- */
-/* Does a review set companions on connections that have had them? */
+/* On which connections a review sets companions. */
+enum set_on {
+	SET_ON_NEW, /* those that its rule did not cover before */
+	SET_ON_ALL,
+	SET_ON_NONE, /* it looks for those that had found no place */
+};
+
+struct review {
+	enum set_on set_on;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
-} pillion_set_again SEC(".maps");
+	__type(value, struct review);
+} pillion_reviewed SEC(".maps");
 
 #define NO_RULE (~0U)
 
@@ -243,24 +255,32 @@ static __always_inline __u32 rule_of(const struct flow *flow,
 }
 
 /*
- * Is a connection to have companions that met this rule in a review before?
- * What its application has set since is its own. Where there is no place to
- * keep anything of it, it had them at the beginning.
+ * Is a connection to have companions that met one rule before and another one
+ * now? What its application has set since is its own. One that had found no
+ * place had them at its beginning.
  */
 static __always_inline bool wants_companions(__u32 before, __u32 now)
 {
-	__u32 zero = 0, *again;
+	const struct review *review;
+	__u32 zero = 0;
 
-	again = bpf_map_lookup_elem(&pillion_set_again, &zero);
-	return (again && *again) || before != now;
+	review = bpf_map_lookup_elem(&pillion_reviewed, &zero);
+	if (!review || review->set_on == SET_ON_NONE)
+		return false;
+	return review->set_on == SET_ON_ALL || before != now;
 }
 
+/*
+ * Run after attaching, for the connections that are older than pillion, and
+ * after each change of the rules or of the scope. Writes a byte for each
+ * connection covered.
+ */
 SEC("iter/tcp")
 int pillion_review(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *skc = ctx->sk_common;
 	enum opening opening = OPENED_BEFORE;
-	struct companions companions = {};
+	struct ruling ruling = {};
 	struct tcp_sock *tp;
 	struct flow *flow;
 	struct request *request;
@@ -286,13 +306,13 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	else if (flow)
 		opening = flow->opening;
 	before = rule_of(flow, request);
-	flow = judge(skc, tp, flow, request, opening, &companions);
+	flow = judge(skc, tp, flow, request, opening, &ruling);
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
 	if (wants_companions(before, rule_of(flow, request)))
-		apply_companions(skc, &companions, flow);
+		apply_companions(skc, &ruling.companions, flow);
 	if (flow)
 		await_end_of_older(skc, tp);
-	if (flow || companions.set)
+	if (flow || ruling.companions.set)
 		bpf_seq_write(ctx->meta->seq, "+", 1);
 	return 0;
 }

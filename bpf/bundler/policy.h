@@ -168,14 +168,23 @@ static __always_inline bool refuses_all(void)
 	return !all || all->refuse_all;
 }
 
-/* Could what the rules say not be found out again? */
+/*
+ * Could what the rules say not be found out again? Who opened a connection
+ * outlives the programs so, which another pillion takes over.
+ */
 static __always_inline bool is_to_be_remembered(const struct grant *grant)
 {
 	const struct rules *all = rules_in_force();
 
-	return grant->mode != BUNDLE &&
-	       (grant->rule || (all && all->asks_opening));
+	return (all && all->asks_opening) ||
+	       (grant->mode != BUNDLE && grant->rule);
 }
+
+/* What the rules say of a connection. */
+struct ruling {
+	struct grant grant;
+	struct companions companions; /* that it gets, bundled or not */
+};
 
 /* One that is being restored (TCP_REPAIR) is told what its peer offers last. */
 static __always_inline enum sack read_sack(struct tcp_sock *tp)
@@ -310,32 +319,35 @@ put_into_effect(void *sk, struct flow *flow, const struct request *request,
 
 /*
  * Puts into effect what the rules, which are asked anew, and the application
- * say of a connection, with the companions that it gets; returns NULL if it is
- * not bundled. Where a rule leaves it to the application, or forbids it, that
- * is remembered.
+ * say of a connection; returns NULL if it is not bundled. Where a rule leaves
+ * it to the application, or forbids it, that is remembered; so is what was
+ * declined where no place was left.
  */
 static __always_inline struct flow *
 judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
-      enum opening opening, struct companions *companions)
+      enum opening opening, struct ruling *ruling)
 {
 	struct connection connection = {};
 	struct beginning beginning = {};
-	struct grant grant = {};
+	struct grant *grant = &ruling->grant;
 
 	describe(tp, opening, &connection);
-	if (find_grant(&connection, &grant, companions))
+	if (find_grant(&connection, grant, &ruling->companions))
 		return NULL;
-	if (!request && is_to_be_remembered(&grant))
+	if (!request && is_to_be_remembered(grant)) {
 		request = begin_request(sk, connection.uid);
+		if (request && flow && flow->off)
+			request->asked = ASKED_OFF;
+	}
 	if (request)
-		request->grant = grant;
+		request->grant = *grant;
 	beginning.snd_nxt = tp->snd_nxt;
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
 	beginning.data_segs_out = tp->data_segs_out;
 	beginning.sack = read_sack(tp);
 	beginning.uid = connection.uid;
-	return put_into_effect(sk, flow, request, &grant, &beginning);
+	return put_into_effect(sk, flow, request, grant, &beginning);
 }
 
 /*
@@ -347,14 +359,14 @@ static __always_inline struct flow *look_again(struct bpf_sock *sk,
 					       struct flow *flow)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	struct companions companions = {};
+	struct ruling ruling = {};
 	struct request *request;
 
 	if (!tp)
 		return NULL;
 	flow->sack = read_sack(tp);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
-	return judge(sk, tp, flow, request, flow->opening, &companions);
+	return judge(sk, tp, flow, request, flow->opening, &ruling);
 }
 
 #endif /* PILLION_POLICY_H */

@@ -233,7 +233,6 @@ __noinline int forget_unheard(struct flow *flow, __u32 high_seq,
 	egress->trusted_end = egress->asked_trusted;
 	egress->reduced_at = egress->asked_after;
 	egress->firm_at = egress->asked_after;
-	ADD(flow, reactions, -1);
 	return 0;
 }
 

@@ -3,11 +3,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::unistd::Pid;
 use pillion_tests::HostPair;
 use serde_json::{Value, json};
@@ -383,4 +385,39 @@ fn rules_come_from_standard_input_as_well_and_once() {
     assert!(line().contains("not reloaded: the old rules hold"));
     kill(pid, Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
+}
+
+/// Both ends call connect(), and TCP takes the connection for an accepted one.
+#[test]
+fn a_connection_whose_syns_crossed_was_opened_here() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\ndirection = \"connect\"\n").unwrap();
+    let options = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut attach = pillion_in(&namespace, &options);
+    let mut attach = attach.stderr(Stdio::null()).spawn().unwrap();
+    await_attached(attach.id());
+    let connected = namespace.enter(|| {
+        let socket = socket(
+            AddressFamily::Inet,
+            SockType::Stream,
+            SockFlag::SOCK_CLOEXEC,
+            None,
+        );
+        let socket = socket.unwrap();
+        let own = SockaddrIn::new(127, 0, 0, 1, 7001);
+        bind(socket.as_raw_fd(), &own).unwrap();
+        connect(socket.as_raw_fd(), &own).expect("to itself");
+        socket
+    });
+    let status = pillion_in(&namespace, &["status"]).output().unwrap();
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+    assert!(
+        stdout(&status).contains("covers 1 connection now"),
+        "{status:?}"
+    );
+    drop(connected);
 }

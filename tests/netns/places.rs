@@ -203,6 +203,23 @@ fn what_an_application_sets_in_the_place_of_a_companion_holds_while_places_are_f
 }
 
 #[test]
+fn what_is_taken_in_late_keeps_what_its_application_has_set_in_the_place_of_a_companion() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let attach = attach(&namespace, &options);
+    let first = connect(&namespace, 1);
+    let late = connect(&namespace, 1);
+    let own = &late[0].0;
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 5000);
+    setsockopt(own, TcpUserTimeout, &7000).unwrap();
+    drop(first);
+    eventually("it is taken in", || get(own, BUNDLE).unwrap() == 1);
+    assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
+    end(attach);
+}
+
+#[test]
 fn sockets_that_have_ended_take_no_places() {
     needs_root!();
     let namespace = namespace_with_loopback();

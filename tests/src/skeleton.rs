@@ -7,9 +7,14 @@ mod grow {
     include!(concat!(env!("OUT_DIR"), "/grow.skel.rs"));
 }
 
+mod states {
+    include!(concat!(env!("OUT_DIR"), "/states.skel.rs"));
+}
+
 mod tags {
     include!(concat!(env!("OUT_DIR"), "/tags.skel.rs"));
 }
 
 pub(crate) use grow::GrowSkelBuilder;
+pub(crate) use states::StatesSkelBuilder;
 pub(crate) use tags::TagsSkelBuilder;

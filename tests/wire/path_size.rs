@@ -28,6 +28,17 @@ fn every_path_takes_more_over_ipv6() {
 }
 
 #[test]
+fn what_every_path_takes_is_with_the_headers() {
+    let setup = |ip| Setup {
+        ip,
+        timestamps: true,
+        ..Setup::default()
+    };
+    setup(Ip::V4).run(|wire| wire.sends("1:201 1:401 1:526 401:726"));
+    setup(Ip::V6).run(|wire| wire.sends("1:401 1:801 1:1210 801:1610"));
+}
+
+#[test]
 fn what_comes_behind_a_gap_proves_its_size_as_well() {
     Setup::default().run(|wire| {
         wire.sends("1:401 1:801 801:1201");

@@ -5,7 +5,7 @@ use std::fs;
 
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{Direction, Mode, Options, Policy, Rule};
-use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
+use pillion_tests::{Bundler, Ip, Opening, Setup, States, unlimited};
 
 /// To bundle all, without a limit.
 fn rule() -> Rule {
@@ -268,4 +268,24 @@ fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
         wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 1), (NoHistory, 1)]);
         assert_eq!(wire.totals().connections, 2);
     });
+}
+
+/// Its states are nothing that other programs had asked for.
+#[test]
+fn of_what_a_rule_leaves_alone_other_programs_are_told_nothing() {
+    /// A peer's port that no other test uses: all connections of the host meet the program.
+    const PORT: u16 = 7996;
+    let left_alone = Rule {
+        mode: Mode::LeaveAlone,
+        ..rule()
+    };
+    for (rules, is_told) in [(vec![left_alone], false), (vec![rule()], true)] {
+        setup(Opening::Active, &rules).run(|wire| {
+            let states = States::begin(PORT);
+            wire.reconnect(PORT);
+            wire.sends("1:101");
+            wire.reconnect(7777);
+            assert_eq!(states.told() > 0, is_told);
+        });
+    }
 }

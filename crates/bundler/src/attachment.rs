@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
+use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
 use crate::places::Room;
@@ -183,10 +184,7 @@ impl Attachment {
     /// # Errors
     /// [`Error::System`] where the kernel has no TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
-        self.set_companions_again(true)?;
-        let covered = self.look_again();
-        self.set_companions_again(false)?;
-        covered
+        self.look_again_setting(types::set_on::SET_ON_ALL)
     }
 
     /// As [`Attachment::review`], but a connection that its rule covered before keeps what its
@@ -198,9 +196,17 @@ impl Attachment {
         self.review_in(self.programs.served.namespaces())
     }
 
-    fn set_companions_again(&self, again: bool) -> Result<(), Error> {
-        let (key, value) = (0u32.to_ne_bytes(), u32::from(again).to_ne_bytes());
-        let stored = self.programs.set_again.update(&key, &value, MapFlags::ANY);
+    /// As [`Attachment::look_again`], with companions set on these connections.
+    fn look_again_setting(&self, on: types::set_on) -> Result<usize, Error> {
+        self.set_companions_on(on)?;
+        let covered = self.look_again();
+        self.set_companions_on(types::set_on::SET_ON_NEW)?;
+        covered
+    }
+
+    fn set_companions_on(&self, on: types::set_on) -> Result<(), Error> {
+        let (key, value) = (0u32.to_ne_bytes(), on.0.to_ne_bytes());
+        let stored = self.programs.reviewed.update(&key, &value, MapFlags::ANY);
         stored.map_err(|error| Error::system("set companions", io::Error::other(error.to_string())))
     }
 
@@ -238,7 +244,7 @@ impl Attachment {
         if is_wanted && self.room.try_again() {
             // Of a cgroup's connections a review knows nothing: it would take in those of others.
             if !self.programs.constants.any_namespace {
-                self.look_again()?;
+                self.look_again_setting(types::set_on::SET_ON_NONE)?;
                 is_full = self.recount_places(true)?;
             }
             // What was refused meanwhile may have come too late for the review.

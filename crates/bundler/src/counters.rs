@@ -79,7 +79,8 @@ counters! {
     /// together: an estimate that is never too high for one that was lost
     /// (docs/bundling.md, "Time saved"). It falls where one deemed lost comes late.
     saved_us: Gauge,
-    /// Window reductions that the kernel was asked for.
+    /// Window reductions that the kernel was asked for. One that it did not hear, for it refused the
+    /// packet with an error, is asked for again and counts again.
     reactions: Counter,
     /// Window reductions that were not asked for, for TFRC-SP found no reason.
     reactions_spared: Counter,

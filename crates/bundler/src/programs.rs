@@ -22,7 +22,7 @@ pub struct Programs {
     pub(crate) sockops: OwnedFd,
     pub(crate) review: OwnedFd,
     /// Whether a review sets companions once more.
-    pub(crate) set_again: MapHandle,
+    pub(crate) reviewed: MapHandle,
     /// The program at setsockopt(2); `None` where the kernel lacks what it needs.
     pub(crate) setsockopt: Option<OwnedFd>,
     pub(crate) getsockopt: Option<OwnedFd>,
@@ -82,7 +82,7 @@ impl Programs {
             transmit: own(&programs.pillion_transmit)?,
             sockops: own(&programs.pillion_sockops)?,
             review: own(&programs.pillion_review)?,
-            set_again: loaded.map(&maps.pillion_set_again)?,
+            reviewed: loaded.map(&maps.pillion_reviewed)?,
             setsockopt: loaded.at_socket_option(&programs.pillion_setsockopt)?,
             getsockopt: loaded.at_socket_option(&programs.pillion_getsockopt)?,
             tables,

@@ -56,7 +56,7 @@ totals! {
     over_limit: Counter,
     /// Connections that found no place to be observed, and were therefore not bundled; 0 where
     /// nothing is observed.
-    unobserved: Counter,
+    unobserved: Gauge,
 }
 
 impl Totals {

@@ -83,6 +83,34 @@ fn a_successor_takes_over_connections_that_are_under_way_without_a_gap() {
 }
 
 #[test]
+fn who_opened_a_connection_is_known_to_the_successor() {
+    needs_root!();
+    let (manager, namespace) = (Manager::new(), namespace_with_loopback());
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[rule]]\ndirection = \"accept\"\n").unwrap();
+    let config = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
+    let mut service = manager.start(&namespace, &config);
+    manager.hear("READY=1");
+    let connected = namespace.enter(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    });
+    signal(&service, Signal::SIGUSR2);
+    manager.hear("MAINPID=");
+    assert!(ends_well(&mut service));
+    let successor = Successor(at_work(&namespace)[0]);
+    let status = pillion_in(&namespace, &["status"]).output().unwrap();
+    assert!(
+        stdout(&status).contains("covers 1 connection now"),
+        "{status:?}"
+    );
+    drop((connected, successor));
+    eventually("nothing is left", || at_work(&namespace).is_empty());
+}
+
+#[test]
 fn of_two_requests_for_a_successor_one_is_granted() {
     needs_root!();
     let (manager, namespace) = (Manager::new(), namespace_with_loopback());

@@ -50,6 +50,16 @@ impl Measures {
         }
     }
 
+    /// Whether a packet with payload arrived, as far as is known.
+    pub(super) fn brought_data(&self) -> bool {
+        match &self.loss {
+            Some(loss) => {
+                loss.data_packets + loss.unknown_data_packets > loss.passage.lost_data_packets
+            }
+            None => self.sent.counts.data_packets > 0,
+        }
+    }
+
     #[inline]
     pub(super) fn sent(&mut self, sent: &Departure, since_ns: i64) {
         let slice = self.slices.at(since_ns);

@@ -97,7 +97,8 @@ pub struct Handshakes {
     pub syns: u64,
     /// Those that lasted less than half of the trace: "dropped".
     pub dropped: u64,
-    /// Those in which no payload went: "no data".
+    /// Those in which no payload arrived, or none was sent where there is no trace at the receiver:
+    /// "no data".
     pub without_data: u64,
     /// Those whose handshake was tried and not completed: "never established".
     pub never_established: u64,
@@ -169,7 +170,7 @@ impl Handshakes {
         let dropped = connection.duration_s < trace_s / 2.0;
         let has_data = [&connection.main, &connection.back]
             .iter()
-            .any(|measures| measures.sent.counts.data_packets > 0);
+            .any(|measures| measures.brought_data());
         self.connections += 1;
         self.tried += u64::from(tried);
         self.completed += u64::from(completed);

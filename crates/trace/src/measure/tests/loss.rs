@@ -42,6 +42,18 @@ fn the_nth_retransmission_that_is_lost_is_counted_as_that() {
     );
 }
 
+/// "Connections where no data packets were received" (thesis, section 4.1.1).
+#[test]
+fn a_connection_whose_data_is_all_lost_is_one_without_data() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(500).data(1, 101);
+    for (lost, without_data) in [(&[4, 5][..], 1), (&[4], 0)] {
+        let (here, there) = carry(&script, ONE_WAY, 0, lost);
+        let results = measure_both(&here, &there, Options::default());
+        assert_eq!(results.all.handshakes.without_data, without_data);
+    }
+}
+
 #[test]
 fn bundles_that_repair_are_hits() {
     let script = repaired_by_a_bundle();
