@@ -127,6 +127,7 @@ impl Row {
                 format!("holds if {}", self.causes[place].1)
             }
             (Verdict::Changed | Verdict::Miss, _) => "no cause is shown".to_owned(),
+            (Verdict::Undecided, _) => "more seeds would tell".to_owned(),
             (Verdict::NotRun, _) if judged.today.is_empty() => "its runs were not made".to_owned(),
             (Verdict::NotRun, _) => {
                 "does not hold today; not all runs of causes were made".to_owned()
@@ -233,6 +234,13 @@ fn how_many(verdicts: &[Verdict]) -> String {
     if miss > 0 {
         said += &format!(", {miss} {} not", if miss == 1 { "does" } else { "do" });
     }
+    let undecided = count(Verdict::Undecided);
+    if undecided > 0 {
+        said += &format!(
+            ", {undecided} {} within the intervals",
+            if undecided == 1 { "lies" } else { "lie" }
+        );
+    }
     if not_run > 0 {
         said += &format!("; not all runs of {not_run} were made");
     }
@@ -267,6 +275,7 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Near => "near",
         Verdict::Changed => "changed",
         Verdict::Miss => "miss",
+        Verdict::Undecided => "undecided",
         Verdict::NotRun => "not run",
     }
 }

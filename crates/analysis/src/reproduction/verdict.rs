@@ -65,8 +65,43 @@ pub enum Verdict {
     Changed,
     /// The claim does not hold, and no cause is shown.
     Miss,
+    /// The intervals reach over the claim's bound, or over each other: more seeds would tell.
+    Undecided,
     /// Runs that it takes were not made: those of today, or of a cause where today's do not hold.
     NotRun,
+}
+
+/// Whether a claim holds of some runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    /// There are too few runs to say.
+    Open,
+}
+
+impl Answer {
+    /// Whether a value is at most this one. A single run's is taken for what it is.
+    fn at_most(value: &Estimate, most: f64) -> Self {
+        Self::of(value.mean - most, value.half.unwrap_or(0.0))
+    }
+
+    /// Whether a value is not above 0, of which half of the interval is known.
+    fn of(mean: f64, half: f64) -> Self {
+        match mean <= 0.0 {
+            true if mean + half <= 0.0 => Self::Yes,
+            false if mean - half > 0.0 => Self::No,
+            _ => Self::Open,
+        }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+            Self::Open => Self::Open,
+        }
+    }
 }
 
 /// A claim, judged.
@@ -92,18 +127,16 @@ impl Claim {
             .iter()
             .map(|cause| self.estimates(runs, cause))
             .collect();
-        let holds = |estimates: &Vec<Estimate>| self.holds(estimates);
-        let shown_by = of_causes.iter().position(holds);
-        let verdict = if of_today.is_empty() {
-            Verdict::NotRun
-        } else if holds(&of_today) {
-            Verdict::Near
-        } else if shown_by.is_some() {
-            Verdict::Changed
-        } else if of_causes.iter().any(Vec::is_empty) {
-            Verdict::NotRun
-        } else {
-            Verdict::Miss
+        let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
+        let shown_by = answers.iter().position(|it| *it == Some(Answer::Yes));
+        let verdict = match self.holds(&of_today) {
+            None => Verdict::NotRun,
+            Some(Answer::Yes) => Verdict::Near,
+            Some(Answer::Open) => Verdict::Undecided,
+            Some(Answer::No) if shown_by.is_some() => Verdict::Changed,
+            Some(Answer::No) if answers.contains(&None) => Verdict::NotRun,
+            Some(Answer::No) if answers.contains(&Some(Answer::Open)) => Verdict::Undecided,
+            Some(Answer::No) => Verdict::Miss,
         };
         Judged {
             today: of_today,
@@ -147,16 +180,34 @@ impl Claim {
         all.collect::<Option<_>>().unwrap_or_default()
     }
 
-    fn holds(&self, estimates: &[Estimate]) -> bool {
-        let Some(first) = estimates.first() else {
-            return false;
-        };
-        match &self.statement {
-            Statement::Value(value, within) => (first.mean - value).abs() <= *within,
-            Statement::AtMost(most) => first.mean <= *most,
-            Statement::AtLeast(least) => first.mean >= *least,
-            Statement::Ascending(_) => estimates.is_sorted_by(|one, next| one.mean < next.mean),
-        }
+    /// `None` if there are no runs. A value within its tolerance holds by its mean, as the tolerance is
+    /// what may lie between; what has a bound, or an order, holds only with the interval.
+    fn holds(&self, estimates: &[Estimate]) -> Option<Answer> {
+        let first = estimates.first()?;
+        Some(match &self.statement {
+            Statement::Value(value, within) if (first.mean - value).abs() <= *within => Answer::Yes,
+            Statement::Value(..) => Answer::No,
+            Statement::AtMost(most) => Answer::at_most(first, *most),
+            Statement::AtLeast(least) => Answer::at_most(first, least.next_down()).not(),
+            Statement::Ascending(_) => {
+                let answers = estimates.windows(2).map(|pair| pair[0].is_below(&pair[1]));
+                let answers: Vec<_> = answers.collect();
+                match () {
+                    () if answers.contains(&Answer::No) => Answer::No,
+                    () if answers.contains(&Answer::Open) => Answer::Open,
+                    () => Answer::Yes,
+                }
+            }
+        })
+    }
+}
+
+impl Estimate {
+    /// Whether another value is larger than this one, for all that their intervals allow.
+    fn is_below(&self, other: &Self) -> Answer {
+        let half = |it: &Self| it.half.unwrap_or(0.0);
+        let both = half(self).hypot(half(other));
+        Answer::of(other.mean - self.mean, both).not()
     }
 }
 

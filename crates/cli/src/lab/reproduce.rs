@@ -29,7 +29,8 @@ use crate::stop;
 /// there are not made again; an interrupted reproduction goes on where it was.
 ///
 /// Verdicts: `near`, it holds on the kernel of today; `changed`, it does not, but where something
-/// is as it was then, which the report names; `miss`, neither. docs/reproduction.md has the rest.
+/// is as it was then, which the report names; `miss`, neither; `undecided`, more seeds would tell.
+/// docs/reproduction.md has the rest.
 #[derive(clap::Args)]
 pub struct Args {
     /// Which experiments, or files of your own that reproduce something [default: all published]

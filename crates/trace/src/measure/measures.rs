@@ -50,12 +50,11 @@ impl Measures {
         }
     }
 
-    /// Whether a packet with payload arrived, as far as is known.
+    /// Whether a packet with payload is known to have arrived; or was sent, where there is no trace at the
+    /// receiver.
     pub(super) fn brought_data(&self) -> bool {
         match &self.loss {
-            Some(loss) => {
-                loss.data_packets + loss.unknown_data_packets > loss.passage.lost_data_packets
-            }
+            Some(loss) => loss.data_packets > loss.passage.lost_data_packets,
             None => self.sent.counts.data_packets > 0,
         }
     }

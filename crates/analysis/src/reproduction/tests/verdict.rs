@@ -17,14 +17,8 @@ fn what_holds_only_as_it_was_then_has_changed_and_the_cause_is_named() {
 
 #[test]
 fn what_holds_nowhere_is_a_miss() {
-    for statement in [
-        Statement::Value(5000.0, 100.0),
-        Statement::AtMost(10.0),
-        Statement::AtLeast(4000.0),
-        Statement::Ascending(vec![subject("plain", "thin"), subject("plain", "thin")]),
-    ] {
-        assert_eq!(judged(&claim(statement)).verdict, Verdict::Miss);
-    }
+    let judged = judged(&claim(Statement::Value(5000.0, 100.0)));
+    assert_eq!(judged.verdict, Verdict::Miss);
 }
 
 #[test]
@@ -37,11 +31,49 @@ fn without_the_runs_there_is_no_verdict() {
 }
 
 #[test]
-fn an_order_is_of_means() {
-    let order = vec![subject("bundled", "thin"), subject("plain", "thin")];
-    let judged = judged(&claim(Statement::Ascending(order)));
-    assert_eq!(judged.verdict, Verdict::Near);
-    assert_eq!(judged.today.len(), 2);
+fn an_order_is_of_means_and_their_intervals() {
+    let order = |first: &str, next: &str| {
+        let order = vec![subject(first, "thin"), subject(next, "thin")];
+        claim(Statement::Ascending(order))
+    };
+    let of = |claim: &Claim, seeds: &[f64]| {
+        let plain = (1..).zip(seeds);
+        let plain =
+            plain.map(|(seed, scale)| run(&format!("plain,kernel=today,seed={seed}"), *scale));
+        let runs: Vec<_> = plain
+            .chain([run("bundled,kernel=today,seed=1", 0.5)])
+            .collect();
+        claim.judge(&runs, &parts("kernel=today"), &[]).verdict
+    };
+    let clear = [1.0, 1.01, 1.02];
+    assert_eq!(of(&order("bundled", "plain"), &clear), Verdict::Near);
+    assert_eq!(of(&order("plain", "bundled"), &clear), Verdict::Miss);
+    assert_eq!(
+        of(&order("bundled", "plain"), &[0.2, 1.0, 1.8]),
+        Verdict::Undecided
+    );
+    assert_eq!(of(&order("bundled", "plain"), &[1.0]), Verdict::Near);
+}
+
+#[test]
+fn a_bound_holds_only_with_the_interval() {
+    let seeds = [0.9, 1.0, 1.1];
+    let seeds = (1..).zip(seeds);
+    let runs = seeds.map(|(seed, scale)| run(&format!("plain,kernel=today,seed={seed}"), scale));
+    let runs: Vec<_> = runs.collect();
+    for (bound, at_most, at_least) in [
+        (500.0, Verdict::Miss, Verdict::Near),
+        (960.0, Verdict::Undecided, Verdict::Undecided),
+        (1500.0, Verdict::Near, Verdict::Miss),
+    ] {
+        let of = |statement| {
+            claim(statement)
+                .judge(&runs, &parts("kernel=today"), &[])
+                .verdict
+        };
+        assert_eq!(of(Statement::AtMost(bound)), at_most, "{bound}");
+        assert_eq!(of(Statement::AtLeast(bound)), at_least, "{bound}");
+    }
 }
 
 #[test]
