@@ -122,7 +122,7 @@ impl Row {
     /// What a verdict means here, in a sentence.
     fn why(&self, judged: &Judged) -> String {
         match (judged.verdict, judged.shown_by) {
-            (Verdict::Near, _) => "holds on the kernel of today".to_owned(),
+            (Verdict::Near, _) => String::new(),
             (Verdict::Changed, Some(place)) => {
                 format!("holds if {}", self.causes[place].1)
             }
