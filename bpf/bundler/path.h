@@ -122,19 +122,25 @@ static __always_inline __u32 current_limit(struct path_size *path,
 	return HISTORY_BYTES;
 }
 
-/* Payload of a packet that is known to come through. */
+/*
+ * Payload of a packet that is known to come through. What has come through may
+ * have had none of the options that not all packets have, of which this one has
+ * `varying` bytes.
+ */
 static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct ingress *ingress,
-					 const struct segment *seg)
+					 const struct segment *seg,
+					 __u32 varying)
 {
-	__u32 headers = seg->payload - seg->ip, largest = 0;
+	__u32 headers = seg->payload - seg->ip, proved = 0;
 	__u32 base = (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
 
 	if (path->rounds)
-		return came_through(path, ingress);
-	if (is_up_to_date(path, ingress))
-		largest = READ_ONCE(ingress->largest);
-	return largest > base ? largest : base;
+		proved = came_through(path, ingress);
+	else if (is_up_to_date(path, ingress))
+		proved = READ_ONCE(ingress->largest);
+	proved = proved > varying ? proved - varying : 0;
+	return path->rounds || proved > base ? proved : base;
 }
 
 /* Is a packet on its way that tries a size? */

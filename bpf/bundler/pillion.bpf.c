@@ -60,6 +60,8 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 		count(flow, BUSY);
 		return KEEP;
 	}
+	/* Whatever the packet is: sequence numbers go on. */
+	refresh(&flow->egress, tp->snd_una);
 	told = react(flow, tp, full);
 	seen = observe(skb, flow, full);
 	retransmissions = flow->egress.retransmissions;
@@ -188,18 +190,23 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		return on_state(ops);
 	else if (op != BPF_SOCK_OPS_TCP_CONNECT_CB)
 		return 1;
-	if (!in_scope(ops))
-		return 1;
 	sk = ops->sk;
 	tp = sk ? bpf_skc_to_tcp_sock(sk) : NULL;
 	if (!tp)
 		return 1;
 	/*
 	 * A socket may be used for one connection after another, of which the
-	 * next one's SYN may carry data.
+	 * next one's SYN may carry data, and which may be in no scope any more.
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
+	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
+		if (request)
+			request->grant.opening = 0;
+		return 1;
+	}
+	if (!in_scope(ops))
+		return 1;
 	/*
 	 * To TCP, one whose SYN crossed the peer's is passive as well; but
 	 * before accept(), nobody has a socket that a listener made.
@@ -214,14 +221,10 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 			request = NULL;
 		}
 	}
-	if (op != BPF_SOCK_OPS_TCP_CONNECT_CB) {
-		flow = judge(sk, tp, NULL, request, opening, &ruling);
-		apply_companions(ops, &ruling.companions, flow);
-		if (flow || ruling.grant.mode != LEAVE_ALONE)
-			await_end(ops);
-	} else if (request) {
-		request->grant.opening = 0;
-	}
+	flow = judge(sk, tp, NULL, request, opening, &ruling);
+	apply_companions(ops, &ruling.companions, flow);
+	if (flow || ruling.grant.mode != LEAVE_ALONE)
+		await_end(ops);
 	return 1;
 }
 
@@ -257,7 +260,7 @@ static __always_inline __u32 rule_of(const struct flow *flow,
 /*
  * Is a connection to have companions that met one rule before and another one
  * now? What its application has set since is its own. One that had found no
- * place had them at its beginning.
+ * place had them at its beginning, or when its namespace came.
  */
 static __always_inline bool wants_companions(__u32 before, __u32 now)
 {
@@ -350,8 +353,28 @@ static __always_inline void tell_request(struct seq_file *seq, struct sock *sk,
 	tell_kept(seq, sk, request->uid, REQUEST_SHARE);
 }
 
+static __always_inline void add_there(__u32 uid)
+{
+	__u64 *there = bpf_map_lookup_elem(&pillion_there, &uid);
+	__u64 share = REQUEST_SHARE;
+
+	if (there)
+		*there += share;
+	else
+		bpf_map_update_elem(&pillion_there, &uid, &share, BPF_ANY);
+}
+
+/* Of these there may be many more than connections. */
+static __always_inline void count_request(struct seq_file *seq, struct sock *sk,
+					  struct request *request)
+{
+	add_there(ALL_USERS);
+	add_there(request->uid);
+}
+
 WALK(pillion_kept_flows, pillion_flows, tell_flow)
-WALK(pillion_kept_requests, pillion_requests, tell_request)
+WALK_STORAGE(pillion_count_requests, count_request)
+WALK_SOCKETS(pillion_kept_requests, pillion_requests, tell_request)
 
 /* The application sets an option of its socket. */
 SEC("cgroup/setsockopt")

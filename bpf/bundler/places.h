@@ -20,11 +20,11 @@ const volatile __u32 max_connections = 0;
 
 /*
  * What a socket takes of the places: a bundled connection one, of which these
- * are the sixteenths; what is remembered of a socket has a twentieth of the
+ * are the sixteenths; what is remembered of a socket has an eleventh of the
  * memory.
  */
 enum share {
-	REQUEST_SHARE = 1,
+	REQUEST_SHARE = 2,
 	CONNECTION_SHARE = 16,
 };
 
@@ -40,6 +40,18 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } pillion_come SEC(".maps"), pillion_gone SEC(".maps");
+
+/*
+ * By the user's id: shares of the requests that are there, as counted last.
+ * User space empties it before, but for a count of all users.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_USERS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u64);
+} pillion_there SEC(".maps");
 
 /*
  * What user space is told of a socket for which something is kept. The user is

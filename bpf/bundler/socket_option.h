@@ -173,10 +173,14 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		find_grant_of(flow, request, &grant);
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
-	if (!request)
+	if (!request) {
 		request = begin_request(sk, beginning.uid);
-	if (!request && flow && option == PILLION_BUNDLE && !value) {
-		/* It may always decline, with no place to remember it in. */
+		/* It declined when there was no place to remember that in. */
+		if (request && connected && flow && flow->off)
+			request->asked = ASKED_OFF;
+	}
+	if (!request && connected && flow && option == PILLION_BUNDLE &&
+	    !value) {
 		flow->off = 1;
 		return 0;
 	}

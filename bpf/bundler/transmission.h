@@ -207,7 +207,6 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	if (outcome == ELIGIBLE)
 		small = seg->len + varying < tp->mss_cache &&
 			seg->len < HISTORY_BYTES;
-	refresh(egress, tp->snd_una);
 	/* All of it, or what came to be sent with it since it failed. */
 	if (before(counted, seg->seq + seg->len)) {
 		if (before(counted, seg->seq))

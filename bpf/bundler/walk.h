@@ -17,11 +17,16 @@ static __always_inline struct sock *read_socket(struct file *file)
 /*
  * Three ways, for one map and one `tell(seq, sk, value)`. The first is over the
  * map itself. It misses nothing of what is told in one read (32 KiB); after
- * that it may, where others have ended meanwhile. A hardened kernel may refuse
- * it: then over TCP's sockets in the network namespace of who asks, and over
- * those that processes have open. What both of these have is told of twice.
+ * that it may, where others have ended meanwhile, and each further read goes
+ * through much of the map again. A hardened kernel may refuse it: then over
+ * TCP's sockets in the network namespace of who asks, and over those that
+ * processes have open. What both of these have is told of twice.
  */
 #define WALK(name, map, tell)                                                  \
+	WALK_STORAGE(name, tell)                                               \
+	WALK_SOCKETS(name, map, tell)
+
+#define WALK_STORAGE(name, tell)                                               \
 	SEC("iter/bpf_sk_storage_map")                                         \
 	int name(struct bpf_iter__bpf_sk_storage_map *ctx)                     \
 	{                                                                      \
@@ -31,8 +36,9 @@ static __always_inline struct sock *read_socket(struct file *file)
 		if (sk && value)                                               \
 			tell(ctx->meta->seq, sk, value);                       \
 		return 0;                                                      \
-	}                                                                      \
-                                                                               \
+	}
+
+#define WALK_SOCKETS(name, map, tell)                                          \
 	SEC("iter/tcp")                                                        \
 	int name##_by_tcp(struct bpf_iter__tcp *ctx)                           \
 	{                                                                      \

@@ -1,12 +1,14 @@
 //! `pillion attach --netns`: other network namespaces, which come and go.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command};
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{SockaddrIn, connect};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use serde_json::Value;
@@ -215,6 +217,23 @@ fn ends(host: &Namespace) -> [TcpStream; 2] {
     ends.unwrap()
 }
 
+/// Ends a connection, so that its socket may have another one.
+fn disconnect(stream: &TcpStream) -> bool {
+    let nobody = libc::sockaddr {
+        sa_family: libc::AF_UNSPEC as u16,
+        sa_data: [0; 14],
+    };
+    // SAFETY: it reads an address that lives across the call.
+    let result = unsafe {
+        libc::connect(
+            stream.as_raw_fd(),
+            &raw const nobody,
+            size_of_val(&nobody) as u32,
+        )
+    };
+    result == 0
+}
+
 #[test]
 fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     needs_root!();
@@ -261,6 +280,9 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     );
     assert!(covered(&streams[0]) && !covered(&streams[1]));
 
+    // Its socket is to have another connection later.
+    let [reused, _] = ends(&hosts[0]);
+    assert!(disconnect(&reused));
     rules(&names[1].0);
     reload(&attach);
     attach.says(&format!("reloaded {name}: 1 rule; 2 connections covered"));
@@ -276,6 +298,14 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     near.write_all(b"move").unwrap();
     far.read_exact(&mut [0; 4]).unwrap();
     assert!(!covered(&[near, far]));
+    let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let listener = listener.unwrap();
+    let address = SockaddrIn::from(match listener.local_addr().unwrap() {
+        SocketAddr::V4(address) => address,
+        SocketAddr::V6(address) => panic!("{address}"),
+    });
+    connect(reused.as_raw_fd(), &address).unwrap();
+    assert!(!covered(&[reused, listener.accept().unwrap().0]));
     attach.interrupt();
 }
 

@@ -18,7 +18,7 @@ use pillion_lab::Namespace;
 
 use crate::common::*;
 use crate::devices::Attach;
-use crate::namespaces::Resident;
+use crate::namespaces::{Name, Resident};
 use crate::socket_option::pillion_options::{BUNDLE, get, set};
 use crate::succession::ends_well;
 
@@ -100,12 +100,12 @@ fn that_there_is_no_place_is_said_once_and_so_is_that_there_is_one_again() {
     assert!(attach.wait().unwrap().success());
 }
 
-/// A user's half of two places has sixteen parts, and a quarter more.
+/// A user's half of four places has sixteen parts, and a quarter more.
 #[test]
 fn what_applications_ask_for_takes_parts_of_places() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let attach = attach(&namespace, &["--max-connections", "2"]);
+    let attach = attach(&namespace, &["--max-connections", "4"]);
     let sockets = namespace.enter(|| {
         let listen = |_| TcpListener::bind("127.0.0.1:0").unwrap();
         [(); 21].map(listen)
@@ -135,7 +135,7 @@ fn connections_that_a_rule_leaves_alone_take_no_places_from_others() {
     fs::write(&rules, of_two).unwrap();
     let rules = rules.to_str().unwrap();
     let attach = attach(&namespace, &["--config", rules, "--max-connections", "8"]);
-    let connect_there = move || [(); 10].map(|()| TcpStream::connect(left_alone).unwrap());
+    let connect_there = move || [(); 6].map(|()| TcpStream::connect(left_alone).unwrap());
     let first = namespace.enter(connect_there).unwrap();
     assert_eq!(bundled_in(&namespace), 0);
     let second = connect(&namespace, 1);
@@ -217,6 +217,29 @@ fn what_is_taken_in_late_keeps_what_its_application_has_set_in_the_place_of_a_co
     eventually("it is taken in", || get(own, BUNDLE).unwrap() == 1);
     assert_eq!(getsockopt(own, TcpUserTimeout).unwrap(), 7000);
     end(attach);
+}
+
+#[test]
+fn what_comes_with_a_namespace_has_companions_though_there_is_no_place_for_it() {
+    needs_root!();
+    let [own, first, second] = [(); 3].map(|()| namespace_with_loopback());
+    let residents = [&first, &second].map(Resident::of);
+    let end = format!("-places-{}", std::process::id());
+    let _there = Name::give_with(&residents[0], &end);
+    let pattern = format!("pillion-test-*{end}");
+    let options = ["--all", "--user-timeout", "5000", "--max-connections", "4"];
+    let options = [&options, ["--netns", &pattern].as_slice()].concat();
+    let attach = attach(&own, &options);
+    let _full = connect(&first, 1);
+    assert_eq!(bundled_in(&first), 2);
+    let late = connect(&second, 1);
+    let _comes = Name::give_with(&residents[1], &end);
+    eventually("it has them", || {
+        getsockopt(&late[0].0, TcpUserTimeout).unwrap() == 5000
+    });
+    assert_eq!(bundled_in(&second), 0);
+    let said = self::end(attach).join("\n");
+    assert!(said.contains("others stay plain"), "{said}");
 }
 
 #[test]

@@ -39,6 +39,24 @@ fn what_every_path_takes_is_with_the_headers() {
 }
 
 #[test]
+fn what_has_come_through_had_none_of_the_options_that_come_later() {
+    let blocks = "1:401 1:801";
+    Setup::default().run(|wire| {
+        wire.sends(blocks);
+        wire.ack(801);
+        wire.sends("801:1201 801:1601 801:2001");
+    });
+    Setup::default().run(|wire| {
+        wire.sends(blocks);
+        wire.ack(801);
+        wire.peer_sends(1, 100, 10);
+        wire.expect("801:801");
+        wire.sends("801:1201 801:1601 1601:2001");
+        wire.assert_outcomes(&[(Bundled, 2), (NothingOutstanding, 2), (PathSize, 1)]);
+    });
+}
+
+#[test]
 fn what_comes_behind_a_gap_proves_its_size_as_well() {
     Setup::default().run(|wire| {
         wire.sends("1:401 1:801 801:1201");

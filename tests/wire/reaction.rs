@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
-use pillion_tests::{Setup, Wire, sysctl};
+use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
@@ -213,6 +213,29 @@ fn a_connection_reacts_after_any_number_of_bytes() {
         wire.sends("201:301");
         assert_eq!(wire.totals().counters.hidden_losses, 1);
         assert_eq!(reactions(wire), 1);
+    });
+}
+
+#[test]
+fn tcps_own_reduction_is_no_reason_after_any_number_of_bytes_whose_headers_cannot_be_read() {
+    Setup {
+        ip: Ip::V6,
+        mss: 8940,
+        ecn: true,
+        ..setup(LossRule::Dsack)
+    }
+    .run(|wire| {
+        let padding = [0, 0, 1, 4, 0, 0, 0, 0];
+        wire.set_option((libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS), &padding);
+        wire.pass((1 << 31) + (1 << 27));
+        wire.sends("1:101 101:201");
+        wire.ack_echo(101);
+        wire.sends("201:301");
+        wire.ack(301);
+        wire.sends("301:401 401:501");
+        wire.ack(501);
+        wire.sends("501:601");
+        assert_eq!(reactions(wire), 0);
     });
 }
 

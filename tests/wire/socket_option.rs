@@ -192,6 +192,33 @@ fn want_of_memory_frees_no_connection_of_its_rule() {
 }
 
 #[test]
+fn in_want_of_memory_who_declines_is_bundled_by_no_other_option() {
+    isolated(|| {
+        let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let mut wire = Wire::open(under(bundler));
+        wire.sends("1:101 1:201");
+        sysctl("net.core.optmem_max", "1");
+        set(&wire, BUNDLE, 0);
+        sysctl("net.core.optmem_max", "131072");
+        set(&wire, MAX_BYTES, 1000);
+        wire.sends("201:301");
+        assert_eq!(get(&wire, BUNDLE), 0);
+    });
+}
+
+#[test]
+fn in_want_of_memory_nobody_declines_for_a_connection_to_come() {
+    isolated(|| {
+        let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let mut wire = Wire::open(under(bundler));
+        wire.sends("1:101 1:201");
+        wire.end();
+        sysctl("net.core.optmem_max", "1");
+        assert_eq!(errno(pillion::set(&wire.socket(), BUNDLE, 0)), libc::ENOMEM);
+    });
+}
+
+#[test]
 fn in_want_of_memory_nothing_is_granted_where_rules_ask_who_opened_it() {
     let bundler = |direction| Bundler {
         rules: vec![Rule {

@@ -136,7 +136,7 @@ impl Attachment {
     /// that of a container which is called otherwise now.
     fn let_go(&mut self) -> Result<(), Error> {
         if !self.left.is_empty() {
-            self.review_in(&self.left)?;
+            self.review_in(&self.left, types::set_on::SET_ON_NONE)?;
             self.left.clear();
         }
         Ok(())
@@ -161,7 +161,9 @@ impl Attachment {
         for namespace in std::mem::take(&mut self.unreviewed) {
             let step = Step::Review(namespace.id());
             let reviewed = selection.troubles.may_try(&step).then(|| {
-                let reviewed = self.review_in(std::slice::from_ref(&namespace));
+                // None of its connections has met a rule yet, whether it finds a place or not.
+                let all = types::set_on::SET_ON_ALL;
+                let reviewed = self.review_in(std::slice::from_ref(&namespace), all);
                 selection.troubles.outcome_of(step, reviewed, changes)
             });
             if reviewed.flatten().is_none() {
@@ -184,7 +186,7 @@ impl Attachment {
     /// # Errors
     /// [`Error::System`] where the kernel has no TCP iterator.
     pub fn review(&self) -> Result<usize, Error> {
-        self.look_again_setting(types::set_on::SET_ON_ALL)
+        self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_ALL)
     }
 
     /// As [`Attachment::review`], but a connection that its rule covered before keeps what its
@@ -193,15 +195,7 @@ impl Attachment {
     /// # Errors
     /// As [`Attachment::review`].
     pub fn look_again(&self) -> Result<usize, Error> {
-        self.review_in(self.programs.served.namespaces())
-    }
-
-    /// As [`Attachment::look_again`], with companions set on these connections.
-    fn look_again_setting(&self, on: types::set_on) -> Result<usize, Error> {
-        self.set_companions_on(on)?;
-        let covered = self.look_again();
-        self.set_companions_on(types::set_on::SET_ON_NEW)?;
-        covered
+        self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_NEW)
     }
 
     fn set_companions_on(&self, on: types::set_on) -> Result<(), Error> {
@@ -210,7 +204,9 @@ impl Attachment {
         stored.map_err(|error| Error::system("set companions", io::Error::other(error.to_string())))
     }
 
-    fn review_in(&self, namespaces: &[Namespace]) -> Result<usize, Error> {
+    /// Sets companions on these connections of theirs.
+    fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
+        self.set_companions_on(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
             link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
@@ -244,7 +240,8 @@ impl Attachment {
         if is_wanted && self.room.try_again() {
             // Of a cgroup's connections a review knows nothing: it would take in those of others.
             if !self.programs.constants.any_namespace {
-                self.look_again_setting(types::set_on::SET_ON_NONE)?;
+                let namespaces = self.programs.served.namespaces();
+                self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
                 is_full = self.recount_places(true)?;
             }
             // What was refused meanwhile may have come too late for the review.

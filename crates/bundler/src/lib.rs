@@ -45,6 +45,7 @@ mod policy;
 mod programs;
 mod readings;
 mod renewal;
+mod request_shares;
 mod requests;
 mod rule;
 mod scope;

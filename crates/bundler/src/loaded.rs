@@ -1,5 +1,6 @@
 //! The programs as the kernel has them, to be kept by their parts.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
@@ -14,6 +15,7 @@ use crate::opened::Features;
 use crate::places::{Kept, Places};
 use crate::policy::Tables;
 use crate::programs::DevicePrograms;
+use crate::request_shares::RequestShares;
 use crate::walk::Walk;
 
 /// The programs, verified by the kernel.
@@ -77,18 +79,26 @@ impl<'a> Loaded<'a> {
             &programs.pillion_kept_flows_by_tcp,
             &programs.pillion_kept_flows_by_file,
         ];
-        let requests = [
-            &programs.pillion_kept_requests,
-            &programs.pillion_kept_requests_by_tcp,
-            &programs.pillion_kept_requests_by_file,
-        ];
-        let kept = [
+        let by_tcp = &programs.pillion_kept_requests_by_tcp;
+        let by_file = &programs.pillion_kept_requests_by_file;
+        let requests = match self.features.over_storage {
+            true => RequestShares::counted(
+                programs.pillion_count_requests.as_fd(),
+                maps.pillion_requests.as_fd(),
+                self.map(&maps.pillion_there)?,
+            )?,
+            false => {
+                let walk = Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd());
+                RequestShares::Told(walk.map(Kept::by).map_err(no_walk)?)
+            }
+        };
+        Ok(Places::new(
+            self.map(&maps.pillion_come)?,
+            self.map(&maps.pillion_gone)?,
             self.kept(&maps.pillion_flows, connections)?,
-            self.kept(&maps.pillion_requests, requests)?,
-        ];
-        let come = self.map(&maps.pillion_come)?;
-        let gone = self.map(&maps.pillion_gone)?;
-        Ok(Places::new(come, gone, kept, most))
+            requests,
+            most,
+        ))
     }
 
     /// What goes through the sockets that a map keeps something for, by the program for that which
@@ -102,8 +112,7 @@ impl<'a> Loaded<'a> {
             true => Walk::over_storage(storage.as_fd(), map.as_fd()),
             false => Walk::over_sockets(by_tcp.as_fd(), by_file.as_fd()),
         };
-        let walk = walk.map_err(|error| Error::system("go through the connections", error));
-        walk.map(Kept::by)
+        walk.map(Kept::by).map_err(no_walk)
     }
 
     /// What reads the observations of the connections that have a place.
@@ -142,4 +151,8 @@ impl<'a> Loaded<'a> {
 pub(crate) fn own(of_the_object: &impl AsFd) -> Result<OwnedFd, Error> {
     let kept = of_the_object.as_fd().try_clone_to_owned();
     kept.map_err(|error| Error::system("keep a program", error))
+}
+
+fn no_walk(error: io::Error) -> Error {
+    Error::system("go through the connections", error)
 }

@@ -79,7 +79,7 @@ impl<'a> Opened<'a> {
             (&mut programs.pillion_kept_flows, over_storage),
             (&mut programs.pillion_kept_flows_by_tcp, !over_storage),
             (&mut programs.pillion_kept_flows_by_file, !over_storage),
-            (&mut programs.pillion_kept_requests, over_storage),
+            (&mut programs.pillion_count_requests, over_storage),
             (&mut programs.pillion_kept_requests_by_tcp, !over_storage),
             (&mut programs.pillion_kept_requests_by_file, !over_storage),
             (&mut programs.pillion_setsockopt, socket_option),

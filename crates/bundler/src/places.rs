@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
+use crate::request_shares::{RequestShares, sum};
 use crate::walk::Walk;
 use crate::{Change, Error, Namespace};
 
 /// The key in both maps that stands for all users together.
-const ALL_USERS: u32 = u32::MAX;
+pub(crate) const ALL_USERS: u32 = u32::MAX;
 
 /// What a bundled connection takes of the places.
 const CONNECTION_SHARE: u64 = types::share::CONNECTION_SHARE.0 as u64;
@@ -24,7 +25,7 @@ pub(crate) struct Places {
     gone: MapHandle,
     connections: Kept,
     /// Sockets of whose applications or rules something is remembered.
-    requests: Kept,
+    requests: RequestShares,
     most: u32,
     /// The shares that had been taken at the last look; `None` if there was a crowd.
     quiet_at: Option<u64>,
@@ -34,7 +35,8 @@ impl Places {
     pub(crate) fn new(
         come: MapHandle,
         gone: MapHandle,
-        [connections, requests]: [Kept; 2],
+        connections: Kept,
+        requests: RequestShares,
         most: u32,
     ) -> Self {
         Self {
@@ -59,8 +61,8 @@ impl Places {
         if !always && self.quiet_at == Some(come_in_all) {
             return Ok(false);
         }
-        let come = read(&self.come)?;
-        let gone: HashMap<_, _> = read(&self.gone)?.into_iter().collect();
+        let come = counts(&self.come)?;
+        let gone: HashMap<_, _> = counts(&self.gone)?.into_iter().collect();
         let is_crowded = |(uid, come): &(u32, u64)| {
             let gone = gone.get(uid).copied().unwrap_or(0);
             come.wrapping_sub(gone) >= self.most_of(*uid) / 2
@@ -134,13 +136,9 @@ impl Places {
 
     /// The shares that are taken, by user and by [`ALL_USERS`].
     fn kept(&self, namespaces: &[Namespace]) -> Result<HashMap<u32, u64>, Error> {
-        let mut kept = HashMap::new();
-        for walk in [&self.connections, &self.requests] {
-            for socket in walk.read(namespaces)? {
-                let share = u64::from(socket.share.0);
-                *kept.entry(socket.uid).or_default() += share;
-                *kept.entry(ALL_USERS).or_default() += share;
-            }
+        let mut kept = sum(&self.connections.read(namespaces)?);
+        for (uid, shares) in self.requests.read(namespaces)? {
+            *kept.entry(uid).or_default() += shares;
         }
         Ok(kept)
     }
@@ -172,7 +170,7 @@ impl Kept {
 }
 
 /// Each user and the number kept for it in a map.
-fn read(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
+pub(crate) fn counts(map: &MapHandle) -> Result<Vec<(u32, u64)>, Error> {
     let users = map.keys().filter_map(|user| user.try_into().ok());
     let users: Vec<_> = users.map(u32::from_ne_bytes).collect();
     let counts = users.into_iter().map(|uid| Ok((uid, count_of(map, uid)?)));
