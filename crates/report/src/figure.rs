@@ -9,8 +9,11 @@ mod layout;
 mod lines;
 mod scale;
 mod shares;
+mod stream;
 mod svg;
 mod trace;
+
+pub use stream::Stream;
 
 /// The colours and line styles of figures, light and dark.
 pub(crate) const THEME: &str = include_str!("figure/theme.css");

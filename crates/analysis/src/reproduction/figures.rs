@@ -2,7 +2,7 @@
 //! parameter with their intervals.
 
 use pillion_measure::Unit;
-use pillion_report::{Axis, Figure, Line};
+use pillion_report::{Axis, Figure, Line, Stream};
 
 use super::digest::{levels, unit};
 use super::{DigestedRun, Estimate, Subject};
@@ -68,17 +68,6 @@ pub struct Curve {
     pub measure: Option<String>,
     /// What the streams are, if that is known.
     pub stream: Option<Stream>,
-}
-
-/// What streams are, which have a style of their own in all figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// Thin, or as thin ones are, and not bundled.
-    Plain,
-    /// Bundled.
-    Bundled,
-    /// Greedy.
-    Greedy,
 }
 
 /// Where a run is drawn: the value of a parameter in its name, as in `n=8`.
@@ -223,7 +212,7 @@ impl Sketch {
     fn styles(&self) -> Vec<Option<usize>> {
         let mut styles = vec![None; self.curves.len()];
         for (place, curve) in self.curves.iter().enumerate() {
-            let style = curve.stream.map(|stream| stream as usize);
+            let style = curve.stream.map(Stream::style);
             styles[place] = style.filter(|style| !styles.contains(&Some(*style)));
         }
         for free in OTHER_STYLES {
@@ -287,7 +276,7 @@ impl Sketch {
         let values = a.zip(b).zip(c).zip(d).zip(e);
         let boxed =
             values.map(|((((a, b), c), d), e)| Line::box_of(&*curve.label, [a, b, c, d, e], y));
-        let style = curve.stream.map(|stream| stream as usize);
+        let style = curve.stream.map(Stream::style);
         boxed.into_iter().map(|line| line.styled(style)).collect()
     }
 
@@ -304,7 +293,7 @@ impl Sketch {
         });
         let values: Vec<f64> = values.flatten().collect();
         let dots = (!values.is_empty()).then(|| Line::dots(&*curve.label, &values, y));
-        let style = curve.stream.map(|stream| stream as usize);
+        let style = curve.stream.map(Stream::style);
         dots.into_iter().map(|line| line.styled(style)).collect()
     }
 

@@ -19,7 +19,7 @@ mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
-pub use figures::{Curve, Kind, Sketch, Stream, place};
+pub use figures::{Curve, Kind, Sketch, place};
 pub use messages::{Message, Messages};
 pub use page::{Row, page, summary_table, which};
 pub use slices::Datagrams;

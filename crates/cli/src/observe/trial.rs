@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use pillion_bundler::{DrawBy, Observing};
 use pillion_measure::Unit;
 use pillion_report::number::{self, counted};
-use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table};
+use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{
@@ -187,17 +187,15 @@ impl Args {
     }
 
     fn page(&self, results: &Results) -> Page {
-        let arms = [("bundled", &results.bundled), ("plain", &results.plain)];
-        let lines = arms.map(|(name, arm)| {
-            let points = arm.summary.latencies.cumulative();
-            Line::step(
-                name,
-                points
-                    .into_iter()
-                    .map(|(ms, share)| (ms, 1.0 - share))
-                    .collect(),
-            )
-        });
+        let line = |name, arm: &ArmResults, stream: Stream| {
+            let points = arm.summary.latencies.cumulative().into_iter();
+            let longer = points.map(|(ms, share)| (ms, 1.0 - share));
+            Line::step(name, longer.collect()).styled(Some(stream.style()))
+        };
+        let lines = [
+            line("bundled", &results.bundled, Stream::Bundled),
+            line("plain", &results.plain, Stream::Plain),
+        ];
         let figure = Figure {
             title: "Who waits, and how long".to_owned(),
             caption:

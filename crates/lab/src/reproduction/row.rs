@@ -2,8 +2,9 @@
 
 use pillion_analysis::reproduction::{
     self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
-    PublishedValue, Row, Sketch, Statement, Stream, Subject, place,
+    PublishedValue, Row, Sketch, Statement, Subject, place,
 };
+use pillion_report::Stream;
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
     Cell, Drawn, Experiment, FigureKind, Heading, Line, Name, Planned, Published, PublishedTable,

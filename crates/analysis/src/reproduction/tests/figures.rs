@@ -1,4 +1,5 @@
 use super::*;
+use pillion_report::Stream;
 
 #[test]
 fn the_first_curve_of_each_kind_of_streams_has_its_style() {
