@@ -135,6 +135,19 @@ fn a_program_that_would_show_a_receiver_redundant_bytes_is_warned_of() {
 }
 
 #[test]
+fn a_mount_point_that_is_no_text_is_in_nobodys_way() {
+    needs_root!();
+    let folder = tempfile::tempdir().unwrap();
+    let script = "cd \"$1\" && name=$(printf '\\344') && mkdir \"$name\" && \
+                  mount -t tmpfs none \"$name\" && exec \"$0\" check";
+    let mut shell = namespace_with_loopback().command("unshare");
+    shell.args(["--mount", "sh", "-c", script, PILLION]);
+    let check = shell.arg(folder.path()).output().unwrap();
+    let told = stdout(&check);
+    assert!(check.status.success(), "{told} {}", stderr(&check));
+}
+
+#[test]
 fn without_cgroup2_the_remedy_is_told_once() {
     needs_root!();
     let mount = pillion_bundler::cgroup2_mount().unwrap();

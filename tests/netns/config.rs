@@ -306,6 +306,19 @@ fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
         "pillion: FILE not reloaded: the old rules hold"
     );
     stream.bundles(20);
+    let status = || {
+        pillion_in(&pair.sender.namespace, &["status"])
+            .output()
+            .unwrap()
+    };
+    let out_of_date = "fails: the file of the rules was not reloaded, and the old ones hold";
+    eventually("the status tells of it", || {
+        stdout(&status()).contains(out_of_date)
+    });
+    assert_eq!(status().status.code(), Some(1));
+    let said = attached.reload("[[rule]]\nthin = \"always\"\nports = 7141\n");
+    assert!(said.starts_with("pillion: reloaded FILE"), "{said}");
+    eventually("all is well", || status().status.success());
     drop(stream);
     attached.end();
 }

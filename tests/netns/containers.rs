@@ -153,7 +153,8 @@ fn containers_are_covered_and_named_as_they_come_and_no_longer_once_they_go() {
         let arguments = [&["attach", "--dev", "lo"], options].concat();
         let command = host.pillion(&own, &arguments);
         let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
-        assert!(attach.said().starts_with("pillion: bundling "));
+        let said = attach.said();
+        assert!(said.starts_with("pillion: bundling "), "{said}");
         let idle = format!("rule 1: no container is {called}");
         attach.says(&format!("covers nothing: {idle}"));
         assert_eq!(host.status(&own)["notes"][0], idle);
@@ -214,7 +215,8 @@ fn a_file_that_is_read_again_may_name_other_containers() {
     let arguments = ["attach", "--dev", "lo", "--config", rules.to_str().unwrap()];
     let command = host.pillion(&own, &arguments);
     let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
-    assert!(attach.said().starts_with("pillion: bundling "));
+    let said = attach.said();
+    assert!(said.starts_with("pillion: bundling "), "{said}");
     attach.says("covers nothing: rule 1: no container is called none");
     say("late-*");
     kill(

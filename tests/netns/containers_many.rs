@@ -32,7 +32,8 @@ fn as_many_containers_as_there_are_take_one_row_whether_there_or_still_to_come()
     ];
     let command = host.pillion(&own, &arguments);
     let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
-    assert!(attach.said().starts_with("pillion: bundling "));
+    let said = attach.said();
+    assert!(said.starts_with("pillion: bundling "), "{said}");
     let covers = |count: u64| host.status(&own)["connections"] == count;
     let (first, _listener) = groups[COUNT - 1].stream(&inner);
     eventually("the last of them is covered", || covers(1));
@@ -67,6 +68,7 @@ fn of_cgroups_beyond_those_that_the_kernel_has_room_for_each_rule_has_its_share(
         },
         cgroup,
         process: None,
+        is_hidden: false,
     });
     let policy = Policy {
         rules: vec![rule("many"), rule("one")],
@@ -74,7 +76,7 @@ fn of_cgroups_beyond_those_that_the_kernel_has_room_for_each_rule_has_its_share(
         ..Policy::default()
     };
     Programs::load(&policy).unwrap();
-    let [many, one] = policy.cgroups().try_into().unwrap();
+    let [many, one] = policy.cgroups().unwrap().try_into().unwrap();
     let (many, one) = (many.unwrap(), one.unwrap());
     assert_eq!((many.named, many.followed.len()), (8999, 8191));
     assert_eq!((one.named, one.followed), (1, vec![9000]));

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -154,6 +156,51 @@ fn pretender(namespace: &Namespace, tells: &str) -> Option<Child> {
         return None;
     }
     Some(child)
+}
+
+#[test]
+fn a_socket_whose_name_is_no_text_is_in_nobodys_way() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let bound = || UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(b"\xff\xe4").unwrap());
+    let _bound = namespace.enter(bound).unwrap().unwrap();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let output = pillion_in(&namespace, &["status"]).output().unwrap();
+    let said = stdout(&output);
+    assert!(said.contains("attached to lo"), "{output:?}");
+    attached.end();
+}
+
+#[test]
+fn pillions_of_other_versions_are_told_of() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = Attached::begin(&namespace, &["--dev", "lo"]);
+    let output = |arguments: &[&str]| pillion_in(&namespace, arguments).output().unwrap();
+    let mut own: Value = serde_json::from_slice(&output(&["status", "--json"]).stdout).unwrap();
+    assert!(!stderr(&output(&["flows"])).contains("this is"));
+    own[0]["version"] = "0.0.1".into();
+    let name = SocketAddr::from_abstract_name("pillion-status/1/other").unwrap();
+    let bound = namespace.enter(|| UnixListener::bind_addr(&name));
+    let bound = bound.unwrap().unwrap();
+    let answers = [own[0].to_string(), "words of another time".to_owned()];
+    let answers = std::thread::spawn(move || {
+        for answer in answers {
+            bound
+                .accept()
+                .unwrap()
+                .0
+                .write_all(answer.as_bytes())
+                .unwrap();
+        }
+    });
+    let said = stderr(&output(&["flows"]));
+    assert!(said.contains("is pillion 0.0.1, this is "), "{said}");
+    let status = output(&["status"]);
+    answers.join().unwrap();
+    assert!(stderr(&status).contains("another version?"), "{status:?}");
+    assert_eq!(status.status.code(), Some(1));
+    attached.end();
 }
 
 #[test]

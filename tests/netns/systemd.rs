@@ -132,6 +132,8 @@ fn at_boot_it_waits_for_what_is_not_there_yet_and_says_so() {
             .hear("MAINPID=")
             .contains("bundling all connections on late0")
     );
+    ip("link del late0");
+    manager.hear("STATUS=bundling all connections, once a device is up");
     signal(&service, Signal::SIGTERM);
     assert!(service.wait().unwrap().success());
 
@@ -429,6 +431,13 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
     eventually("the rules are others", || {
         systemd.show("StatusText").contains("by 2 rules")
     });
+
+    let rules = fs::read_to_string(systemd.rules()).unwrap();
+    fs::write(systemd.rules(), "[[rule]]\nports = 70000\n").unwrap();
+    let refused = systemd.run(&["systemctl", "reload", "pillion"]);
+    assert!(!refused.status.success());
+    assert_eq!(systemd.show("ActiveState"), "active");
+    fs::write(systemd.rules(), rules).unwrap();
 
     let hand_over = [
         "systemctl",

@@ -12,15 +12,17 @@ pub struct FollowedRules {
 
 impl FollowedRules {
     /// Those that a policy has, as it finds cgroups and its containers.
-    #[must_use]
-    pub fn of(policy: Policy) -> Self {
-        let cgroups = policy.cgroups();
+    ///
+    /// # Errors
+    /// As [`Policy::cgroups`].
+    pub fn of(policy: Policy) -> Result<Self, Error> {
+        let cgroups = policy.cgroups()?;
         // What is served is followed elsewhere, and kept from ending by whoever has it.
         let scope = Scope::default();
-        Self {
+        Ok(Self {
             policy: Policy { scope, ..policy },
             cgroups,
-        }
+        })
     }
 
     /// Puts the rules into force.
@@ -35,12 +37,13 @@ impl FollowedRules {
     /// connections that exist as well. To be called each second or so.
     ///
     /// # Errors
-    /// As [`Attachment::replace_rules`] and [`Attachment::look_again`]; the next call tries again.
+    /// As [`Policy::cgroups`], [`Attachment::replace_rules`] and [`Attachment::look_again`]; the next
+    /// call tries again.
     pub fn follow(&mut self, attachment: &Attachment, selection: &Selection) -> Result<(), Error> {
         if self.policy.running != selection.containers() {
             self.policy.running = selection.containers().to_vec();
         }
-        let now = self.policy.cgroups();
+        let now = self.policy.cgroups()?;
         if now != self.cgroups {
             self.put(attachment)?;
             attachment.look_again()?;
@@ -129,6 +132,7 @@ mod tests {
             rules: vec![Rule::default(), named, chosen],
             ..Policy::default()
         });
+        let rules = rules.unwrap();
         let idle = [
             "rule 2: no cgroup is called /no/such-* or /nor.slice",
             "rule 3: no container is called no-such",

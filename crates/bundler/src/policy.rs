@@ -23,7 +23,7 @@ pub struct Policy {
     pub scope: Scope,
     /// How many connections are bundled at a time: some 4.5 KiB each, charged to this process. A
     /// socket of which something is remembered alone (what its application asked for, or its rule
-    /// forbids) takes a sixteenth of that. One user has half of all at most. What finds no place
+    /// forbids) takes an eighth of that. One user has half of all at most. What finds no place
     /// stays plain.
     pub max_connections: u32,
     /// What is observed of each connection, and which of them are bundled then; `None`: nothing is
@@ -67,10 +67,12 @@ impl Policy {
     /// The cgroups that each rule names now, among them the containers' that it finds; `None` where
     /// it may be any cgroup. Of more than there is room for each rule has its share, of those with the
     /// lowest ids.
-    #[must_use]
-    pub fn cgroups(&self) -> Vec<Option<Cgroups>> {
+    ///
+    /// # Errors
+    /// As [`CgroupName::ids`](crate::CgroupName::ids).
+    pub fn cgroups(&self) -> Result<Vec<Option<Cgroups>>, Error> {
         let named = self.rules.iter().map(|it| it.cgroup_ids(&self.running));
-        let named: Vec<Option<Vec<u64>>> = named.collect();
+        let named: Vec<Option<Vec<u64>>> = named.collect::<Result<_, _>>()?;
         let counts = named.iter().map(|it| it.as_ref().map_or(0, Vec::len));
         let shares = shares(&counts.collect::<Vec<_>>(), Self::MAX_CGROUPS);
         let named = named.into_iter().zip(shares).map(|(ids, share)| {
@@ -84,13 +86,13 @@ impl Policy {
                 }
             })
         });
-        named.collect()
+        Ok(named.collect())
     }
 
     fn table(&self) -> Result<Table, Error> {
         let mut rows = Vec::new();
         let mut cgroups = BTreeMap::new();
-        for (number, (rule, named)) in (1..).zip(self.rules.iter().zip(self.cgroups())) {
+        for (number, (rule, named)) in (1..).zip(self.rules.iter().zip(self.cgroups()?)) {
             // Of more rules than there are bits the rows are refused below.
             let bit = 1u64.checked_shl(number - 1).unwrap_or(0);
             for id in named.iter().flat_map(|named| &named.followed) {

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
-use crate::{CgroupName, Companions, Container, ContainerChoice, Options};
+use crate::{CgroupName, Companions, Container, ContainerChoice, Error, Options};
 
 /// Who opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -99,12 +99,21 @@ impl Rule {
 
     /// The ids of the cgroups that have the names now, or are those of the chosen ones of the containers
     /// that run; `None` where it may be any cgroup.
-    #[must_use]
-    pub fn cgroup_ids(&self, running: &[Container]) -> Option<Vec<u64>> {
-        let named = self.cgroups.iter().flat_map(CgroupName::ids);
+    ///
+    /// # Errors
+    /// As [`CgroupName::ids`].
+    pub fn cgroup_ids(&self, running: &[Container]) -> Result<Option<Vec<u64>>, Error> {
+        if self.cgroups.is_empty() && self.containers.is_empty() {
+            return Ok(None);
+        }
+        let named: Vec<_> = self
+            .cgroups
+            .iter()
+            .map(CgroupName::ids)
+            .collect::<Result<_, _>>()?;
         let chosen = running.iter().filter(|it| self.containers.has(it));
-        let is_any = self.cgroups.is_empty() && self.containers.is_empty();
-        (!is_any).then(|| named.chain(chosen.map(|it| it.cgroup)).collect())
+        let ids = named.into_iter().flatten();
+        Ok(Some(ids.chain(chosen.map(|it| it.cgroup)).collect()))
     }
 
     /// The rule's rows, one for each combination of its lists' entries; all have the rule's number, and

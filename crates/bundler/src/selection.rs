@@ -123,7 +123,7 @@ impl Selection {
     /// What keeps containers that are asked for, or may be, from being found or entered, in words.
     pub fn unseen(&self) -> impl Iterator<Item = String> {
         let chosen = self.asked_for.chosen(self.containers.running());
-        let hidden = chosen.filter(|it| it.process.is_none()).map(|it| {
+        let hidden = chosen.filter(|it| it.is_hidden).map(|it| {
             format!(
                 "no process of container {it} is seen from here: it takes the host's PID namespace \
                  (--pid=host, hostPID)"

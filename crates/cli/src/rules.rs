@@ -17,12 +17,12 @@ pub struct Rules {
 
 impl Rules {
     /// Those that a policy has, as it finds cgroups and its containers.
-    pub fn of(policy: Policy) -> Self {
-        Self {
-            followed: FollowedRules::of(policy),
+    pub fn of(policy: Policy) -> Result<Self, Error> {
+        Ok(Self {
+            followed: FollowedRules::of(policy)?,
             idle: Vec::new(),
             failing: None,
-        }
+        })
     }
 
     /// Puts the rules into force.

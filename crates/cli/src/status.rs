@@ -30,7 +30,7 @@ impl Args {
         let all = at_work.healths;
         for process in &at_work.silent {
             say(&format!(
-                "pillion: process {process} does not answer: is it stopped, or busy?"
+                "pillion: process {process} does not answer: is it stopped, busy, or another version?"
             ));
         }
         if self.json {

@@ -16,14 +16,17 @@ use crate::held_file;
 /// Where the file of a path is, or would be made: a link is followed, and stays.
 ///
 /// # Errors
-/// If the path leads round in a circle, or to where nothing can be found.
+/// If the path leads round in a circle, to where nothing can be found, or where the kernel does not
+/// follow.
 pub fn place(path: &Path) -> io::Result<PathBuf> {
     match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => place(&path.with_file_name(target)),
             Err(_) => Ok(path.to_owned()),
         },
-        _ => path.canonicalize(),
+        // What the kernel does not follow, as strangers' links in folders for all
+        // (fs.protected_symlinks), is no way for pillion either.
+        found => found.and_then(|_| path.canonicalize()),
     }
 }
 
@@ -121,6 +124,23 @@ mod tests {
             }
             fs::write(&there, "").unwrap();
         }
+    }
+
+    #[test]
+    fn a_link_that_the_kernel_does_not_follow_has_no_place() {
+        let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap();
+        if protected.trim() == "0" || !nix::unistd::geteuid().is_root() {
+            println!("left out: it takes root and fs.protected_symlinks");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        let [target, link] = ["target", "link"].map(|it| folder.path().join(it));
+        fs::write(&target, "").unwrap();
+        symlink(&target, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), Some(65534)).unwrap();
+        let error = place(&link).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
     }
 
     #[test]

@@ -55,6 +55,10 @@ pub enum Endpoint {
 
 const UNIX: &str = "unix:";
 
+/// Bytes of a socket's path: 107 (unix(7)), less those by which the name of the new one that takes its
+/// place is longer.
+const LONGEST: usize = 107 - ".".len() - ".new".len();
+
 impl FromStr for Endpoint {
     type Err = BadInput;
 
@@ -62,6 +66,11 @@ impl FromStr for Endpoint {
         if let Some(path) = text.strip_prefix(UNIX).map(Path::new)
             && path.is_absolute()
         {
+            if path.as_os_str().len() > LONGEST {
+                return Err(BadInput(format!(
+                    "expected a socket's path of at most {LONGEST} bytes"
+                )));
+            }
             return Ok(Self::Unix(path.to_owned()));
         }
         let address = text.parse::<SocketAddr>().ok();
@@ -94,7 +103,10 @@ mod tests {
             let found = endpoint.parse::<Endpoint>().unwrap();
             assert_eq!(found.to_string(), endpoint);
         }
+        let path = |bytes: usize| format!("unix:/{}", "m".repeat(bytes - 1));
+        assert!(path(102).parse::<Endpoint>().is_ok());
         for mistake in [
+            &path(103),
             "",
             "unix:",
             "unix:here",

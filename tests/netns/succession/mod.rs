@@ -118,11 +118,14 @@ fn of_two_requests_for_a_successor_one_is_granted() {
     let says = BufReader::new(service.stderr.take().unwrap()).lines();
     manager.hear("READY=1");
     signal(&service, Signal::SIGUSR2);
-    std::thread::sleep(Duration::from_millis(100));
+    let is_begun = || successor_of(service.id()).is_some();
+    eventually("a successor is begun", is_begun);
     signal(&service, Signal::SIGUSR2);
     assert!(ends_well(&mut service));
     let successor = Successor(at_work(&namespace)[0]);
-    let mut lines = says.map_while(Result::ok);
+    // The successor has the pipe as well, which does not end with the old one.
+    let lines = says.map_while(Result::ok);
+    let mut lines = lines.take_while(|line| !line.contains("its successor is at work"));
     assert!(lines.any(|line| line.contains("no successor: one was begun before")));
     assert_eq!(at_work(&namespace), [successor.0]);
     drop(successor);
@@ -132,6 +135,17 @@ fn of_two_requests_for_a_successor_one_is_granted() {
 #[test]
 fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
     needs_root!();
+    begin_one_that_hangs(|program| fs::remove_file(program).unwrap());
+}
+
+#[test]
+fn the_successor_is_what_has_the_name_whatever_became_of_the_old_file() {
+    needs_root!();
+    begin_one_that_hangs(|program| fs::rename(program, program.with_extension("old")).unwrap());
+}
+
+/// Has a successor that hangs begin, which takes the place of a pillion's file once that is moved away.
+fn begin_one_that_hangs(move_away: fn(&Path)) {
     let namespace = namespace_with_loopback();
     let folder = tempfile::tempdir().unwrap();
     let [program, began] = ["pillion", "began"].map(|name| folder.path().join(name));
@@ -143,7 +157,7 @@ fn while_a_successor_hangs_the_old_one_does_as_it_is_told_and_takes_it_along() {
     attach.args(["attach", "--all", "--dev", "lo"]);
     let mut service = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(service.id());
-    fs::remove_file(&program).unwrap();
+    move_away(&program);
     let hangs = format!(
         "#!/bin/sh\necho $$ > {}\nexec sleep 1000\n",
         began.display()

@@ -1,6 +1,8 @@
 //! Where cgroups (v2) are, and what the kernel calls them.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -11,7 +13,7 @@ use crate::Error;
 /// [`Error::NoCgroup2`] if it is not, [`Error::System`] if /proc cannot be read.
 pub fn cgroup2_mount() -> Result<PathBuf, Error> {
     let path = "/proc/self/mountinfo";
-    let mounts = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
+    let mounts = fs::read(path).map_err(|error| Error::system(path, error))?;
     // Another mount may lie over it, as one over all of /sys/fs/cgroup does.
     let is_reached = |mount: &PathBuf| mount.join("cgroup.controllers").exists();
     find(&mounts, "cgroup2")
@@ -23,25 +25,28 @@ pub fn cgroup2_mount() -> Result<PathBuf, Error> {
 /// Where a hierarchy of version 1 is mounted, if any is: container runtimes use all of them alike.
 #[must_use]
 pub fn cgroup1_mount() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = fs::read("/proc/self/mountinfo").ok()?;
     let is_reached = |mount: &PathBuf| mount.join("cgroup.procs").exists();
     find(&mounts, "cgroup").find(is_reached)
 }
 
-/// Where file systems of this kind are mounted.
-fn find(mountinfo: &str, wanted: &str) -> impl Iterator<Item = PathBuf> {
-    mountinfo.lines().filter_map(move |line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let mount_point = mount.split(' ').nth(4)?;
-        let is_wanted = kind.split(' ').next() == Some(wanted);
-        is_wanted.then(|| PathBuf::from(unescape(mount_point)))
-    })
+/// Where file systems of this kind are mounted; anybody's mount point may be no text.
+fn find(mountinfo: &[u8], wanted: &str) -> impl Iterator<Item = PathBuf> {
+    mountinfo
+        .split(|byte| *byte == b'\n')
+        .filter_map(move |line| {
+            let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
+            let dash = fields.iter().position(|field| *field == b"-")?;
+            let is_wanted = *fields.get(dash + 1)? == wanted.as_bytes();
+            let mount_point = fields[..dash].get(4).filter(|_| is_wanted)?;
+            Some(PathBuf::from(unescape(mount_point)))
+        })
 }
 
 /// Undoes mountinfo's escapes: spaces and the like are written there as `\040`.
-fn unescape(text: &str) -> String {
+fn unescape(text: &[u8]) -> OsString {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let [first, tail @ ..] = rest {
         let octal = tail
             .get(..3)
@@ -57,7 +62,7 @@ fn unescape(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    OsString::from_vec(bytes)
 }
 
 /// False if what is mounted is a part of the hierarchy, as in a container that has a cgroup namespace
@@ -72,12 +77,10 @@ pub fn is_whole(mount: &Path) -> bool {
 pub(super) fn own_cgroup() -> Result<PathBuf, Error> {
     let mount = cgroup2_mount()?;
     let path = "/proc/self/cgroup";
-    let memberships = fs::read_to_string(path).map_err(|error| Error::system(path, error))?;
-    let own = memberships
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .unwrap_or("");
-    Ok(mount.join(own))
+    let memberships = fs::read(path).map_err(|error| Error::system(path, error))?;
+    let mut lines = memberships.split(|byte| *byte == b'\n');
+    let own = lines.find_map(|line| line.strip_prefix(b"0::/"));
+    Ok(mount.join(OsStr::from_bytes(own.unwrap_or_default())))
 }
 
 #[cfg(test)]
@@ -86,9 +89,9 @@ mod tests {
 
     #[test]
     fn the_unified_hierarchy_is_found_beside_version_1() {
-        let mounts = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-                      32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
-                      41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
+        let mounts = b"31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+                       32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
+                       41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
         let found = |kind| find(mounts, kind).collect::<Vec<_>>();
         assert_eq!(found("cgroup2"), [Path::new("/sys/fs/cgroup/unified")]);
         assert_eq!(found("cgroup"), [Path::new("/sys/fs/cgroup/cpu")]);
@@ -96,22 +99,23 @@ mod tests {
 
     #[test]
     fn a_mount_point_with_a_space_is_unescaped() {
-        let mounts = "41 31 0:38 / /mnt/c\\0402 rw - cgroup2 none rw\n";
-        assert_eq!(
-            find(mounts, "cgroup2").next(),
-            Some(PathBuf::from("/mnt/c 2"))
-        );
+        let mounts = b"41 31 0:38 / /mnt/c\\0402 rw - cgroup2 none rw\n";
+        let found: Vec<_> = find(mounts, "cgroup2").collect();
+        assert_eq!(found, [Path::new("/mnt/c 2")]);
+    }
+
+    #[test]
+    fn mount_points_that_are_no_text_are_in_nobodys_way() {
+        let mounts = b"40 31 0:37 / /home/\xe4 rw - tmpfs tmpfs rw\n\
+                       41 31 0:38 / /mnt/\xff rw - cgroup2 none rw\n";
+        let found: Vec<_> = find(mounts, "cgroup2").collect();
+        assert_eq!(found, [Path::new(OsStr::from_bytes(b"/mnt/\xff"))]);
     }
 
     #[test]
     fn without_a_unified_hierarchy_there_is_none() {
-        assert_eq!(
-            find(
-                "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n",
-                "cgroup2"
-            )
-            .next(),
-            None
-        );
+        let mounts =
+            b"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\n32 31 - cgroup2\n";
+        assert_eq!(find(mounts, "cgroup2").next(), None);
     }
 }

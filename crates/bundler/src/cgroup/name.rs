@@ -8,6 +8,7 @@ use std::str::FromStr;
 use pillion_host::pattern::matching;
 
 use super::cgroup2_mount;
+use crate::Error;
 
 /// What a user calls cgroups (v2): a path as in `/proc/PID/cgroup`, from the mount point on, in which
 /// `*`, `?` and `[...]` stand for what they do in shells. Which cgroups these are may change.
@@ -44,16 +45,19 @@ impl fmt::Display for CgroupName {
 impl CgroupName {
     /// The kernel's ids of the cgroups that have this name now, which rules match against; none
     /// where no hierarchy is mounted.
-    #[must_use]
-    pub fn ids(&self) -> Vec<u64> {
-        let Ok(mount) = cgroup2_mount() else {
-            return Vec::new();
+    ///
+    /// # Errors
+    /// [`Error::System`] if it cannot be told what is mounted.
+    pub fn ids(&self) -> Result<Vec<u64>, Error> {
+        let mount = match cgroup2_mount() {
+            Err(Error::NoCgroup2) => return Ok(Vec::new()),
+            mount => mount?,
         };
         let mut found = vec![mount];
         for part in &self.0 {
             found = found.iter().flat_map(|it| matching(it, part)).collect();
         }
-        found.iter().filter_map(|path| id(path)).collect()
+        Ok(found.iter().filter_map(|path| id(path)).collect())
     }
 }
 
@@ -81,6 +85,7 @@ mod tests {
         for mistake in ["", "..", "/a/../b"] {
             assert!(mistake.parse::<CgroupName>().is_err(), "{mistake}");
         }
-        assert!("/no/such-*".parse::<CgroupName>().unwrap().ids().is_empty());
+        let none = "/no/such-*".parse::<CgroupName>().unwrap().ids();
+        assert!(none.unwrap().is_empty());
     }
 }

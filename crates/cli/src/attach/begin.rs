@@ -54,7 +54,7 @@ impl Args {
             ..policy
         };
         // Before they go to the kernel: what comes and goes meanwhile is seen by the difference.
-        let rules = Rules::of(policy.clone());
+        let rules = Rules::of(policy.clone())?;
         let programs = self.load(&policy)?;
         let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;

@@ -16,7 +16,7 @@ impl Args {
         let rules = FollowedRules::of(Policy {
             running: containers.running().to_vec(),
             ..asked.policy
-        });
+        })?;
         for idle in rules.idle(containers.in_version_1()) {
             say(&format!("pillion: now covers nothing: {idle}"));
         }

@@ -27,7 +27,7 @@ use crate::print::say;
 use crate::service::Announced;
 use crate::signals;
 use crate::stats::Stats;
-use crate::succession::{leave_predecessor, take_over};
+use crate::succession::{leave_predecessor, remember_program, take_over};
 use place::Names;
 pub use reload::Reloaded;
 
@@ -89,6 +89,7 @@ fn in_the_file() -> impl Iterator<Item = Id> {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         leave_predecessor()?;
+        remember_program()?;
         // The file may name hosts, whose addresses take their time.
         signals::keep(self.requests())?;
         let mut asked = match self.asked()? {

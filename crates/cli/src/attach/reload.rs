@@ -48,9 +48,11 @@ impl AtWork<'_> {
             ..read.policy
         };
         let (count, chosen) = (policy.rules.len(), self.args.connections(&policy));
-        let rules = Rules::of(policy);
-        let replaced = rules.put(&self.attachment);
-        replaced.map_err(|error| refused(error.into()))?;
+        let rules = Rules::of(policy).and_then(|rules| {
+            rules.put(&self.attachment)?;
+            Ok(rules)
+        });
+        let rules = rules.map_err(|error| refused(error.into()))?;
         let has_others = other.is_some();
         let changed = match other {
             Some(other) => {

@@ -20,7 +20,9 @@ pub use connection::{Connection, owned, owners};
 #[cfg(test)]
 pub use example::example;
 
-use crate::print::{print, print_json, print_line};
+use crate::VERSION;
+use crate::print::{print, print_json, print_line, say};
+use crate::service::{Health, status_socket};
 
 /// List the connections that running pillions bundle, and why a segment was not
 ///
@@ -48,6 +50,7 @@ impl Args {
                 "no connection that was bundled has ended",
             ),
         };
+        tell_of_other_versions();
         let flows = owned(flows, &mut owners());
         if self.json {
             print_json(&flows)?;
@@ -58,6 +61,19 @@ impl Args {
             print(&fitting(width(), columns, table))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What other versions keep of connections may not be known to this one, or be taken for something
+/// else.
+fn tell_of_other_versions() {
+    let at_work = status_socket::ask().unwrap_or_default().healths;
+    for other in at_work.iter().filter(|it| it.version != VERSION) {
+        let Health { pid, version, .. } = other;
+        say(&format!(
+            "pillion: process {pid} is pillion {version}, this is {VERSION}: its connections may be \
+             missing here, or wrong; `/proc/{pid}/exe flows` lists them"
+        ));
     }
 }
 

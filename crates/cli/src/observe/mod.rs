@@ -177,7 +177,7 @@ impl ObserveArgs {
         let signals = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hang_up);
         let signals = signals::receive(signals)?;
         let policy = self.policy(bundling, &selection, observing)?;
-        let mut rules = Rules::of(policy.clone());
+        let mut rules = Rules::of(policy.clone())?;
         let programs = Programs::load(&policy)?.by(hook);
         let janitor = chosen::watch(&programs, &namespaces)?;
         let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;

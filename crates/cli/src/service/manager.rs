@@ -29,6 +29,11 @@ pub fn is_at_work(what: &str) {
     notify(&[NotifyState::Ready, id, NotifyState::Status(&brief(what))]);
 }
 
+/// What pillion is at work on is another now.
+pub fn bundles(what: &str) {
+    notify(&[NotifyState::Status(&brief(what))]);
+}
+
 /// Another process has the work from now on. It says so itself, but this one may have said that it is
 /// at work after that.
 pub fn is_succeeded_by(id: u32) {

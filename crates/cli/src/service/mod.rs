@@ -25,12 +25,18 @@ use health::Shared;
 pub use health::{Health, now};
 use metrics::Metrics;
 
+const OUT_OF_DATE: &str = "the file of the rules was not reloaded, and the old ones hold";
+
 /// A pillion as those see it who look after it.
 pub struct Service {
     shared: Arc<Shared>,
     stats: Stats,
     /// What keeps the rules from following cgroups.
     rules_fail: Option<String>,
+    /// Whether the file says something else than the rules in force, for it could not be read again.
+    is_out_of_date: bool,
+    /// What the service manager was told that it is at work on, once it is.
+    told: Option<String>,
     totals_every: Option<Duration>,
     next_totals: Instant,
     metrics: Option<Metrics>,
@@ -47,6 +53,8 @@ impl Service {
             shared,
             stats,
             rules_fail: None,
+            is_out_of_date: false,
+            told: None,
             totals_every,
             next_totals: Instant::now() + totals_every.unwrap_or_default(),
             metrics: metrics.transpose()?,
@@ -65,8 +73,14 @@ impl Service {
         self.shared.has_begun(attachment.readings()?);
         self.keep_up(attachment, selection);
         self.metrics.as_mut().map_or(Ok(()), Metrics::show)?;
-        manager::is_at_work(&self.shared.words());
+        self.is_at_work();
         Ok(())
+    }
+
+    fn is_at_work(&mut self) {
+        let words = self.shared.words();
+        manager::is_at_work(&words);
+        self.told = Some(words);
     }
 
     /// Writes the file of `--stats` now.
@@ -75,12 +89,13 @@ impl Service {
     }
 
     /// Remembers that the rules are others now, or why they are not.
-    pub fn reloaded(&self, outcome: &Result<Reloaded, String>) {
+    pub fn reloaded(&mut self, outcome: &Result<Reloaded, String>) {
+        self.is_out_of_date = outcome.is_err();
         match outcome {
             Ok(reloaded) => self.shared.bundles(reloaded.bundling.clone()),
             Err(why) => self.shared.failed(why.clone()),
         }
-        manager::is_at_work(&self.shared.words());
+        self.is_at_work();
     }
 
     /// Remembers what keeps the rules from following cgroups now, if anything does.
@@ -114,9 +129,16 @@ impl Watcher for Service {
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
         let failing = selection.failing().map(str::to_owned);
         let failing = failing.chain(self.rules_fail.clone());
+        let out_of_date = self.is_out_of_date.then(|| OUT_OF_DATE.to_owned());
+        let failing = failing.chain(out_of_date);
         self.shared.follow(attachment, failing.collect());
         self.stats.keep_up(attachment);
         manager::is_alive();
+        let words = self.shared.words();
+        if self.told.as_ref().is_some_and(|told| *told != words) {
+            manager::bundles(&words);
+            self.told = Some(words);
+        }
         if let Some(every) = self.totals_every
             && Instant::now() >= self.next_totals
         {

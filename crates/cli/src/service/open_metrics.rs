@@ -62,7 +62,7 @@ impl Scrape {
             ),
             (
                 "failing",
-                "Steps that fail at present and are tried again",
+                "Steps that fail at present, and reloads that were refused",
                 None,
                 self.health.failing.len() as u64,
             ),

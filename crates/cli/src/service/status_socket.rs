@@ -121,7 +121,9 @@ pub struct AtWork {
 
 /// Asks those that are at work in this network namespace.
 pub fn ask() -> io::Result<AtWork> {
-    let table = fs::read_to_string("/proc/net/unix")?;
+    // Names are anybody's bytes, pillion's own are text.
+    let table = fs::read("/proc/net/unix")?;
+    let table = String::from_utf8_lossy(&table);
     let names = table.lines().filter_map(|line| {
         let name = line.rsplit(' ').next()?.strip_prefix('@')?;
         // Connections that were made to it are listed as well, under the same name.
@@ -137,7 +139,7 @@ pub fn ask() -> io::Result<AtWork> {
         };
         match heard(stream, deadline) {
             Ok(health) => all.healths.push(health),
-            Err(error) if is_late(&error) => all.silent.push(peer.pid()),
+            Err(error) if says_nothing(&error) => all.silent.push(peer.pid()),
             // It has ended meanwhile.
             Err(_) => {}
         }
@@ -146,8 +148,10 @@ pub fn ask() -> io::Result<AtWork> {
     Ok(all)
 }
 
-fn is_late(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+/// In time, and in words that this version knows.
+fn says_nothing(error: &io::Error) -> bool {
+    use ErrorKind::{InvalidData, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | InvalidData)
 }
 
 /// What one says until then. All say it at the same time, so that what the last one has said by then

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -34,6 +35,8 @@ const LIFE: &str = "PILLION_SUCCESSOR_TELLS";
 
 /// Has the same, the number of the file that is the map of requests, and the layout of what is in it.
 const REQUESTS: &str = "PILLION_REQUESTS";
+
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// How long a successor may take to be at work: programs are verified in seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,12 +70,12 @@ impl Succession {
         if self.begun.is_some() {
             bail!("one was begun before, and is not at work yet");
         }
-        let program = program()?;
+        let program = PROGRAM.get().context("find this program")?;
         let (life, tells) = io::pipe().context("make a pipe")?;
         wait_for_children().context("hear of its end")?;
         let own = std::process::id();
         let map = requests.map().as_raw_fd();
-        let mut successor = Command::new(&program);
+        let mut successor = Command::new(program);
         successor.args(env::args_os().skip(1));
         successor.env(OF, own.to_string());
         successor.env(LIFE, format!("{own} {}", tells.as_raw_fd()));
@@ -216,10 +219,12 @@ fn leave_open(command: &mut Command, files: [BorrowedFd; 2]) {
     unsafe { command.pre_exec(keep) };
 }
 
-/// The program's file, or that which has replaced it.
-fn program() -> Result<PathBuf> {
+/// The name of the program's file, under which another may be put. To be asked at the start: once the
+/// file is called otherwise, the kernel would tell that name.
+pub fn remember_program() -> Result<()> {
     let path = env::current_exe().context("find this program")?;
     let bytes = path.as_os_str().as_bytes();
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
-    Ok(OsString::from_vec(bytes.to_vec()).into())
+    let _ = PROGRAM.set(OsString::from_vec(bytes.to_vec()).into());
+    Ok(())
 }

@@ -138,6 +138,7 @@ mod tests {
             },
             cgroup: 1,
             process: None,
+            is_hidden: false,
         }
     }
 

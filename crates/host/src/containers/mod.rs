@@ -28,8 +28,11 @@ pub struct Container {
     pub described: Described,
     /// The kernel's id of its cgroup (v2).
     pub cgroup: u64,
-    /// A process in it, by its id here; `None` if none can be seen from this PID namespace.
+    /// A process in it, by its id here; `None` if none can be seen from this PID namespace, or there
+    /// is none, as at its beginning and its end.
     pub process: Option<u32>,
+    /// Whether it has processes that cannot be seen from this PID namespace, and no others.
+    pub is_hidden: bool,
 }
 
 impl fmt::Display for Container {
@@ -55,11 +58,15 @@ impl Containers {
         folders.extend(version_1.map_or_else(Vec::new, |it| left_in(it, &folders)));
         let described = self.files.describe(folders.iter().map(|it| it.id.as_str()));
         let folders = folders.into_iter().zip(described);
-        let all = folders.map(|(it, described)| Container {
-            process: self.process(&it),
-            id: it.id,
-            described,
-            cgroup: it.cgroup,
+        let all = folders.map(|(it, described)| {
+            let process = self.process(&it);
+            Container {
+                process,
+                is_hidden: process.is_none() && is_hidden(&it.path),
+                id: it.id,
+                described,
+                cgroup: it.cgroup,
+            }
         });
         let mut all: Vec<_> = all.collect();
         self.in_version_1 = all.split_off(there);
@@ -148,16 +155,29 @@ fn is_trusted(folder: &Path) -> bool {
 /// The oldest process of a cgroup, as far as ids tell; else one of a cgroup below that is no
 /// container's.
 fn first_process(folder: &Path) -> Option<u32> {
+    let first = processes(folder).into_iter().filter(|id| *id != 0).min();
+    first.or_else(|| inner(folder).find_map(|path| first_process(&path)))
+}
+
+/// Whether a cgroup, or one below that is no container's, has a process that cannot be seen from here.
+fn is_hidden(folder: &Path) -> bool {
+    processes(folder).contains(&0) || inner(folder).any(|path| is_hidden(&path))
+}
+
+/// The processes of a cgroup. Those that cannot be seen from here are 0.
+fn processes(folder: &Path) -> Vec<u32> {
     let ids = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    // Those that cannot be seen from here are 0.
-    let ids = ids.lines().filter_map(|it| it.parse().ok());
-    let first = ids.filter(|id| *id != 0).min();
+    ids.lines().filter_map(|it| it.parse().ok()).collect()
+}
+
+/// The cgroups below one that are no containers'.
+fn inner(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let is_containers = |path: &PathBuf| {
         let name = path.file_name().and_then(|it| it.to_str());
         name.is_some_and(|it| container_id(it).is_some())
     };
-    let inner = || below(folder).filter(|(path, _)| !is_containers(path));
-    first.or_else(|| inner().find_map(|(path, _)| first_process(&path)))
+    let folders = below(folder).map(|(path, _)| path);
+    folders.filter(move |path| !is_containers(path))
 }
 
 #[cfg(test)]
@@ -171,7 +191,7 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let mount = mount.path();
         let id = |digit: &str| digit.repeat(64);
-        let (a, b, c) = (id("a"), id("b"), id("c"));
+        let (a, b, c, d) = (id("a"), id("b"), id("c"), id("d"));
         let make = |path: &str, processes: &str| {
             fs::create_dir_all(mount.join(path)).unwrap();
             fs::write(mount.join(path).join("cgroup.procs"), processes).unwrap();
@@ -181,16 +201,26 @@ mod tests {
         make(&format!("machine.slice/libpod-{b}.scope"), "");
         make(&format!("machine.slice/libpod-{b}.scope/container"), "9\n");
         make(&format!("machine.slice/libpod-{b}.scope/{c}"), "0\n");
+        make(&format!("system.slice/docker-{d}.scope"), "");
         let mut containers = Containers::default();
         let found = containers.look(mount, None).iter();
-        let found: Vec<_> = found.map(|it| (it.id.clone(), it.process)).collect();
-        assert_eq!(found, [(b, Some(9)), (c, None), (a.clone(), Some(7))]);
+        let found: Vec<_> = found
+            .map(|it| (it.id.clone(), it.process, it.is_hidden))
+            .collect();
+        let expected = [
+            (b, Some(9), false),
+            (c, None, true),
+            (a.clone(), Some(7), false),
+            // As at its beginning and its end.
+            (d, None, false),
+        ];
+        assert_eq!(found, expected);
         let folder = mount.join(format!("system.slice/docker-{a}.scope"));
         let last = &containers.running()[2];
         assert_eq!(last.cgroup, fs::metadata(&folder).unwrap().ino());
         assert_eq!(last.to_string(), "aaaaaaaaaaaa");
         fs::remove_dir_all(folder).unwrap();
-        assert_eq!(containers.look(mount, None).len(), 2);
+        assert_eq!(containers.look(mount, None).len(), 3);
     }
 
     #[test]
