@@ -148,7 +148,7 @@ pub fn ask() -> io::Result<AtWork> {
     Ok(all)
 }
 
-/// In time, and in words that this version knows.
+/// Whether nothing was said in time, or nothing that this version understands.
 fn says_nothing(error: &io::Error) -> bool {
     use ErrorKind::{InvalidData, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | InvalidData)
