@@ -56,6 +56,16 @@ fn the_example_in_the_documentation_is_read_whole() {
 }
 
 #[test]
+fn the_example_of_a_reproduction_has_a_number_and_a_figure() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keystrokes.toml");
+    let experiment = load(FilePath::new(path)).unwrap();
+    assert_eq!(experiment.runs.len(), 10);
+    let reproduction = experiment.reproduction.expect("what is reproduced");
+    assert_eq!(reproduction.published.len(), 1);
+    assert_eq!(reproduction.figure.len(), 1);
+}
+
+#[test]
 fn a_run_alone_is_a_file_that_says_the_same() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
     for planned in load(FilePath::new(path)).unwrap().runs {
