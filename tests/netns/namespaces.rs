@@ -1,16 +1,17 @@
 //! `pillion attach --netns`: other network namespaces, which come and go.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Command};
 use std::{fs, thread};
 
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{SockaddrIn, connect};
+use nix::sys::socket::{SockaddrStorage, connect};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
+use pillion_tests::disconnect;
 use serde_json::Value;
 
 use crate::attach::send_to;
@@ -217,23 +218,6 @@ fn ends(host: &Namespace) -> [TcpStream; 2] {
     ends.unwrap()
 }
 
-/// Ends a connection, so that its socket may have another one.
-fn disconnect(stream: &TcpStream) -> bool {
-    let nobody = libc::sockaddr {
-        sa_family: libc::AF_UNSPEC as u16,
-        sa_data: [0; 14],
-    };
-    // SAFETY: it reads an address that lives across the call.
-    let result = unsafe {
-        libc::connect(
-            stream.as_raw_fd(),
-            &raw const nobody,
-            size_of_val(&nobody) as u32,
-        )
-    };
-    result == 0
-}
-
 #[test]
 fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     needs_root!();
@@ -282,7 +266,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
 
     // Its socket is to have another connection later.
     let [reused, _] = ends(&hosts[0]);
-    assert!(disconnect(&reused));
+    disconnect(&reused);
     rules(&names[1].0);
     reload(&attach);
     attach.says(&format!("reloaded {name}: 1 rule; 2 connections covered"));
@@ -300,10 +284,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     assert!(!covered(&[near, far]));
     let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listener.unwrap();
-    let address = SockaddrIn::from(match listener.local_addr().unwrap() {
-        SocketAddr::V4(address) => address,
-        SocketAddr::V6(address) => panic!("{address}"),
-    });
+    let address = SockaddrStorage::from(listener.local_addr().unwrap());
     connect(reused.as_raw_fd(), &address).unwrap();
     assert!(!covered(&[reused, listener.accept().unwrap().0]));
     attach.interrupt();

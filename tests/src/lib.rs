@@ -57,6 +57,6 @@ pub use link::Link;
 pub use memory::segment_overhead;
 pub use netns::{isolated, leave_scaling_ratio_alone, netstat, sysctl};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
-pub use socket::{set_option, tcp_info};
+pub use socket::{disconnect, set_option, tcp_info};
 pub use states::States;
 pub use wire::Wire;

@@ -32,7 +32,10 @@ pub(crate) fn begin(socket: &impl AsRawFd, peer: SocketAddr) {
 }
 
 /// Ends a socket's connection at once, so that the socket can be used for another.
-pub(crate) fn disconnect(socket: &TcpStream) {
+///
+/// # Panics
+/// If the kernel refuses it.
+pub fn disconnect(socket: &TcpStream) {
     // SAFETY: plain integers, for which all zeroes is a value: AF_UNSPEC.
     let nowhere: libc::sockaddr = unsafe { mem::zeroed() };
     let length = size_of_val(&nowhere) as libc::socklen_t;
