@@ -50,7 +50,6 @@ impl Args {
                 "no connection that was bundled has ended",
             ),
         };
-        tell_of_other_versions();
         let flows = owned(flows, &mut owners());
         if self.json {
             print_json(&flows)?;
@@ -60,6 +59,8 @@ impl Args {
             let table = |shown: &[Shown]| by_namespace(&flows, shown);
             print(&fitting(width(), columns, table))?;
         }
+        // One that does not answer is waited for.
+        tell_of_other_versions();
         Ok(ExitCode::SUCCESS)
     }
 }
