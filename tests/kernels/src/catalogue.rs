@@ -15,6 +15,8 @@ pub struct Catalogue {
     pub modules: Vec<String>,
     /// Beginnings of names of the tests of the wire that measure time.
     pub timed: Vec<String>,
+    /// Tests of the wire that no emulated kernel runs.
+    pub left_out: Vec<LeftOut>,
     #[serde(rename = "kernel")]
     pub kernels: Vec<Wanted>,
 }
@@ -34,7 +36,7 @@ pub struct Wanted {
     /// Features that the emulated processor must not have.
     #[serde(default)]
     pub without: Vec<String>,
-    /// Tests of the wire that this kernel cannot pass.
+    /// Tests of the wire that this kernel cannot pass, and those left out of all.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
 }
@@ -51,7 +53,12 @@ pub struct LeftOut {
 impl Catalogue {
     /// The one that belongs to this source.
     pub fn load() -> Result<Self> {
-        toml::from_str(include_str!("../kernels.toml")).context("kernels.toml")
+        let mut catalogue: Self =
+            toml::from_str(include_str!("../kernels.toml")).context("kernels.toml")?;
+        for kernel in &mut catalogue.kernels {
+            kernel.left_out.extend_from_slice(&catalogue.left_out);
+        }
+        Ok(catalogue)
     }
 
     /// Those named, in the file's order; without names, all.
@@ -75,6 +82,15 @@ impl Catalogue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_of_all_is_left_out_of_each() {
+        let catalogue = Catalogue::load().unwrap();
+        assert!(!catalogue.left_out.is_empty());
+        for kernel in &catalogue.kernels {
+            assert!(kernel.left_out.ends_with(&catalogue.left_out));
+        }
+    }
 
     #[test]
     fn kernels_are_chosen_by_name_and_a_wrong_name_is_told() {
