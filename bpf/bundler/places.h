@@ -30,8 +30,9 @@ enum share {
 
 /*
  * By the user's id: shares that were ever taken, written by the programs alone
- * once they are at work, and those of them that were free again by the last
- * look, written by user space alone.
+ * once they are at work; those of them that were free again by the last look,
+ * written by user space alone; and those of the requests that are there, as
+ * counted last, which user space empties before, but for all users' count.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -39,19 +40,8 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
-} pillion_come SEC(".maps"), pillion_gone SEC(".maps");
-
-/*
- * By the user's id: shares of the requests that are there, as counted last.
- * User space empties it before, but for a count of all users.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_USERS);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, __u64);
-} pillion_there SEC(".maps");
+} pillion_come SEC(".maps"), pillion_gone SEC(".maps"),
+	pillion_there SEC(".maps");
 
 /*
  * What user space is told of a socket for which something is kept. The user is

@@ -229,10 +229,10 @@ impl Room {
     }
 }
 
-fn failed(error: io::Error) -> Error {
+pub(crate) fn failed(error: io::Error) -> Error {
     Error::system("count the connections", error)
 }
 
-fn of_map(error: libbpf_rs::Error) -> Error {
+pub(crate) fn of_map(error: libbpf_rs::Error) -> Error {
     failed(io::Error::other(error.to_string()))
 }

@@ -2,14 +2,13 @@
 //! may be many more than of connections: where the kernel lets a program go through them, that counts.
 
 use std::collections::HashMap;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::contract::types;
 use crate::link::{self, Target};
-use crate::places::{ALL_USERS, Kept, counts};
+use crate::places::{ALL_USERS, Kept, counts, failed, of_map};
 use crate::{Error, Namespace};
 
 #[derive(Debug)]
@@ -38,7 +37,6 @@ impl RequestShares {
             Self::Told(kept) => return Ok(sum(&kept.read(namespaces)?)),
             Self::Counted { link, there } => (link, there),
         };
-        let of_map = |error: libbpf_rs::Error| failed(io::Error::other(error.to_string()));
         let known: Vec<_> = there.keys().collect();
         for user in known {
             there.delete(&user).map_err(of_map)?;
@@ -60,8 +58,4 @@ pub(crate) fn sum(sockets: &[types::kept]) -> HashMap<u32, u64> {
         *shares.entry(ALL_USERS).or_default() += share;
     }
     shares
-}
-
-fn failed(error: io::Error) -> Error {
-    Error::system("count what is remembered of sockets", error)
 }
