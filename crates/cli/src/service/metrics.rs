@@ -253,6 +253,19 @@ mod tests {
     }
 
     #[test]
+    fn the_longest_path_that_is_taken_can_be_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let longest = (1..200).rev().map(|it| folder.path().join("m".repeat(it)));
+        let is_taken = |path: &PathBuf| {
+            format!("unix:{}", path.display())
+                .parse::<Endpoint>()
+                .is_ok()
+        };
+        let path = longest.into_iter().find(is_taken).unwrap();
+        listen(&path).unwrap();
+    }
+
+    #[test]
     fn what_a_killed_successor_left_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
