@@ -58,9 +58,11 @@ impl Processor {
         let without = without.iter().map(|feature| format!(",-{feature}"));
         let (engine, model) = match self {
             Self::Kvm => ("kvm", "host".to_owned()),
+            // One thread for all cores: with one each, a core may run into the breakpoint by which
+            // another changes the kernel's code, after that is gone again, and the kernel dies.
             // Fast copies by a string instruction are slow where they are emulated.
             Self::Emulated => (
-                "tcg",
+                "tcg,thread=single",
                 format!("max,-erms,-fsrm{}", without.collect::<String>()),
             ),
         };
