@@ -46,3 +46,27 @@ fn streams_that_connect_while_others_send_may_never_be_established() {
     assert_eq!(streams, 64);
     assert!(never > 32, "{never} of 64 never established");
 }
+
+/// The first of two SYNs is lost, and sent again a second later.
+const ONE_OF_TWO: &str = r#"
+duration = 12
+path = { rtt = 100, loss = [1] }
+[group.thin]
+streams = 2
+start = 2
+itt = "100"
+ramp-up = 0
+connects-at-start = true
+"#;
+
+#[test]
+fn a_stream_that_connects_at_its_start_sends_from_then_on_and_awaits_no_other() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), ONE_OF_TWO);
+    let groups = json(&runs[0], "streams.json");
+    let streams = groups[0]["sent"]["streams"].as_array().unwrap();
+    let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
+    // From 3.1 s and 2.1 s to 12 s, each tenth of a second.
+    assert_eq!(sent, [Some(89), Some(99)]);
+}

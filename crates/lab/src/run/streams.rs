@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -21,12 +21,8 @@ use crate::testbed::{Node, RECEIVER, Testbed};
 const PORTS: u16 = 7001;
 /// How long connecting may take: lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long it may take while others send, if that is not over before: TCP gives up after 127 s.
-const CONNECT_TIMEOUT_AMONG_OTHERS: Duration = Duration::from_secs(130);
 /// How long the last bytes may take: retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a wait may last before it is looked again whether the run is to stop.
-const STOP_CHECK: Duration = Duration::from_millis(100);
 /// Time from the last connection to the barrier's opening, so that every thread can hear of it.
 const BEFORE_BARRIER: Duration = Duration::from_millis(20);
 
@@ -76,13 +72,7 @@ fn traffic(plan: &Plan) -> Vec<Traffic> {
             records: plan.measure.records,
             first_stream: first,
             source_port: Some(source_port(first)),
-            connect_timeout: match streams.connects_at_start {
-                true => {
-                    let rest = plan.duration.saturating_sub(streams.traffic.start);
-                    rest.min(CONNECT_TIMEOUT_AMONG_OTHERS)
-                }
-                false => CONNECT_TIMEOUT,
-            },
+            connect_timeout: CONNECT_TIMEOUT,
             partly: true,
             drain_timeout: DRAIN_TIMEOUT,
             ..Traffic::new(to, streams.traffic.clone())
@@ -147,15 +137,9 @@ impl Streams {
             .streams
             .iter()
             .filter_map(|it| testbed.hosts.get(it.host));
-        let senders = self.groups.iter().zip(hosts).zip(&plan.streams);
+        let senders = self.groups.iter().zip(hosts);
         let senders: Vec<Sending> = senders
-            .map(|((traffic, host), streams)| {
-                let begin = match streams.connects_at_start {
-                    true => connect_at_start,
-                    false => connect_first,
-                };
-                start(begin, traffic.clone(), host, Arc::clone(&self.stop))
-            })
+            .map(|(traffic, host)| start(traffic.clone(), host, Arc::clone(&self.stop)))
             .collect();
         // One that fails drops its end of the channel.
         let all = senders.iter().all(|sender| sender.connected.recv().is_ok());
@@ -205,14 +189,10 @@ impl Streams {
     }
 }
 
-/// How a group's sender begins: it says that others may send, and hears when the barrier opens.
-type Begin = fn(Traffic, &mpsc::Sender<()>, &mpsc::Receiver<u64>, &AtomicBool) -> Outcome;
-type Outcome = Result<Sent, SendError>;
-
-fn start(begin: Begin, traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> Sending {
+fn start(traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> Sending {
     let (told, connected) = mpsc::channel();
     let (barrier, opened) = mpsc::channel();
-    let work = move || begin(traffic, &told, &opened, &stop);
+    let work = move || connect_and_send(traffic, &told, &opened, &stop);
     Sending {
         connected,
         barrier,
@@ -220,13 +200,14 @@ fn start(begin: Begin, traffic: Traffic, host: &Node, stop: Arc<AtomicBool>) -> 
     }
 }
 
-/// Nobody sends before the streams are connected.
-fn connect_first(
+/// Says that the streams are connected, those that connect first, and has them send once the barrier
+/// opens.
+fn connect_and_send(
     traffic: Traffic,
     told: &mpsc::Sender<()>,
     opened: &mpsc::Receiver<u64>,
     stop: &AtomicBool,
-) -> Outcome {
+) -> Result<Sent, SendError> {
     let streams = traffic.streams();
     let sender = Sender::new(traffic)?;
     let ready = sender.connect(stop)?;
@@ -237,36 +218,6 @@ fn connect_first(
         // Another one failed.
         Err(_) => Err(SendError::Stopped { connected, streams }),
     }
-}
-
-/// The streams connect when they are to start, and start once all are connected, or have failed to.
-fn connect_at_start(
-    traffic: Traffic,
-    told: &mpsc::Sender<()>,
-    opened: &mpsc::Receiver<u64>,
-    stop: &AtomicBool,
-) -> Outcome {
-    let streams = traffic.streams();
-    let start = traffic.groups.first().map_or(Duration::ZERO, |it| it.start);
-    let sender = Sender::new(traffic)?;
-    let _ = told.send(());
-    let Ok(barrier_ns) = opened.recv() else {
-        return Err(SendError::Stopped {
-            connected: 0,
-            streams,
-        });
-    };
-    let start_ns = barrier_ns.saturating_add(start.as_nanos() as u64);
-    while let left @ 1.. = start_ns.saturating_sub(monotonic_ns())
-        && !stop.load(Ordering::Relaxed)
-    {
-        thread::sleep(Duration::from_nanos(left).min(STOP_CHECK));
-    }
-    let ready = sender.connect(stop)?;
-    let took = monotonic_ns().saturating_sub(start_ns);
-    ready
-        .delayed(Duration::from_nanos(took))
-        .run(barrier_ns, stop)
 }
 
 fn join<T, E>(thread: Thread<T, E>, host: &str) -> Result<T, Error>

@@ -83,9 +83,12 @@ impl<'a> GroupTraffic<'a> {
 }
 
 impl GroupSummary {
-    /// What never came, if it is so much that latencies are not those of all messages. Datagrams
-    /// are to get lost.
+    /// That nothing was sent, or what never came, if it is so much that latencies are not those of all
+    /// messages. Datagrams are to get lost.
     fn doubt(&self) -> Option<String> {
+        if self.sent == 0 && self.streams > 0 {
+            return Some(format!("group {}: sent nothing", self.name));
+        }
         let is_lossy = self.kind == "datagrams";
         let totals = Totals {
             streams: self.streams as u64,
@@ -192,6 +195,20 @@ mod tests {
         let doubt = group(2726, 24).doubt().unwrap().replace('\u{a0}', " ");
         let told = "group thin: 2 726 of 6 000 messages received, 24 of 30 streams failed;";
         assert!(doubt.starts_with(told), "{doubt}");
+    }
+
+    #[test]
+    fn a_group_that_sent_nothing_is_in_doubt() {
+        let silent = GroupSummary {
+            sent: 0,
+            ..group(0, 0)
+        };
+        assert_eq!(silent.doubt().unwrap(), "group thin: sent nothing");
+        let none = GroupSummary {
+            streams: 0,
+            ..silent
+        };
+        assert_eq!(none.doubt(), None, "flows that would start at the end");
     }
 
     fn sent(messages: u64) -> SendReport {

@@ -11,8 +11,8 @@ pub struct Group {
     /// What they send, and how their sockets are set.
     #[serde(flatten)]
     pub traffic: traffic::Group,
-    /// Whether they connect when they are to start, while others send, and not before all: they
-    /// send once each of them is connected or has failed to.
+    /// Whether they connect when the group is to start, all at once, and not before anything is sent:
+    /// each starts so much later as connecting takes it.
     pub connects_at_start: bool,
     /// The host that they come from; `None` for one of the group's own name.
     pub host: Option<String>,

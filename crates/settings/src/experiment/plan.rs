@@ -69,8 +69,6 @@ pub struct ReceivingHost {
 pub struct Streams {
     /// What they send, and how their sockets are set; its name is the group's.
     pub traffic: pillion_traffic::Group,
-    /// Whether they connect when they are to start, and not before anything is sent.
-    pub connects_at_start: bool,
     /// The host that they come from: an index of [`Plan::hosts`].
     pub host: usize,
     /// Delays of their own, one for each stream and the same each way; none where they have the

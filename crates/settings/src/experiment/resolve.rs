@@ -113,6 +113,7 @@ impl Plan {
         }
         let traffic = pillion_traffic::Group {
             name: name.to_owned(),
+            connects_at_start: group.connects_at_start,
             ..traffic
         };
         if !self.duration.is_zero()
@@ -127,7 +128,6 @@ impl Plan {
         let delays = own.map(|own| self.delays_of(own, first, traffic.streams));
         self.streams.push(Streams {
             traffic,
-            connects_at_start: group.connects_at_start,
             host,
             delays: delays.unwrap_or_default(),
             ways: [group.forward.clone(), group.back.clone()],

@@ -163,6 +163,7 @@ impl Group {
             start: self.start,
             duration: self.duration.map(|times::Length(time)| time),
             ramp_up: self.ramp_up.map_or(RampUp::Spread, Itt::ramp_up),
+            connects_at_start: false,
             socket: SocketOptions {
                 nagle: self.nagle,
                 linear_timeouts: self.linear_timeouts,

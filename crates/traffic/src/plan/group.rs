@@ -28,6 +28,9 @@ pub struct Group {
     pub duration: Option<Duration>,
     /// When its others do.
     pub ramp_up: RampUp,
+    /// Whether its connections are made at its start, all at once, and not before the barrier opens.
+    /// Each of its streams starts so much later than it would as connecting takes it.
+    pub connects_at_start: bool,
     /// How its sockets are set.
     pub socket: SocketOptions,
 }
@@ -115,6 +118,7 @@ impl Group {
             start: Duration::ZERO,
             duration: None,
             ramp_up: RampUp::Spread,
+            connects_at_start: false,
             socket: SocketOptions::default(),
         }
     }
@@ -168,6 +172,13 @@ impl Group {
         Ok(())
     }
 
+    /// Whether its connections are made before the barrier opens.
+    pub(crate) fn connects_first(&self) -> bool {
+        let at_start = self.connects_at_start
+            || matches!(self.kind, Kind::Flow { .. } | Kind::Datagrams { .. });
+        !at_start
+    }
+
     /// From when on none of its messages falls due, if there is such a time, where `duration` is
     /// that of all groups.
     pub(crate) fn end(&self, duration: Option<Duration>) -> Option<Duration> {
@@ -217,11 +228,6 @@ impl Kind {
             Self::Replay { .. } => "replay",
             Self::Datagrams { .. } => "datagrams",
         }
-    }
-
-    /// Whether its connections are made before anything is sent, and not when each stream starts.
-    pub(crate) fn connects_first(&self) -> bool {
-        !matches!(self, Self::Flow { .. } | Self::Datagrams { .. })
     }
 
     /// The time between two messages, where that does not depend on the network.

@@ -32,8 +32,9 @@ pub(super) type Attempt = Result<Connection, String>;
 pub(super) enum Connection {
     /// It is made.
     Made(TcpStream),
-    /// The stream makes it when it starts.
-    ToMake(Opening),
+    /// The stream makes it: so many nanoseconds after the barrier has opened, or else with its first
+    /// message.
+    ToMake(Opening, Option<u64>),
     /// There is none, for the stream is one of datagrams.
     Datagrams(UdpSocket),
 }
@@ -62,7 +63,7 @@ impl Opening {
 pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<Attempt>, SendError> {
     let to = traffic.to;
     let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
-    let first = |group: &&Group| group.kind.connects_first();
+    let first = |group: &&Group| group.connects_first();
     let first = traffic.groups.iter().filter(first);
     let streams = first.map(|group| group.streams).sum();
     let failed = |connected, source| SendError::Connect {
@@ -81,12 +82,14 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
             attempts.push(Ok(Connection::Datagrams(datagrams::open(to, port)?)));
             continue;
         }
-        if !group.kind.connects_first() {
-            attempts.push(Ok(Connection::ToMake(Opening {
+        if !group.connects_first() {
+            let opening = Opening {
                 to,
                 port,
                 options: group.socket.clone(),
-            })));
+            };
+            let at_ns = group.connects_at_start.then(|| ns(group.start));
+            attempts.push(Ok(Connection::ToMake(opening, at_ns)));
             continue;
         }
         attempts.push(match start(to, port, &group.socket)? {

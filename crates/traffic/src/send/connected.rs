@@ -1,6 +1,5 @@
 use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::Duration;
 
 use super::connect::{Attempt, Connection, all_changes};
 use super::datagrams;
@@ -17,8 +16,6 @@ use crate::wire::{Preface, Role};
 pub struct Connected<'a> {
     sender: &'a Sender,
     attempts: Vec<Attempt>,
-    /// How much later than planned the streams start.
-    delay: Duration,
 }
 
 /// A connection, its stream's number, its group's and what it sends.
@@ -26,17 +23,7 @@ type Part<'a> = Vec<(Connection, u32, (usize, Source<'a>))>;
 
 impl<'a> Connected<'a> {
     pub(super) fn new(sender: &'a Sender, attempts: Vec<Attempt>) -> Self {
-        Self {
-            sender,
-            attempts,
-            delay: Duration::ZERO,
-        }
-    }
-
-    /// Has all streams start so much later than planned; they end when they would have.
-    #[must_use]
-    pub fn delayed(self, delay: Duration) -> Self {
-        Self { delay, ..self }
+        Self { sender, attempts }
     }
 
     /// Streams that are connected, or connect when they start.
@@ -52,16 +39,12 @@ impl<'a> Connected<'a> {
     /// When the host refuses epoll or a timer. A stream that breaks does not end the others; its
     /// error is in the report.
     pub fn run(self, start_ns: u64, stop: &AtomicBool) -> Result<Sent, SendError> {
-        let Self {
-            sender,
-            attempts,
-            delay,
-        } = self;
+        let Self { sender, attempts } = self;
         let traffic = &sender.traffic;
         let mut parts: Vec<Part> = (0..traffic.threads).map(|_| Vec::new()).collect();
         let mut of_datagrams = datagrams::Part::new();
         let mut streams = Vec::with_capacity(attempts.len());
-        let sources = attempts.into_iter().zip(sender.sources(delay));
+        let sources = attempts.into_iter().zip(sender.sources());
         for ((attempt, source), number) in sources.zip(traffic.first_stream..) {
             match attempt {
                 Ok(Connection::Datagrams(socket)) => of_datagrams.push((socket, number, source)),

@@ -62,19 +62,14 @@ impl Sender {
 
     /// Number of messages that a full run sends; `None` where that depends on the network.
     pub fn planned(&self) -> Option<u64> {
-        self.sources(Duration::ZERO)
-            .map(|(_, source)| source.planned())
-            .sum()
+        self.sources().map(|(_, source)| source.planned()).sum()
     }
 
     /// When each message is due, counted from the barrier, and on which stream, in order of time;
     /// of streams whose times depend on the network, only the first.
     pub fn due(&self) -> Vec<(Duration, u32)> {
         let mut due = Vec::new();
-        for ((_, mut source), stream) in self
-            .sources(Duration::ZERO)
-            .zip(self.traffic.first_stream..)
-        {
+        for ((_, mut source), stream) in self.sources().zip(self.traffic.first_stream..) {
             let known = source.planned().unwrap_or(1);
             for _ in 0..known {
                 if let source::Next::At(at) = source.next(0, true) {
@@ -119,9 +114,8 @@ impl Sender {
         Ok(Connected::new(self, sockets))
     }
 
-    /// What the streams do, in their order, each with its group's number, where they start so much
-    /// later than planned.
-    fn sources(&self, delay: Duration) -> impl Iterator<Item = (usize, Source<'_>)> {
+    /// What the streams do, in their order, each with its group's number.
+    fn sources(&self) -> impl Iterator<Item = (usize, Source<'_>)> {
         let Traffic { seed, duration, .. } = self.traffic;
         let groups = self.traffic.groups.iter().enumerate();
         let starts = groups.flat_map(move |(index, group)| {
@@ -131,7 +125,6 @@ impl Sender {
         starts
             .zip(self.traffic.first_stream..)
             .map(move |((index, group, start), stream)| {
-                let start = start.saturating_add(ns(delay));
                 let end = group.end(duration).map_or(u64::MAX, ns);
                 (index, Source::new(group, seed, stream, (start, end)))
             })

@@ -108,12 +108,14 @@ impl<'a> Pace<'a> {
             let stream = &mut self.streams[index];
             stream.scheduled = false;
             if stream.is_active() {
-                if stream.source.can_be_late() {
-                    self.work.measured.late_ns.saturating_record(late);
-                }
                 stream.open(&self.poller, index, now);
-                stream.hand_over(now, &mut self.work);
-                self.progress.fetch_add(1, Ordering::Relaxed);
+                if !stream.is_connecting() {
+                    if stream.source.can_be_late() {
+                        self.work.measured.late_ns.saturating_record(late);
+                    }
+                    stream.hand_over(now, &mut self.work);
+                    self.progress.fetch_add(1, Ordering::Relaxed);
+                }
                 self.schedule(index, now);
             }
         }
@@ -127,7 +129,7 @@ impl<'a> Pace<'a> {
             return;
         }
         let now = now.saturating_sub(self.start_ns);
-        match stream.source.next(now, stream.is_idle()) {
+        match stream.next(now) {
             Next::At(offset) => {
                 stream.scheduled = true;
                 self.due.push(Reverse((offset, index)));
@@ -141,9 +143,10 @@ impl<'a> Pace<'a> {
         let mut ready = std::mem::take(&mut self.work.ready);
         ready.extend(self.poller.wait_until(deadline_ns)?.map(|(index, _)| index));
         for index in ready.drain(..) {
-            self.streams[index].ready(&mut self.work, self.start_ns);
+            let now = now_ns();
+            self.streams[index].ready(&mut self.work, self.start_ns, now);
             if !self.streams[index].scheduled {
-                self.schedule(index, now_ns());
+                self.schedule(index, now);
             }
         }
         self.work.ready = ready;

@@ -108,6 +108,11 @@ impl<'a> Source<'a> {
         size
     }
 
+    /// The stream starts so much later.
+    pub(super) fn delay(&mut self, by_ns: u64) {
+        self.due_ns += by_ns as f64;
+    }
+
     /// An answer has come.
     pub(super) fn answered(&mut self, now_ns: u64) {
         if let (Kind::RequestResponse { think, .. }, true) = (self.kind, self.awaits_answer) {

@@ -10,7 +10,7 @@ use nix::sys::socket::{MsgFlags, send};
 use super::answers::Answers;
 use super::connect::{Connection, Opening};
 use super::report::StreamSent;
-use super::source::Source;
+use super::source::{Next, Source};
 use super::work::Work;
 use crate::bundled::Bundled;
 use crate::clock::{now_ns, us};
@@ -27,6 +27,8 @@ pub(super) struct Stream<'a> {
     /// Whether its next message stands among those due.
     pub(super) scheduled: bool,
     socket: Socket,
+    /// When it connects, in nanoseconds since the barrier opened, if it starts once it is connected.
+    connects_ns: Option<u64>,
     encoder: Encoder,
     /// Messages that the kernel has not wholly taken: when handed over, and the size.
     queue: VecDeque<(u64, u32)>,
@@ -82,9 +84,13 @@ impl<'a> Stream<'a> {
                 ..StreamSent::new(preface.stream, group)
             },
             encoder: Encoder::new(preface),
+            connects_ns: match connection {
+                Connection::ToMake(_, at_ns) => at_ns,
+                Connection::Made(_) | Connection::Datagrams(_) => None,
+            },
             socket: match connection {
                 Connection::Made(socket) => Socket::Ready(socket),
-                Connection::ToMake(opening) => Socket::ToMake(opening),
+                Connection::ToMake(opening, _) => Socket::ToMake(opening),
                 // Those are at work elsewhere.
                 Connection::Datagrams(_) => Socket::Done,
             },
@@ -101,6 +107,20 @@ impl<'a> Stream<'a> {
             Ok(socket) => self.socket = Socket::Own(socket, now_ns, false),
             Err(why) => self.fail(format!("never connected: {why}")),
         }
+    }
+
+    /// What comes next of it: its connection, a message, or nothing any more.
+    pub(super) fn next(&self, now_ns: u64) -> Next {
+        match (&self.socket, self.connects_ns) {
+            (Socket::ToMake(_), Some(at_ns)) => Next::At(at_ns),
+            _ if self.is_connecting() => Next::Waiting,
+            _ => self.source.next(now_ns, self.is_idle()),
+        }
+    }
+
+    /// Whether it is to start once it is connected, and is not yet.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.connects_ns.is_some() && matches!(self.socket, Socket::Own(_, _, false))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -134,6 +154,9 @@ impl<'a> Stream<'a> {
     pub(super) fn finish(&mut self, work: &mut Work) {
         if self.is_active() {
             self.last_message_seen = true;
+            if self.is_connecting() {
+                return self.fail("never connected: no answer until the end".to_owned());
+            }
             if let Socket::ToMake(_) = self.socket {
                 self.open = false;
             }
@@ -143,9 +166,16 @@ impl<'a> Stream<'a> {
     }
 
     /// The socket has changed.
-    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64) {
-        if let Socket::Own(_, _, connected) = &mut self.socket {
+    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64, now_ns: u64) {
+        let starts = self.is_connecting();
+        if let Socket::Own(socket, opened_ns, connected) = &mut self.socket {
             *connected = true;
+            if starts && let Some(why) = socket.take_error().unwrap_or_else(Some) {
+                return self.fail(format!("never connected: {why}"));
+            }
+            if starts {
+                self.source.delay(now_ns.saturating_sub(*opened_ns));
+            }
         }
         if self.open {
             self.write(work);
@@ -306,8 +336,10 @@ impl<'a> Stream<'a> {
         }
         // Of many flows only those under way need a file descriptor.
         if let Socket::Own(_, opened_ns, _) = self.socket {
-            let completion_us = us(now_ns().saturating_sub(opened_ns));
-            self.report.completion_us = self.report.error.is_none().then_some(completion_us);
+            let is_flow = self.connects_ns.is_none();
+            let completed = is_flow && self.report.error.is_none();
+            let completion_us = || us(now_ns().saturating_sub(opened_ns));
+            self.report.completion_us = completed.then(completion_us);
             self.socket = Socket::Done;
         }
     }
