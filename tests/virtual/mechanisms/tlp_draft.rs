@@ -11,6 +11,8 @@ const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
 const ON: (&str, u8) = ("tcp_tlp_draft", 1);
 /// A probe is as what it repeats was.
 const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
+/// Early retransmit as Linux 3.12 had it, beside probes.
+const EARLY: (&str, u8) = ("tcp_early_retransmit", 3);
 
 /// The RTT is known; there are probes, which tests of the wire do without.
 fn settle(wire: &mut Wire) {
@@ -57,4 +59,28 @@ fn a_dupack_calls_the_probe_off() {
             }
         });
     }
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn early_retransmit_takes_the_place_of_the_probe() {
+    run(&plain(), &[CLASSIC, ON, APART, EARLY], |wire| {
+        settle(wire);
+        let [first, second] = send_several(wire);
+        sack(wire, &first, &second);
+        expect_after(wire, &first, RTT / 4);
+        wire.expect_nothing(RTT);
+    });
+}
+
+#[test]
+#[ignore = "runs in the lab kernel"]
+fn early_retransmit_goes_on_where_a_probe_has_told_of_a_loss() {
+    run(&plain(), &[CLASSIC, ON, APART, EARLY], |wire| {
+        settle(wire);
+        let [first, second] = send_several(wire);
+        expect_after(wire, &second, 2 * RTT);
+        sack(wire, &first, &second);
+        expect_after(wire, &first, RTT / 4);
+    });
 }
