@@ -13,6 +13,7 @@ mod stream;
 mod svg;
 mod trace;
 
+pub use lines::STYLES;
 pub use stream::Stream;
 
 /// The colours and line styles of figures, light and dark.

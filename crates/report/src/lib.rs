@@ -21,6 +21,6 @@ mod table;
 
 pub use choice::Choice;
 pub use distribution::Distribution;
-pub use figure::{Axis, Figure, Line, Role, Scale, Shape, SideAxis, Stream};
+pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, Stream};
 pub use page::{Fact, Page, Part};
 pub use table::{Align, Column, Table};

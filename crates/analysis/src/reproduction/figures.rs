@@ -2,7 +2,7 @@
 //! parameter with their intervals.
 
 use pillion_measure::Unit;
-use pillion_report::{Axis, Figure, Line, Stream};
+use pillion_report::{Axis, Figure, Line, STYLES, Stream};
 
 use super::digest::{levels, unit};
 use super::{DigestedRun, Estimate, Subject};
@@ -82,9 +82,8 @@ pub fn place(run: &str, parameter: &str) -> Option<f64> {
     })
 }
 
-/// The styles of curves that are not the first of their kind: those of no kind, then those of
-/// kinds.
-const OTHER_STYLES: [usize; 6] = [3, 4, 5, 2, 0, 1];
+/// The styles that no kind of streams has.
+const OTHER_STYLES: [usize; 3] = [3, 4, 5];
 
 impl Sketch {
     /// The figure as it was published, and how else it is worth a look.
@@ -207,8 +206,9 @@ impl Sketch {
         })
     }
 
-    /// The styles of the curves: the first of each kind of streams has that of its kind. Others
-    /// have those of no kind while there are any, so that none is taken for another kind.
+    /// The styles of the curves: the first of each kind of streams has that of its kind, others those
+    /// of no kind while there are any, and then the colour of their kind with another dash, so that none
+    /// is taken for another kind.
     fn styles(&self) -> Vec<Option<usize>> {
         let mut styles = vec![None; self.curves.len()];
         for (place, curve) in self.curves.iter().enumerate() {
@@ -217,9 +217,14 @@ impl Sketch {
         }
         for free in OTHER_STYLES {
             let next = styles.iter().position(Option::is_none);
-            if let Some(next) = next.filter(|_| !styles.contains(&Some(free))) {
+            if let Some(next) = next {
                 styles[next] = Some(free);
             }
+        }
+        let of_no_kind = OTHER_STYLES.into_iter().cycle();
+        for ((style, curve), other) in styles.iter_mut().zip(&self.curves).zip(of_no_kind) {
+            let again = STYLES + curve.stream.map_or(other, Stream::style);
+            style.get_or_insert(again);
         }
         styles
     }

@@ -6,8 +6,9 @@ use super::svg::{place, text_at};
 use super::{Figure, Line, Role, Shape, trace};
 use crate::markup::Markup;
 
-/// The number of styles for lines of data, in the theme.
-const STYLES: usize = 6;
+/// The number of styles for lines of data, in the theme. A style beyond them has the colour of the one
+/// as many before it, and another dash.
+pub const STYLES: usize = 6;
 
 pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
     let (named, lines): (Vec<&Line>, Vec<&Line>) = figure
@@ -20,7 +21,7 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
             Shape::Box => ("box", trace::boxed(line, layout)),
             _ => ("dots", Some(trace::dots(line, layout))),
         };
-        let style = line.style.map(|it| format!(" style{}", it % STYLES));
+        let style = line.style.map(|it| format!(" {}", class_of(it)));
         let class = format!("{class}{}", style.unwrap_or_default());
         if let Some(d) = d.filter(|d| !d.is_empty()) {
             out.raw("\n").empty("path", &[("class", &class), ("d", &d)]);
@@ -91,15 +92,17 @@ pub(super) fn draw(out: &mut Markup, figure: &Figure, layout: &Layout) {
 /// references.
 fn classes(lines: &[&Line]) -> Vec<String> {
     let taken: Vec<usize> = lines.iter().filter_map(|line| line.style).collect();
-    let mut free = (0..STYLES).filter(|style| !taken.contains(style)).cycle();
+    let mut free = (0..).filter(|style| !taken.contains(style));
     let mut class = |line: &&Line| match line.role {
-        Role::Data => {
-            let style = line.style.or_else(|| free.next());
-            format!("style{}", style.unwrap_or_default() % STYLES)
-        }
+        Role::Data => class_of(line.style.or_else(|| free.next()).unwrap_or_default()),
         Role::Reference => "reference".into(),
     };
     lines.iter().map(&mut class).collect()
+}
+
+fn class_of(style: usize) -> String {
+    let again = if style < STYLES { "" } else { " again" };
+    format!("style{}{again}", style % STYLES)
 }
 
 fn label(line: &Line, empty: bool) -> String {

@@ -1,5 +1,5 @@
 use super::*;
-use pillion_report::Stream;
+use pillion_report::{STYLES, Stream};
 
 #[test]
 fn the_first_curve_of_each_kind_of_streams_has_its_style() {
@@ -20,6 +20,9 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
             curve("bundled more", Some(Stream::Bundled)),
             curve("not known", None),
             curve("plain", Some(Stream::Plain)),
+            curve("plain more", Some(Stream::Plain)),
+            curve("bundled most", Some(Stream::Bundled)),
+            curve("plain most", Some(Stream::Plain)),
         ],
         from: 0.0,
         max: None,
@@ -28,7 +31,13 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     let figure = sketch.draw(&runs(), &[], "today").unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
-    assert_eq!(styles, [Some(1), Some(3), Some(4), Some(0)]);
+    let again = |style| Some(STYLES + style);
+    let [first, others] = [
+        [Some(1), Some(3), Some(4), Some(0)],
+        [Some(5), again(1), again(0), None],
+    ];
+    assert_eq!(styles[..4], first);
+    assert_eq!(styles[4..], others[..3]);
 }
 
 fn sketch(kind: Kind, measure: &str) -> Sketch {
