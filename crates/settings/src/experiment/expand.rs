@@ -1,6 +1,7 @@
 //! From one file to many runs: variants, axes, parameters, the grid, and seeds.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
@@ -51,6 +52,7 @@ pub(super) fn expand<'i>(
         dimensions.extend(read_grid(grid, mistakes));
     }
     dimensions.extend(read_grid(seeds, mistakes));
+    refuse_equal_names(&dimensions, mistakes);
     let count = dimensions.iter().map(Vec::len);
     let count = count.fold(1, usize::saturating_mul);
     if count > MOST_RUNS {
@@ -77,6 +79,27 @@ pub(super) fn expand<'i>(
             }
         })
         .collect()
+}
+
+/// Runs are told apart by their names, which are those of their choices.
+fn refuse_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    for choices in dimensions {
+        let mut known = BTreeMap::new();
+        for (place, (name, value)) in choices.iter().enumerate() {
+            let first = *known.entry(name).or_insert(place);
+            if first != place {
+                let text = format!(
+                    "the values {} and {} would both be called `{}` in names of runs; give each value \
+                     once, or a name of its own, as in [axis.loss.bursts]",
+                    first + 1,
+                    place + 1,
+                    name.as_deref().unwrap_or_default(),
+                );
+                let value = value.values().next();
+                mistakes.push(Mistake::new(value.map_or(0..1, Spanned::span), text));
+            }
+        }
+    }
 }
 
 /// All combinations of one choice of each dimension, the last dimension fastest.

@@ -274,6 +274,15 @@ think = 3
 }
 
 #[test]
+fn values_that_would_give_two_runs_one_name_are_refused() {
+    for (values, name) in [("[[3], 1]", "1"), ("[2, 2]", "2")] {
+        let said = mistake(&format!("{SMALL}[grid]\npath.loss = {values}\n"));
+        let told = format!("the values 1 and 2 would both be called `loss={name}`");
+        assert!(said.contains(&told), "{said}");
+    }
+}
+
+#[test]
 fn a_grid_that_would_take_forever_is_refused() {
     let values: Vec<_> = (0..400).map(|n| n.to_string()).collect();
     let values = values.join(", ");
