@@ -11,6 +11,7 @@ pub mod engine;
 mod error;
 pub mod grid;
 mod hash;
+mod hold;
 mod netns;
 pub mod reproduction;
 pub mod run;

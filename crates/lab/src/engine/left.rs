@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::EngineError;
-use crate::run::{BROKEN, PART, RUN_FILE};
+use crate::run::{BROKEN, PART, RUN_FILE, place_of_broken};
 
 /// Why a run was not made, and what there is of it.
 #[derive(Debug, thiserror::Error)]
@@ -12,14 +12,17 @@ pub struct Failed {
     /// Why the run was not made.
     #[source]
     pub error: EngineError,
-    /// The folder with what there is of the run.
-    pub left: Option<PathBuf>,
+    /// The folder with what there is of the run; none if there is nothing.
+    pub left: Option<io::Result<PathBuf>>,
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.left {
-            Some(folder) => write!(f, "{}; what is left is in {}", self.error, folder.display()),
+            Some(Ok(folder)) => {
+                write!(f, "{}; what is left is in {}", self.error, folder.display())
+            }
+            Some(Err(lost)) => write!(f, "{}; what is left cannot be kept: {lost}", self.error),
             None => self.error.fmt(f),
         }
     }
@@ -64,7 +67,7 @@ impl Left<'_> {
                 fs::write(file, format!("{}\n", text.trim_end()))?;
             }
         }
-        let kept = beside(folder, BROKEN);
+        let kept = place_of_broken(folder);
         fs::rename(inside, &kept)?;
         Ok(kept)
     }
@@ -115,6 +118,26 @@ mod tests {
         let text = kept(PART, &[("sender.pcap", "packets")]);
         assert_eq!(text("sender.pcap"), "packets");
         assert_eq!(text(BROKEN), "the lab kernel ended\n");
+    }
+
+    #[test]
+    fn of_each_failure_is_kept_what_there_is() {
+        let store = tempfile::tempdir().unwrap();
+        let keep = |error: &str| {
+            let inside = store.path().join(".run-1/run");
+            fs::create_dir_all(store.path().join(".run-1")).unwrap();
+            let left = Left {
+                inside: &inside,
+                run: "seed = 7\n",
+                error,
+                console: "",
+            };
+            let folder = left.keep(&store.path().join("plain,loss=0.5")).unwrap();
+            fs::read_to_string(folder.join(BROKEN)).unwrap()
+        };
+        for error in ["no such sysctl\n", "the lab kernel ended\n", "again\n"] {
+            assert_eq!(keep(error), error);
+        }
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod running;
 mod side_by_side;
 mod stall;
 mod verify;
+mod working;
 
 pub use breakdown::Breakdown;
 pub use compare::{Difference, differences};

@@ -9,6 +9,7 @@ use pillion_settings::experiment::Run;
 
 use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};
+use super::working::Working;
 use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
 
 /// The path inside of the run's file.
@@ -36,10 +37,8 @@ pub fn run_virtually(
     mut reached: impl FnMut(Duration),
 ) -> Result<(), Failed> {
     let parent = folder.parent().unwrap_or(Path::new("."));
-    let out = tempfile::Builder::new()
-        .prefix(".run-")
-        .tempdir_in(parent)
-        .map_err(EngineError::system("make a folder for the results"))?;
+    let out =
+        Working::begin(parent).map_err(EngineError::system("make a folder for the results"))?;
     let mut image = image.clone();
     image.add_text(INSIDE, &run.to_text());
     image.set_job(&job(machine));
@@ -75,13 +74,8 @@ pub fn run_virtually(
         error: &error.to_string(),
         console: &console.text(),
     };
-    match left.keep(folder) {
-        Ok(left) => Err(Failed {
-            error,
-            left: Some(left),
-        }),
-        Err(lost) => Err(EngineError::system("keep what is left of the run")(lost).into()),
-    }
+    let left = Some(left.keep(folder));
+    Err(Failed { error, left })
 }
 
 /// The job of pillion itself, to make the run.

@@ -1,10 +1,12 @@
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::Error;
+use crate::hold::{Held, hold, turn};
 
 /// The folder of a run being made: beside the place that it is for, so that what is there is
 /// whole.
@@ -12,6 +14,7 @@ use crate::Error;
 pub(super) struct Folder {
     path: PathBuf,
     target: PathBuf,
+    _held: Held,
 }
 
 /// The file with the run, as a file of its own.
@@ -39,10 +42,10 @@ pub const PART: &str = "part";
 pub const BROKEN: &str = "broken";
 
 impl Folder {
-    /// Begins the folder of a run.
+    /// Begins the folder of a run; what there is of one that was killed is kept as of one that failed.
     ///
     /// # Errors
-    /// [`Error::File`] if there is something in its place already.
+    /// [`Error::File`] if there is something in its place already, or another process makes the run.
     pub(super) fn begin(target: &Path) -> Result<Self, Error> {
         if target.symlink_metadata().is_ok() {
             let why = "it is there already, and a run is never overwritten; name another folder";
@@ -52,9 +55,29 @@ impl Folder {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
         }
-        fs::create_dir(&path).map_err(Error::file(&path))?;
+        let begin = || {
+            let _turn = turn(path.parent().unwrap_or(Path::new("")))?;
+            if path.is_dir() {
+                let _held = hold(&path)?;
+                fs::write(path.join(BROKEN), "it was killed\n")?;
+                fs::rename(&path, place_of_broken(target))?;
+            }
+            fs::create_dir(&path)?;
+            hold(&path)
+        };
+        let _held = begin().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                let why = "another process makes this run just now";
+                Error::file(&path)(io::Error::other(why))
+            }
+            _ => Error::file(&path)(error),
+        })?;
         let target = target.to_owned();
-        Ok(Self { path, target })
+        Ok(Self {
+            path,
+            target,
+            _held,
+        })
     }
 
     /// The path of a file of the folder.
@@ -88,15 +111,17 @@ impl Folder {
     /// Gives the folder up: it will not be whole; says so as far as it can.
     pub(super) fn give_up(&self, why: &Error) {
         let _ = fs::write(self.file(BROKEN), format!("{why}\n"));
-        let free = (1..).map(|number| match number {
-            1 => beside(&self.target, BROKEN),
-            number => beside(&self.target, &format!("{BROKEN}-{number}")),
-        });
-        let mut free = free.filter(|path| path.symlink_metadata().is_err());
-        if let Some(name) = free.next() {
-            let _ = fs::rename(&self.path, name);
-        }
+        let _ = fs::rename(&self.path, place_of_broken(&self.target));
     }
+}
+
+/// Where what there is of a run is kept that failed: beside its place, by the first name that is free.
+pub(crate) fn place_of_broken(target: &Path) -> PathBuf {
+    let more = (2..).map(|number| format!("{BROKEN}-{number}"));
+    let names = iter::once(BROKEN.to_owned()).chain(more);
+    let mut places = names.map(|name| beside(target, &name));
+    let free = places.find(|path| path.symlink_metadata().is_err());
+    free.unwrap_or_else(|| beside(target, BROKEN))
 }
 
 fn beside(target: &Path, addition: &str) -> PathBuf {
@@ -104,4 +129,30 @@ fn beside(target: &Path, addition: &str) -> PathBuf {
     name.push(".");
     name.push(addition);
     target.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_of_a_run_that_was_killed_is_kept_and_one_that_is_made_is_let_be() {
+        let store = tempfile::tempdir().unwrap();
+        let target = store.path().join("plain");
+        let killed = Folder::begin(&target).unwrap();
+        killed.write(RUN_FILE, "seed = 7\n").unwrap();
+        let busy = Folder::begin(&target).unwrap_err().to_string();
+        assert!(busy.contains("another process"), "{busy}");
+        drop(killed);
+        let next = Folder::begin(&target).unwrap();
+        let kept = store.path().join("plain.broken");
+        assert_eq!(
+            fs::read_to_string(kept.join(RUN_FILE)).unwrap(),
+            "seed = 7\n"
+        );
+        assert!(kept.join(BROKEN).is_file());
+        next.write(RUN_FILE, "seed = 8\n").unwrap();
+        next.keep().unwrap();
+        assert!(target.is_dir());
+    }
 }

@@ -38,6 +38,7 @@ use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
 use bundling::Bundling;
 use folder::Folder;
+pub(crate) use folder::place_of_broken;
 use listing::{Listing, is_at_rest};
 use manifest::{Begin, Manifest};
 use queue::QueueWatch;
