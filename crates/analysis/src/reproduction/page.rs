@@ -35,14 +35,21 @@ pub struct Row {
     pub sketches: Vec<Sketch>,
     /// What was run.
     pub runs: Vec<DigestedRun>,
+    /// The names of runs that were to be made and are not there.
+    pub missing: Vec<String>,
 }
 
 impl Row {
-    /// Each claim, judged.
+    /// Each claim, judged. Where seeds are missing, a single one decides nothing.
     pub fn judged(&self) -> impl Iterator<Item = (&Claim, Judged)> {
         let causes: Vec<Vec<String>> = self.causes.iter().map(|(runs, _)| runs.clone()).collect();
         self.claims.iter().map(move |claim| {
-            let judged = claim.judge(&self.runs, &self.today, &causes);
+            let mut judged = claim.judge(&self.runs, &self.today, &causes);
+            let lacks = self.missing.iter().any(|name| claim.takes(name));
+            if lacks && judged.is_of_single_runs() && judged.verdict != Verdict::NotRun {
+                judged.verdict = Verdict::Undecided;
+                judged.shown_by = None;
+            }
             (claim, judged)
         })
     }
@@ -54,6 +61,10 @@ impl Row {
             for doubt in &run.digest.doubts {
                 doubtful.entry(doubt).or_default().push(&run.name);
             }
+        }
+        if !self.missing.is_empty() {
+            let missing = self.missing.iter().map(String::as_str).collect();
+            doubtful.insert("they are not there: not made yet, or failed", missing);
         }
         let of_one_test = seeds::of_one_test(&self.runs);
         if !of_one_test.is_empty() {

@@ -146,12 +146,21 @@ impl Claim {
         }
     }
 
-    /// One for each subject; none if one of them was not run.
-    fn estimates(&self, runs: &[DigestedRun], more: &[String]) -> Vec<Estimate> {
-        let subjects = match &self.statement {
+    fn subjects(&self) -> Vec<&Subject> {
+        match &self.statement {
             Statement::Ascending(subjects) => subjects.iter().collect(),
             _ => vec![&self.subject],
-        };
+        }
+    }
+
+    /// Whether a run of this name is one that it is judged by.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.subjects().iter().any(|subject| subject.takes(name))
+    }
+
+    /// One for each subject; none if one of them was not run.
+    fn estimates(&self, runs: &[DigestedRun], more: &[String]) -> Vec<Estimate> {
+        let subjects = self.subjects();
         let all = subjects.into_iter().map(|subject| {
             let values = runs.iter().filter(|run| subject.is_of(run, more));
             let values = values.filter_map(|run| {
@@ -199,6 +208,14 @@ impl Claim {
                 }
             }
         })
+    }
+}
+
+impl Judged {
+    /// Whether some of it is of a single run.
+    pub(super) fn is_of_single_runs(&self) -> bool {
+        let causes = self.causes.iter().flatten();
+        self.today.iter().chain(causes).any(|it| it.runs == 1)
     }
 }
 

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result, bail};
 use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table, which};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
-use pillion_lab::store::Making;
+use pillion_lab::store::{Maker, Making};
 use pillion_report::Fact;
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent};
+use pillion_settings::experiment::{self, Experiment, Extent, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -105,7 +105,8 @@ impl Args {
                 .with_context(|| format!("write --figures {}", folder.display()))?;
         }
         let whole = self.no_runs || self.make_runs(&chosen)?;
-        let rows = chosen.iter().map(Chosen::row);
+        let mut makers = BTreeSet::new();
+        let rows = chosen.iter().map(|it| it.row(&mut makers));
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
         for row in &rows {
             for (doubt, runs) in row.doubts() {
@@ -116,7 +117,7 @@ impl Args {
         for it in rows.iter().flat_map(Row::tables) {
             print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
         }
-        file.write(&page(&rows, method(&chosen)).to_html())?;
+        file.write(&page(&rows, method(&chosen, &makers)).to_html())?;
         if let Some(folder) = &self.figures {
             let count = write_figures(&rows, folder)?;
             print_line!("figures: {count} in {}", folder.display())?;
@@ -191,7 +192,8 @@ impl Args {
         let mut whole = true;
         for it in chosen {
             let making = Making::begin(&it.folder, &it.text)?;
-            let missing = making.missing(&it.experiment.runs)?;
+            let maker = |planned: &Planned| kernels.maker(planned);
+            let missing = making.missing(&it.experiment.runs, maker)?;
             let board = Board::new(&missing);
             let campaign = Campaign {
                 folder: &it.folder,
@@ -221,12 +223,13 @@ impl Args {
 }
 
 impl Chosen {
-    /// What was run, judged.
-    fn row(&self) -> Result<Row> {
+    /// What was run, judged; and what made it.
+    fn row(&self, makers: &mut BTreeSet<Maker>) -> Result<Row> {
         let making = Making::of(&self.folder);
         let mut digested = Vec::new();
         for planned in &self.experiment.runs {
             if let Some(run) = making.made(planned)? {
+                makers.insert(run.maker()?);
                 let digest = digest(&run, planned)?;
                 let name = planned.name.clone();
                 digested.push(DigestedRun { name, digest });
@@ -256,10 +259,15 @@ fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
     Ok(count)
 }
 
-fn method(chosen: &[Chosen]) -> Vec<Fact> {
+fn method(chosen: &[Chosen], makers: &BTreeSet<Maker>) -> Vec<Fact> {
     let text = "Linux of today in virtual time, TCP as it is; where stated, with mechanisms of then \
                 (docs/mechanisms.md). Numbers are means over seeds, intervals of 95 % by Student's t";
     let mut facts = vec![Fact::new("engine", text)];
+    facts.extend(makers.iter().map(|it| {
+        let kernel = it.lab_kernel.as_deref().unwrap_or("none of pillion's");
+        let by = format!("pillion {}, lab kernel {kernel}", it.version);
+        Fact::new("made by", by)
+    }));
     facts.extend(chosen.iter().map(|it| Fact::verbatim(&*it.name, &*it.text)));
     facts
 }

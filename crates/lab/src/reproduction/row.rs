@@ -34,6 +34,9 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
             Ok(claims)
         });
     let causes = reproduction.causes.iter();
+    let names = experiment.runs.iter().map(|planned| &planned.name);
+    let is_there = |name: &String| runs.iter().any(|run| run.name == *name);
+    let missing = names.filter(|name| !is_there(name)).cloned().collect();
     Ok(Row {
         name: name.to_owned(),
         title: experiment.title.clone().unwrap_or_default(),
@@ -56,6 +59,7 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
             .iter()
             .map(|drawn| sketch(drawn, &experiment.runs))
             .collect(),
+        missing,
         runs,
     })
 }

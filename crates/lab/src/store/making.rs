@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use pillion_settings::experiment::Planned;
 
-use super::{EXPERIMENT_FILE, State, Store, StoredRun};
+use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
 use crate::Error;
 use crate::reproduction::digest_file;
 use crate::run::{RUN_FILE, SUMMARY_FILE};
@@ -84,15 +84,31 @@ impl Making {
         })
     }
 
-    /// The runs that are to be made. A run that is in the way of one, for it is another one by now
-    /// or not whole any more, is removed, with what was kept of it.
+    /// The run in its folder, if it is as [`Making::made`] has it, and was made by what would make it
+    /// now.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn made_by(&self, maker: &Maker, planned: &Planned) -> Result<Option<StoredRun>, Error> {
+        let made = self.made(planned)?;
+        let by = made.as_ref().map(StoredRun::maker).transpose()?;
+        Ok(made.filter(|_| by.as_ref() == Some(maker)))
+    }
+
+    /// The runs that are to be made, each by its `maker`. A run that is in the way of one, for it is
+    /// another one by now, another made it, or it is not whole any more, is removed, with what was kept
+    /// of it.
     ///
     /// # Errors
     /// [`Error::File`], also if what is in the way is no run.
-    pub fn missing(&self, runs: &[Planned]) -> Result<Vec<Planned>, Error> {
+    pub fn missing(
+        &self,
+        runs: &[Planned],
+        maker: impl Fn(&Planned) -> Maker,
+    ) -> Result<Vec<Planned>, Error> {
         let mut missing = Vec::new();
         for planned in runs {
-            if self.made(planned)?.is_none() {
+            if self.made_by(&maker(planned), planned)?.is_none() {
                 remove(&self.place(planned))?;
                 missing.push(planned.clone());
             }
@@ -131,4 +147,42 @@ fn was_a_run(folder: &Path) -> bool {
     let is_empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
     let has = |file: &str| folder.join(file).is_file();
     has(RUN_FILE) && has(SUMMARY_FILE) || is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_settings::experiment;
+
+    use super::*;
+    use crate::run::MANIFEST_FILE;
+
+    #[test]
+    fn what_another_pillion_or_another_kernel_made_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "duration = 1\n[group.thin]\n";
+        let file = folder.path().join("small.toml");
+        fs::write(&file, text).unwrap();
+        let runs = experiment::load(&file).unwrap().runs;
+        let making = Making::begin(&folder.path().join("runs"), text).unwrap();
+        let maker = |version: &str, kernel: &str| Maker {
+            version: version.to_owned(),
+            lab_kernel: Some(kernel.to_owned()),
+        };
+        let make = || {
+            let place = making.place(&runs[0]);
+            fs::create_dir(&place).unwrap();
+            fs::write(place.join(RUN_FILE), runs[0].run.to_text()).unwrap();
+            fs::write(place.join(SUMMARY_FILE), "{}").unwrap();
+            let manifest = r#"{"version": "0.1.0", "lab_kernel": "91235ed9", "seed": 1}"#;
+            fs::write(place.join(MANIFEST_FILE), manifest).unwrap();
+        };
+        let missing = |maker: Maker| making.missing(&runs, |_| maker.clone()).unwrap().len();
+        make();
+        assert_eq!(missing(maker("0.1.0", "91235ed9")), 0);
+        for other in [maker("0.2.0", "91235ed9"), maker("0.1.0", "d3b84ef5")] {
+            assert_eq!(missing(other), 1);
+            assert!(making.made(&runs[0]).unwrap().is_none(), "it is removed");
+            make();
+        }
+    }
 }

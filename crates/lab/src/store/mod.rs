@@ -6,6 +6,7 @@
 mod detection;
 mod entry;
 mod groups;
+mod maker;
 mod making;
 mod messages;
 mod traced;
@@ -15,6 +16,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 pub use entry::{State, StoredRun};
+pub use maker::Maker;
 pub use making::{Making, folder_name};
 pub use messages::Origin;
 pub use traced::Traced;

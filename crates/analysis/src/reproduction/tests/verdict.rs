@@ -139,6 +139,26 @@ fn a_proportion_to_nothing_is_no_value() {
 }
 
 #[test]
+fn where_seeds_are_missing_a_single_one_decides_nothing() {
+    let row = |missing: &[&str]| Row {
+        today: parts("kernel=today"),
+        claims: vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(1.0))],
+        runs: vec![run("plain,kernel=today,seed=1", 1.0)],
+        missing: missing.iter().map(|it| (*it).to_owned()).collect(),
+        ..Row::default()
+    };
+    let verdicts = |row: Row| row.judged().map(|(_, it)| it.verdict).collect::<Vec<_>>();
+    let whole = row(&[]);
+    assert_eq!(verdicts(whole), [Verdict::Near, Verdict::Miss]);
+    let lacks = row(&["plain,kernel=today,seed=2"]);
+    let told: Vec<_> = lacks.doubts().map(|(why, _)| why.to_owned()).collect();
+    assert!(told[0].starts_with("they are not there"), "{told:?}");
+    assert_eq!(verdicts(lacks), [Verdict::Undecided; 2]);
+    let elsewhere = row(&["bundled,kernel=today,seed=1"]);
+    assert_eq!(verdicts(elsewhere), [Verdict::Near, Verdict::Miss]);
+}
+
+#[test]
 fn what_does_not_hold_is_no_miss_before_all_causes_were_run() {
     let claim = claim(Statement::Value(5000.0, 100.0));
     let causes = [parts("kernel=then"), parts("kernel=before")];

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result};
 use pillion_lab::engine::{
-    EngineError, Failed, Image, Machine, cores, run_virtually, side_by_side,
+    EngineError, Failed, Image, LabKernel, Machine, cores, run_virtually, side_by_side,
 };
+use pillion_lab::store::Maker;
 use pillion_settings::experiment::Planned;
 
 use super::Campaign;
@@ -35,6 +36,15 @@ impl Kernels {
             image: Image::new(&pillion)?,
             cores,
         })
+    }
+
+    /// What makes a run; nothing does where its kernel is not there.
+    pub fn maker(&self, planned: &Planned) -> Maker {
+        let kernel = LabKernel::for_run(&self.machine.kernel, planned.run.kernel).ok();
+        Maker {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lab_kernel: kernel.and_then(|it| it.hash().map(str::to_owned)),
+        }
     }
 
     pub fn make_all(&self, runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf>> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pillion_lab::Error;
 use pillion_lab::run::{How, Stage, perform};
+use pillion_lab::store::Maker;
 use pillion_settings::experiment::Planned;
 
 use super::Campaign;
@@ -19,6 +20,14 @@ use crate::VERSION;
 const TICK: Duration = Duration::from_millis(100);
 /// Time between two looks whether the other runs are ready.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// What makes a run here.
+pub fn maker() -> Maker {
+    Maker {
+        version: VERSION.to_owned(),
+        lab_kernel: None,
+    }
+}
 
 /// Makes one run after the other: side by side they would disturb each other.
 pub fn make_all(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf>> {

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use pillion_lab::store::{Making, State, Store, StoredRun, folder_name};
+use pillion_lab::store::{Maker, Making, State, Store, StoredRun, folder_name};
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Planned};
 
@@ -93,7 +93,13 @@ impl Args {
         };
         let (folder, runs) = match &self.folder {
             None => (self.make_folder()?, experiment.runs),
-            Some(folder) => missing(experiment.runs, folder)?,
+            Some(folder) => {
+                let maker = |planned: &Planned| match &kernels {
+                    Some(kernels) => kernels.maker(planned),
+                    None => live::maker(),
+                };
+                missing(experiment.runs, folder, maker)?
+            }
         };
         if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
             say(&format!("pillion: {} is there already", folder.display()));
@@ -131,7 +137,11 @@ impl Args {
 }
 
 /// The one run that is to have this folder, unless it is there; and the folder it lies in.
-fn missing(mut runs: Vec<Planned>, folder: &Path) -> Result<(PathBuf, Vec<Planned>)> {
+fn missing(
+    mut runs: Vec<Planned>,
+    folder: &Path,
+    maker: impl Fn(&Planned) -> Maker,
+) -> Result<(PathBuf, Vec<Planned>)> {
     let name = folder.file_name().and_then(OsStr::to_str);
     let (Some(name), [run]) = (name, runs.as_mut_slice()) else {
         let count = runs.len();
@@ -143,14 +153,15 @@ fn missing(mut runs: Vec<Planned>, folder: &Path) -> Result<(PathBuf, Vec<Planne
     run.name = name.to_owned();
     let making = Making::of(folder.parent().unwrap_or(Path::new("")));
     let there = StoredRun::read(folder)?.is_some_and(|there| there.state == State::Whole);
-    if there && making.made(run)?.is_none() {
+    if there && making.made_by(&maker(run), run)?.is_none() {
         let why = format!(
-            "{}: another run is there, which is never overwritten; name another folder",
+            "{}: another run is there, or one that another pillion or lab kernel made, and none is ever \
+             overwritten; name another folder",
             folder.display()
         );
         return Err(BadInput(why).into());
     }
-    Ok((making.folder().to_owned(), making.missing(&runs)?))
+    Ok((making.folder().to_owned(), making.missing(&runs, maker)?))
 }
 
 fn conclude(
