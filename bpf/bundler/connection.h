@@ -41,4 +41,22 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 	}
 }
 
+/*
+ * Is it a socket of this cgroup, or of one below? Programs that are attached
+ * to the cgroup see no others.
+ */
+static __always_inline bool is_below(struct tcp_sock *tp, __u64 id)
+{
+	struct cgroup *cgroup = ((struct sock *)tp)->sk_cgrp_data.cgroup;
+	struct cgroup_subsys_state *above;
+
+	for (int i = 0; i < CGROUP_LEVELS && cgroup; i++) {
+		if (cgroup->kn->id == id)
+			return true;
+		above = cgroup->self.parent;
+		cgroup = above ? above->cgroup : NULL;
+	}
+	return false;
+}
+
 #endif /* PILLION_CONNECTION_H */

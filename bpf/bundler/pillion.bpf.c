@@ -205,8 +205,12 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 			request->grant.opening = 0;
 		return 1;
 	}
-	if (!in_scope(ops))
+	if (!in_scope(ops)) {
+		/* The listener's, whose namespace was in scope. */
+		if (request && opening == OPENED_BY_PEER)
+			bpf_sk_storage_delete(&pillion_requests, sk);
 		return 1;
+	}
 	/*
 	 * To TCP, one whose SYN crossed the peer's is passive as well; but
 	 * before accept(), nobody has a socket that a listener made.
@@ -236,6 +240,7 @@ enum set_on {
 };
 
 struct review {
+	__u64 cgroup; /* the one that the programs are attached to; 0: the root */
 	enum set_on set_on;
 };
 
@@ -255,6 +260,15 @@ static __always_inline __u32 rule_of(const struct flow *flow,
 	if (request && request->grant.opening)
 		return request->grant.rule;
 	return flow ? flow->rule : NO_RULE;
+}
+
+static __always_inline bool is_reviewed(struct tcp_sock *tp)
+{
+	const struct review *review;
+	__u32 zero = 0;
+
+	review = bpf_map_lookup_elem(&pillion_reviewed, &zero);
+	return review && (!review->cgroup || is_below(tp, review->cgroup));
 }
 
 /*
@@ -298,8 +312,11 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	if (!is_in_scope(skc)) {
 		if (flow)
 			bpf_sk_storage_delete(&pillion_flows, skc);
+		bpf_sk_storage_delete(&pillion_requests, skc);
 		return 0;
 	}
+	if (!is_reviewed(tp))
+		return 0;
 	if (!flow && state != BPF_TCP_ESTABLISHED &&
 	    state != BPF_TCP_CLOSE_WAIT)
 		return 0;

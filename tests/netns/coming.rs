@@ -1,7 +1,7 @@
 //! Cgroups and network namespaces by name or wildcards, which come and go while pillion runs.
 
 use std::fs::{self, OpenOptions};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::TcpUserTimeout;
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use serde_json::Value;
@@ -233,10 +235,17 @@ fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
     needs_root!();
     let group = Group::create(&format!("sidecar-{}", std::process::id()));
     let namespace = namespace_with_loopback();
+    // Of another container in the same network namespace.
+    let foreign = namespace.enter(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        [near, listener.accept().unwrap().0]
+    });
+    let foreign = foreign.unwrap();
     let mount = pillion_bundler::cgroup2_mount().unwrap();
     let script = format!(
         "echo 0 > {door}/cgroup.procs && exec unshare --cgroup --mount sh -c \
-         'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo'",
+         'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo --user-timeout 5000'",
         door = group.0.display(),
         mount = mount.display(),
     );
@@ -250,6 +259,19 @@ fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
     );
     let notes = status(&namespace)["notes"][0].to_string();
     assert!(notes.contains("cgroup namespace"), "{notes}");
+    for end in &foreign {
+        assert_eq!(getsockopt(end, TcpUserTimeout).unwrap(), 0);
+    }
+    let flows = pillion_in(&namespace, &["flows", "--json"]).output();
+    let flows: Vec<Value> = serde_json::from_slice(&flows.unwrap().stdout).unwrap();
+    let local = foreign[0].local_addr().unwrap().to_string();
+    assert!(
+        flows
+            .iter()
+            .all(|flow| flow["local"] != local.as_str() && flow["peer"] != local.as_str())
+    );
+    let status = pillion_in(&namespace, &["status"]).output().unwrap();
+    assert_eq!(status.status.code(), Some(3), "{}", stdout(&status));
     kill(
         Pid::from_raw(attach.process.id().cast_signed()),
         Signal::SIGTERM,

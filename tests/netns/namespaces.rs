@@ -18,6 +18,7 @@ use crate::attach::send_to;
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
 use crate::hooks::shown;
+use crate::socket_option::pillion_options::{BUNDLE, get, set};
 
 /// A process that does nothing in a namespace.
 pub struct Resident(Child);
@@ -216,6 +217,49 @@ fn ends(host: &Namespace) -> [TcpStream; 2] {
         [near, listener.accept().unwrap().0]
     });
     ends.unwrap()
+}
+
+/// Or each connection that it accepts would take memory that nothing counts.
+#[test]
+fn what_a_listener_asked_ends_as_its_namespace_is_left() {
+    needs_root!();
+    let hosts = [(); 2].map(|()| namespace_with_loopback());
+    let residents = hosts.each_ref().map(Resident::of);
+    let names = residents.each_ref().map(Name::give);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    let rules = |name: &str| {
+        let text = format!("netns = [\"{name}\"]\n[[rule]]\nthin = \"always\"\n");
+        fs::write(&file, text).unwrap();
+    };
+    rules(&names[0].0);
+    let arguments = ["attach", "--dev", "lo", "--config", file.to_str().unwrap()];
+    let own = namespace_with_loopback();
+    let mut attach = Attach::of(pillion_in(&own, &arguments), tempfile::tempdir().unwrap());
+    assert!(attach.said().contains("bundling by 1 rule"));
+    let mut go_over_to = |name: &str| {
+        rules(name);
+        let pid = Pid::from_raw(attach.process.id().cast_signed());
+        kill(pid, Signal::SIGHUP).unwrap();
+        while !attach.said().contains("reloaded") {}
+    };
+    let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let listener = listener.unwrap();
+    let to = listener.local_addr().unwrap();
+    let accept = || {
+        let near = hosts[0].enter(move || TcpStream::connect(to).unwrap());
+        [near.unwrap(), listener.accept().unwrap().0]
+    };
+    set(&listener, BUNDLE, 0).expect("it declines");
+    let [_near, before] = accept();
+    assert_eq!(get(&before, BUNDLE).unwrap(), 0);
+    go_over_to(&names[1].0);
+    let [_near, meanwhile] = accept();
+    go_over_to(&names[0].0);
+    assert_eq!(get(&meanwhile, BUNDLE).unwrap(), 1);
+    let [_near, after] = accept();
+    assert_eq!(get(&after, BUNDLE).unwrap(), 1);
+    attach.interrupt();
 }
 
 #[test]

@@ -3,11 +3,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::sys::stat::fstat;
 
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
 use crate::places::Room;
+use crate::policy::bytes;
 use crate::selection::Step;
 use crate::{
     Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Readings,
@@ -30,6 +32,8 @@ pub struct Attachment {
     /// Those served no longer whose connections are still to be let go of.
     left: Vec<Namespace>,
     links: Vec<OwnedFd>,
+    /// The id of the cgroup that they are attached to; 0 of the root.
+    cgroup: u64,
     room: Room,
 }
 
@@ -93,6 +97,7 @@ impl Attachment {
             unreviewed: Vec::new(),
             left: Vec::new(),
             links,
+            cgroup: id_below_root(cgroup).map_err(cgroup_error)?,
             room: Room::default(),
         })
     }
@@ -198,15 +203,23 @@ impl Attachment {
         self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_NEW)
     }
 
-    fn set_companions_on(&self, on: types::set_on) -> Result<(), Error> {
-        let (key, value) = (0u32.to_ne_bytes(), on.0.to_ne_bytes());
-        let stored = self.programs.reviewed.update(&key, &value, MapFlags::ANY);
-        stored.map_err(|error| Error::system("set companions", io::Error::other(error.to_string())))
+    /// Says which connections the next review is of, and which of them have companions set.
+    fn prepare_review(&self, on: types::set_on) -> Result<(), Error> {
+        let review = types::review {
+            cgroup: self.cgroup,
+            set_on: on,
+            ..Default::default()
+        };
+        let key = 0u32.to_ne_bytes();
+        let reviewed = &self.programs.reviewed;
+        let stored = reviewed.update(&key, bytes(&review), MapFlags::ANY);
+        stored
+            .map_err(|error| Error::system("prepare a review", io::Error::other(error.to_string())))
     }
 
     /// Sets companions on these connections of theirs.
     fn review_in(&self, namespaces: &[Namespace], on: types::set_on) -> Result<usize, Error> {
-        self.set_companions_on(on)?;
+        self.prepare_review(on)?;
         let failed = |error| Error::system("take in connections that exist already", error);
         let link =
             link::attach(self.programs.review.as_fd(), &Target::Iterator(None)).map_err(failed)?;
@@ -238,12 +251,9 @@ impl Attachment {
         let is_wanted = self.room.is_wanted(refused);
         let mut is_full = self.recount_places(is_wanted)?;
         if is_wanted && self.room.try_again() {
-            // Of a cgroup's connections a review knows nothing: it would take in those of others.
-            if !self.programs.constants.any_namespace {
-                let namespaces = self.programs.served.namespaces();
-                self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
-                is_full = self.recount_places(true)?;
-            }
+            let namespaces = self.programs.served.namespaces();
+            self.review_in(namespaces, types::set_on::SET_ON_NONE)?;
+            is_full = self.recount_places(true)?;
             // What was refused meanwhile may have come too late for the review.
             self.room.looked_into(refused);
         }
@@ -334,6 +344,13 @@ impl Attachment {
             link::detach(link);
         }
     }
+}
+
+/// The id of a cgroup as the kernel's structures have it: its folder's inode. 0 for the root of all,
+/// whose is 1; a cgroup namespace's has its own.
+fn id_below_root(cgroup: BorrowedFd) -> io::Result<u64> {
+    let inode = fstat(cgroup)?.st_ino;
+    Ok(if inode == 1 { 0 } else { inode })
 }
 
 /// The error of attaching to the cgroup. Who may load the programs may attach them as well.

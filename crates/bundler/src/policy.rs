@@ -202,7 +202,7 @@ fn failed(error: libbpf_rs::Error) -> Error {
 }
 
 /// The bytes of a type that C and Rust share.
-fn bytes<T: Copy>(value: &T) -> &[u8] {
+pub(crate) fn bytes<T: Copy>(value: &T) -> &[u8] {
     let start = std::ptr::from_ref(value).cast();
     // SAFETY: plain integers; the generated types name their padding, so every byte is set.
     unsafe { std::slice::from_raw_parts(start, size_of_val(value)) }
