@@ -89,14 +89,21 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
 }
 
 /*
- * Leaves an option that is not ours as it is. Where it is longer than the page
- * that programs see, kernels before 6.4 (commit 29ebbba7d461) want to hear that
- * they are to go by what the application gave.
+ * Leaves an option that is not ours as it is. Where it is longer than what
+ * programs see of it, the kernel wants to hear that it is to go by what the
+ * application has: where that is a page, before 6.4 (commit 29ebbba7d461), and
+ * where the application's buffer is shorter than the kernel's answer.
  */
 static __always_inline int leave_option(struct bpf_sockopt *ctx)
 {
-	if (ctx->optlen > SHOWN_BYTES && !has_our_number(ctx, PILLION_STATS))
-		ctx->optlen = 0;
+	__u32 len = ctx->optlen;
+
+	if (has_our_number(ctx, PILLION_STATS))
+		return 1;
+	if (len <= SHOWN_BYTES && ctx->optval + len <= ctx->optval_end)
+		return 1;
+	barrier_var(ctx); /* no pointer into it, which may not be used */
+	ctx->optlen = 0;
 	return 1;
 }
 

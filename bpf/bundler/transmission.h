@@ -50,6 +50,10 @@ static __always_inline void keep_fresh(__u32 *mark, __u32 oldest)
 
 static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 {
+	if (before(record_end(&egress->record), snd_una - OLD)) {
+		begin_record(&egress->record, snd_una);
+		egress->kept = 0;
+	}
 	/* Losses that are in doubt may be older than what is acknowledged. */
 	keep_fresh(&egress->reduced_at, snd_una - OLD);
 	keep_fresh(&egress->firm_at, snd_una - OLD);

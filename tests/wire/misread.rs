@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bundler::{LossRule, Options, ThinTest};
-use pillion_tests::{Setup, Wire};
+use pillion_tests::{Ip, Setup, Wire};
 
 use crate::hidden_loss::hidden;
 
@@ -177,5 +177,25 @@ fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
         await_reordered(wire);
         wire.sends("401:501");
         assert_eq!(reactions(wire), 1);
+    });
+}
+
+/// Half of the sequence space is 2 GiB: of what was sent before, nothing may seem to be outstanding.
+#[test]
+fn bundling_goes_on_after_any_number_of_bytes_whose_headers_could_not_be_read() {
+    Setup {
+        ip: Ip::V6,
+        mss: 8940,
+        ..setup(LossRule::Dsack, 1)
+    }
+    .run(|wire| {
+        let options = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
+        wire.set_option(options, &[0, 0, 1, 4, 0, 0, 0, 0]);
+        wire.pass((1 << 31) + (1 << 27));
+        wire.set_option(options, &[]);
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        wire.sends("201:301 201:401");
+        assert_eq!(hidden(wire).0, 1);
     });
 }
