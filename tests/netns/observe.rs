@@ -314,6 +314,24 @@ fn what_was_found_is_told_though_a_file_cannot_be_written() {
 }
 
 #[test]
+fn rules_that_cannot_be_written_are_printed() {
+    needs_root!();
+    let pair = lossy_pair(0.05);
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    std::fs::create_dir(&there).unwrap();
+    let file = there.join("rules.toml");
+    let advise = begin(&pair, &["advise", "--write-config", text(&file)]);
+    std::fs::remove_dir(&there).unwrap();
+    send(&pair, 7001, "10", "6");
+    let output = end_unless_over(advise);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(said.contains("remote-ports = [7001]"), "{said}");
+}
+
+#[test]
 fn a_report_is_written_though_nothing_can_be_printed() {
     needs_root!();
     let pair = clean_pair();

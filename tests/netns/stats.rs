@@ -101,3 +101,23 @@ fn a_folder_that_goes_is_said_once_and_the_file_is_back_with_it() {
         "nothing more was said: {line}"
     );
 }
+
+/// As a single file in a container, in whose place nothing can be put.
+#[test]
+fn a_file_that_is_mounted_alone_is_written_to() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stats.json");
+    fs::write(&file, "old").unwrap();
+    let file = file.to_str().unwrap();
+    let script =
+        format!("mount --bind {file} {file} && exec {PILLION} run --dev lo --stats {file} -- true");
+    let mut unshare = namespace.command("unshare");
+    let output = unshare.args(["--mount", "sh", "-c", &script]).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = fs::read_to_string(file).unwrap();
+    let stats: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(stats.is_object(), "{text}");
+}

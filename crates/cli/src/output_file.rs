@@ -1,14 +1,20 @@
 //! Files of results: what is there stays until the new one is whole, and is then replaced by it.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use nix::errno::Errno;
 use nix::fcntl::Flock;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pillion_host::new_file;
 use tempfile::NamedTempFile;
+
+/// How long who reads a pipe may read nothing, in milliseconds.
+const PATIENCE: u16 = 60_000;
 
 /// A file that an option names, of which it is known that it can be written.
 #[derive(Debug)]
@@ -32,11 +38,20 @@ impl OutputFile {
         Ok(file)
     }
 
-    /// Puts this text in the place of what is there.
+    /// Puts this text in the place of what is there; waits for who reads a pipe, as long as it reads.
     pub fn write(&self, text: &str) -> Result<()> {
+        self.write_within(PATIENCE.into(), text)
+    }
+
+    /// The same without waiting for anybody.
+    pub fn write_now(&self, text: &str) -> Result<()> {
+        self.write_within(PollTimeout::ZERO, text)
+    }
+
+    fn write_within(&self, patience: PollTimeout, text: &str) -> Result<()> {
         let written = match place(&self.path) {
             Some(place) => replace(&place, text),
-            None => open(&self.path).and_then(|mut file| file.write_all(text.as_bytes())),
+            None => open(&self.path).and_then(|file| write_all(&file, text.as_bytes(), patience)),
         };
         written.with_context(|| self.failed())
     }
@@ -67,11 +82,34 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
+/// Writes it all, and waits each time so long that some of it can be.
+fn write_all(mut file: &File, mut bytes: &[u8], patience: PollTimeout) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
+                match poll(&mut fds, patience) {
+                    Ok(0) => return Err(error),
+                    Ok(_) | Err(Errno::EINTR) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 fn replace(place: &Path, text: &str) -> io::Result<()> {
     let mut new = beside(place)?;
     new.as_file_mut().write_all(text.as_bytes())?;
-    new.persist(place)?;
-    Ok(())
+    match new.persist(place) {
+        // Something is mounted there, as a single file in a container: nothing can take its place.
+        Err(error) if error.error.raw_os_error() == Some(libc::EBUSY) => fs::write(place, text),
+        persisted => Ok(persisted.map(drop)?),
+    }
 }
 
 /// A new file with the rights of the one that it is to replace, and never with more.
@@ -188,6 +226,37 @@ mod tests {
             assert!(fs::symlink_metadata(&path).unwrap().is_file());
             assert_eq!(fs::read_to_string(&others).unwrap(), "theirs");
         }
+    }
+
+    #[test]
+    fn all_of_it_comes_through_a_pipe_whose_reader_is_slow() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let text = "a".repeat(1 << 20);
+        thread::scope(|scope| {
+            let mut options = File::options();
+            options.read(true).custom_flags(libc::O_NONBLOCK);
+            let reader = options.open(&path).unwrap();
+            let written = scope.spawn(|| {
+                let file = OutputFile::to("--html", &path).unwrap();
+                file.write_now(&text).unwrap_err();
+                file.write(&text)
+            });
+            let mut read = 0;
+            while !written.is_finished() || read < 2 * text.len() {
+                thread::sleep(std::time::Duration::from_millis(1));
+                let mut bytes = [0; 1 << 15];
+                match io::Read::read(&mut &reader, &mut bytes) {
+                    Ok(0) if written.is_finished() => break,
+                    Ok(0) => {}
+                    Ok(count) => read += count,
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                }
+            }
+            written.join().unwrap().unwrap();
+            assert!(read >= text.len(), "{read} bytes");
+        });
     }
 
     #[test]

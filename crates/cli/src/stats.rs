@@ -58,6 +58,6 @@ impl Stats {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        file.write(&(serde_json::to_string_pretty(totals)? + "\n"))
+        file.write_now(&(serde_json::to_string_pretty(totals)? + "\n"))
     }
 }

@@ -63,7 +63,9 @@ impl Args {
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
         };
-        let mut session = self.observe.begin(&self.bundling, observing, "watching")?;
+        let mut session =
+            self.observe
+                .begin(&self.bundling, observing, self.observe.duration, "watching")?;
         let begun = Instant::now();
         let mut watch = Watch::new(self.by_peer);
         let ended = loop {
@@ -119,8 +121,13 @@ impl Args {
         file: Option<&OutputFile>,
         is_empty: bool,
     ) -> Result<()> {
-        if let (Some(file), Some(text)) = (file, rules) {
-            file.write(text)?;
+        if let (Some(file), Some(text)) = (file, rules)
+            && let Err(error) = file.write(text)
+        {
+            if !self.observe.json {
+                print_line!("\n{text}")?;
+            }
+            return Err(error);
         }
         if self.observe.json {
             return Ok(());
