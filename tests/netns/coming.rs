@@ -231,6 +231,35 @@ fn a_name_whose_namespace_is_still_to_come_is_no_failure() {
 }
 
 #[test]
+fn a_file_that_was_refused_while_it_waited_is_told_of_once_it_is_at_work() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let resident = Resident::of(&namespace);
+    let name = format!("pillion-test-{}-awaited", resident.pid());
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.toml");
+    fs::write(&file, format!("netns = \"{name}\"\n[[rule]]\n")).unwrap();
+    let arguments = ["--wait", "--dev", "lo", "--config", file.to_str().unwrap()];
+    let own = namespace_with_loopback();
+    let command = pillion_in(&own, &[&["attach"], &arguments[..]].concat());
+    let mut attach = Attach::of(command, tempfile::tempdir().unwrap());
+    while !attach.said().contains("waits: no network namespace") {}
+    fs::write(&file, "netns = 3.5").unwrap();
+    let pid = Pid::from_raw(attach.process.id().cast_signed());
+    kill(pid, Signal::SIGHUP).unwrap();
+    while !attach.said().contains("not reloaded: the old rules hold") {}
+    Name::attach(&name, &resident.pid());
+    let _name = Name(name);
+    while !attach.said().contains("bundling by 1 rule") {}
+    let mut failing = String::new();
+    eventually("it is told", || {
+        failing = status(&own)["failing"].to_string();
+        failing.contains("not reloaded")
+    });
+    attach.interrupt();
+}
+
+#[test]
 fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
     needs_root!();
     let group = Group::create(&format!("sidecar-{}", std::process::id()));

@@ -194,6 +194,12 @@ impl Attachment {
         self.review_in(self.programs.served.namespaces(), types::set_on::SET_ON_ALL)
     }
 
+    /// Reviews all network namespaces with [`Attachment::follow`], which tries again what fails.
+    pub fn review_until_done(&mut self, selection: &mut Selection) -> Vec<Change> {
+        self.unreviewed = self.programs.served.namespaces().to_vec();
+        self.follow(selection)
+    }
+
     /// As [`Attachment::review`], but a connection that its rule covered before keeps what its
     /// application has set in the place of a companion.
     ///

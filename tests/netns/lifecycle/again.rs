@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{ChildStderr, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -99,7 +99,7 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     let second_free = (0..).filter(|fd| !is_open(fd)).nth(1).expect("a number");
     // Enough to read the file, and too few to look at connections.
     let limit = |most: &str| {
-        let mut prlimit = std::process::Command::new("prlimit");
+        let mut prlimit = Command::new("prlimit");
         prlimit.args(["--pid", &pid.to_string(), &format!("--nofile={most}:1024")]);
         assert!(prlimit.status().expect("it runs").success());
     };
@@ -108,14 +108,27 @@ fn a_reload_that_misses_connections_says_which_rules_hold() {
     // Each such second is too few for the file of --stats as well.
     let reloaded = |attached: &mut Attached| {
         let lines = std::iter::repeat_with(|| attached.line());
-        let mut told = lines.skip_while(|line| line.ends_with("; trying again"));
+        let mut told = lines.skip_while(|line| !line.contains(" reloaded "));
         told.next().expect("a line")
     };
     let line = reloaded(&mut attached);
     let told = "pillion: reloaded FILE: 1 rule for new connections; of those that exist some \
-                are as they were, send SIGHUP again: ";
+                are as they were, trying again: ";
     assert!(line.starts_with(told), "{line}");
     limit("1024");
+    // What failed when it was tried again, and fails no more.
+    within(Duration::from_secs(60), "it has succeeded", || {
+        let target = pid.to_string();
+        let arguments = ["-t", &target, "-n", PILLION, "status", "--json"];
+        let told = Command::new("nsenter").args(arguments).output();
+        let told = told.expect("it runs");
+        let all: serde_json::Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        let mut all = all.as_array().expect("a list").iter();
+        all.find(|it| it["pid"] == pid).is_some_and(|own| {
+            let failed = own["last_error"]["text"].to_string();
+            failed.contains("take in connections") && own["failing"].to_string() == "[]"
+        })
+    });
     attached.attach.signal(Signal::SIGHUP);
     assert_eq!(
         reloaded(&mut attached),

@@ -63,15 +63,19 @@ impl AtWork<'_> {
         };
         let reviewed = changed.and_then(|it| Ok((it, self.attachment.review()?)));
         let counted_rules = counted(count as u64, "rule");
+        let mut more = Vec::new();
         let mut log = match &reviewed {
             Ok((_, covered)) => format!(
                 "pillion: reloaded {name}: {counted_rules}; {} covered",
                 counted(*covered as u64, "connection"),
             ),
-            Err(error) => format!(
-                "pillion: reloaded {name}: {counted_rules} for new connections; of those that exist \
-                 some are as they were, send SIGHUP again: {error}"
-            ),
+            Err(error) => {
+                more = self.attachment.review_until_done(&mut self.selection);
+                format!(
+                    "pillion: reloaded {name}: {counted_rules} for new connections; of those that \
+                     exist some are as they were, trying again: {error}"
+                )
+            }
         };
         if has_others {
             let places = places(&self.namespaces);
@@ -80,7 +84,7 @@ impl AtWork<'_> {
         Ok(Reloaded {
             bundling: chosen,
             rules,
-            changes: reviewed.map_or_else(|_| Vec::new(), |(changes, _)| changes),
+            changes: reviewed.map_or(more, |(changes, _)| changes),
             log,
         })
     }

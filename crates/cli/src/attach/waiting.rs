@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use pillion_report::number::counted;
+use pillion_settings::BadInput;
 
 use super::asked::{Asked, name};
 use super::follower::say_no_successor;
@@ -37,7 +38,7 @@ impl Args {
             match (number, &self.config) {
                 (Ok(Signal::SIGHUP), Some(file)) => {
                     manager::reloads();
-                    self.read_meanwhile(file, asked);
+                    announced.reloaded(self.read_meanwhile(file, asked).is_ok());
                     // Who is told that it reloads is to be told what it waits for now.
                     said.clear();
                 }
@@ -57,7 +58,7 @@ impl Args {
     }
 
     /// Reads the file again; what is wrong with it is said, and what it said before holds.
-    fn read_meanwhile(&self, file: &Path, asked: &mut Asked) {
+    fn read_meanwhile(&self, file: &Path, asked: &mut Asked) -> Result<(), BadInput> {
         let name = name(file);
         match self.read_again(file) {
             Ok(read) => {
@@ -65,10 +66,12 @@ impl Args {
                 asked.policy = read.policy;
                 let rules = counted(asked.policy.rules.len() as u64, "rule");
                 say(&format!("pillion: reloaded {name}: {rules}"));
+                Ok(())
             }
             Err(why) => {
                 say(&why.to_string());
                 say(&format!("pillion: {name} not reloaded: the old rules hold"));
+                Err(why)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! A pillion that `status` finds before it is at work.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use crate::print::say;
 pub struct Announced {
     pub(super) shared: Arc<Shared>,
     listener: Option<Listener>,
+    /// Whether the file says something else than the rules that hold, for it could not be read again.
+    pub(super) is_out_of_date: Cell<bool>,
 }
 
 impl Announced {
@@ -25,7 +28,13 @@ impl Announced {
         Self {
             shared: Arc::new(Shared::new(bundling)),
             listener: listener.ok(),
+            is_out_of_date: Cell::new(false),
         }
+    }
+
+    /// Its file was read again, or could not be.
+    pub fn reloaded(&self, is_read: bool) {
+        self.is_out_of_date.set(!is_read);
     }
 
     /// It is not at work yet, and this is why.

@@ -45,6 +45,7 @@ pub struct Service {
 impl Service {
     /// Tells of itself from now on in all ways; it is at work a while later.
     pub fn begin(telling: &Telling, stats: Stats, announced: Announced) -> Result<Self> {
+        let is_out_of_date = announced.is_out_of_date.get();
         let shared = announced.serve();
         let metrics = telling.metrics.as_ref();
         let metrics = metrics.map(|endpoint| Metrics::serve(endpoint, Arc::clone(&shared)));
@@ -53,7 +54,7 @@ impl Service {
             shared,
             stats,
             rules_fail: None,
-            is_out_of_date: false,
+            is_out_of_date,
             told: None,
             totals_every,
             next_totals: Instant::now() + totals_every.unwrap_or_default(),
