@@ -24,6 +24,9 @@ pub struct Record {
     pub looks: Vec<Look>,
     /// Connections of units that were too many to be compared.
     pub left_out: u64,
+    /// How long the trial has observed, in milliseconds.
+    #[serde(default)]
+    pub observed_ms: u64,
 }
 
 /// Why a record cannot be used.
@@ -81,6 +84,7 @@ impl Record {
             units: BTreeMap::new(),
             looks: Vec::new(),
             left_out: 0,
+            observed_ms: 0,
         }
     }
 
@@ -127,6 +131,12 @@ impl Setting {
                 ("connections", setting.chosen.clone()),
                 ("devices or network namespaces", setting.places.clone()),
                 ("options of bundling", setting.bundling.clone()),
+                (
+                    "duration in ms (--duration)",
+                    setting
+                        .duration_ms
+                        .map_or_else(|| "none".to_owned(), |ms| ms.to_string()),
+                ),
             ]
         };
         let pairs = of(self).into_iter().zip(of(other));
@@ -148,6 +158,7 @@ impl Setting {
             chosen: "all connections".to_owned(),
             places: "all devices of its own network namespace".to_owned(),
             bundling: "{}".to_owned(),
+            duration_ms: None,
         }
     }
 }

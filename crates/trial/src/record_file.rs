@@ -1,8 +1,10 @@
 use std::fs::File;
 use std::io::{self, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::Flock;
+use nix::unistd::Uid;
 use pillion_host::{held_file, new_file};
 
 use crate::record::VERSION;
@@ -48,7 +50,7 @@ impl RecordFile {
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec(record)?;
-        let mut new = new_file::create(&self.place, RIGHTS)?;
+        let mut new = new_file::create(&self.place, RIGHTS).map_err(held_by_others)?;
         new.as_file_mut().write_all(&text)?;
         new.as_file().sync_all()?;
         let ours = self.held.as_ref().map(|held| stands(held, &self.place));
@@ -95,14 +97,43 @@ fn read(name: &str, file: &File, setting: &Setting) -> Result<Record, RecordErro
 /// The file that stands at a path, locked; `None` if there is none.
 fn take(path: &Path) -> io::Result<Option<Flock<File>>> {
     loop {
-        let file = match File::options().read(true).write(true).open(path) {
+        let mut options = File::options();
+        // Whatever stands there, it is not waited for.
+        options
+            .read(true)
+            .write(true)
+            .custom_flags(nix::libc::O_NONBLOCK);
+        let file = match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => held_file::lock(file?)?,
         };
         // Who had it may have put another one in its place meanwhile.
         if stands(&file, path)? {
+            check_owner(&file)?;
             return Ok(Some(file));
         }
+    }
+}
+
+/// A record says how the draw goes on: whoever else can write it decides what the trial finds.
+fn check_owner(file: &File) -> io::Result<()> {
+    let found = file.metadata()?;
+    let is_own = found.uid() == Uid::effective().as_raw();
+    match found.is_file() && is_own && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "it is no file of this user's alone; name another file, in a folder of one's own",
+        )),
+    }
+}
+
+/// That a stranger holds what is to take the record's place says nothing of another trial.
+fn held_by_others(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            io::Error::other("another process holds what is to replace it")
+        }
+        _ => error,
     }
 }
 
@@ -119,7 +150,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    use nix::unistd::{Uid, setfsuid};
+    use nix::unistd::setfsuid;
 
     use super::*;
 
@@ -196,6 +227,34 @@ mod tests {
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
             let rights = fs::metadata(&path).unwrap().permissions();
             assert_eq!(rights.mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_record_of_somebody_elses_is_refused_and_nobody_else_ends_a_trial() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trial.json");
+        let open = || RecordFile::open(&path, &Setting::example());
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let refused = open().unwrap_err();
+        assert!(matches!(refused, RecordError::File { .. }), "{refused}");
+        fs::remove_file(&path).unwrap();
+        let (mut file, _) = open().unwrap();
+        let stranger = File::create(folder.path().join(".trial.json.new")).unwrap();
+        let held = held_file::lock(stranger).unwrap();
+        let failed = file.save(&record()).unwrap_err();
+        assert!(matches!(failed, RecordError::File { .. }), "{failed}");
+        drop(held);
+        file.save(&record()).unwrap();
+        drop(file);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        let refused = open().unwrap_err();
+        assert!(matches!(refused, RecordError::File { .. }), "{refused}");
+        if Uid::effective().is_root() {
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+            chown(&path, Some(65534), None).unwrap();
+            let refused = open().unwrap_err();
+            assert!(matches!(refused, RecordError::File { .. }), "{refused}");
         }
     }
 

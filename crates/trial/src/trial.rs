@@ -41,6 +41,9 @@ pub struct Setting {
     pub places: String,
     /// How connections are bundled, as JSON.
     pub bundling: String,
+    /// For how long the trial is to observe, in milliseconds; none until it is clear.
+    #[serde(default)]
+    pub duration_ms: Option<u64>,
 }
 
 /// What is drawn: connections that share an arm.
@@ -140,6 +143,17 @@ impl Trial {
             record.add(*unit, present, MOST_UNITS);
         }
         record
+    }
+
+    /// How long it has observed so far, in milliseconds.
+    #[must_use]
+    pub fn observed_ms(&self) -> u64 {
+        self.record.observed_ms
+    }
+
+    /// It has observed so long by now.
+    pub fn has_observed(&mut self, ms: u64) {
+        self.record.observed_ms = ms;
     }
 
     /// Looks at the trial if a look is due, or if `is_last`, and says what came of it. That it is

@@ -163,8 +163,14 @@ impl ObserveArgs {
         })
     }
 
-    /// Begins to observe; what is said then begins with `what`.
-    fn begin(&self, bundling: &BundlingArgs, observing: Observing, what: &str) -> Result<Session> {
+    /// Begins to observe, for so long if at all for a time; what is said then begins with `what`.
+    fn begin(
+        &self,
+        bundling: &BundlingArgs,
+        observing: Observing,
+        duration: Option<Duration>,
+        what: &str,
+    ) -> Result<Session> {
         Descriptors::raise();
         outlive_file_limit().context("ignore SIGXFSZ")?;
         let hook = bundling.hook();
@@ -202,7 +208,7 @@ impl ObserveArgs {
             teller: Teller { stats, rules },
             signals,
             // One that no clock comes to is none.
-            end: self.duration.and_then(|it| Instant::now().checked_add(it)),
+            end: duration.and_then(|it| Instant::now().checked_add(it)),
             _janitor: janitor,
         })
     }

@@ -112,7 +112,11 @@ impl Args {
             grace_us: self.observe.grace,
             stall_us: self.observe.stall,
         };
-        let mut session = self.observe.begin(&self.bundling, observing, "trying")?;
+        let observed = Duration::from_millis(trial.observed_ms());
+        let left = self.observe.duration.map(|it| it.saturating_sub(observed));
+        let mut session = self
+            .observe
+            .begin(&self.bundling, observing, left, "trying")?;
         let ended = self.go_on(&mut session, &mut trial, &mut file);
         let accounted = session.finish();
         let told = self.tell(&trial, report.as_ref());
@@ -125,9 +129,11 @@ impl Args {
     fn go_on(&self, session: &mut Session, trial: &mut Trial, file: &mut RecordFile) -> Result<()> {
         let (mut saved, mut said) = (Instant::now(), Instant::now());
         let mut unsaved = None;
+        let (before, begun) = (trial.observed_ms(), Instant::now());
         loop {
             let (next, observations) = session.next()?;
             trial.take(&observations);
+            trial.has_observed(before.saturating_add(whole_ms(begun.elapsed())));
             let looked = trial.look(next == Next::Over).is_some();
             let is_over = next != Next::GoOn || trial.verdict() != Verdict::Undecided;
             if looked || saved.elapsed() >= SAVE_EVERY || is_over {
@@ -161,6 +167,7 @@ impl Args {
             chosen: self.observe.chosen(),
             places: self.observe.places(&self.bundling),
             bundling: serde_json::to_string(&(options, companions))?,
+            duration_ms: self.observe.duration.map(whole_ms),
         })
     }
 
@@ -239,6 +246,10 @@ impl Args {
             data: json!({ "results": results }),
         }
     }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Why the record could not be written, where that may be over the next time: a disk may be full for a
