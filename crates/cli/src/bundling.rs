@@ -8,6 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use pillion_bundler::{Hook, Options, Policy};
 use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
+use crate::lent::refuse;
+
 /// The heading of [`Bundling`] in the help; clap would put it over what comes behind it as well.
 const HEADING: &str = "Bundling";
 
@@ -61,6 +63,23 @@ impl BundlingArgs {
             return Err(BadInput(why).into());
         }
         Ok(options)
+    }
+
+    /// Refuses what takes more than a user may do by himself, where the privilege is lent.
+    pub fn refuse_lent(&self) -> Result<(), BadInput> {
+        let companions = &self.how.companions;
+        let more = [
+            ("--unsafe", self.allow_unsafe),
+            ("--congestion", companions.congestion.is_some()),
+            ("--rto-min", companions.rto_min.is_some()),
+            ("--delack-max", companions.delack_max.is_some()),
+            (
+                "--max-connections",
+                self.max_connections != Policy::MAX_CONNECTIONS,
+            ),
+        ];
+        let asked = more.into_iter().find(|(_, asked)| *asked);
+        asked.map_or(Ok(()), |(option, _)| refuse(option))
     }
 
     /// The options, as the command line has them: those that are off are left out.

@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     if engine::is_init() {
         engine::run_as_init();
     }
-    let command = match help::parse() {
+    let command = match lent::as_the_caller(help::parse) {
         Ok(Cli { command }) => command,
         Err(refusal) => return help::explain(&refusal),
     };

@@ -61,6 +61,12 @@ fn a_setuid_pillion_does_nothing_else_for_its_caller() {
             "--stats",
         ),
         (
+            &["run", "--unsafe", "--reaction", "none", "--", "id"],
+            "--unsafe",
+        ),
+        (&["run", "--rto-min", "8", "--", "id"], "--rto-min"),
+        (&["run", "--congestion", "reno", "--", "id"], "--congestion"),
+        (
             &["attach", "--dev", "lo", "--dry-run"],
             "all but `pillion run`",
         ),

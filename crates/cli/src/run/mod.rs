@@ -95,6 +95,7 @@ impl Watcher for Log {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let user = User::for_command(self.user.as_deref())?;
+        self.bundling.refuse_lent()?;
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
         let hook = self.bundling.hook();
