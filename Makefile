@@ -159,6 +159,8 @@ install: man
 
 # The file of rules stays if it was changed, the user pillion in any case.
 uninstall:
+	@[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || \
+		systemctl disable --now pillion.service 2>/dev/null || true
 	rm -f $(DESTDIR)$(PREFIX)/bin/pillion $(DESTDIR)$(PREFIX)/include/pillion.h
 	rm -f $(SHARE)/man/man1/pillion.1 $(SHARE)/man/man1/pillion-*.1 $(SHARE)/man/man5/pillion.toml.5
 	rm -f $(SHARE)/bash-completion/completions/pillion $(SHARE)/zsh/site-functions/_pillion
@@ -166,7 +168,9 @@ uninstall:
 	rm -rf $(DOC)
 	rm -f $(DESTDIR)$(SYSUSERSDIR)/pillion.conf $(DESTDIR)$(UNITDIR)/pillion.service
 	! cmp -s target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml || \
-		rm -r $(DESTDIR)$(SYSCONFDIR)/pillion
+		rm $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml
+	[ ! -d $(DESTDIR)$(SYSCONFDIR)/pillion ] || \
+		rmdir --ignore-fail-on-non-empty $(DESTDIR)$(SYSCONFDIR)/pillion
 
 clean:
 	$(CARGO) clean

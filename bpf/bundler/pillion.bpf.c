@@ -240,7 +240,7 @@ enum set_on {
 };
 
 struct review {
-	__u64 cgroup; /* the one that the programs are attached to; 0: the root */
+	__u64 cgroup; /* that the programs are attached to; 0: the root */
 	enum set_on set_on;
 };
 

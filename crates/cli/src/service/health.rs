@@ -81,15 +81,14 @@ impl Moment {
     }
 
     /// In seconds since 1970, by the host's clock now.
-    fn as_of(self, now: Self) -> u64 {
+    fn as_of(&mut self, now: Self) -> u64 {
         let passed = now.since_start.saturating_sub(self.since_start);
         let at = now.at.saturating_sub(passed.as_secs());
-        // It is told in whole seconds, and is to stay the same.
+        // It is told in whole seconds, and is to stay the same as long as the clock is not set.
         if at.abs_diff(self.at) > 1 {
-            at
-        } else {
-            self.at
+            self.at = at;
         }
+        self.at
     }
 }
 
@@ -119,7 +118,7 @@ impl Shared {
 
     /// Its health as of now, and what it did so far; no totals before it has begun.
     pub fn read(&self) -> Result<(Health, Option<Totals>)> {
-        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut health = state.health.clone();
         let now = Moment::now();
         health.since = state.began.as_of(now);
@@ -197,13 +196,16 @@ mod tests {
 
     #[test]
     fn when_something_was_is_told_by_the_clock_as_it_is_now() {
-        let began = moment(1_000, 5_500);
+        let mut began = moment(1_000, 5_500);
         assert_eq!(began.as_of(moment(1_010, 15_500)), 1_000);
         for rounded in [moment(1_009, 15_500), moment(1_010, 14_600)] {
             assert_eq!(began.as_of(rounded), 1_000);
         }
         let set_at_boot = moment(1_800_000_000, 65_500);
         assert_eq!(began.as_of(set_at_boot), 1_799_999_940);
+        for rounded in [moment(1_800_000_009, 75_400), moment(1_800_000_010, 74_600)] {
+            assert_eq!(began.as_of(rounded), 1_799_999_940);
+        }
         assert_eq!(began.as_of(moment(500, 65_500)), 440);
     }
 }

@@ -1,10 +1,10 @@
 //! Metrics over HTTP.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -180,6 +180,8 @@ fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
     let beside = new_file::beside(path)?;
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside)?;
+    // To connect takes the right to write, which a service's umask takes from its group.
+    fs::set_permissions(&beside, Permissions::from_mode(0o660))?;
     let inode = fs::symlink_metadata(&beside)?.ino();
     let path = path.to_owned();
     let socket = Socket {

@@ -23,7 +23,7 @@ pub fn run(
     let mut ticks = Ticks::every(interval);
     let mut round = 0;
     while rounds.is_none_or(|rounds| round < rounds) && stop::sleep_until(ticks.next_ns(), &stop) {
-        view.take(source.read()?);
+        view.list(source.read()?);
         let wanted = view.wanted();
         let text = if json {
             serde_json::to_string(&wanted)? + "\n"

@@ -84,8 +84,13 @@ impl View {
     }
 
     /// Takes note of a round.
-    pub fn take(&mut self, mut connections: Vec<Connection>) {
+    pub fn take(&mut self, connections: Vec<Connection>) {
         self.history.take(&connections);
+        self.list(connections);
+    }
+
+    /// Shows a round, and remembers nothing of it.
+    pub fn list(&mut self, mut connections: Vec<Connection>) {
         self.order.sort(&mut connections);
         self.connections = connections;
         if let Some(id) = self.chosen_id() {
