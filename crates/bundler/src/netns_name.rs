@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_host::pattern::{is_pattern, matching};
-use pillion_host::{Container, held_file};
+use pillion_host::{Container, held_file, process_began};
 
 use crate::escaped::escaped;
 use crate::{Error, Namespace};
@@ -32,15 +32,35 @@ pub struct NamespaceName {
 enum Kind {
     File,
     /// A name if there is such a one when it is looked for, else a PID.
-    Number(u32),
-    Process,
+    Number(Process),
+    Process(Process),
     Container,
+}
+
+/// The process that had a number when it was named; another may have it later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    number: u32,
+    /// `None` if there was none.
+    began: Option<u64>,
+}
+
+impl Process {
+    fn named(number: u32) -> Self {
+        let began = process_began(Path::new(&format!("/proc/{number}")));
+        Self { number, began }
+    }
+
+    fn has_ended(self) -> bool {
+        self.began.is_none() || self != Self::named(self.number)
+    }
 }
 
 impl From<&OsStr> for NamespaceName {
     /// A number is a PID unless there is such a name when it is looked for.
     fn from(name: &OsStr) -> Self {
         let number = name.to_str().and_then(|name| name.parse().ok());
+        let number = number.map(Process::named);
         Self {
             name: name.to_owned(),
             path: match name.as_bytes().contains(&b'/') {
@@ -77,8 +97,8 @@ impl NamespaceName {
         match self.kind {
             Kind::Number(process) if !self.path.exists() => Self {
                 name: self.name.clone(),
-                path: format!("/proc/{process}/ns/net").into(),
-                kind: Kind::Process,
+                path: format!("/proc/{}/ns/net", process.number).into(),
+                kind: Kind::Process(process),
             },
             _ => self.clone().without_process(),
         }
@@ -96,7 +116,7 @@ impl NamespaceName {
     pub fn for_a_file(&self) -> OsString {
         let settled = self.settled();
         match settled.kind {
-            Kind::Process => settled.path.into_os_string(),
+            Kind::Process(_) => settled.path.into_os_string(),
             _ => settled.name,
         }
     }
@@ -159,6 +179,12 @@ impl NamespaceName {
             });
         }
         let settled = self.settled();
+        if settled.is_of_the_past() {
+            return Err(Error::UnknownNamespace {
+                name,
+                known: known(),
+            });
+        }
         let file = settled.file().map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => Error::UnknownNamespace {
                 name: name.clone(),
@@ -195,7 +221,13 @@ impl NamespaceName {
     /// True if what has this name later is what the user meant; another process with the PID is
     /// not.
     pub(crate) fn may_return(&self) -> bool {
-        self.kind != Kind::Process
+        !matches!(self.kind, Kind::Process(_))
+    }
+
+    /// True if it is that of a process which has ended, whatever has its number now.
+    #[must_use]
+    pub fn is_of_the_past(&self) -> bool {
+        matches!(self.settled().kind, Kind::Process(process) if process.has_ended())
     }
 }
 
@@ -203,7 +235,9 @@ impl fmt::Display for NamespaceName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let name = escaped(&self.name);
         match self.kind {
-            Kind::File | Kind::Number(_) | Kind::Process => write!(f, "network namespace {name}"),
+            Kind::File | Kind::Number(_) | Kind::Process(_) => {
+                write!(f, "network namespace {name}")
+            }
             Kind::Container => f.write_str(&name),
         }
     }
@@ -253,6 +287,26 @@ mod tests {
         fs::write(name.path(), "").unwrap();
         assert_eq!(name.settled().path(), name.path());
         assert!(name.settled().may_return());
+    }
+
+    #[test]
+    fn a_number_stands_for_the_process_that_had_it_and_for_no_later_one() {
+        let own = std::process::id().to_string();
+        let own = NamespaceName::from(OsStr::new(&own));
+        assert!(!own.is_of_the_past());
+        let Kind::Number(process) = own.kind else {
+            panic!("{own:?}");
+        };
+        for began in [None, process.began.map(|it| it - 1)] {
+            let kind = Kind::Number(Process { began, ..process });
+            let earlier = NamespaceName {
+                kind,
+                ..own.clone()
+            };
+            assert!(earlier.is_of_the_past());
+            let opened = earlier.open();
+            assert!(matches!(opened, Err(Error::UnknownNamespace { .. })));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod new_file;
 mod offloads;
 mod owners;
 pub mod pattern;
+mod process_began;
 mod socket_owners;
 mod steering;
 mod tcp_info;
@@ -27,6 +28,7 @@ pub use containers::{
 pub use known::Known;
 pub use offloads::Offload;
 pub use owners::{Owners, Socket};
+pub use process_began::process_began;
 pub use socket_owners::{SocketOwner, socket_owners};
 pub use steering::{is_steering, without_steering};
 pub use tcp_info::TcpInfo;

@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use crate::process_began;
 use crate::unit::{Unit, unit_of};
 
 /// A process that has a socket open.
@@ -34,7 +35,7 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
         if sockets.is_empty() {
             continue;
         }
-        if let (Ok(name), Some(began)) = (fs::read(path.join("comm")), began(&path)) {
+        if let (Ok(name), Some(began)) = (fs::read(path.join("comm")), process_began(&path)) {
             let owner = SocketOwner {
                 pid,
                 process: String::from_utf8_lossy(name.trim_ascii_end()).into_owned(),
@@ -55,15 +56,6 @@ pub fn socket_owners() -> HashMap<u64, SocketOwner> {
 /// When a process began, in ticks since boot, and its id: a parent's is below its child's but where
 /// ids began anew within one tick.
 type Age = (u64, u32);
-
-/// The field `starttime` of /proc/PID/stat. The name, the second field, may hold anything.
-fn began(process: &Path) -> Option<u64> {
-    const BEHIND_THE_NAME: usize = 19;
-    let stat = fs::read(process.join("stat")).ok()?;
-    let name_ends = stat.iter().rposition(|&it| it == b')')?;
-    let rest = str::from_utf8(&stat[name_ends + 1..]).ok()?;
-    rest.split_whitespace().nth(BEHIND_THE_NAME)?.parse().ok()
-}
 
 /// The inode of the socket that a descriptor stands for, which reads `socket:[12345]`.
 fn inode(descriptor: &Path) -> Option<u64> {

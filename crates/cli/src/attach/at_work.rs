@@ -109,6 +109,13 @@ impl AtWork<'_> {
     fn begin_successor(&mut self) {
         let succession = &mut self.follower.succession;
         let may = self.args.may_be_succeeded();
+        let may = may.and_then(|()| match self.namespaces.named.iter().find(|it| it.is_of_the_past()) {
+            None => Ok(()),
+            Some(name) => bail!(
+                "the process of the {name} has ended, and no successor would find it; start pillion anew \
+                 without it"
+            ),
+        });
         let begun = may.and_then(|()| succession.begin(self.attachment.requests()));
         begun.unwrap_or_else(|error| say_no_successor(&error));
     }
