@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::probe::Probe;
 use crate::fetch::fetch;
-use crate::pair::{Link, Passage};
+use crate::pair::{Hull, Link, Passage};
 use crate::ranges::Tracker;
 use crate::sequence::Numbering;
 
@@ -122,6 +122,12 @@ impl HalfConnection {
     #[must_use]
     pub fn passage(&self) -> Option<&Passage> {
         self.link.as_deref().map(|link| &link.passage)
+    }
+
+    /// The lowest raw delays of its packets; none without a trace at either end.
+    pub(crate) fn lowest(&self) -> Hull {
+        let link = self.link.as_deref();
+        link.map_or_else(Hull::default, |link| link.lowest().clone())
     }
 
     /// The sequence number that stands for a position on the wire; none before any packet of

@@ -84,21 +84,23 @@ pub const DELAY_VARIATION: Distributed = Measure {
     name: "delay_variation_ms",
     label: "queueing delay",
     unit: Unit::Milliseconds,
-    meaning: "delay of each packet with payload above the smallest one, by the lower hull of all \
-              delays",
+    meaning: "delay of each packet with payload above the smallest one of its connection, by the \
+              drift of the lower hull of all delays",
     of: |measures| &measures.delay.variation,
 };
 
-/// Delay variation by the regression through the smallest delays.
+/// Delay variation by the drift of the regression through the smallest delays.
 pub const DELAY_VARIATION_BY_REGRESSION: Distributed = Measure {
     name: "delay_variation_by_regression_ms",
     label: "queueing delay, by regression",
     unit: Unit::Milliseconds,
-    meaning: "delay of each packet with payload above a line through the smallest ones; 0 below it",
+    meaning: "delay of each packet with payload above the smallest one of its connection, by the \
+              drift of a line through the smallest ones of all",
     of: |measures| &measures.delay.variation_by_regression,
 };
 
-/// One-way delay: where the clocks differ, delay variation plus half of the smallest round trip.
+/// One-way delay: where the clocks differ, the delay above the smallest one of all connections plus
+/// half of the smallest round trip.
 pub const ONE_WAY_DELAY: Distributed = Measure {
     name: "one_way_delay_ms",
     label: "one-way delay",

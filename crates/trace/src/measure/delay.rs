@@ -5,7 +5,7 @@ use super::above::Above;
 use super::batch::{End, Extent, Transit};
 use super::undated::Undated;
 use crate::Readable;
-use crate::pair::{Clock, PathDirection};
+use crate::pair::{Clock, Hull, LinearDelay, PathDirection};
 
 /// Times between two traces, whose clocks need not agree.
 ///
@@ -14,11 +14,13 @@ use crate::pair::{Clock, PathDirection};
 #[derive(Debug, Clone, Default)]
 pub struct Delay {
     /// Delay variation of each packet with payload that arrived (RFC 5481, PDV): its delay minus
-    /// the smallest one by the lower hull of all delays, which takes offset and drift away. It is
-    /// the queueing delay where the path does not change (thesis, section 3.4.3).
+    /// the smallest one of its connection, the handshake's included, by the drift of the lower hull
+    /// of all connections' delays. It is the queueing delay where the path does not change (thesis,
+    /// section 3.4.3) and was idle once: connections may take different paths, so that the smallest
+    /// delay of another one tells nothing of a queue.
     pub variation: Distribution,
-    /// Delay variation of each packet with payload that arrived, above the regression through the
-    /// smallest delays; what lies below it counts as 0.
+    /// Delay variation of each packet with payload that arrived, by the drift of the regression
+    /// through the smallest delays of all connections.
     pub variation_by_regression: Distribution,
     /// One-way delay of each packet with payload that arrived.
     pub one_way: Distribution,
@@ -160,12 +162,14 @@ impl Delay {
         self.untold.add(&other.untold);
     }
 
-    /// Takes the clocks out of what waited.
-    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock) {
+    /// Takes the clocks out of what waited. `lowest`: of the raw delays of all packets of this
+    /// direction, those without payload as well.
+    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
         let fit = clock.fit(way);
+        let lowest = |slope| LinearDelay::below(lowest, slope);
         match std::mem::take(&mut self.waiting) {
             Waiting::One(variation) => {
-                if let Some(least) = fit.hull {
+                if let Some(least) = lowest(0.0) {
                     self.variation = variation.above(least.delay_ns as i64);
                     self.variation_by_regression = self.variation.clone();
                 }
@@ -179,10 +183,12 @@ impl Delay {
                     self.untold.packets_without_clock += packets.len();
                     return;
                 };
-                if let Some((hull, regression)) = fit.hull.zip(fit.regression) {
-                    self.variation = packets.above(hull);
-                    self.variation_by_regression = packets.above_or_on(regression);
-                }
+                let variation = |of_all: Option<LinearDelay>| {
+                    let own = of_all.and_then(|line| lowest(line.slope));
+                    own.map_or_else(Distribution::default, |line| packets.above(line))
+                };
+                self.variation = variation(fit.hull);
+                self.variation_by_regression = variation(fit.regression);
                 self.one_way = packets.above(zero);
                 let below;
                 (self.transport, below) = transport.not_below(zero);

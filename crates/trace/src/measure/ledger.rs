@@ -7,7 +7,7 @@ use super::meter::Options;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
 use crate::connection::CACHED;
 use crate::fetch::fetch;
-use crate::pair::{Clock, Passage, PathDirection};
+use crate::pair::{Clock, Hull, Passage, PathDirection};
 use crate::{Connection, Counts, Direction, Endpoint, Outcome};
 
 /// So many notes before its turn, what a note changes is fetched.
@@ -42,6 +42,7 @@ struct Known {
     ends: [Endpoint; 2],
     main: Direction,
     ways: [PathDirection; 2],
+    lowest: [Hull; 2],
     groups: Vec<usize>,
     first_ns: i64,
     last_ns: i64,
@@ -166,8 +167,9 @@ impl Ledger {
                 None => Measures::new(options.slice_ns, false),
             });
             if let Some(clock) = clock {
-                for (measures, way) in measures.iter_mut().zip(finished.ways) {
-                    measures.compare(way, clock);
+                let ways = iter::zip(finished.ways, &finished.lowest);
+                for (measures, (way, lowest)) in measures.iter_mut().zip(ways) {
+                    measures.compare(way, clock, lowest);
                 }
             }
             for &group in &finished.groups {
@@ -212,6 +214,7 @@ impl Finished {
             ends: [connection.originator, connection.responder],
             main: connection.main_direction(),
             ways: Direction::BOTH.map(|direction| connection.path_direction(direction)),
+            lowest: Direction::BOTH.map(|direction| connection.half_connection(direction).lowest()),
             groups,
             first_ns: connection.first_ns,
             last_ns: connection.last_ns,

@@ -8,7 +8,7 @@ use super::loss::Loss;
 use super::slices::Slices;
 use super::spacing::Spacing;
 use super::volume::{Volume, nth_place};
-use crate::pair::{Clock, PathDirection};
+use crate::pair::{Clock, Hull, PathDirection};
 use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
@@ -136,8 +136,8 @@ impl Measures {
         }
     }
 
-    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock) {
-        self.delay.compare(way, clock);
+    pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
+        self.delay.compare(way, clock, lowest);
     }
 
     pub(super) fn add(&mut self, other: &Self) {

@@ -98,16 +98,6 @@ impl Undated {
         }
     }
 
-    /// The heights of all above a line, with 0 for those below it; of more than a sample, by the
-    /// sample.
-    pub(super) fn above_or_on(&self, line: LinearDelay) -> Distribution {
-        let heights = self.heights(line).map(|height| height.max(0));
-        match &self.all {
-            None => heights.collect(),
-            Some(all) => all.by_sample(line, all.count, &heights.collect::<Vec<_>>()),
-        }
-    }
-
     /// The heights above a line of those that are kept.
     fn heights(&self, line: LinearDelay) -> impl ExactSizeIterator<Item = i64> + Clone {
         let points = self.kept.iter();

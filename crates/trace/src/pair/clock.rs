@@ -28,12 +28,13 @@ pub enum PathDirection {
     ToSender,
 }
 
-/// The smallest raw delay of one way as it changes over time, found in two ways.
+/// The smallest raw delay of one way as it changes over time, of all connections, found in two
+/// ways.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Fit {
     /// The line below all delays that is closest to them on the whole (S. B. Moon, P. Skelly,
-    /// D. Towsley, INFOCOM 1999), with one drift for both ways. No delay variation is negative by
-    /// it, but for what the drift makes in an 8192th of the trace.
+    /// D. Towsley, INFOCOM 1999), with one drift for both ways. No delay lies below it, but by what
+    /// the drift makes in an 8192th of the trace.
     pub hull: Option<LinearDelay>,
     /// Through the smallest delays of 64 equal parts of the trace: the median of the slopes
     /// between any two (Theil and Sen), so that a few parts in which the queue never emptied, or
@@ -60,7 +61,8 @@ impl LinearDelay {
         self.delay_ns + self.slope * ns.saturating_sub(self.at_ns) as f64
     }
 
-    fn below(hull: &Hull, slope: f64) -> Option<Self> {
+    /// The line of this slope below all points of a hull.
+    pub(crate) fn below(hull: &Hull, slope: f64) -> Option<Self> {
         let lowest = hull.lowest(slope)?;
         Some(Self {
             at_ns: lowest.at_ns,
@@ -205,8 +207,8 @@ impl Clock {
 }
 
 impl Fit {
-    /// Delay variation (RFC 5481, PDV), which is queueing delay where the path does not change:
-    /// a raw delay minus the smallest one at that time, in nanoseconds.
+    /// A raw delay minus the smallest one of all connections at that time, in nanoseconds: where
+    /// all take one path, the delay variation (RFC 5481, PDV).
     #[must_use]
     pub fn variation_ns(&self, sent_ns: i64, raw_delay_ns: i64) -> Option<f64> {
         Some(raw_delay_ns as f64 - self.hull?.at(sent_ns))

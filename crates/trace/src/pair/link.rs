@@ -2,6 +2,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::fate::{Arrival, Fate, Passage};
+use super::hull::Hull;
+use super::minima::Point;
 use crate::fetch::fetch;
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
@@ -9,6 +11,8 @@ use crate::fetch::fetch;
 #[derive(Debug, Default)]
 pub(crate) struct Link {
     pub(crate) passage: Passage,
+    /// Of the raw delays of all that arrived, with payload or without.
+    lowest: Hull,
     sent: VecDeque<Departed>,
     /// Fingerprints of what was sent, 0 where the fate is known: apart, to be searched fast.
     prints: VecDeque<u64>,
@@ -207,12 +211,21 @@ impl Link {
         }
     }
 
+    /// The lowest raw delays, by whatever drift of the clocks.
+    pub(crate) fn lowest(&self) -> &Hull {
+        &self.lowest
+    }
+
     /// Says that a departure arrived.
     #[inline]
     pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
         if let Some(departed) = self.sent.get_mut(index) {
             departed.fate.arrival = arrival;
             self.expected = self.expected.max(index + 1);
+            if let Some(delay_ns) = departed.fate.raw_delay_ns() {
+                let at_ns = departed.fate.sent_ns;
+                self.lowest.add(Point { at_ns, delay_ns });
+            }
         }
         if let Some(print) = self.prints.get_mut(index) {
             if self.matched.len() < REMEMBERED {

@@ -154,3 +154,78 @@ fn queues_that_grow_and_shrink_are_no_drift_of_one_clock() {
         (Some(0), Some(9_900_000))
     );
 }
+
+/// Both ends' traces of two connections with a message each 30 ms. The second takes a path that is
+/// 25 ms longer each way, and its messages wait so long on the way. The receiver's clock is ahead by
+/// so much, and faster by so many parts per million.
+fn over_two_paths(queue_ms: i64, ahead_ns: i64, ppm: i64) -> [Vec<Packet>; 2] {
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    for (port, one_way_ms, queue_ms) in [(5001_u16, 75, 0), (5002, 100, queue_ms)] {
+        let mut script = Script::new();
+        script.client = endpoint(&format!("192.0.2.1:{port}"));
+        script.initial = [1000 * u32::from(port), 77_000 * u32::from(port)];
+        script.syn();
+        script.at(2 * one_way_ms).syn_ack();
+        script.packet(Forward, 1, 0);
+        for message in 0..1000 {
+            let (at, begin) = (500 + message * 30, message * 10 + 1);
+            script.at(at).data(begin, begin + 10);
+            script.at(at + queue_ms + 2 * one_way_ms).ack(begin + 10);
+        }
+        script.packets.sort_by_key(|packet| packet.at_ns);
+        let (one, mut other) = carry(&script, one_way_ms * MS, 0, &[]);
+        for packet in other.iter_mut().filter(|packet| packet.payload_len > 0) {
+            packet.at_ns += queue_ms * MS;
+        }
+        here.extend(one);
+        there.extend(other);
+    }
+    for packet in &mut there {
+        packet.at_ns += ahead_ns + packet.at_ns * ppm / 1_000_000;
+    }
+    for packets in [&mut here, &mut there] {
+        packets.sort_by_key(|packet| packet.at_ns);
+    }
+    [here, there]
+}
+
+#[test]
+fn a_longer_path_is_no_queue_of_the_connection_that_takes_it() {
+    for (ahead_ns, ppm, same_clock) in [(0, 0, true), (AHEAD, 0, false), (AHEAD, 100, false)] {
+        let [here, there] = over_two_paths(0, ahead_ns, ppm);
+        let pair = pair::Options {
+            same_clock,
+            ..pair::Options::default()
+        };
+        let results = measure_pair(&here, &there, &pair, Options::default());
+        let [short, long] = [0, 1].map(|index| &results.connections[index].main.delay);
+        let all = &results.all.main.delay;
+        for (delay, packets) in [(short, 1000), (long, 1000), (all, 2000)] {
+            for variation in [&delay.variation, &delay.variation_by_regression] {
+                assert_eq!(variation.len(), packets);
+                let most_ns = variation.max().unwrap();
+                assert!(most_ns < 50_000, "{most_ns} ns, {ppm} ppm, {same_clock}");
+            }
+        }
+        for (delay, expected_ns) in [(short, 75_000_000), (long, 100_000_000)] {
+            let one_way_ns = delay.one_way.quantile(0.5).unwrap();
+            assert!(one_way_ns.abs_diff(expected_ns) < 50_000, "{one_way_ns} ns");
+        }
+    }
+}
+
+#[test]
+fn what_queued_throughout_shows_above_the_handshake_that_did_not() {
+    let [here, there] = over_two_paths(20, AHEAD, 0);
+    let results = measure_both(&here, &there, Options::default());
+    let [short, long] = [0, 1].map(|index| &results.connections[index].main.delay);
+    for (variation, expected) in [
+        (&short.variation, (0, 1000)),
+        (&long.variation, (20, 1000)),
+        (&long.variation_by_regression, (20, 1000)),
+    ] {
+        assert_eq!(ms(variation), [expected]);
+    }
+    let all = &results.all.main.delay.variation;
+    assert_eq!(ms(all), [(0, 1000), (20, 1000)]);
+}

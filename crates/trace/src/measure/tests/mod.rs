@@ -7,7 +7,7 @@ mod tables;
 mod whole;
 
 use super::{Distribution, Group, Meter, Options, Results, jain_index, write_tables};
-use crate::Direction::Backward;
+use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
 use crate::script::{MS, Script, carry, endpoint, established, one_message, repaired_by_a_bundle};
 use crate::{Analysis, Outcome, Period, When, pair};
