@@ -1,4 +1,4 @@
-use super::ledger::Finished;
+use super::finished::Finished;
 use crate::pair::{Arrival, Fate};
 use crate::{Acked, Arrived, Bringer, Class, CopyKind, Delivery, Direction, Range, Sent};
 

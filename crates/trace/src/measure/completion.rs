@@ -1,7 +1,7 @@
 use pillion_measure::Distribution;
 
 use super::batch::{Departure, End, Transit};
-use super::ledger::Total;
+use super::finished::Total;
 
 /// How long it took a connection, a short flow above all, to have all delivered that the end sent
 /// which opened it: from the first SYN to the ACK of the last byte, one value for each connection of

@@ -2,13 +2,14 @@ use std::iter;
 
 use super::batch::{Batch, Noted};
 use super::fairness::Fairness;
+use super::finished::{Finished, Known};
 use super::measures::Measures;
 use super::meter::Options;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
+use crate::Direction;
 use crate::connection::CACHED;
 use crate::fetch::fetch;
-use crate::pair::{Clock, Hull, Passage, PathDirection};
-use crate::{Connection, Counts, Direction, Endpoint, Outcome};
+use crate::pair::Clock;
 
 /// So many notes before its turn, what a note changes is fetched.
 const SOON: usize = 8;
@@ -26,42 +27,6 @@ pub(super) struct Ledger {
 struct State {
     measures: [Option<Box<Measures>>; 2],
     finished: Option<Box<Known>>,
-}
-
-/// A connection at its end.
-#[derive(Debug)]
-pub(super) struct Finished {
-    known: Known,
-    totals: [Total; 2],
-}
-
-/// What is left to know of it, besides measures.
-#[derive(Debug)]
-struct Known {
-    number: u64,
-    ends: [Endpoint; 2],
-    main: Direction,
-    ways: [PathDirection; 2],
-    lowest: [Hull; 2],
-    groups: Vec<usize>,
-    first_ns: i64,
-    last_ns: i64,
-    outcome: Outcome,
-    syns: u32,
-    handshake_ns: Option<i64>,
-}
-
-/// What a connection counted itself, of one direction.
-#[derive(Debug)]
-pub(super) struct Total {
-    pub(super) counts: Counts,
-    pub(super) duplicate_acks_received: u64,
-    pub(super) passage: Option<Passage>,
-    /// When its sender began to open the connection, since the first packet; none of the other
-    /// direction.
-    pub(super) opened_since_ns: Option<i64>,
-    /// Whether anything was sent, and all of it acknowledged.
-    pub(super) all_acked: bool,
 }
 
 impl Ledger {
@@ -199,95 +164,6 @@ impl Ledger {
     }
 }
 
-impl Finished {
-    /// `groups`: those that it belongs to, by their places among the options; `opened_since_ns`:
-    /// when the first SYN was sent, since the first packet.
-    pub(super) fn of(
-        connection: &Connection,
-        groups: Vec<usize>,
-        opened_since_ns: Option<i64>,
-    ) -> Self {
-        let handshake = connection.handshake;
-        let completed_ns = handshake.first_syn_ns.zip(handshake.completed_ns);
-        let known = Known {
-            number: connection.number,
-            ends: [connection.originator, connection.responder],
-            main: connection.main_direction(),
-            ways: Direction::BOTH.map(|direction| connection.path_direction(direction)),
-            lowest: Direction::BOTH.map(|direction| connection.half_connection(direction).lowest()),
-            groups,
-            first_ns: connection.first_ns,
-            last_ns: connection.last_ns,
-            outcome: connection.outcome(),
-            syns: handshake.syns,
-            handshake_ns: completed_ns.map(|(first, completed)| completed.saturating_sub(first)),
-        };
-        let totals = Direction::BOTH.map(|direction| {
-            let half = connection.half_connection(direction);
-            let peer = connection.half_connection(direction.reverse());
-            Total {
-                counts: half.counts,
-                duplicate_acks_received: peer.counts.duplicate_acks,
-                passage: half.passage().copied(),
-                opened_since_ns: opened_since_ns.filter(|_| direction == Direction::Forward),
-                all_acked: half.is_all_acked(),
-            }
-        });
-        Self { known, totals }
-    }
-}
-
-impl Known {
-    fn single(
-        &self,
-        measures: [Measures; 2],
-        options: &Options,
-        begin_ns: i64,
-        trace_s: f64,
-    ) -> Single {
-        let [forward, backward] = measures;
-        let [originator, responder] = self.ends;
-        let opened_by_sender = self.main == Direction::Forward;
-        let (main, back, sender, receiver) = if opened_by_sender {
-            (forward, backward, originator, responder)
-        } else {
-            (backward, forward, responder, originator)
-        };
-        let groups = self.groups.iter().map(|&group| &options.groups[group].name);
-        let groups: Vec<String> = groups.cloned().collect();
-        let by_group = |name: &String| {
-            let optima = &mut options.optimum_of_group.iter();
-            optima.find(|(group, _)| group == name).map(|found| found.1)
-        };
-        // One that was open before the part that is measured counts from that on.
-        let first_ns = self.first_ns.max(begin_ns);
-        let carried_bits = main.carried_wire_bytes as f64 * 8.0;
-        Single {
-            number: self.number,
-            sender,
-            receiver,
-            opened_by_sender,
-            begin_s: seconds(first_ns.saturating_sub(begin_ns)),
-            duration_s: seconds(self.last_ns.saturating_sub(first_ns)),
-            outcome: self.outcome,
-            syns: self.syns,
-            handshake_ms: self.handshake_ns.map(|ns| ns as f64 / 1e6),
-            throughput_bit_per_s: if trace_s > 0.0 {
-                carried_bits / trace_s
-            } else {
-                0.0
-            },
-            optimum_bit_per_s: groups
-                .iter()
-                .find_map(by_group)
-                .or(options.optimum_bit_per_s),
-            groups,
-            main,
-            back,
-        }
-    }
-}
-
 impl Together {
     fn new(name: Option<String>, slice_ns: i64) -> Self {
         Self {
@@ -317,6 +193,6 @@ impl Together {
     }
 }
 
-fn seconds(ns: i64) -> f64 {
+pub(super) fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }

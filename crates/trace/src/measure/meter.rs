@@ -1,7 +1,7 @@
 use super::batch::{Acknowledgement, Batch, Departure, Extent, Noted, Transit};
 use super::bookkeeper::Bookkeeper;
+use super::finished::Finished;
 use super::group::Group;
-use super::ledger::Finished;
 use super::results::Results;
 use crate::pair::{Clock, Fate, PathDirection};
 use crate::{Acked, Ahead, Arrived, Connection, Direction, Observer, Range, Sent};

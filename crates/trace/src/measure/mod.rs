@@ -18,6 +18,7 @@ pub mod catalogue;
 mod completion;
 mod delay;
 mod fairness;
+mod finished;
 mod group;
 mod latency;
 mod ledger;
