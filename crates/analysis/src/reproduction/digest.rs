@@ -31,7 +31,8 @@ pub struct Digest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupDigest {
     /// Single values by name: those that `analyse --json` has of handshakes, of fairness, and of
-    /// what was sent and lost; and the means of distributions, as `ack_latency_ms mean`.
+    /// what was sent and lost, with connections dropped by the time of sending; and the means of
+    /// distributions, as `ack_latency_ms mean`.
     pub values: BTreeMap<String, f64>,
     /// Distributions by name: their quantiles in steps of a thousandth, and finer at the end.
     pub distributions: BTreeMap<String, Vec<f64>>,
@@ -72,8 +73,10 @@ impl Digest {
         let period = Period::default();
         let traces = Traces::open(sender, Some(receiver), Vec::new(), period, true)?;
         let groups = groups.iter().cloned();
+        let ended_ns = began_ns.saturating_add((duration_s * 1e9) as i64);
         let options = Options {
             groups: groups.map(|(name, to)| Group::to(name, to)).collect(),
+            test_ns: Some(began_ns..ended_ns),
             ..Options::default()
         };
         let observed = traces.observe(Meter::new(options)).whole()?;

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::ledger::seconds;
 use super::measures::Measures;
 use super::meter::Options;
@@ -80,14 +82,12 @@ impl Finished {
 }
 
 impl Known {
-    /// What is told of it. `begin_ns`: when the part that is measured begins; `trace_s`: how long
-    /// the trace is.
+    /// What is told of it. `trace_ns`: from the first packet of what is measured to the last.
     pub(super) fn single(
         &self,
         measures: [Measures; 2],
         options: &Options,
-        begin_ns: i64,
-        trace_s: f64,
+        trace_ns: &Range<i64>,
     ) -> Single {
         let [forward, backward] = measures;
         let [originator, responder] = self.ends;
@@ -103,6 +103,8 @@ impl Known {
             let optima = &mut options.optimum_of_group.iter();
             optima.find(|(group, _)| group == name).map(|found| found.1)
         };
+        let begin_ns = trace_ns.start;
+        let trace_s = seconds(trace_ns.end.saturating_sub(begin_ns));
         // One that was open before the part that is measured counts from that on.
         let first_ns = self.first_ns.max(begin_ns);
         let carried_bits = main.carried_wire_bytes as f64 * 8.0;
@@ -128,6 +130,15 @@ impl Known {
             groups,
             main,
             back,
+            dropped: self.was_dropped(options.test_ns.as_ref().unwrap_or(trace_ns)),
         }
+    }
+
+    /// Whether it was there for less than half of a test (thesis, table 4.1).
+    fn was_dropped(&self, test_ns: &Range<i64>) -> bool {
+        let until_ns = self.last_ns.min(test_ns.end);
+        let lasted_ns = until_ns.saturating_sub(self.first_ns.max(test_ns.start));
+        let whole_ns = test_ns.end.saturating_sub(test_ns.start);
+        lasted_ns.saturating_mul(2) < whole_ns
     }
 }

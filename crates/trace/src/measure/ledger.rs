@@ -140,13 +140,13 @@ impl Ledger {
             for &group in &finished.groups {
                 members[group].push(singles.len());
             }
-            singles.push(finished.single(measures, options, begin_ns, duration_s));
+            singles.push(finished.single(measures, options, &(begin_ns..end_ns)));
         }
         let everyone: Vec<usize> = (0..singles.len()).collect();
         for (together, members) in
             iter::once((&mut all, &everyone)).chain(groups.iter_mut().zip(&members))
         {
-            together.of(members.iter().map(|&index| &singles[index]), duration_s);
+            together.of(members.iter().map(|&index| &singles[index]));
         }
         for single in &mut singles {
             single.main.settle();
@@ -175,9 +175,9 @@ impl Together {
         }
     }
 
-    fn of<'a>(&mut self, connections: impl Iterator<Item = &'a Single> + Clone, trace_s: f64) {
+    fn of<'a>(&mut self, connections: impl Iterator<Item = &'a Single> + Clone) {
         for connection in connections.clone() {
-            self.handshakes.add(connection, trace_s);
+            self.handshakes.add(connection);
             self.main.add(&connection.main);
             self.back.add(&connection.back);
         }

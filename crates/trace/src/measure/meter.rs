@@ -1,3 +1,5 @@
+use std::ops;
+
 use super::batch::{Acknowledgement, Batch, Departure, Extent, Noted, Transit};
 use super::bookkeeper::Bookkeeper;
 use super::finished::Finished;
@@ -18,6 +20,11 @@ pub struct Options {
     /// The throughput that each connection of a group is due, by the group's name, in bit/s; of
     /// several groups of a connection the first counts.
     pub optimum_of_group: Vec<(String, f64)>,
+    /// When the connections were to be there, in nanoseconds since 1970, by the clock of the trace
+    /// at the sender: one that lasted less than half of it was dropped (thesis, table 4.1). A trace
+    /// also has what came before and after, such as a backlog that drains; without this it counts
+    /// as a whole.
+    pub test_ns: Option<ops::Range<i64>>,
 }
 
 impl Default for Options {
@@ -28,6 +35,7 @@ impl Default for Options {
             groups: Vec::new(),
             optimum_bit_per_s: None,
             optimum_of_group: Vec::new(),
+            test_ns: None,
         }
     }
 }

@@ -74,6 +74,9 @@ pub struct Single {
     pub main: Measures,
     /// The direction in which fewer new bytes went.
     pub back: Measures,
+    /// Whether it lasted less than half of the trace or of the test.
+    #[serde(skip)]
+    pub(super) dropped: bool,
 }
 
 /// How many connections there were and what became of them (thesis, table 4.1 and section 3.4.5).
@@ -95,7 +98,8 @@ pub struct Handshakes {
     pub tried_again: u64,
     /// SYNs of their originators.
     pub syns: u64,
-    /// Those that lasted less than half of the trace: "dropped".
+    /// Those that lasted less than half of the trace, or of the test, if it is said when that was:
+    /// "dropped".
     pub dropped: u64,
     /// Those in which no payload arrived, or none was sent where there is no trace at the receiver:
     /// "no data".
@@ -163,11 +167,11 @@ impl Clocks {
 }
 
 impl Handshakes {
-    pub(super) fn add(&mut self, connection: &Single, trace_s: f64) {
+    pub(super) fn add(&mut self, connection: &Single) {
         let outcome = connection.outcome;
         let completed = matches!(outcome, Outcome::Completed | Outcome::Reset);
         let tried = outcome != Outcome::NotSeen;
-        let dropped = connection.duration_s < trace_s / 2.0;
+        let dropped = connection.dropped;
         let has_data = [&connection.main, &connection.back]
             .iter()
             .any(|measures| measures.brought_data());

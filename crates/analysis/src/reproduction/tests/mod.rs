@@ -6,6 +6,7 @@ use super::*;
 mod figures;
 mod measures;
 mod page;
+mod sending;
 mod verdict;
 
 const P97: &str = "ack_latency_ms p97";

@@ -113,6 +113,37 @@ fn connections_are_counted_by_what_became_of_them() {
 }
 
 #[test]
+fn a_connection_was_dropped_if_it_lasted_less_than_half_of_the_test() {
+    let mut all = Script::new();
+    // Of a test from 1 s to 11 s, after which a backlog drains for a minute.
+    for (port, from, until) in [
+        (1, 900, 11_000),
+        (2, 1000, 6000),
+        (3, 1000, 5999),
+        (4, 0, 5900),
+        (5, 8000, 71_000),
+        (6, 2000, 71_000),
+    ] {
+        all.client = endpoint(&format!("192.0.2.1:{port}"));
+        all.at(from).data(1, 101).at(until).ack(101);
+    }
+    all.packets.sort_by_key(|packet| packet.at_ns);
+    let dropped = |test_ns| {
+        let options = Options {
+            test_ns,
+            ..Options::default()
+        };
+        let handshakes = measure(&all, options).all.handshakes;
+        assert_eq!(handshakes.problematic, handshakes.dropped);
+        handshakes.dropped
+    };
+    assert_eq!(dropped(Some(1000 * MS..11_000 * MS)), 3);
+    // Of the trace, all but those that were there while it drained.
+    assert_eq!(dropped(None), 4);
+    assert_eq!(dropped(Some(0..6000 * MS)), 1);
+}
+
+#[test]
 fn an_empty_trace_has_empty_results() {
     let results = measure(&Script::new(), Options::default());
     assert_eq!((results.duration_s, results.connections.len()), (0.0, 0));
