@@ -35,7 +35,7 @@ pub struct ListedDirection {
     pub bundled_packets: u64,
     /// Packets with old bytes alone.
     pub retransmitted_packets: u64,
-    /// Packets that were lost on the way; only with a trace at the receiver.
+    /// Packets that were lost on the way; only with a trace at the receiver that shows it.
     pub lost_packets: Option<u64>,
 }
 
@@ -78,12 +78,13 @@ impl Observer for List {
 impl ListedDirection {
     fn of(connection: &Connection, direction: Direction) -> Self {
         let half = connection.half_connection(direction);
+        let passage = connection.passage(direction);
         Self {
             packets: half.counts.packets,
             new_bytes: half.counts.new_bytes,
             bundled_packets: half.counts.bundled_packets,
             retransmitted_packets: half.counts.retransmitted_packets,
-            lost_packets: half.passage().map(|passage| passage.lost_packets),
+            lost_packets: passage.map(|passage| passage.lost_packets),
         }
     }
 }

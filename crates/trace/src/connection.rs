@@ -5,6 +5,7 @@ mod handshake;
 mod observe;
 mod probe;
 mod repeats;
+mod seen;
 mod state;
 mod table;
 
@@ -12,5 +13,6 @@ pub use half::{Counts, HalfConnection};
 pub use handshake::{Handshake, Outcome};
 pub(crate) use observe::LARGEST_FRAME;
 pub(crate) use repeats::{LEAD, Repeats, doubled};
+pub use seen::Side;
 pub use state::{Connection, Direction, Start};
-pub(crate) use table::{CACHED, Side, Table};
+pub(crate) use table::{CACHED, Table};

@@ -27,7 +27,9 @@ mod script;
 mod sequence;
 mod since;
 
-pub use connection::{Connection, Counts, Direction, HalfConnection, Handshake, Outcome, Start};
+pub use connection::{
+    Connection, Counts, Direction, HalfConnection, Handshake, Outcome, Side, Start,
+};
 pub use event::{Acked, Ahead, Arrived, Class, Observer, Sent};
 pub use flows::Analysis;
 pub use packet::{Endpoint, Flags, Packet, SackBlocks, Timestamps};

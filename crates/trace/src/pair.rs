@@ -15,6 +15,7 @@ mod lead;
 mod link;
 mod minima;
 mod nat;
+mod places;
 mod run;
 mod sides;
 mod source;

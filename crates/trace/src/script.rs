@@ -1,9 +1,11 @@
 //! Conversations written by hand, for tests.
 
+pub(crate) mod hosts;
+
 use crate::packet::{Endpoint, Flags, Packet, SackBlocks};
 use crate::pair::{self, Fate, Finding, Options, Passage};
 use crate::{
-    Acked, Connection, Counts, Direction, Handshake, Observer, Outcome, Range, Sent, Start,
+    Acked, Connection, Counts, Direction, Handshake, Observer, Outcome, Range, Sent, Side, Start,
 };
 use Direction::{Backward, Forward};
 
@@ -228,6 +230,7 @@ pub(crate) struct Final {
     /// Forward and backward.
     pub(crate) passages: [Passage; 2],
     pub(crate) has_data: bool,
+    pub(crate) only_at: Option<Side>,
 }
 
 impl Record {
@@ -309,6 +312,7 @@ impl Observer for Record {
                     .unwrap_or_default()
             }),
             has_data: connection.has_data(),
+            only_at: connection.only_at(),
         });
     }
 }

@@ -2,6 +2,8 @@
 
 mod counts;
 mod notes;
+#[cfg(test)]
+mod tests;
 mod times;
 mod worth;
 

@@ -11,6 +11,7 @@ pub fn notes(results: &Results) -> Vec<String> {
     let untold = &main.delay.untold;
     let clock = clock(results, untold);
     let notes = [
+        shown_by_one(results),
         clock,
         negative(untold),
         unseen(main),
@@ -19,6 +20,29 @@ pub fn notes(results: &Results) -> Vec<String> {
         sample(main),
     ];
     notes.into_iter().flatten().collect()
+}
+
+fn shown_by_one(results: &Results) -> Option<String> {
+    let handshakes = results.all.handshakes;
+    let (at_sender, at_receiver) = (handshakes.only_at_sender, handshakes.only_at_receiver);
+    let connections = |number: u64| match number {
+        1 => "1 connection is".to_owned(),
+        _ => format!("{} connections are", number::count(number)),
+    };
+    let told = match (at_sender, at_receiver) {
+        (0, 0) => return None,
+        (_, 0) => format!("{} in the sender's trace alone", connections(at_sender)),
+        (0, _) => format!("{} in the receiver's trace alone", connections(at_receiver)),
+        _ => format!(
+            "{} in the sender's trace alone, and {} in the receiver's",
+            connections(at_sender),
+            number::count(at_receiver)
+        ),
+    };
+    Some(format!(
+        "{told}: measured as of one trace, and of what was lost and how long the way took nothing \
+         is known"
+    ))
 }
 
 fn clock(results: &Results, untold: &Untold) -> Option<String> {

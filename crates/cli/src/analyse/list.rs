@@ -58,7 +58,10 @@ fn table(connections: &[Listed]) -> Table {
             both(|way| way.new_bytes),
             both(|way| way.bundled_packets),
             both(|way| way.retransmitted_packets),
-            both(|way| way.lost_packets.unwrap_or_default()),
+            match listed.there.lost_packets {
+                Some(_) => both(|way| way.lost_packets.unwrap_or_default()),
+                None => String::new(),
+            },
         ]);
     }
     table

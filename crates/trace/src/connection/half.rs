@@ -118,7 +118,8 @@ impl HalfConnection {
         }
     }
 
-    /// How its packets fared on the way, where there is a trace at either end.
+    /// How its packets fared on the way, where there is a trace at either end, whether or not both
+    /// show the connection.
     #[must_use]
     pub fn passage(&self) -> Option<&Passage> {
         self.link.as_deref().map(|link| &link.passage)

@@ -1,7 +1,8 @@
 use super::half::{Counts, HalfConnection};
 use super::handshake::{Handshake, Outcome};
+use super::seen::{Seen, Side};
 use crate::packet::Endpoint;
-use crate::pair::{Link, PathDirection};
+use crate::pair::{Link, Passage, PathDirection};
 use crate::ranges::{Range, Tracker};
 
 /// A TCP connection.
@@ -26,6 +27,7 @@ pub struct Connection {
     pub(super) closed: bool,
     /// Whether the originator is the one at the receiver's trace, once that is decided.
     pub(crate) reversed: Option<bool>,
+    pub(crate) seen: Seen,
     pub(super) halves: [HalfConnection; 2],
 }
 
@@ -86,6 +88,20 @@ impl Connection {
         } else {
             PathDirection::ToSender
         }
+    }
+
+    /// The only one of two traces that shows it, so far, though the other was to; none of one trace.
+    /// No packet of it counts as lost.
+    #[must_use]
+    pub fn only_at(&self) -> Option<Side> {
+        self.seen.only()
+    }
+
+    /// How the packets of a direction fared on the way, where there are two traces and both show it.
+    #[must_use]
+    pub fn passage(&self, direction: Direction) -> Option<&Passage> {
+        let passage = self.half_connection(direction).passage();
+        passage.filter(|_| self.only_at().is_none())
     }
 
     #[inline]

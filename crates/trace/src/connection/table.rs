@@ -4,29 +4,12 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::half::HalfConnection;
+use super::seen::{Seen, Side};
 use super::{Connection, Direction, Handshake, Start};
 use crate::fetch::fetch;
 use crate::packet::{Endpoint, Packet};
 use crate::ranges::Tracker;
 use crate::sequence::LARGEST_WINDOW;
-
-/// The trace that shows a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// The one at the sender, or the only one.
-    Sender,
-    /// The one at the receiver.
-    Receiver,
-}
-
-impl Side {
-    pub(crate) fn other(self) -> Self {
-        match self {
-            Self::Sender => Self::Receiver,
-            Self::Receiver => Self::Sender,
-        }
-    }
-}
 
 /// The connections that are not finished, by addresses and ports.
 #[derive(Debug)]
@@ -352,6 +335,7 @@ impl Connection {
             reset: false,
             closed: false,
             reversed: None,
+            seen: Seen::default(),
             halves: [
                 HalfConnection::new(has_receiver),
                 HalfConnection::new(has_receiver),

@@ -64,7 +64,7 @@ pub(super) struct Extent {
     pub(super) brought_by: Option<CopyKind>,
     /// Whether its sender's trace shows it.
     pub(super) was_sent: bool,
-    /// Whether there is a trace where it was to arrive.
+    /// Whether there is a trace where it was to arrive that shows its connection.
     pub(super) has_receiver: bool,
 }
 

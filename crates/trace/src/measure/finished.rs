@@ -5,7 +5,7 @@ use super::measures::Measures;
 use super::meter::Options;
 use super::results::Single;
 use crate::pair::{Hull, Passage, PathDirection};
-use crate::{Connection, Counts, Direction, Endpoint, Outcome};
+use crate::{Connection, Counts, Direction, Endpoint, Outcome, Side};
 
 /// A connection at its end.
 #[derive(Debug)]
@@ -28,6 +28,7 @@ pub(super) struct Known {
     outcome: Outcome,
     syns: u32,
     handshake_ns: Option<i64>,
+    only_at: Option<Side>,
 }
 
 /// What a connection counted itself, of one direction.
@@ -35,6 +36,7 @@ pub(super) struct Known {
 pub(super) struct Total {
     pub(super) counts: Counts,
     pub(super) duplicate_acks_received: u64,
+    /// None where there is no other trace, or where it does not show the connection.
     pub(super) passage: Option<Passage>,
     /// When its sender began to open the connection, since the first packet; none of the other
     /// direction.
@@ -65,6 +67,7 @@ impl Finished {
             outcome: connection.outcome(),
             syns: handshake.syns,
             handshake_ns: completed_ns.map(|(first, completed)| completed.saturating_sub(first)),
+            only_at: connection.only_at(),
         };
         let totals = Direction::BOTH.map(|direction| {
             let half = connection.half_connection(direction);
@@ -72,7 +75,7 @@ impl Finished {
             Total {
                 counts: half.counts,
                 duplicate_acks_received: peer.counts.duplicate_acks,
-                passage: half.passage().copied(),
+                passage: connection.passage(direction).copied(),
                 opened_since_ns: opened_since_ns.filter(|_| direction == Direction::Forward),
                 all_acked: half.is_all_acked(),
             }
@@ -116,6 +119,7 @@ impl Known {
             begin_s: seconds(first_ns.saturating_sub(begin_ns)),
             duration_s: seconds(self.last_ns.saturating_sub(first_ns)),
             outcome: self.outcome,
+            only_at: self.only_at,
             syns: self.syns,
             handshake_ms: self.handshake_ns.map(|ns| ns as f64 / 1e6),
             throughput_bit_per_s: if trace_s > 0.0 {

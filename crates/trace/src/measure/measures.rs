@@ -16,7 +16,7 @@ use crate::{Arrived, Class};
 pub struct Measures {
     /// What was sent.
     pub sent: Volume,
-    /// What of it was lost; only with a trace at the receiver.
+    /// What of it was lost; only with a trace at the receiver that shows it.
     pub loss: Option<Box<Loss>>,
     /// Times at the sender.
     pub latency: Latency,
@@ -30,8 +30,8 @@ pub struct Measures {
     pub head_of_line: Blocking,
     /// Everything over time.
     pub slices: Slices,
-    /// The size of all packets that arrived, with all headers; of those sent where there is no
-    /// trace at the receiver.
+    /// The size of all packets that arrived, with all headers; of those sent where no trace at the
+    /// receiver shows it.
     pub(super) carried_wire_bytes: u64,
 }
 
@@ -50,12 +50,12 @@ impl Measures {
         }
     }
 
-    /// Whether a packet with payload is known to have arrived; or was sent, where there is no trace at the
-    /// receiver.
+    /// Whether a packet with payload is known to have arrived; or was sent, where no trace at the
+    /// receiver shows what arrived.
     pub(super) fn brought_data(&self) -> bool {
         match &self.loss {
             Some(loss) => loss.data_packets > loss.passage.lost_data_packets,
-            None => self.sent.counts.data_packets > 0,
+            None => self.sent.counts.data_packets > 0 || self.spacing.has_arrived(),
         }
     }
 
@@ -132,7 +132,11 @@ impl Measures {
         self.sent.duplicate_acks_received = total.duplicate_acks_received;
         match total.passage {
             Some(passage) => self.loss.get_or_insert_default().passage = passage,
-            None => self.carried_wire_bytes = total.counts.wire_bytes,
+            None => {
+                self.loss = None;
+                // One that only the receiver's trace shows is told by what arrived.
+                self.carried_wire_bytes = self.carried_wire_bytes.max(total.counts.wire_bytes);
+            }
         }
     }
 

@@ -164,16 +164,13 @@ impl Observer for Meter {
     #[inline]
     fn range(&mut self, connection: &Connection, direction: Direction, range: &Range) {
         let far_end = connection.path_direction(direction.reverse());
+        let has_receiver = connection.passage(direction).is_some();
         let readable_ns = range.delivery.and_then(|delivery| delivery.in_order_ns());
         let since_ns = readable_ns.map(|at_ns| self.since_ns(far_end, at_ns));
         self.batch.ranges.push(Noted {
             number: connection.number,
             since_ns: since_ns.unwrap_or_default(),
-            what: Extent::of(
-                range,
-                direction,
-                connection.half_connection(direction).passage().is_some(),
-            ),
+            what: Extent::of(range, direction, has_receiver),
         });
         self.noted();
     }

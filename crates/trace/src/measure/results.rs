@@ -3,7 +3,7 @@ use serde::{Serialize, Serializer};
 use super::fairness::Fairness;
 use super::measures::Measures;
 use crate::pair::{Clock, LinearDelay};
-use crate::{Endpoint, Outcome};
+use crate::{Endpoint, Outcome, Side};
 
 /// All that was measured. Serialised, names give units.
 #[derive(Debug, Clone, Serialize)]
@@ -61,12 +61,15 @@ pub struct Single {
     pub duration_s: f64,
     /// What became of the attempt to connect.
     pub outcome: Outcome,
+    /// The only one of two traces that shows it, though the other was to: then it is measured as if
+    /// there were no other.
+    pub only_at: Option<Side>,
     /// How often it was tried: SYNs of its originator.
     pub syns: u32,
     /// From its first SYN to the end of the handshake, in milliseconds.
     pub handshake_ms: Option<f64>,
     /// What it sent and received over the whole trace, with all headers, in its main direction:
-    /// at the receiver if there is a trace.
+    /// at the receiver if a trace there shows it.
     pub throughput_bit_per_s: f64,
     /// What it was due; as the caller gave it.
     pub optimum_bit_per_s: Option<f64>,
@@ -101,13 +104,17 @@ pub struct Handshakes {
     /// Those that lasted less than half of the trace, or of the test, if it is said when that was:
     /// "dropped".
     pub dropped: u64,
-    /// Those in which no payload arrived, or none was sent where there is no trace at the receiver:
+    /// Those in which no payload arrived, or none was sent where no trace at the receiver shows them:
     /// "no data".
     pub without_data: u64,
     /// Those whose handshake was tried and not completed: "never established".
     pub never_established: u64,
     /// Those to which any of the last three applies.
     pub problematic: u64,
+    /// Those that only the sender's trace shows, of two.
+    pub only_at_sender: u64,
+    /// Those that only the receiver's trace shows, of two.
+    pub only_at_receiver: u64,
 }
 
 /// How the clocks of two traces relate.
@@ -186,6 +193,8 @@ impl Handshakes {
         self.dropped += u64::from(dropped);
         self.without_data += u64::from(!has_data);
         self.never_established += u64::from(tried && !completed);
+        self.only_at_sender += u64::from(connection.only_at == Some(Side::Sender));
+        self.only_at_receiver += u64::from(connection.only_at == Some(Side::Receiver));
         self.problematic += u64::from(dropped || !has_data || tried && !completed);
     }
 }

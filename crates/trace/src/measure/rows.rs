@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::loss::Loss;
 use super::results::Single;
 use super::volume::Volume;
-use crate::Outcome;
+use crate::{Outcome, Side};
 
 /// Of whom a row tells.
 #[derive(Debug, Clone, Serialize)]
@@ -82,6 +82,7 @@ pub(super) struct ConnectionRow {
     begin_s: f64,
     duration_s: f64,
     outcome: Outcome,
+    only_at: Option<Side>,
     syns: u32,
     handshake_ms: Option<f64>,
     throughput_bit_per_s: f64,
@@ -99,6 +100,7 @@ impl ConnectionRow {
             begin_s: single.begin_s,
             duration_s: single.duration_s,
             outcome: single.outcome,
+            only_at: single.only_at,
             syns: single.syns,
             handshake_ms: single.handshake_ms,
             throughput_bit_per_s: single.throughput_bit_per_s,

@@ -47,6 +47,11 @@ impl Spacing {
         }
     }
 
+    /// Whether a packet with payload is known to have arrived.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.last_arrived_ns.is_some()
+    }
+
     pub(super) fn add(&mut self, other: &Self) {
         self.itt.add(&other.itt);
         self.iat.add(&other.iat);

@@ -1,12 +1,11 @@
-use std::collections::HashSet;
-
 use super::nat::Nat;
+use super::places::Places;
 use super::sides::Sides;
 use super::source::Printed;
 use super::view::View;
 use crate::connection::{Connection, Direction, Repeats, Side, Table};
 use crate::event::{Ahead, Observer};
-use crate::packet::{Endpoint, Packet};
+use crate::packet::Packet;
 use crate::since::Since;
 
 /// Brings the packets of two traces together, which come in about the order of time.
@@ -16,9 +15,7 @@ pub(crate) struct Engine<O> {
     observer: Since<O>,
     pub(crate) sides: Sides,
     pub(crate) nat: Nat,
-    /// Addresses, as the sender's trace has them, of hosts whose packets the receiver's trace
-    /// shows first.
-    far: HashSet<[u8; 16]>,
+    places: Places,
     over: Vec<Connection>,
     /// Of each trace.
     repeats: [Repeats; 2],
@@ -31,7 +28,7 @@ impl<O: Observer> Engine<O> {
         observer: Since<O>,
         sides: Sides,
         nat: Nat,
-        far: HashSet<[u8; 16]>,
+        places: Places,
         doubled: [bool; 2],
     ) -> Self {
         Self {
@@ -39,7 +36,7 @@ impl<O: Observer> Engine<O> {
             observer,
             sides,
             nat,
-            far,
+            places,
             over: Vec::new(),
             repeats: doubled.map(Repeats::new),
             told_ahead: None,
@@ -126,7 +123,7 @@ impl<O: Observer> Engine<O> {
             return;
         };
         if connection.reversed.is_none() {
-            connection.reversed = Some(is_reversed(connection, &self.far));
+            place(connection, &self.places);
         }
         let whose = (connection.number, direction);
         if self.repeats[side as usize].is_repeat(whose, packet, print) {
@@ -164,11 +161,11 @@ impl<O: Observer> Engine<O> {
     }
 }
 
-/// Whether the originator is the one at the receiver's trace.
+/// Decides which end is at which trace.
 #[cold]
-fn is_reversed(connection: &Connection, far: &HashSet<[u8; 16]>) -> bool {
-    let far = |end: Endpoint| far.contains(&end.address);
-    far(connection.originator) && !far(connection.responder)
+fn place(connection: &mut Connection, places: &Places) {
+    connection.reversed = Some(places.is_reversed(connection));
+    connection.seen.between_traces = places.are_ends_of(connection);
 }
 
 fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mut Since<O>) {
@@ -180,6 +177,7 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
     };
     for direction in Direction::BOTH {
         view.arrivals(direction);
+        view.acked_to_the_end(direction);
         view.fates(direction);
         while view.connection.first_range(direction).is_some() {
             view.range(direction);

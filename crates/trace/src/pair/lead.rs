@@ -1,9 +1,10 @@
 //! What the beginning of two traces tells of their clocks, their places and their addresses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
+use super::places::Places;
 use super::source::Printed;
 use crate::packet::{Endpoint, Packet};
 
@@ -17,8 +18,8 @@ pub(crate) struct Lead {
     pub(crate) offset_ns: Option<i64>,
     /// Both ends at the receiver's trace, both ends at the sender's.
     pub(crate) ends: Vec<(Endpoints, Endpoints)>,
-    /// Addresses, as the sender's trace has them, of hosts near the receiver's.
-    pub(crate) far: HashSet<[u8; 16]>,
+    /// Which hosts are where.
+    pub(crate) places: Places,
 }
 
 type Endpoints = (Endpoint, Endpoint);
@@ -48,7 +49,7 @@ impl Lead {
             };
             let (usual_ns, usual_back_ns) = (direction.usual_ns(), reverse.usual_ns());
             if usual_ns > usual_back_ns {
-                lead.far.insert(here.1.address);
+                lead.places.add(here.0, here.1);
                 // No packet is quicker than the clocks allow, but what seems so for it was taken
                 // for an earlier one.
                 let quickest = direction.later_ns.iter().find(|ns| **ns > usual_back_ns);

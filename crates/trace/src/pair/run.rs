@@ -101,7 +101,7 @@ fn merge<O: Observer>(
     let sides = Sides::new(options.max_transit_ns, offset_ns);
     let doubled = [&sender, &receiver]
         .map(|trace| doubled(trace.beginning().iter().map(|printed| &printed.packet)));
-    let mut engine = Engine::new(observer, sides, nat, lead.far, doubled);
+    let mut engine = Engine::new(observer, sides, nat, lead.places, doubled);
     loop {
         sender.fill();
         receiver.fill();

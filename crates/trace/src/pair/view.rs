@@ -5,6 +5,7 @@ use super::sides::Sides;
 use crate::connection::{Connection, Direction, HalfConnection, LARGEST_FRAME, Side};
 use crate::event::{Arrived, Class, Observer};
 use crate::packet::Packet;
+use crate::ranges::Tracker;
 use crate::since::Since;
 
 /// A connection with all that the fate of its packets depends on.
@@ -27,6 +28,7 @@ impl<O: Observer> View<'_, O> {
         now_ns: i64,
     ) {
         let connection = &mut *self.connection;
+        connection.seen.add(side, direction);
         connection.sees(now_ns, self.observer.begin_ns());
         connection.learn(direction, packet);
         if side == Side::Sender {
@@ -295,12 +297,20 @@ impl<O: Observer> View<'_, O> {
     /// Says what became of the next packet, of which nothing shows that it arrived.
     #[inline(never)]
     fn give_up(&mut self, direction: Direction, side: Side) {
+        if self.connection.only_at().is_some() {
+            return;
+        }
         let covered_ns = self.sides.covered_ns(side);
+        let known_ns = if self.ended {
+            i64::MAX
+        } else {
+            self.sides.known_ns(side)
+        };
         let limit = self.segment_limit(direction);
         let HalfConnection { tracker, link, .. } = self.connection.half_connection_mut(direction);
         if let (Some(tracker), Some(link)) = (tracker, link) {
             let (begin, end) = link.next_payload();
-            tracker.unseen(begin, end, |range| {
+            tracker.unseen(begin, end, known_ns, |range| {
                 link.arrived_unseen(range.copies.iter().map(|copy| copy.packet));
             });
         }
@@ -338,6 +348,20 @@ impl<O: Observer> View<'_, O> {
         }
         while self.connection.has_finished_range(direction) {
             self.range(direction);
+        }
+    }
+
+    /// Enters all that ACKs say which reached the sender of a direction, when no more is to come of
+    /// either trace.
+    pub(super) fn acked_to_the_end(&mut self, direction: Direction) {
+        let side = self.departure_side(direction);
+        loop {
+            let tracker = self.connection.half_connection(direction).tracker.as_ref();
+            let Some((end, acked_ns)) = tracker.and_then(Tracker::acked_unread) else {
+                return;
+            };
+            let until_ns = self.sides.by_clock_of_other(side, acked_ns);
+            self.received_before(direction, end, until_ns);
         }
     }
 

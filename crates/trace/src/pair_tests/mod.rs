@@ -2,13 +2,13 @@ mod coverage;
 mod delivery;
 mod matching;
 mod nat;
+mod unshown;
 
 use std::net::IpAddr;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::Class;
 use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
 use crate::pair::{self, Arrival, Options};
@@ -16,6 +16,7 @@ use crate::script::{
     MS, Record, Script, analyse_both, carry, endpoint, established, one_message,
     repaired_by_a_bundle,
 };
+use crate::{Class, Readable, Side};
 
 const ONE_WAY: i64 = 75 * MS;
 const AHEAD: i64 = 3_600_000 * MS;

@@ -150,14 +150,26 @@ impl Tracker {
     }
 
     /// Tells each range between these positions which an ACK or a SACK block covered, as they do
-    /// what has arrived, and of which the receiver's trace does not show that it did.
-    pub(crate) fn unseen(&self, begin: i64, end: i64, unseen: impl FnMut(&Range)) {
+    /// what has arrived, and of which the receiver's trace does not show that it did. ACKs count
+    /// that came before `known_ns`: of later ones it may show that yet.
+    pub(crate) fn unseen(&self, begin: i64, end: i64, known_ns: i64, unseen: impl FnMut(&Range)) {
+        let is_known = |ns: Option<i64>| ns.is_some_and(|ns| ns < known_ns);
+        let covered = |range: &&Range| {
+            range.arrived_unseen || range.sacked_ns.is_some() || is_known(range.acked_ns)
+        };
         let ranges = self.ranges.range(self.index_of(begin)..);
         let ranges = ranges.take_while(|range| range.begin < end);
         ranges
             .filter(|range| range.delivery.is_none())
-            .filter(|range| range.arrived_unseen || range.sacked_ns.is_some())
+            .filter(covered)
             .for_each(unseen);
+    }
+
+    /// The end of the first range that could not be read yet, and when an ACK came that covers it,
+    /// if one did.
+    pub(crate) fn acked_unread(&self) -> Option<(i64, i64)> {
+        let range = self.ranges.get(self.index_of(self.in_order?))?;
+        Some((range.end, range.acked_ns?))
     }
 
     /// Tells each range between these positions that a packet brought at this time which is none of

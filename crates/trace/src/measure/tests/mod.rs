@@ -4,13 +4,14 @@ mod loss;
 mod part;
 mod sent;
 mod tables;
+mod unshown;
 mod whole;
 
 use super::{Distribution, Group, Meter, Options, Results, jain_index, write_tables};
 use crate::Direction::{Backward, Forward};
 use crate::packet::Packet;
 use crate::script::{MS, Script, carry, endpoint, established, one_message, repaired_by_a_bundle};
-use crate::{Analysis, Outcome, Period, When, pair};
+use crate::{Analysis, Outcome, Period, Side, When, pair};
 
 const ONE_WAY: i64 = 75 * MS;
 const AHEAD: i64 = 3_600_000 * MS;
