@@ -19,6 +19,7 @@ mod places;
 mod run;
 mod sides;
 mod source;
+mod tell;
 mod view;
 
 pub use clock::{Clock, Fit, LinearDelay, PathDirection};
