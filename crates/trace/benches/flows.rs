@@ -50,6 +50,7 @@ fn main() {
         (25, "25 thin", Kind::Thin),
         (25, "25 thin, bundling", Kind::Bundled),
         (25, "25 greedy, 1 % retransmitted", Kind::Greedy),
+        (1, "1 greedy, changed on the way", Kind::Changed),
         (400, "400 thin", Kind::Thin),
         (400, "400 thin, bundling", Kind::Bundled),
         (10_000, "10,000 thin", Kind::Thin),
@@ -69,7 +70,7 @@ fn main() {
         row("one", "all", count, &|| {
             black_box(one(&packets, meter()));
         });
-        let [here, there] = conversation::both_ends(&packets);
+        let [here, there] = conversation::both_ends(kind, &packets);
         drop(packets);
         let count = here.len() + there.len();
         row("two", "ACK latency", count, &|| {

@@ -16,6 +16,7 @@ mod link;
 mod minima;
 mod nat;
 mod places;
+mod prints;
 mod run;
 mod sides;
 mod source;

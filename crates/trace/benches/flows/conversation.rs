@@ -11,6 +11,9 @@ pub(crate) enum Kind {
     /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is retransmitted after 150 ms, with
     /// duplicate ACKs until then.
     Greedy,
+    /// 1,448 bytes each 25 microseconds, an ACK for two, and each packet with data is changed on the
+    /// way, as by what rewrites windows.
+    Changed,
 }
 
 const MS: i64 = 1_000_000;
@@ -20,7 +23,8 @@ pub(crate) fn packets(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
     let per_stream = count as u64 / streams;
     let mut all: Vec<Packet> = (0..streams)
         .flat_map(|stream| match kind {
-            Kind::Greedy => greedy(stream, per_stream),
+            Kind::Greedy => greedy(stream, per_stream, MS, 100),
+            Kind::Changed => greedy(stream, per_stream, MS / 40, u64::MAX),
             _ => thin(stream, per_stream / 2, kind == Kind::Bundled),
         })
         .collect();
@@ -33,7 +37,7 @@ pub(crate) fn packets(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
 
 /// The traces at both ends, 20 ms from each other, of which each misses every tenth packet that
 /// the other shows first.
-pub(crate) fn both_ends(packets: &[Packet]) -> [Vec<Packet>; 2] {
+pub(crate) fn both_ends(kind: Kind, packets: &[Packet]) -> [Vec<Packet>; 2] {
     let from_client = |packet: &Packet| packet.to.port == 80;
     let lost = |packet: &Packet| packet.number.is_multiple_of(10);
     let here = packets
@@ -50,6 +54,9 @@ pub(crate) fn both_ends(packets: &[Packet]) -> [Vec<Packet>; 2] {
             -20 * MS
         };
         packet.at_ns += way_ns;
+        if kind == Kind::Changed && packet.payload_len > 0 {
+            packet.window += 1;
+        }
     }
     there.sort_by_key(|packet| packet.at_ns);
     [here.copied().collect(), there]
@@ -67,12 +74,13 @@ fn thin(stream: u64, messages: u64, bundled: bool) -> Vec<Packet> {
     packets
 }
 
-fn greedy(stream: u64, count: u64) -> Vec<Packet> {
+/// `every_ns`: between two segments; one of so many is retransmitted.
+fn greedy(stream: u64, count: u64, every_ns: i64, one_of: u64) -> Vec<Packet> {
     let segments = count * 2 / 3;
-    let lost = |segment: u64| segment % 100 == 50;
+    let lost = |segment: u64| segment % one_of == 50;
     let mut packets = Vec::new();
     for segment in 0..segments {
-        let at_ns = segment as i64 * MS + stream as i64;
+        let at_ns = segment as i64 * every_ns + stream as i64;
         let seq = segment as u32 * 1448;
         packets.push(data(stream, at_ns, seq, 1448));
         // The segment that holds the cumulative ACK back while this one arrives, if any.

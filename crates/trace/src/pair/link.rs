@@ -1,9 +1,9 @@
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use super::fate::{Arrival, Fate, Passage};
 use super::hull::Hull;
 use super::minima::Point;
+use super::prints::Prints;
 use crate::fetch::fetch;
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
@@ -14,13 +14,9 @@ pub(crate) struct Link {
     /// Of the raw delays of all that arrived, with payload or without.
     lowest: Hull,
     sent: VecDeque<Departed>,
-    /// Fingerprints of what was sent, 0 where the fate is known: apart, to be searched fast.
-    prints: VecDeque<u64>,
-    /// The departure after the one that matched last: packets mostly keep their order.
-    expected: usize,
+    /// Of what was sent, in the same places.
+    prints: Prints,
     shown: VecDeque<Shown>,
-    /// So many of the last departures have not been compared with the first arrival.
-    unsearched: Unsearched,
     /// Of the packets that matched last, to know duplicates by.
     matched: Vec<u64>,
     matches: usize,
@@ -48,15 +44,6 @@ enum Shown {
     Arrival(Waiting),
     /// An ACK left, of all before this sequence number.
     Ack(u32),
-}
-
-#[derive(Debug)]
-struct Unsearched(usize);
-
-impl Default for Unsearched {
-    fn default() -> Self {
-        Self(usize::MAX)
-    }
 }
 
 /// A packet that arrived.
@@ -95,25 +82,25 @@ impl Link {
             fate,
             doubtful: false,
         });
-        self.prints.push_back(print);
-        self.unsearched.0 = self.unsearched.0.saturating_add(1);
+        self.prints.push(print);
     }
 
     /// The departure after the one that matched last, if it has this fingerprint and no arrival
     /// waits.
     #[inline]
     pub(crate) fn expects(&self, print: u64) -> Option<usize> {
-        let expected = self.prints.get(self.expected) == Some(&print);
-        (expected && self.shown.is_empty()).then_some(self.expected)
+        let expected = self.prints.expected();
+        let is_it = self.prints.get(expected) == Some(&print);
+        (is_it && self.shown.is_empty()).then_some(expected)
     }
 
     /// Has the processor fetch what the next packet is compared with and stands behind.
     #[inline]
     pub(crate) fn fetch_kept(&self) {
-        let expected = self.sent.get(self.expected);
-        let sent = [self.sent.front(), expected, self.sent.back()];
+        let expected = self.prints.expected();
+        let sent = [self.sent.front(), self.sent.get(expected), self.sent.back()];
         sent.into_iter().flatten().for_each(fetch);
-        if let Some(print) = self.prints.get(self.expected) {
+        if let Some(print) = self.prints.get(expected) {
             fetch(print);
         }
     }
@@ -144,30 +131,19 @@ impl Link {
                 return Some(Clear::Ack(ack));
             }
         };
-        let identity = if let Some(index) = self.departure_of(waiting.print) {
+        let identity = if let Some(index) = self.prints.find(waiting.print) {
             Identity::Sent(index)
         } else if self.matched.contains(&waiting.print) {
             Identity::Duplicate
         } else if waiting.at_ns < certain_ns {
             Identity::Unknown
         } else {
-            self.unsearched.0 = 0;
+            self.prints.searched();
             return None;
         };
         self.shown.pop_front();
-        self.unsearched = Unsearched::default();
+        self.prints.begin_anew();
         Some(Clear::Arrival(waiting, identity))
-    }
-
-    fn departure_of(&self, print: u64) -> Option<usize> {
-        let end = self.prints.len();
-        let begin = end.saturating_sub(self.unsearched.0);
-        let expected = self.expected.clamp(begin, end);
-        if self.prints.get(expected) == Some(&print) {
-            return Some(expected);
-        }
-        find(&self.prints, expected..end, print)
-            .or_else(|| find(&self.prints, begin..expected, print))
     }
 
     #[inline]
@@ -221,20 +197,18 @@ impl Link {
     pub(crate) fn settle(&mut self, index: usize, arrival: Arrival) {
         if let Some(departed) = self.sent.get_mut(index) {
             departed.fate.arrival = arrival;
-            self.expected = self.expected.max(index + 1);
             if let Some(delay_ns) = departed.fate.raw_delay_ns() {
                 let at_ns = departed.fate.sent_ns;
                 self.lowest.add(Point { at_ns, delay_ns });
             }
         }
-        if let Some(print) = self.prints.get_mut(index) {
+        if let Some(print) = self.prints.arrived(index) {
             if self.matched.len() < REMEMBERED {
-                self.matched.push(*print);
+                self.matched.push(print);
             } else {
-                self.matched[self.matches % REMEMBERED] = *print;
+                self.matched[self.matches % REMEMBERED] = print;
                 self.matches = self.matches.wrapping_add(1);
             }
-            *print = 0;
         }
     }
 
@@ -276,28 +250,7 @@ impl Link {
     /// Takes the next packet in the order of sending.
     #[inline]
     pub(crate) fn take_fate(&mut self) -> Option<Fate> {
-        self.prints.pop_front();
-        self.expected = self.expected.saturating_sub(1);
+        self.prints.pop();
         Some(self.sent.pop_front()?.fate)
     }
-}
-
-/// The first place in a range that has a fingerprint.
-fn find(prints: &VecDeque<u64>, range: Range<usize>, print: u64) -> Option<usize> {
-    let (front, back) = prints.as_slices();
-    let split = front.len();
-    let in_front = front.get(range.start.min(split)..range.end.min(split))?;
-    let in_back = back.get(range.start.saturating_sub(split)..range.end.saturating_sub(split))?;
-    let place =
-        position(in_front, print).or_else(|| Some(in_front.len() + position(in_back, print)?))?;
-    Some(range.start + place)
-}
-
-/// Where a number stands, looking at many at a time: few are found.
-fn position(numbers: &[u64], wanted: u64) -> Option<usize> {
-    const AT_A_TIME: usize = 64;
-    let is_in = |some: &[u64]| some.iter().fold(false, |found, &it| found | (it == wanted));
-    let chunk = numbers.chunks(AT_A_TIME).position(is_in)?;
-    let mut rest = numbers.iter().skip(chunk * AT_A_TIME);
-    Some(chunk * AT_A_TIME + rest.position(|&it| it == wanted)?)
 }
