@@ -1,5 +1,6 @@
 //! Connections, and what is known of each.
 
+mod belonging;
 mod half;
 mod handshake;
 mod observe;
@@ -15,4 +16,4 @@ pub(crate) use observe::LARGEST_FRAME;
 pub(crate) use repeats::{LEAD, Repeats, doubled};
 pub use seen::Side;
 pub use state::{Connection, Direction, Start};
-pub(crate) use table::{CACHED, Table};
+pub(crate) use table::{CACHED, Found, Table};

@@ -74,12 +74,34 @@ impl<O: Observer> Analysis<O> {
         if packet.at_ns >= self.until_ns {
             return;
         }
-        let (slot, direction) = self
+        match self.table.current(Side::Sender, packet) {
+            Some((slot, direction)) => self.enter_in(slot, direction, packet),
+            None => self.perhaps_new(packet),
+        }
+        while let Some(connection) = self.table.expired(packet.at_ns) {
+            end(connection, &mut self.observer);
+        }
+    }
+
+    /// Enters a packet that may open a connection.
+    #[inline(never)]
+    fn perhaps_new(&mut self, packet: &Packet) {
+        let found = self
             .table
             .find(Side::Sender, packet, packet.at_ns, &mut self.over);
         for connection in self.over.drain(..) {
             end(connection, &mut self.observer);
         }
+        if let Some(found) = found {
+            if let Some((earlier, direction)) = found.earlier {
+                self.enter_in(found.slot, direction, &earlier);
+            }
+            self.enter_in(found.slot, found.direction, packet);
+        }
+    }
+
+    #[inline]
+    fn enter_in(&mut self, slot: usize, direction: Direction, packet: &Packet) {
         if let Some(connection) = self.table.get_mut(slot)
             && see(
                 connection,
@@ -90,9 +112,6 @@ impl<O: Observer> Analysis<O> {
             )
         {
             self.table.close(slot, packet.at_ns);
-        }
-        while let Some(connection) = self.table.expired(packet.at_ns) {
-            end(connection, &mut self.observer);
         }
     }
 
@@ -154,5 +173,6 @@ fn end<O: Observer>(mut connection: Connection, observer: &mut Since<O>) {
             connection.drop_first_range(direction);
         }
     }
+    connection.count_strays();
     observer.finished(&connection);
 }

@@ -90,8 +90,8 @@ pub struct Counts {
     pub offloaded_packets: u64,
     /// Packets that the trace shows a second time, left out of all else.
     pub repeated_packets: u64,
-    /// Packets whose sequence number belongs to no window of this connection, left out of
-    /// ranges.
+    /// Packets whose sequence number belongs to no window of this connection, and that no other
+    /// packet shows to be another one's; left out of ranges.
     pub stray_packets: u64,
     /// Packets whose acknowledgement number belongs to none.
     pub stray_acks: u64,

@@ -213,6 +213,12 @@ impl Connection {
 pub(crate) const LARGEST_FRAME: u32 = 9216;
 
 impl HalfConnection {
+    /// Counts a packet that is not this connection's.
+    pub(super) fn count_stray(&mut self, packet: &Packet) {
+        self.count_headers(packet);
+        self.counts.stray_packets += 1;
+    }
+
     #[inline]
     fn count_headers(&mut self, packet: &Packet) {
         let counts = &mut self.counts;

@@ -1,7 +1,7 @@
 use super::half::{Counts, HalfConnection};
 use super::handshake::{Handshake, Outcome};
 use super::seen::{Seen, Side};
-use crate::packet::Endpoint;
+use crate::packet::{Endpoint, Packet};
 use crate::pair::{Link, Passage, PathDirection};
 use crate::ranges::{Range, Tracker};
 
@@ -28,6 +28,8 @@ pub struct Connection {
     /// Whether the originator is the one at the receiver's trace, once that is decided.
     pub(crate) reversed: Option<bool>,
     pub(crate) seen: Seen,
+    /// Of each trace the last packet that has its addresses and ports and cannot be its own.
+    pub(super) strays: [Option<Box<Packet>>; 2],
     pub(super) halves: [HalfConnection; 2],
 }
 
@@ -126,6 +128,7 @@ impl Connection {
         for half in &mut self.halves {
             half.counts = Counts::default();
         }
+        self.strays = [None, None];
     }
 
     /// The direction in which more bytes went, so far.

@@ -4,12 +4,10 @@ use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
 use super::half::HalfConnection;
-use super::seen::{Seen, Side};
-use super::{Connection, Direction, Handshake, Start};
+use super::seen::Side;
+use super::{Connection, Direction};
 use crate::fetch::fetch;
 use crate::packet::{Endpoint, Packet};
-use crate::ranges::Tracker;
-use crate::sequence::LARGEST_WINDOW;
 
 /// The connections that are not finished, by addresses and ports.
 #[derive(Debug)]
@@ -32,6 +30,16 @@ struct Uses {
     slots: SmallVec<[usize; 2]>,
     /// The one that each trace has come to, as an index into `slots`.
     current: [Option<usize>; 2],
+}
+
+/// The connection that a packet belongs to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) slot: usize,
+    /// Which way the packet went.
+    pub(crate) direction: Direction,
+    /// The connection's packet before this one, which nothing had agreed with, and which way it went.
+    pub(crate) earlier: Option<(Box<Packet>, Direction)>,
 }
 
 /// A connection, by its place and the last digits of its number.
@@ -89,7 +97,7 @@ impl Table {
             && connection.number as u32 == number
             && let Some(direction) = connection.direction_of(packet)
         {
-            let takes = connection.takes(direction, packet);
+            let takes = connection.takes(side, direction, packet);
             return takes.then_some((slot, direction));
         }
         self.look_up(side, packet)
@@ -162,23 +170,27 @@ impl Table {
         let connection = self.slots.get(slot)?.as_ref()?;
         let number = connection.number;
         let direction = connection.direction_of(packet)?;
-        let takes = connection.takes(direction, packet);
+        let takes = connection.takes(side, direction, packet);
         *self.recent(side, packet) = Recent::of(slot, number);
         takes.then_some((slot, direction))
     }
 
-    /// The slot of the connection that a packet belongs to, opened if it is new, and which way
-    /// the packet went. Those that it supersedes are added to `over`. The time is by the sender's
-    /// clock.
+    /// The connection that a packet belongs to, opened if it is new. Those that it supersedes are
+    /// added to `over`. The time is by the sender's clock. `None` if it can be of none that is open,
+    /// and no other packet shows that there is another one.
     pub(crate) fn find(
         &mut self,
         side: Side,
         packet: &Packet,
         now_ns: i64,
         over: &mut Vec<Connection>,
-    ) -> (usize, Direction) {
-        if let Some(found) = self.current(side, packet) {
-            return found;
+    ) -> Option<Found> {
+        if let Some((slot, direction)) = self.current(side, packet) {
+            return Some(Found {
+                slot,
+                direction,
+                earlier: None,
+            });
         }
         let tuple = tuple(packet.from, packet.to);
         let uses = self.by_tuple.entry(tuple).or_default();
@@ -189,16 +201,29 @@ impl Table {
             let connection = slot.and_then(Option::as_ref);
             connection.is_some_and(|connection| {
                 let direction = connection.direction_of(packet);
-                direction.is_some_and(|direction| connection.takes(direction, packet))
+                direction.is_some_and(|direction| connection.takes(side, direction, packet))
             })
         });
+        let open = uses.slots.get(current.unwrap_or(0)).copied();
+        let open = open.and_then(|slot| self.slots.get_mut(slot)?.as_deref_mut());
+        let mut earlier = None;
+        if let Some(open) = open {
+            earlier = open.agreeing(side, packet);
+            if earlier.is_none() && next.is_none() && !packet.flags.syn {
+                open.keep_stray(side, packet);
+                return None;
+            }
+        }
         let index = next.unwrap_or(uses.slots.len());
         uses.current[side as usize] = Some(index);
         let slot = match uses.slots.get(index) {
             Some(&slot) => slot,
             None => {
                 self.opened += 1;
-                let connection = Connection::new(self.opened, packet, now_ns, self.has_receiver);
+                let first = earlier.as_deref().unwrap_or(packet);
+                let ago_ns = packet.at_ns.saturating_sub(first.at_ns);
+                let first_ns = now_ns.saturating_sub(ago_ns);
+                let connection = Connection::new(self.opened, first, first_ns, self.has_receiver);
                 let slot = self.free.pop().unwrap_or(self.slots.len());
                 match self.slots.get_mut(slot) {
                     Some(place) => *place = Some(Box::new(connection)),
@@ -220,11 +245,17 @@ impl Table {
         for current in uses.current.iter_mut().flatten() {
             *current -= behind;
         }
-        let connection = self.slots.get(slot).and_then(Option::as_ref);
-        let direction = connection.and_then(|connection| connection.direction_of(packet));
         *self.recent(side, packet) = Recent::default();
         self.make_room();
-        (slot, direction.unwrap_or(Direction::Forward))
+        let connection = self.slots.get(slot)?.as_deref()?;
+        Some(Found {
+            slot,
+            direction: connection.direction_of(packet)?,
+            earlier: earlier.and_then(|earlier| {
+                let direction = connection.direction_of(&earlier)?;
+                Some((earlier, direction))
+            }),
+        })
     }
 
     /// Whether a packet's addresses and ports have been seen.
@@ -313,61 +344,5 @@ fn tuple(one: Endpoint, other: Endpoint) -> (Endpoint, Endpoint) {
         (one, other)
     } else {
         (other, one)
-    }
-}
-
-impl Connection {
-    fn new(number: u64, packet: &Packet, now_ns: i64, has_receiver: bool) -> Self {
-        let (start, originator, responder) = match (packet.flags.syn, packet.ack) {
-            (true, None) => (Start::Syn, packet.from, packet.to),
-            (true, Some(_)) => (Start::SynAck, packet.to, packet.from),
-            (false, _) => (Start::Midway, packet.from, packet.to),
-        };
-        Self {
-            number,
-            originator,
-            responder,
-            start,
-            handshake: Handshake::default(),
-            first_ns: now_ns,
-            last_ns: now_ns,
-            refused: false,
-            reset: false,
-            closed: false,
-            reversed: None,
-            seen: Seen::default(),
-            halves: [
-                HalfConnection::new(has_receiver),
-                HalfConnection::new(has_receiver),
-            ],
-        }
-    }
-
-    /// The direction of a packet, if it has this connection's addresses and ports.
-    #[inline]
-    fn direction_of(&self, packet: &Packet) -> Option<Direction> {
-        if packet.from == self.originator && packet.to == self.responder {
-            Some(Direction::Forward)
-        } else if packet.from == self.responder && packet.to == self.originator {
-            Some(Direction::Backward)
-        } else {
-            None
-        }
-    }
-
-    /// Whether a packet with this connection's addresses and ports can be its own.
-    #[inline]
-    fn takes(&self, direction: Direction, packet: &Packet) -> bool {
-        let half = self.half_connection(direction);
-        let Some(numbering) = half.numbering else {
-            return true;
-        };
-        if packet.flags.syn {
-            let fresh = half.tracker.as_ref().is_none_or(Tracker::is_fresh);
-            return packet.ack.is_some() && fresh || numbering.initial() == packet.seq;
-        }
-        let next = half.tracker.as_ref().map_or(0, Tracker::next);
-        let distance = numbering.position(next, packet.seq).abs_diff(next);
-        packet.payload_len == 0 || packet.flags.rst || distance <= LARGEST_WINDOW.unsigned_abs()
     }
 }

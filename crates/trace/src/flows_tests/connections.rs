@@ -137,3 +137,64 @@ fn a_closed_connection_is_finished_after_a_while() {
     analysis.packet(last);
     assert_eq!(analysis.observer().connections.len(), 1);
 }
+
+/// A connection whose messages of 100 bytes come each 50 ms and are acknowledged 40 ms later.
+fn conversation(messages: i64) -> Script {
+    let mut script = established();
+    for message in 0..messages {
+        let (at, begin) = (200 + message * 50, message * 100 + 1);
+        script.at(at).data(begin, begin + 100);
+        script.at(at + 40).ack(begin + 100);
+    }
+    script
+}
+
+/// As by a wrong number, or by somebody who guesses one.
+const FAR: i64 = 0x9000_0000;
+
+#[test]
+fn a_packet_that_no_other_agrees_with_is_a_stray_and_cuts_no_connection() {
+    let mut script = conversation(40);
+    for (at, position, times) in [(505, FAR, 1), (907, 0x5000_0000, 1), (1313, FAR, 2)] {
+        // Shown twice, it agrees with itself alone.
+        for _ in 0..times {
+            script.at(at).data(position, position + 10);
+            script.last().ip_id = Some(1);
+        }
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let record = script.analyse();
+    let counts = &record.only().forward;
+    assert_eq!((counts.stray_packets, counts.data_packets), (4, 40));
+    assert_eq!(counts.packets, 2 + 40 + 4);
+    assert_eq!(record.summary().len(), 40);
+    assert!(record.summary().iter().all(|(.., acked)| acked.is_some()));
+}
+
+#[test]
+fn another_connection_whose_opening_is_missing_has_its_first_packet() {
+    // A second packet agrees with the first; or an ACK does, before there is a second.
+    for ack_ms in [300, 40] {
+        let mut script = conversation(10);
+        for message in 0..10 {
+            let (at, begin) = (5000 + message * 50, FAR + message * 100);
+            script.at(at).data(begin, begin + 100);
+            script.at(at + ack_ms).ack(begin + 100);
+        }
+        script.packets.sort_by_key(|packet| packet.at_ns);
+        let record = script.analyse();
+        let connections = record.connections.iter();
+        let connections: Vec<_> = connections
+            .map(|it| (it.start, it.forward.new_bytes, it.forward.stray_packets))
+            .collect();
+        assert_eq!(
+            connections,
+            [(Start::Syn, 1000, 0), (Start::Midway, 1000, 0)],
+            "{ack_ms}"
+        );
+        let acked = record.summary().into_iter().filter_map(|(.., acked)| acked);
+        assert_eq!(acked.count(), 20);
+        assert_eq!(record.connections[1].forward.missing_bytes, 0);
+        assert_eq!(record.connections[1].originator, script.client);
+    }
+}

@@ -3,8 +3,9 @@ use super::places::Places;
 use super::sides::Sides;
 use super::source::Printed;
 use super::view::View;
-use crate::connection::{Connection, Direction, Repeats, Side, Table};
+use crate::connection::{Connection, Direction, Found, Repeats, Side, Table};
 use crate::event::{Ahead, Observer};
+use crate::fingerprint::fingerprint;
 use crate::packet::Packet;
 use crate::since::Since;
 
@@ -101,9 +102,21 @@ impl<O: Observer> Engine<O> {
             recognised = Some(self.nat.translate(&printed.packet));
         }
         let packet = recognised.as_ref().unwrap_or(packet);
-        let (slot, direction) = self.table.find(side, packet, now_ns, &mut self.over);
+        let found = self.table.find(side, packet, now_ns, &mut self.over);
         for connection in self.over.drain(..) {
             end(connection, &mut self.sides, &mut self.observer);
+        }
+        let Some(Found {
+            slot,
+            direction,
+            earlier,
+        }) = found
+        else {
+            return;
+        };
+        if let Some((earlier, direction)) = earlier {
+            let print = fingerprint(&earlier);
+            self.enter(slot, direction, side, &earlier, print, now_ns);
         }
         self.enter(slot, direction, side, packet, print, now_ns);
     }
@@ -184,5 +197,6 @@ fn end<O: Observer>(mut connection: Connection, sides: &mut Sides, observer: &mu
         }
         view.connection.link_mut(direction).passage.end_run();
     }
+    connection.count_strays();
     observer.finished(&connection);
 }

@@ -154,3 +154,47 @@ fn a_connection_with_the_ports_of_an_earlier_one_has_its_own_packets_at_both_end
         .collect();
     assert_eq!(packets, [(5, 3), (3, 2)]);
 }
+
+#[test]
+fn a_stray_packet_that_both_traces_show_cuts_no_connection() {
+    let mut script = established();
+    for message in 0..20 {
+        let (at, begin) = (200 + message * 100, message * 100 + 1);
+        script.at(at).data(begin, begin + 100);
+        script.at(at + 150).ack(begin + 100);
+    }
+    script.at(1010).data(0x9000_0000, 0x9000_0010);
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
+    let record = analyse_both(&here, &there).0;
+    let connection = record.only();
+    let counts = &connection.forward;
+    assert_eq!((counts.stray_packets, counts.data_packets), (1, 20));
+    let passage = connection.passages[0];
+    assert_eq!((passage.delivered_bytes, passage.lost_packets), (2000, 0));
+}
+
+#[test]
+fn a_connection_without_its_opening_and_with_the_ports_of_an_earlier_one_is_whole_at_both_ends() {
+    for ack_ms in [150, 450] {
+        let mut script = one_message();
+        for message in 0..10 {
+            let (at, begin) = (1000 + message * 200, 0x9000_0000 + message * 100);
+            script.at(at).data(begin, begin + 100);
+            script.at(at + ack_ms).ack(begin + 100);
+        }
+        script.packets.sort_by_key(|packet| packet.at_ns);
+        let (here, there) = carry(&script, ONE_WAY, AHEAD, &[]);
+        let record = analyse_both(&here, &there).0;
+        let [_, second] = &record.connections[..] else {
+            panic!("{:?}", record.connections);
+        };
+        let passages = second
+            .passages
+            .map(|it| (it.delivered_packets, it.unmatched_packets));
+        assert_eq!(passages, [(10, 0), (10, 0)], "{ack_ms}");
+        assert_eq!(second.passages[0].delivered_bytes, 1000, "{ack_ms}");
+        let strays = record.connections.iter().map(|it| it.forward.stray_packets);
+        assert_eq!(strays.sum::<u64>(), 0, "{ack_ms}");
+    }
+}
