@@ -60,13 +60,39 @@ connects-at-start = true
 "#;
 
 #[test]
-fn a_stream_that_connects_at_its_start_sends_from_then_on_and_awaits_no_other() {
+fn streams_that_connect_at_their_start_await_each_other() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), ONE_OF_TWO);
     let groups = json(&runs[0], "streams.json");
     let streams = groups[0]["sent"]["streams"].as_array().unwrap();
     let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
-    // From 3.1 s and 2.1 s to 12 s, each tenth of a second.
-    assert_eq!(sent, [Some(89), Some(99)]);
+    // From 3.1 s to 12 s, each tenth of a second.
+    assert_eq!(sent, [Some(89); 2]);
+}
+
+/// The first SYN is sent again 1, 3 and 7 s later, and lost each time.
+const ONE_OF_TWO_LATE: &str = r#"
+duration = 14
+path = { rtt = 100, loss = [1, 4, 5] }
+[group.thin]
+streams = 2
+start = 2
+itt = "100"
+ramp-up = 0
+connects-at-start = true
+"#;
+
+#[test]
+fn they_start_without_those_that_have_not_connected_for_a_quarter_of_the_time() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), ONE_OF_TWO_LATE);
+    let groups = json(&runs[0], "streams.json");
+    let streams = groups[0]["sent"]["streams"].as_array().unwrap();
+    let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
+    assert!(sent.iter().all(|it| *it > Some(0)), "{sent:?}");
+    // From 5 s to 14 s, each tenth of a second.
+    assert_eq!(sent[1], Some(90), "{sent:?}");
+    assert!(sent[0] < sent[1], "{sent:?}");
 }

@@ -21,6 +21,9 @@ use crate::testbed::{Node, RECEIVER, Testbed};
 const PORTS: u16 = 7001;
 /// How long connecting may take: lost SYNs are retransmitted after 1, 3, 7, 15 and 31 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long streams that connect while others send wait for each other, but for a quarter of the time
+/// that is left, if that is less: TCP gives up after 127 s.
+const CONNECT_TIMEOUT_AMONG_OTHERS: Duration = Duration::from_secs(130);
 /// How long the last bytes may take: retransmissions back off, too.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time from the last connection to the barrier's opening, so that every thread can hear of it.
@@ -72,7 +75,13 @@ fn traffic(plan: &Plan) -> Vec<Traffic> {
             records: plan.measure.records,
             first_stream: first,
             source_port: Some(source_port(first)),
-            connect_timeout: CONNECT_TIMEOUT,
+            connect_timeout: match streams.traffic.connects_at_start {
+                true => {
+                    let left = plan.duration.saturating_sub(streams.traffic.start);
+                    (left / 4).min(CONNECT_TIMEOUT_AMONG_OTHERS)
+                }
+                false => CONNECT_TIMEOUT,
+            },
             partly: true,
             drain_timeout: DRAIN_TIMEOUT,
             ..Traffic::new(to, streams.traffic.clone())

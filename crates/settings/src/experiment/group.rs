@@ -11,8 +11,8 @@ pub struct Group {
     /// What they send, and how their sockets are set.
     #[serde(flatten)]
     pub traffic: traffic::Group,
-    /// Whether they connect when the group is to start, all at once, and not before anything is sent:
-    /// each starts so much later as connecting takes it.
+    /// Whether they connect when the group is to start, all at once, and not before anything is sent;
+    /// they start once all are connected or have failed to, or have waited long.
     pub connects_at_start: bool,
     /// The host that they come from; `None` for one of the group's own name.
     pub host: Option<String>,

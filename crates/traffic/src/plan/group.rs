@@ -29,7 +29,9 @@ pub struct Group {
     /// When its others do.
     pub ramp_up: RampUp,
     /// Whether its connections are made at its start, all at once, and not before the barrier opens.
-    /// Each of its streams starts so much later than it would as connecting takes it.
+    /// Its streams start so much later than they would as that takes, at most
+    /// [`connect_timeout`](super::Traffic::connect_timeout), and one that is not connected by then
+    /// when it is.
     pub connects_at_start: bool,
     /// How its sockets are set.
     pub socket: SocketOptions,

@@ -32,11 +32,27 @@ pub(super) type Attempt = Result<Connection, String>;
 pub(super) enum Connection {
     /// It is made.
     Made(TcpStream),
-    /// The stream makes it: so many nanoseconds after the barrier has opened, or else with its first
-    /// message.
-    ToMake(Opening, Option<u64>),
+    /// The stream makes it: with others of its group, or else with its first message.
+    ToMake(Opening, Option<Together>),
     /// There is none, for the stream is one of datagrams.
     Datagrams(UdpSocket),
+}
+
+impl Connection {
+    pub(super) fn together(&self) -> Option<Together> {
+        match self {
+            Self::ToMake(_, together) => *together,
+            Self::Made(_) | Self::Datagrams(_) => None,
+        }
+    }
+}
+
+/// When connections of a group are made, in nanoseconds since the barrier opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Together {
+    pub(super) connects_ns: u64,
+    /// Until when each waits for the others.
+    pub(super) latest_ns: u64,
 }
 
 /// A connection to be made.
@@ -88,8 +104,11 @@ pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<At
                 port,
                 options: group.socket.clone(),
             };
-            let at_ns = group.connects_at_start.then(|| ns(group.start));
-            attempts.push(Ok(Connection::ToMake(opening, at_ns)));
+            let together = group.connects_at_start.then(|| Together {
+                connects_ns: ns(group.start),
+                latest_ns: ns(group.start.saturating_add(traffic.connect_timeout)),
+            });
+            attempts.push(Ok(Connection::ToMake(opening, together)));
             continue;
         }
         attempts.push(match start(to, port, &group.socket)? {

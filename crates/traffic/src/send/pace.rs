@@ -1,7 +1,7 @@
 //! The run of one thread's streams: messages as they fall due, then the end.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(super) struct Pace<'a> {
     /// The next message of each stream, the earliest on top: when it is due in nanoseconds since
     /// the barrier opened, and its stream.
     due: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The streams that are yet to start with others.
+    awaiting: Vec<usize>,
 }
 
 impl<'a> Pace<'a> {
@@ -36,7 +38,10 @@ impl<'a> Pace<'a> {
         start_ns: u64,
         progress: &'a AtomicU64,
     ) -> Self {
+        let awaits = |(_, stream): &(usize, &Stream)| !stream.has_started();
+        let awaiting = streams.iter().enumerate().filter(awaits);
         Self {
+            awaiting: awaiting.map(|(index, _)| index).collect(),
             due: BinaryHeap::with_capacity(streams.len()),
             streams,
             poller,
@@ -63,6 +68,7 @@ impl<'a> Pace<'a> {
         }
         loop {
             let now = self.hand_over();
+            self.start_together(now);
             let stopped = stop.load(Ordering::Relaxed);
             if stopped {
                 self.due.clear();
@@ -83,7 +89,8 @@ impl<'a> Pace<'a> {
                 self.start_ns.saturating_add(offset)
             });
             let end_to_come = if now < end { end } else { u64::MAX };
-            self.poll(next.min(end_to_come).min(deadline).min(now + STOP_CHECK_NS))?;
+            let next = next.min(end_to_come).min(self.next_start(now));
+            self.poll(next.min(deadline).min(now + STOP_CHECK_NS))?;
         }
     }
 
@@ -109,7 +116,7 @@ impl<'a> Pace<'a> {
             stream.scheduled = false;
             if stream.is_active() {
                 stream.open(&self.poller, index, now);
-                if !stream.is_connecting() {
+                if stream.has_started() {
                     if stream.source.can_be_late() {
                         self.work.measured.late_ns.saturating_record(late);
                     }
@@ -120,6 +127,31 @@ impl<'a> Pace<'a> {
             }
         }
         now
+    }
+
+    /// Starts the streams that are connected, where none of their group is waited for any more.
+    fn start_together(&mut self, now: u64) {
+        let since = now.saturating_sub(self.start_ns);
+        let streams = self.awaiting.iter().map(|index| &self.streams[*index]);
+        let awaited = streams.filter(|it| it.awaited_until().is_some_and(|latest| since < latest));
+        let awaited: BTreeSet<usize> = awaited.map(Stream::group).collect();
+        for index in std::mem::take(&mut self.awaiting) {
+            let stream = &mut self.streams[index];
+            if !awaited.contains(&stream.group()) && stream.start(since) {
+                self.schedule(index, now);
+            } else if stream.is_open() {
+                self.awaiting.push(index);
+            }
+        }
+    }
+
+    /// When streams start next though others are not connected.
+    fn next_start(&self, now: u64) -> u64 {
+        let since = now.saturating_sub(self.start_ns);
+        let streams = self.awaiting.iter().map(|index| &self.streams[*index]);
+        let latest = streams.filter_map(Stream::awaited_until);
+        let next = latest.filter(|latest| *latest > since).min();
+        next.map_or(u64::MAX, |latest| self.start_ns.saturating_add(latest))
     }
 
     /// Puts a stream's next message among those due, if it is known when.
@@ -144,7 +176,7 @@ impl<'a> Pace<'a> {
         ready.extend(self.poller.wait_until(deadline_ns)?.map(|(index, _)| index));
         for index in ready.drain(..) {
             let now = now_ns();
-            self.streams[index].ready(&mut self.work, self.start_ns, now);
+            self.streams[index].ready(&mut self.work, self.start_ns);
             if !self.streams[index].scheduled {
                 self.schedule(index, now);
             }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};
 
 use super::answers::Answers;
-use super::connect::{Connection, Opening};
+use super::connect::{Connection, Opening, Together};
 use super::report::StreamSent;
 use super::source::{Next, Source};
 use super::work::Work;
@@ -27,8 +27,10 @@ pub(super) struct Stream<'a> {
     /// Whether its next message stands among those due.
     pub(super) scheduled: bool,
     socket: Socket,
-    /// When it connects, in nanoseconds since the barrier opened, if it starts once it is connected.
-    connects_ns: Option<u64>,
+    /// If it connects with others, when; and it starts with them.
+    together: Option<Together>,
+    /// Whether it may send.
+    started: bool,
     encoder: Encoder,
     /// Messages that the kernel has not wholly taken: when handed over, and the size.
     queue: VecDeque<(u64, u32)>,
@@ -84,10 +86,8 @@ impl<'a> Stream<'a> {
                 ..StreamSent::new(preface.stream, group)
             },
             encoder: Encoder::new(preface),
-            connects_ns: match connection {
-                Connection::ToMake(_, at_ns) => at_ns,
-                Connection::Made(_) | Connection::Datagrams(_) => None,
-            },
+            together: connection.together(),
+            started: connection.together().is_none(),
             socket: match connection {
                 Connection::Made(socket) => Socket::Ready(socket),
                 Connection::ToMake(opening, _) => Socket::ToMake(opening),
@@ -109,18 +109,41 @@ impl<'a> Stream<'a> {
         }
     }
 
+    pub(super) fn group(&self) -> usize {
+        self.report.group
+    }
+
     /// What comes next of it: its connection, a message, or nothing any more.
     pub(super) fn next(&self, now_ns: u64) -> Next {
-        match (&self.socket, self.connects_ns) {
-            (Socket::ToMake(_), Some(at_ns)) => Next::At(at_ns),
-            _ if self.is_connecting() => Next::Waiting,
+        match (&self.socket, self.together) {
+            (Socket::ToMake(_), Some(together)) => Next::At(together.connects_ns),
+            _ if !self.started => Next::Waiting,
             _ => self.source.next(now_ns, self.is_idle()),
         }
     }
 
-    /// Whether it is to start once it is connected, and is not yet.
-    pub(super) fn is_connecting(&self) -> bool {
-        self.connects_ns.is_some() && matches!(self.socket, Socket::Own(_, _, false))
+    pub(super) fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// Until when others of its group wait for it, in nanoseconds since the barrier opened, as long as
+    /// they do.
+    pub(super) fn awaited_until(&self) -> Option<u64> {
+        let is_connected = self.socket.connected().is_some();
+        let together = self.together.filter(|_| self.open && !is_connected);
+        Some(together?.latest_ns)
+    }
+
+    /// It is connected, and awaits no others any more; true if it starts by that.
+    pub(super) fn start(&mut self, now_ns: u64) -> bool {
+        let is_connected = self.open && self.socket.connected().is_some();
+        let starts = is_connected && !self.started;
+        if let Some(together) = self.together.filter(|_| starts) {
+            self.source
+                .delay(now_ns.saturating_sub(together.connects_ns));
+            self.started = true;
+        }
+        starts
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -154,7 +177,7 @@ impl<'a> Stream<'a> {
     pub(super) fn finish(&mut self, work: &mut Work) {
         if self.is_active() {
             self.last_message_seen = true;
-            if self.is_connecting() {
+            if !self.started && matches!(self.socket, Socket::Own(_, _, false)) {
                 return self.fail("never connected: no answer until the end".to_owned());
             }
             if let Socket::ToMake(_) = self.socket {
@@ -166,15 +189,12 @@ impl<'a> Stream<'a> {
     }
 
     /// The socket has changed.
-    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64, now_ns: u64) {
-        let starts = self.is_connecting();
-        if let Socket::Own(socket, opened_ns, connected) = &mut self.socket {
+    pub(super) fn ready(&mut self, work: &mut Work, barrier_ns: u64) {
+        if let Socket::Own(socket, _, connected) = &mut self.socket {
+            let is_first = !*connected && !self.started;
             *connected = true;
-            if starts && let Some(why) = socket.take_error().unwrap_or_else(Some) {
+            if is_first && let Some(why) = socket.take_error().unwrap_or_else(Some) {
                 return self.fail(format!("never connected: {why}"));
-            }
-            if starts {
-                self.source.delay(now_ns.saturating_sub(*opened_ns));
             }
         }
         if self.open {
@@ -336,7 +356,7 @@ impl<'a> Stream<'a> {
         }
         // Of many flows only those under way need a file descriptor.
         if let Socket::Own(_, opened_ns, _) = self.socket {
-            let is_flow = self.connects_ns.is_none();
+            let is_flow = self.together.is_none();
             let completed = is_flow && self.report.error.is_none();
             let completion_us = || us(now_ns().saturating_sub(opened_ns));
             self.report.completion_us = completed.then(completion_us);

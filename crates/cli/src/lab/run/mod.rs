@@ -155,8 +155,8 @@ fn missing(
     let there = StoredRun::read(folder)?.is_some_and(|there| there.state == State::Whole);
     if there && making.made_by(&maker(run), run)?.is_none() {
         let why = format!(
-            "{}: another run is there, or one that another pillion or lab kernel made, and none is ever \
-             overwritten; name another folder",
+            "{}: another run is there, or one of another pillion or lab kernel, which is never overwritten; \
+             name another folder",
             folder.display()
         );
         return Err(BadInput(why).into());
