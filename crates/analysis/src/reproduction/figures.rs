@@ -187,14 +187,15 @@ impl Sketch {
             }
         };
         let seeds = match &self.kind {
-            Kind::Values { .. } => "thin lines: intervals of 95 % over seeds",
             Kind::Boxes => {
                 "boxes from the 25th to the 75th percentile, divided at the median; lines from \
                  the 5th and to the 95th; means over seeds"
             }
             Kind::Series { .. } => "slices of a second, of the first seed",
             Kind::Dots => "a dot for each stream of each seed, those of one kind above each other",
-            _ => "thin lines: the lowest and the highest of single seeds",
+            Kind::Values { .. } | Kind::Cdf | Kind::Ccdf => {
+                "thin lines: intervals of 95 % over seeds"
+            }
         };
         Some(Figure {
             title: format!("{}, {kernel}", self.title),
@@ -246,24 +247,21 @@ impl Sketch {
             Kind::Ccdf => 1.0 - level,
             _ => level,
         };
-        let drawn = |of: &dyn Fn(&[f64]) -> f64| -> Vec<(f64, f64)> {
-            let points = levels().enumerate().map(|(place, level)| {
-                let at: Vec<f64> = quantiles
-                    .iter()
-                    .filter_map(|it| it.get(place).copied())
-                    .collect();
-                (of(&at), share(level))
-            });
-            let drawn = points.filter(|(_, share)| *share > 0.0);
-            drawn.map(|(x, share)| (x * self.scale(), share)).collect()
+        let points = levels().enumerate().filter_map(|(place, level)| {
+            let at = quantiles.iter().filter_map(|it| it.get(place).copied());
+            let share = share(level);
+            Some((Estimate::of(&at.collect::<Vec<_>>())?, share)).filter(|_| share > 0.0)
+        });
+        let points: Vec<(Estimate, f64)> = points.collect();
+        // Nothing that is drawn by quantiles can be below 0.
+        let at = |of: fn(&Estimate) -> f64| -> Vec<(f64, f64)> {
+            let at = |(estimate, share): &(_, _)| (of(estimate).max(0.0) * self.scale(), *share);
+            points.iter().map(at).collect()
         };
-        let mean = |at: &[f64]| at.iter().sum::<f64>() / at.len() as f64;
-        let mut lines = vec![Line::straight(&*curve.label, drawn(&mean)).styled(style)];
+        let mut lines = vec![Line::straight(&*curve.label, at(|it| it.mean)).styled(style)];
         if quantiles.len() > 1 {
-            let least = |at: &[f64]| at.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = |at: &[f64]| at.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            lines.push(Line::straight("", drawn(&least)).reference());
-            lines.push(Line::straight("", drawn(&most)).reference());
+            let ends: [fn(&Estimate) -> f64; 2] = [Estimate::low, Estimate::high];
+            lines.extend(ends.map(|end| Line::straight("", at(end)).reference()));
         }
         lines
     }

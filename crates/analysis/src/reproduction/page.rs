@@ -48,7 +48,7 @@ impl Row {
             let lacks = self.missing.iter().any(|name| claim.takes(name));
             if lacks && judged.is_of_single_runs() && judged.verdict != Verdict::NotRun {
                 judged.verdict = Verdict::Undecided;
-                judged.shown_by = None;
+                judged.cause = None;
             }
             (claim, judged)
         })
@@ -132,13 +132,19 @@ impl Row {
 
     /// What a verdict means here, in a sentence.
     fn why(&self, judged: &Judged) -> String {
-        match (judged.verdict, judged.shown_by) {
+        match (judged.verdict, judged.cause) {
             (Verdict::Near, _) => String::new(),
             (Verdict::Changed, Some(place)) => {
                 format!("holds if {}", self.causes[place].1)
             }
             (Verdict::Changed | Verdict::Miss, _) => "no cause is shown".to_owned(),
-            (Verdict::Undecided, _) => "more seeds would tell".to_owned(),
+            (Verdict::Undecided, Some(place)) => {
+                format!(
+                    "more seeds would tell whether it holds if {}",
+                    self.causes[place].1
+                )
+            }
+            (Verdict::Undecided, None) => "more seeds would tell".to_owned(),
             (Verdict::NotRun, _) if judged.today.is_empty() => "its runs were not made".to_owned(),
             (Verdict::NotRun, _) => {
                 "does not hold today; not all runs of causes were made".to_owned()
@@ -163,7 +169,7 @@ pub fn summary_table(rows: &[Row]) -> Table {
     for row in rows {
         table.section(row.heading());
         for (claim, judged) in row.judged() {
-            let as_it_was = judged.shown_by.unwrap_or(0);
+            let as_it_was = judged.cause.unwrap_or(0);
             table.row([
                 claim.what.clone(),
                 published(claim),

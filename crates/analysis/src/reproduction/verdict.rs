@@ -111,8 +111,9 @@ pub struct Judged {
     pub today: Vec<Estimate>,
     /// The measure with each cause as it was then; of an order, of each subject.
     pub causes: Vec<Vec<Estimate>>,
-    /// The first cause with which the claim holds.
-    pub shown_by: Option<usize>,
+    /// The cause that the verdict rests on: the first with which a changed claim holds, or with which
+    /// an undecided one may hold that does not today.
+    pub cause: Option<usize>,
     /// What follows.
     pub verdict: Verdict,
 }
@@ -128,20 +129,22 @@ impl Claim {
             .map(|cause| self.estimates(runs, cause))
             .collect();
         let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
-        let shown_by = answers.iter().position(|it| *it == Some(Answer::Yes));
-        let verdict = match self.holds(&of_today) {
-            None => Verdict::NotRun,
-            Some(Answer::Yes) => Verdict::Near,
-            Some(Answer::Open) => Verdict::Undecided,
-            Some(Answer::No) if shown_by.is_some() => Verdict::Changed,
-            Some(Answer::No) if answers.contains(&None) => Verdict::NotRun,
-            Some(Answer::No) if answers.contains(&Some(Answer::Open)) => Verdict::Undecided,
-            Some(Answer::No) => Verdict::Miss,
+        let first = |answer| answers.iter().position(|it| *it == answer);
+        let (verdict, cause) = match self.holds(&of_today) {
+            None => (Verdict::NotRun, None),
+            Some(Answer::Yes) => (Verdict::Near, None),
+            Some(Answer::Open) => (Verdict::Undecided, None),
+            Some(Answer::No) => match (first(Some(Answer::Yes)), first(Some(Answer::Open))) {
+                (Some(cause), _) => (Verdict::Changed, Some(cause)),
+                _ if answers.contains(&None) => (Verdict::NotRun, None),
+                (None, Some(cause)) => (Verdict::Undecided, Some(cause)),
+                (None, None) => (Verdict::Miss, None),
+            },
         };
         Judged {
             today: of_today,
             causes: of_causes,
-            shown_by: shown_by.filter(|_| verdict == Verdict::Changed),
+            cause,
             verdict,
         }
     }

@@ -48,6 +48,8 @@ fn what_is_wrong_with_a_page_is_seen() {
             "\"use strict\"; missing();",
             "missing is not defined",
         ),
+        ("figure[hidden]", "figure[x]", "is not printed"),
+        ("  .options { display: none; }", "", "buttons are printed"),
     ];
     for (intact, broken, complaint) in breaks {
         assert!(html.contains(intact), "{intact}");

@@ -53,6 +53,15 @@ addEventListener("load", () => {
     const to = page.getElementById(link.getAttribute("href").slice(1));
     complain(!to, `${link.getAttribute("href")} leads nowhere`);
   }
+  // What is meant for paper, shown on the screen.
+  for (const rule of [...page.styleSheets].flatMap((sheet) => [...sheet.cssRules])) {
+    if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
+  }
+  for (const figure of page.querySelectorAll(".choice figure")) {
+    complain(!shown(figure), `${figure.id} is not printed`);
+  }
+  complain([...page.querySelectorAll(".options")].some(shown), "buttons are printed");
+  complain(root.scrollWidth > view.innerWidth, `on paper the page is ${root.scrollWidth} wide in ${view.innerWidth}`);
   const said = document.body.appendChild(document.createElement("pre"));
   said.id = "said";
   said.textContent = wrong.join("\n") || "all is well";

@@ -67,6 +67,23 @@ fn sketch(kind: Kind, measure: &str) -> Sketch {
 }
 
 #[test]
+fn the_band_of_a_distribution_is_its_interval_over_seeds() {
+    let sketch = sketch(Kind::Cdf, "ack_latency_ms");
+    let figure = sketch.draw(&runs(), &parts("plain,kernel=today"), "today");
+    let lines = figure.unwrap().lines;
+    let at_median = lines.iter().map(|line| line.points[500].0);
+    let at_median: Vec<f64> = at_median.collect();
+    let [mean, low, high] = at_median[..] else {
+        panic!("one curve and its band: {at_median:?}");
+    };
+    // One seed's values are 1.2 times the other's, and 12.706 is Student's t for two of them.
+    let least = mean / 1.1;
+    let half = 12.706 * 0.1 * least;
+    assert_eq!(low, 0.0);
+    assert!((high - mean - half).abs() < 1e-6 * mean, "{mean} {high}");
+}
+
+#[test]
 fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
     let kind = Kind::Values {
         over: "n".to_owned(),

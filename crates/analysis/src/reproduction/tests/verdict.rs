@@ -12,7 +12,7 @@ fn a_value_holds_within_its_tolerance() {
 fn what_holds_only_as_it_was_then_has_changed_and_the_cause_is_named() {
     let judged = judged(&claim(Statement::Value(2000.0, 100.0)));
     assert_eq!(judged.verdict, Verdict::Changed);
-    assert_eq!(judged.shown_by, Some(0));
+    assert_eq!(judged.cause, Some(0));
 }
 
 #[test]
@@ -165,6 +165,25 @@ fn what_does_not_hold_is_no_miss_before_all_causes_were_run() {
     let judged = claim.judge(&runs(), &parts("kernel=today"), &causes);
     assert_eq!(judged.verdict, Verdict::NotRun);
     assert!(!judged.today.is_empty());
+}
+
+#[test]
+fn what_is_undecided_for_a_causes_sake_names_the_cause() {
+    let runs = [
+        run("plain,kernel=today,seed=1", 2.0),
+        run("plain,kernel=before,seed=1", 3.0),
+        run("plain,kernel=then,seed=1", 0.9),
+        run("plain,kernel=then,seed=2", 1.1),
+    ];
+    let causes = [parts("kernel=before"), parts("kernel=then")];
+    let claim = claim(Statement::AtMost(960.0));
+    let judged = claim.judge(&runs, &parts("kernel=today"), &causes);
+    assert_eq!(
+        (judged.verdict, judged.cause),
+        (Verdict::Undecided, Some(1))
+    );
+    let judged = claim.judge(&runs, &parts("kernel=then"), &causes);
+    assert_eq!((judged.verdict, judged.cause), (Verdict::Undecided, None));
 }
 
 #[test]
