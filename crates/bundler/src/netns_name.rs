@@ -11,8 +11,8 @@ use std::str::FromStr;
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_host::pattern::{is_pattern, matching};
 use pillion_host::{Container, held_file, process_began};
+use pillion_names::escaped;
 
-use crate::escaped::escaped;
 use crate::{Error, Namespace};
 
 /// The folder where `ip netns` keeps the names that it gives.
@@ -72,11 +72,19 @@ impl From<&OsStr> for NamespaceName {
     }
 }
 
+/// Nothing stands where a network namespace was to be named.
+#[derive(Debug, thiserror::Error)]
+#[error("``; expected a network namespace: a name under {NAMES}, or a file as /proc/PID/ns/net")]
+pub struct NoNamespaceName;
+
 impl FromStr for NamespaceName {
-    type Err = std::convert::Infallible;
+    type Err = NoNamespaceName;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        Ok(OsStr::new(name).into())
+        match name {
+            "" => Err(NoNamespaceName),
+            _ => Ok(OsStr::new(name).into()),
+        }
     }
 }
 

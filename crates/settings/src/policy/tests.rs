@@ -372,6 +372,12 @@ fn network_namespaces_are_named_in_the_file() {
         expected,
         "a process may have the number by chance: {opened:?}"
     );
+    fs::write(&file, "netns = [\"web\", \"\"]\n[[rule]]\n").unwrap();
+    let said = load(&file, false).unwrap_err().to_string();
+    assert!(
+        said.contains(":1:17: ``; expected a network namespace"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! `pillion advise` and `pillion trial` on real streams.
+
+mod advise;
+mod trial;
+mod truth;
+
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use pillion_tests::HostPair;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Streams of small messages to a port, one each 20 ms; the receiver verifies every byte.
+fn send(pair: &HostPair, port: u16, streams: &str, seconds: &str) {
+    send_each(pair, "20", port, streams, seconds);
+}
+
+/// The same with another time between two messages, in milliseconds.
+fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str) {
+    let address = format!("10.77.0.2:{port}");
+    let receive = [
+        "traffic",
+        "receive",
+        "--listen",
+        &address,
+        "--streams",
+        streams,
+    ];
+    let mut receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
+    await_listening(&pair.receiver.namespace, port);
+    let send = [
+        ["traffic", "send"],
+        ["--to", &address],
+        ["--streams", streams],
+        ["--itt", itt],
+        ["--duration", seconds],
+    ];
+    let mut sender = quiet(pillion_in(&pair.sender.namespace, send.as_flattened()));
+    assert!(sender.wait().unwrap().success());
+    assert!(receiver.wait().unwrap().success());
+}
+
+fn quiet(mut command: std::process::Command) -> Child {
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    silent.spawn().unwrap()
+}
+
+/// The command, at work on the sender's host.
+fn begin(pair: &HostPair, arguments: &[&str]) -> Child {
+    let mut command = pillion_in(&pair.sender.namespace, arguments);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    await_attached(child.id());
+    child
+}
+
+/// What it says when it is told to end.
+fn end(child: Child) -> Output {
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    output
+}
+
+/// The same of a trial, which may have ended by itself.
+fn end_unless_over(child: Child) -> Output {
+    let _ = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM);
+    child.wait_with_output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_str(&stdout(output)).unwrap_or_else(|why| panic!("{why}: {}", stderr(output)))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn interval(estimate: &Value) -> (f64, f64) {
+    let ends = &estimate["interval"];
+    let end = |at: usize| ends[at].as_f64().unwrap_or_else(|| panic!("{estimate}"));
+    (end(0), end(1))
+}
+
+#[test]
+fn what_was_found_is_told_though_a_file_cannot_be_written() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let there = folder.path().join("there");
+    let file = there.join("file");
+    let record = folder.path().join("record");
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        for option in ["--stats", "--html"] {
+            std::fs::create_dir(&there).unwrap();
+            let going = begin(&pair, &[command, &["--json", option, text(&file)]].concat());
+            std::fs::remove_dir_all(&there).unwrap();
+            let output = end_unless_over(going);
+            assert_eq!(output.status.code(), Some(1), "{command:?} {option}");
+            assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
+            assert!(json(&output).is_object());
+        }
+    }
+}
+
+#[test]
+fn a_report_is_written_though_nothing_can_be_printed() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let [page, record] = ["page.html", "record"].map(|it| folder.path().join(it));
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        let arguments = [command, &["--duration", "1", "--html", text(&page)]].concat();
+        let mut command = pillion_in(&pair.sender.namespace, &arguments);
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let error = stderr(&output);
+        assert!(error.contains("write to standard output"), "{error}");
+        std::fs::remove_file(&page).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_observed_is_said_in_a_line() {
+    needs_root!();
+    for (arguments, expected) in [
+        (&["trial", "--share", "100"][..], "0.05 to 99.95"),
+        (&["trial", "--share", "0.049%"], "0.05 to 99.95"),
+        (&["trial", "--every", "0"], "--quiet"),
+        (&["advise", "--nodelay"], "leave out the companions"),
+        (&["advise", "--grace", "4000000"], "at most an hour"),
+    ] {
+        let output = pillion(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn another_pillion_that_bundles_there_is_told_of() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let attached = crate::service::Attached::begin(&namespace, &["--dev", "lo"]);
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record.json");
+    let trial = [
+        "trial",
+        "--duration",
+        "1",
+        "--dev",
+        "lo",
+        "--record",
+        text(&record),
+    ];
+    let output = pillion_in(&namespace, &trial).output().unwrap();
+    let other = format!("process {} is bundling here as well", attached.process());
+    let said = stderr(&output);
+    assert_eq!(said.matches(&other).count(), 2, "{said}");
+    attached.end();
+}
