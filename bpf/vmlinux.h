@@ -28,7 +28,8 @@ enum {
 	true = 1,
 };
 
-#define NULL ((void *)0)
+#define NULL		       ((void *)0)
+#define offsetof(type, member) __builtin_offsetof(type, member)
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
@@ -81,6 +82,14 @@ enum {
 	TCP_BPF_DELACK_MAX = 1003,
 	TCP_BPF_RTO_MIN = 1004,
 	TCP_BPF_SOCK_OPS_CB_FLAGS = 1008,
+};
+
+enum tcp_ca_state {
+	TCP_CA_Open,
+	TCP_CA_Disorder,
+	TCP_CA_CWR,
+	TCP_CA_Recovery,
+	TCP_CA_Loss,
 };
 
 enum {

@@ -15,7 +15,7 @@ fn main() {
         .warnings_into_errors(true)
         .compile("pillion_tfrc");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for name in ["grow", "refuse", "states", "tags"] {
+    for name in ["answers", "grow", "refuse", "states", "tags"] {
         let source = format!("src/{name}.bpf.c");
         println!("cargo:rerun-if-changed={source}");
         SkeletonBuilder::new()

@@ -16,7 +16,7 @@ static __always_inline void note_needless(struct ingress *ingress,
 {
 	if (packet->end == ack->duplicate_end &&
 	    !after(ack->duplicate_start, packet->seq) &&
-	    packet->how & ENDED_AGAIN)
+	    packet->how & ENDED_OLD)
 		note_arrival(ingress, packet->start, packet->end, mss,
 			     packet->how);
 }
@@ -176,18 +176,16 @@ static __always_inline void note_sacked(struct flow *flow, __u32 next,
 			     packet.how);
 }
 
-/* What is known of losses so old that the record has no more of them. */
-static __always_inline void forget_old_losses(struct ingress *ingress,
-					      __u32 oldest_byte)
+/* What is known of losses before a byte; those in doubt may be older. */
+static __always_inline void
+forget_losses(struct ingress *ingress, __u32 oldest_byte, __u32 oldest_in_doubt)
 {
 	if (before(ingress->lost_start, oldest_byte))
 		ingress->lost_start = ingress->lost_end = oldest_byte;
 	if (before(ingress->run.start, oldest_byte))
 		ingress->run.start = ingress->run.end = oldest_byte;
-	if (before(ingress->bundle_end, oldest_byte))
-		ingress->bundle_end = oldest_byte;
-	if (before(ingress->doubts_end, oldest_byte - OLD))
-		ingress->doubts_end = oldest_byte - OLD;
+	keep_fresh(&ingress->bundle_end, oldest_byte);
+	keep_fresh(&ingress->doubts_end, oldest_in_doubt);
 }
 
 static __always_inline void
@@ -200,6 +198,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	__u32 una = acked_so_far(flow, tp, end);
 	struct settled settled = {};
 	struct packet packet = {};
+	__u32 oldest_byte;
 	bool reported;
 
 	reported = is_of_ours(ack, first_known(record, next), end);
@@ -213,8 +212,11 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		come_late(flow, next, ack, tp->mss_cache);
 		return;
 	}
-	if (after(ack->ack, end))
-		return; /* what was not recorded was not bundled */
+	if (after(ack->ack, end)) {
+		/* What was not recorded was not bundled. */
+		forget_losses(ingress, una - OLD, una - OLD);
+		return;
+	}
 	find_packet(record, next, ack->ack, &packet);
 	settled.to = packet.end == ack->ack ? packet.slot + 1 : packet.slot;
 	settled.lost_start = settled.lost_end = una;
@@ -226,7 +228,9 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 			    &settled);
 	settle(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);
-	forget_old_losses(ingress, first_known(record, next));
+	/* Of what is older the record has no more. */
+	oldest_byte = first_known(record, next);
+	forget_losses(ingress, oldest_byte, oldest_byte - OLD);
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm));

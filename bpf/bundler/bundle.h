@@ -159,7 +159,8 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 
 	if (bpf_skb_change_tail(skb, skb->len + grown, 0))
 		return NO_MEMORY;
-	if (bpf_skb_store_bytes(skb, seg->tcp + 4, &seq, sizeof(seq), 0) ||
+	if (bpf_skb_store_bytes(skb, seg->tcp + offsetof(struct tcphdr, seq),
+				&seq, sizeof(seq), 0) ||
 	    fill(skb, flow, seg, seg->payload, start, grown + seg->len, grown))
 		return DROPPED;
 	return BUNDLED;

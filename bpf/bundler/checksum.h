@@ -13,7 +13,6 @@
 #include "bound.h"
 #include "segment.h"
 
-#define TCP_CHECK  16 /* its offset in the TCP header */
 #define SUM_CHUNK  64
 #define SUM_CHUNKS ((HISTORY_BYTES + 60) / SUM_CHUNK + 1)
 
@@ -30,7 +29,7 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 					 struct segment *seg)
 {
 	__u32 chunk[SUM_CHUNK / 4] = {};
-	__u32 left, at, addresses, i;
+	__u32 left, at, i;
 	__u64 rest;
 	__s64 sum;
 	__u16 check = 0;
@@ -42,9 +41,8 @@ static __noinline int recompute_checksum(struct __sk_buff *skb,
 	if (bpf_skb_store_bytes(skb, at + TCP_CHECK, &check, sizeof(check), 0))
 		return -1;
 
-	addresses = seg->ip + (seg->ipv6 ? 8 : 12);
-	if (bpf_skb_load_bytes(skb, addresses, chunk, 8) ||
-	    (seg->ipv6 && bpf_skb_load_bytes(skb, addresses, chunk, 32)))
+	if (bpf_skb_load_bytes(skb, addresses(seg), chunk, 8) ||
+	    (seg->ipv6 && bpf_skb_load_bytes(skb, addresses(seg), chunk, 32)))
 		return -1;
 	chunk[8] = bpf_htonl(left);
 	chunk[9] = bpf_htonl(IPPROTO_TCP);

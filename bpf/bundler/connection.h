@@ -41,6 +41,9 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 	}
 }
 
+/* Cgroups that one may lie in, each in the next: more than anybody nests. */
+#define DEEPEST 256
+
 /*
  * Is it a socket of this cgroup, or of one below? Programs that are attached
  * to the cgroup see no others.
@@ -50,7 +53,7 @@ static __always_inline bool is_below(struct tcp_sock *tp, __u64 id)
 	struct cgroup *cgroup = ((struct sock *)tp)->sk_cgrp_data.cgroup;
 	struct cgroup_subsys_state *above;
 
-	for (int i = 0; i < CGROUP_LEVELS && cgroup; i++) {
+	for (int i = 0; i < DEEPEST && cgroup; i++) {
 		if (cgroup->kn->id == id)
 			return true;
 		above = cgroup->self.parent;

@@ -58,19 +58,19 @@ static __always_inline bool is_earlier(struct flow *flow, const struct ack *ack,
 	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
 	struct egress *egress = &flow->egress;
 	struct record *record = &egress->record;
-	__u32 time = READ_ONCE(egress->again_time);
-	__u32 again = READ_ONCE(egress->again_start);
+	__u32 time = READ_ONCE(egress->retrans.time);
+	__u32 first = READ_ONCE(egress->retrans.start);
 	struct packet packet = {};
 
 	if (!time || !ack->echo || !before(ack->echo, time) ||
 	    after(start, una))
 		return false;
 	find_packet(record, next, end, &packet);
-	if (packet.end != end || packet.how & ENDED_AGAIN)
+	if (packet.end != end || packet.how & ENDED_OLD)
 		return false;
 	/* What was retransmitted before that has other times. */
-	return !before(start, again) ||
-	       look_up(record, start, earlier(end, again)) == RODE_ALONG;
+	return !before(start, first) ||
+	       look_up(record, start, earlier(end, first)) == RODE_ALONG;
 }
 
 /*
@@ -85,7 +85,7 @@ static __always_inline bool is_of_packet(struct record *record,
 	find_packet(record, next, ack->ack, &packet);
 	return packet.end == ack->ack && packet.start == ack->duplicate_start &&
 	       !after(ack->duplicate_end, packet.seq) &&
-	       !(packet.how & ENDED_AGAIN);
+	       !(packet.how & ENDED_OLD);
 }
 
 /*

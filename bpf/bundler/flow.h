@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is remembered of a connection, and the contract with user space: every
- * type here is read there as well, from this definition (through BTF).
+ * What is remembered of a connection, and the contract with user space, which
+ * reads what it needs of it by these definitions (through BTF).
  */
 #ifndef PILLION_FLOW_H
 #define PILLION_FLOW_H
@@ -268,10 +268,19 @@ struct path_size {
 	__u64 until_us; /* when it ends */
 };
 
+/* What TCP has retransmitted, until all of it is acknowledged. */
+struct retrans {
+	__u32 start; /* snd_una as the first packet left */
+	__u32 end;
+	__u32 next; /* snd_nxt as the first packet left */
+	__u32 time; /* its timestamp; 0: none */
+	__u32 newest_time; /* that of the newest segment by then */
+};
+
 /*
  * Written by what stands on the way out alone: with the socket locked, as long
  * as its packets do not wait on their way, and by one processor at a time
- * (enter() in guard.h).
+ * (try_enter() in guard.h).
  */
 struct egress {
 	struct sending sending;
@@ -311,11 +320,7 @@ struct egress {
 	__u32 asked_trusted; /* trusted_end before */
 
 	/* What TCP retransmitted while some of that was not acknowledged. */
-	__u32 again_start; /* snd_una as the first packet left */
-	__u32 again_end;
-	__u32 again_next; /* snd_nxt as the first packet left */
-	__u32 again_time; /* its timestamp; 0: none */
-	__u32 again_newest_time; /* that of the newest segment by then */
+	struct retrans retrans;
 	__u32 newest_time; /* that of the new data announced last */
 
 	/* What rode along with a retransmission last. */

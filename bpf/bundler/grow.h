@@ -43,11 +43,14 @@ static __always_inline int set_ip_length(struct __sk_buff *skb,
 	__be16 is = bpf_htons(seg->ip_len + grown);
 
 	if (seg->ipv6)
-		return bpf_skb_store_bytes(skb, seg->ip + 4, &is, sizeof(is),
-					   0);
-	if (bpf_skb_store_bytes(skb, seg->ip + 2, &is, sizeof(is), 0))
+		return bpf_skb_store_bytes(
+			skb, seg->ip + offsetof(struct ipv6hdr, payload_len),
+			&is, sizeof(is), 0);
+	if (bpf_skb_store_bytes(skb, seg->ip + offsetof(struct iphdr, tot_len),
+				&is, sizeof(is), 0))
 		return -1;
-	return bpf_l3_csum_replace(skb, seg->ip + 10, was, is, sizeof(is));
+	return bpf_l3_csum_replace(skb, seg->ip + offsetof(struct iphdr, check),
+				   was, is, sizeof(is));
 }
 
 /*

@@ -15,7 +15,9 @@
 #define READ_ONCE(x)	  (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, to) (*(volatile typeof(x) *)&(x) = (to))
 
-/* A word that others may read, once they can see all that was written before.
+/*
+ * A word that others may read, once they can see all that was written before:
+ * on x86, where no load passes another. pillion is built for nothing else.
  */
 #define PUBLISH(x, to) ((void)__sync_lock_test_and_set(&(x), to))
 

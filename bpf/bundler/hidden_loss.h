@@ -191,8 +191,8 @@ __noinline int tell_arrival(struct egress *egress, struct ingress *ingress,
 
 	if (!egress || !ingress || !ack || !packet)
 		return EITHER_CAME;
-	time = READ_ONCE(egress->again_time);
-	next = READ_ONCE(egress->again_next);
+	time = READ_ONCE(egress->retrans.time);
+	next = READ_ONCE(egress->retrans.next);
 	if (ingress->sacked.answered && !ack->duplicate)
 		return ANOTHER_CAME;
 	if (!(packet->how & RETRANSMITTED))
@@ -206,7 +206,7 @@ __noinline int tell_arrival(struct egress *egress, struct ingress *ingress,
 	if (!before(ack->echo, time))
 		return RETRANSMISSION_CAME;
 	if (packet->end == next && !after(packet->start, una) &&
-	    before(ack->echo, READ_ONCE(egress->again_newest_time)))
+	    before(ack->echo, READ_ONCE(egress->retrans.newest_time)))
 		return RETRANSMISSION_CAME;
 	return BUNDLE_CAME;
 }

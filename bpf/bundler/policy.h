@@ -257,8 +257,8 @@ static __always_inline struct flow *take_in(void *sk,
 	egress->firm_at = beginning->snd_una;
 	egress->undone_at = beginning->snd_una;
 	egress->trusted_end = beginning->snd_una;
-	egress->again_start = beginning->snd_una;
-	egress->again_end = beginning->snd_una;
+	egress->retrans.start = beginning->snd_una;
+	egress->retrans.end = beginning->snd_una;
 	egress->path.probe_end = beginning->snd_una;
 	egress->path.round_end = beginning->snd_una;
 	egress->along_seq = beginning->snd_una;

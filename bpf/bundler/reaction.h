@@ -14,6 +14,7 @@
 #ifndef PILLION_REACTION_H
 #define PILLION_REACTION_H
 
+#include "ca_state.h"
 #include "maps.h"
 #include "round_trip.h"
 #include "segment.h"
@@ -24,8 +25,6 @@
 
 #define KEEP		1
 #define KEEP_AND_REDUCE 3
-#define TCP_CA_CWR	2 /* Recovery and Loss are higher */
-#define TCP_CA_LOSS	4
 
 /*
  * Losses for the loss event rate: those that bundles hid, and those that made
@@ -65,18 +64,13 @@ static __always_inline bool within_allowance(struct flow *flow,
 	return within;
 }
 
-static __always_inline __u8 ca_state(struct tcp_sock *tp)
-{
-	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
-}
-
 /*
  * Is TCP finding out whether its time-out was needless, by what it has not
  * retransmitted (F-RTO, RFC 5682)?
  */
 static __always_inline bool doubts_timeout(struct tcp_sock *tp)
 {
-	return ca_state(tp) == TCP_CA_LOSS && BPF_CORE_READ_BITFIELD(tp, frto);
+	return ca_state(tp) == TCP_CA_Loss && BPF_CORE_READ_BITFIELD(tp, frto);
 }
 
 /*

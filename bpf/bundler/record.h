@@ -18,7 +18,7 @@
 #define RETRANSMITTED 0x0800 /* by TCP, all of it or a part */
 #define RODE_ALONG    0x1000 /* in the packet of a later one */
 #define SMALL	      0x2000 /* a plain one that bundles could repair */
-#define ENDED_AGAIN   0x4000 /* a packet with old data ended where it does */
+#define ENDED_OLD     0x4000 /* a packet with old data ended where it does */
 
 _Static_assert(REDUNDANT >= HISTORY_BYTES - 1, "room for all that rides along");
 
@@ -76,7 +76,8 @@ __noinline __u32 find_segment(struct record *record, __u32 next, __u32 seq)
 
 /*
  * Begins the record at seq: all before is acknowledged, and nothing else was
- * sent. A global function, as the verifier is to look at the loop once.
+ * sent. Its slots are counted on, for others keep their numbers. A global
+ * function, as the verifier is to look at the loop once.
  */
 __noinline int begin_record(struct record *record, __u32 seq)
 {
@@ -86,7 +87,6 @@ __noinline int begin_record(struct record *record, __u32 seq)
 		record->segments[i].seq = seq;
 		record->segments[i].how = 0;
 	}
-	record->next = 0;
 	return 0;
 }
 

@@ -61,7 +61,7 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 	for (i = 0; i < RECORD && before(slot(record, at)->seq, end); i++)
 		mark(slot(record, at++), RODE_ALONG);
 	if (i)
-		mark(slot(record, at - 1), ENDED_AGAIN);
+		mark(slot(record, at - 1), ENDED_OLD);
 	return 0;
 }
 

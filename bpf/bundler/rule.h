@@ -72,4 +72,6 @@ struct rules {
 	struct rule rules[MAX_RULES];
 };
 
+_Static_assert(MAX_RULES - 1 <= 64, "a bit for each rule in rule.cgroups");
+
 #endif /* PILLION_RULE_H */

@@ -50,7 +50,7 @@ __noinline int forget_sacked(struct sacked *sacked, __u32 slot)
 __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 			   __u32 start, __u32 end)
 {
-	__u32 next, at, i, new = 0;
+	__u32 next, at, i, added = 0;
 	__u64 bit, *word;
 
 	if (!sacked || !record)
@@ -59,7 +59,7 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 	at = find_segment(record, next, start);
 	if (before(first_byte(slot(record, at)), start)) {
 		at++;
-		new ++;
+		added++;
 	}
 	if (before(at, sacked->from))
 		at = sacked->from;
@@ -68,12 +68,12 @@ __noinline int mark_sacked(struct sacked *sacked, struct record *record,
 			break;
 		word = sacked_word(sacked, at);
 		bit = 1ULL << (at & 63);
-		new += !(*word & bit);
+		added += !(*word & bit);
 		*word |= bit;
 	}
 	if (before(first_byte(slot(record, at)), end))
-		new ++;
-	return new;
+		added++;
+	return added;
 }
 
 /*
@@ -85,16 +85,16 @@ static __always_inline void mark_blocks(struct sacked *sacked,
 					const struct tcp_options *options,
 					const struct ack *ack)
 {
-	__u32 at = ack->first_block, i, start, end, new;
+	__u32 at = ack->first_block, i, start, end, added;
 
 	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK) {
 		start = option_word(options, at);
 		end = option_word(options, at + 4);
-		new = mark_sacked(sacked, record, start, end);
+		added = mark_sacked(sacked, record, start, end);
 		if (i)
 			continue;
-		sacked->answered = new && (start != sacked->block_start ||
-					   end != sacked->block_end);
+		sacked->answered = added && (start != sacked->block_start ||
+					     end != sacked->block_end);
 		sacked->block_start = start;
 		sacked->block_end = end;
 	}

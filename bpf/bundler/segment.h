@@ -21,7 +21,7 @@
 #define IPPROTO_ESP	50
 
 #define TCP_HLEN  20
-#define TCP_CHECK 16 /* offset of the checksum */
+#define TCP_CHECK offsetof(struct tcphdr, check)
 
 /* Sequence numbers wrap. */
 #define before(a, b) ((__s32)((a) - (b)) < 0)
@@ -40,6 +40,13 @@ static __always_inline __u32 earlier(__u32 a, __u32 b)
 	return before(a, b) ? a : b;
 }
 
+/* A sequence number that is kept must not grow old: they wrap. */
+static __always_inline void keep_fresh(__u32 *mark, __u32 oldest)
+{
+	if (before(*mark, oldest))
+		*mark = oldest;
+}
+
 struct segment {
 	__u32 seq;
 	__u32 len; /* of the payload */
@@ -52,6 +59,14 @@ struct segment {
 	bool ipv6;
 	bool in_tunnel; /* inside another packet */
 };
+
+/* The offset of the packet's two addresses, which stand one behind the other.
+ */
+static __always_inline __u32 addresses(const struct segment *seg)
+{
+	return seg->ip + (seg->ipv6 ? offsetof(struct ipv6hdr, saddr)
+				    : offsetof(struct iphdr, saddr));
+}
 
 /*
  * What may carry a segment; its packet belongs to the segment's socket still.

@@ -3,12 +3,9 @@
 #ifndef PILLION_SENDING_TIMES_H
 #define PILLION_SENDING_TIMES_H
 
+#include "ca_state.h"
 #include "observation.h"
 #include "segment.h"
-
-/* States of a connection's recovery, as in the kernel (enum tcp_ca_state). */
-#define STATE_RECOVERY 3
-#define STATE_LOSS     4
 
 /* It has been recorded just now, unless too much is outstanding. */
 static __always_inline void observe_new(struct observation *seen,
@@ -30,15 +27,16 @@ static __always_inline void observe_new(struct observation *seen,
 }
 
 /* The kernel counts how often in a row its timer has made it retransmit. */
-static __always_inline void observe_again(struct observation *seen,
-					  struct bpf_tcp_sock *tp,
-					  struct tcp_sock *full, __u32 packets)
+static __always_inline void observe_retransmission(struct observation *seen,
+						   struct bpf_tcp_sock *tp,
+						   struct tcp_sock *full,
+						   __u32 packets)
 {
-	__u32 state = BPF_CORE_READ_BITFIELD(&full->inet_conn, icsk_ca_state);
+	__u8 state = ca_state(full);
 	__u32 timer = tp->icsk_retransmits;
 
-	if (state != STATE_LOSS) {
-		if (state == STATE_RECOVERY)
+	if (state != TCP_CA_Loss) {
+		if (state == TCP_CA_Recovery)
 			seen->retransmitted.fast += packets;
 		else
 			seen->retransmitted.probes += packets;
@@ -59,7 +57,7 @@ observe_segment(struct observation *seen, struct flow *flow,
 	if (seg->seq == tp->snd_nxt)
 		observe_new(seen, &flow->egress.record, seg);
 	else if (tp->total_retrans != retransmissions)
-		observe_again(seen, tp, full, packets);
+		observe_retransmission(seen, tp, full, packets);
 }
 
 #endif /* PILLION_SENDING_TIMES_H */

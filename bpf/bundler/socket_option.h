@@ -96,8 +96,11 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
  */
 static __always_inline int leave_option(struct bpf_sockopt *ctx)
 {
-	__u32 len = ctx->optlen;
+	__s32 len = ctx->optlen;
 
+	/* Another program has answered it. */
+	if (len < 0)
+		return 1;
 	if (has_our_number(ctx, PILLION_STATS))
 		return 1;
 	if (len <= SHOWN_BYTES && ctx->optval + len <= ctx->optval_end)

@@ -40,9 +40,10 @@ static __always_inline int read_tuple(struct __sk_buff *skb,
 	__builtin_memset(tuple, 0, sizeof(*tuple));
 	if (bpf_skb_load_bytes(skb, seg->tcp, ports, 4))
 		return -1;
-	return seg->ipv6
-		       ? bpf_skb_load_bytes(skb, seg->ip + 8, &tuple->ipv6, 32)
-		       : bpf_skb_load_bytes(skb, seg->ip + 12, &tuple->ipv4, 8);
+	return seg->ipv6 ? bpf_skb_load_bytes(skb, addresses(seg), &tuple->ipv6,
+					      32)
+			 : bpf_skb_load_bytes(skb, addresses(seg), &tuple->ipv4,
+					      8);
 }
 
 #define SWAP(a, b)                                                             \

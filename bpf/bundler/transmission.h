@@ -41,13 +41,6 @@ tell(struct egress *egress, struct bpf_tcp_sock *tp, const struct segment *seg)
 	return IS_LATE;
 }
 
-/* A sequence number that is kept must not grow old: they wrap. */
-static __always_inline void keep_fresh(__u32 *mark, __u32 oldest)
-{
-	if (before(*mark, oldest))
-		*mark = oldest;
-}
-
 static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 {
 	if (before(record_end(&egress->record), snd_una - OLD)) {
@@ -62,9 +55,9 @@ static __always_inline void refresh(struct egress *egress, __u32 snd_una)
 	keep_fresh(&egress->asked_trusted, snd_una - OLD);
 	keep_fresh(&egress->path.round_end, snd_una);
 	keep_fresh(&egress->path.probe_end, snd_una);
-	if (before(egress->again_end, snd_una - OLD)) {
-		WRITE_ONCE(egress->again_start, snd_una - OLD);
-		egress->again_end = snd_una - OLD;
+	if (before(egress->retrans.end, snd_una - OLD)) {
+		WRITE_ONCE(egress->retrans.start, snd_una - OLD);
+		egress->retrans.end = snd_una - OLD;
 	}
 	if (before(egress->along_end, snd_una)) {
 		egress->along_seq = snd_una;
@@ -136,7 +129,7 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
 			break;
 		/* No branch, of which the verifier would follow both sides. */
 		ended = several | (slot(record, at + 1)->seq == end);
-		mark(segment, ended * ENDED_AGAIN);
+		mark(segment, ended * ENDED_OLD);
 		if (segment->how & RETRANSMITTED)
 			continue;
 		mark(segment, RETRANSMITTED);
@@ -156,19 +149,19 @@ __noinline int mark_retransmitted(struct record *record, __u32 start, __u32 end,
  * others' time from that of the originals. Who reads sees a new time only with
  * its start: an old one is earlier.
  */
-static __always_inline void note_time_again(struct __sk_buff *skb,
-					    struct egress *egress,
-					    const struct segment *seg,
-					    struct bpf_tcp_sock *tp)
+static __always_inline void note_retransmission(struct __sk_buff *skb,
+						struct egress *egress,
+						const struct segment *seg,
+						struct bpf_tcp_sock *tp)
 {
-	if (!before(tp->snd_una, egress->again_end)) {
-		WRITE_ONCE(egress->again_start, tp->snd_una);
-		WRITE_ONCE(egress->again_next, tp->snd_nxt);
-		WRITE_ONCE(egress->again_newest_time, egress->newest_time);
-		PUBLISH(egress->again_time,
+	if (!before(tp->snd_una, egress->retrans.end)) {
+		WRITE_ONCE(egress->retrans.start, tp->snd_una);
+		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);
+		WRITE_ONCE(egress->retrans.newest_time, egress->newest_time);
+		PUBLISH(egress->retrans.time,
 			own_timestamp(skb, seg->tcp, seg->payload));
 	}
-	egress->again_end = later(egress->again_end, seg->seq + seg->len);
+	egress->retrans.end = later(egress->retrans.end, seg->seq + seg->len);
 }
 
 static __always_inline void announce(struct egress *egress,
@@ -236,18 +229,18 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	announce(egress, seg, NEW_DATA, varying, room);
 }
 
-static __always_inline void transmit_again(struct __sk_buff *skb,
-					   struct flow *flow,
-					   struct bpf_tcp_sock *tp,
-					   const struct segment *seg,
-					   enum outcome outcome)
+static __always_inline void transmit_retransmission(struct __sk_buff *skb,
+						    struct flow *flow,
+						    struct bpf_tcp_sock *tp,
+						    const struct segment *seg,
+						    enum outcome outcome)
 {
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
 	__u32 varying = 0;
 
 	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
-	note_time_again(skb, egress, seg, tp);
+	note_retransmission(skb, egress, seg, tp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
@@ -256,7 +249,7 @@ static __always_inline void transmit_again(struct __sk_buff *skb,
 	if (outcome == ELIGIBLE && flow->options.retransmissions &&
 	    options_are_plain(skb, seg, &varying))
 		announce(egress, seg, RETRANSMISSION, varying,
-			 room_again(egress, seg));
+			 room_to_retransmit(egress, seg));
 	else
 		count(flow, OLD_DATA);
 }
@@ -290,7 +283,7 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
-		transmit_again(skb, flow, tp, seg, parsed);
+		transmit_retransmission(skb, flow, tp, seg, parsed);
 		break;
 	default:
 		if (!flow->off)

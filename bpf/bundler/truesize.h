@@ -47,8 +47,8 @@ static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
  * Payload that a segment which TCP retransmits may have with its bundle: it
  * takes as much memory beside its payload as others did, or more.
  */
-static __always_inline __u32 room_again(const struct egress *egress,
-					const struct segment *seg)
+static __always_inline __u32 room_to_retransmit(const struct egress *egress,
+						const struct segment *seg)
 {
 	if (receivers_are_safe)
 		return HISTORY_BYTES;

@@ -1,10 +1,9 @@
 //! Two hosts with a path of their own between them.
 
-use std::fs;
-use std::io;
 use std::net::Ipv4Addr;
 
 use pillion_lab::Namespace;
+use pillion_lab::testbed::speak_ipv4_alone;
 use pillion_path::{Path, PathConfig, Tap};
 
 /// A sender and a receiver with a path of their own between them.
@@ -78,16 +77,6 @@ impl Host {
         let output = self.namespace.run("ip", &words, "").expect("ip runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "ip {command}: {said}");
-    }
-}
-
-/// Keeps the kernel from asking for routers and naming its groups, so that a path carries what is
-/// studied and nothing else.
-fn speak_ipv4_alone() -> io::Result<()> {
-    match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
-        // A kernel without IPv6.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
     }
 }
 

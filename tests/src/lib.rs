@@ -15,6 +15,7 @@
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
+mod answers;
 mod beside;
 mod cgroup;
 mod constant;
@@ -46,6 +47,7 @@ mod tcx;
 pub mod tfrc;
 mod wire;
 
+pub use answers::Answers;
 pub use beside::{Packet, Router};
 pub use cgroup::{Beside, Nested};
 pub use constant::load_verdict;

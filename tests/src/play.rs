@@ -45,7 +45,7 @@ impl Wire {
         static CHUNK: [u8; 1 << 16] = [0; 1 << 16];
         self.script.note(&format!("{bytes} bytes"));
         self.peer.set_window(u16::MAX);
-        let (mut left, mut come) = (bytes, 1u32);
+        let (mut left, mut come) = (bytes, self.written + 1);
         let end = come.wrapping_add(bytes as u32);
         while left > 0 || come != end {
             let next = &CHUNK[..left.min(CHUNK.len() as u64) as usize];

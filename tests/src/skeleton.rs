@@ -3,6 +3,10 @@
 #![allow(clippy::cast_lossless, clippy::semicolon_if_nothing_returned)]
 #![allow(dead_code)]
 
+mod answers {
+    include!(concat!(env!("OUT_DIR"), "/answers.skel.rs"));
+}
+
 mod grow {
     include!(concat!(env!("OUT_DIR"), "/grow.skel.rs"));
 }
@@ -15,6 +19,7 @@ mod tags {
     include!(concat!(env!("OUT_DIR"), "/tags.skel.rs"));
 }
 
+pub(crate) use answers::AnswersSkelBuilder;
 pub(crate) use grow::GrowSkelBuilder;
 pub(crate) use states::StatesSkelBuilder;
 pub(crate) use tags::TagsSkelBuilder;

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use pillion_bundler::{
     Attachment, Error, LossRule, Options, Policy, Programs, Rule, Scope, ThinTest,
 };
-use pillion_tests::{Nested, Setup, Wire, isolated};
+use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
 
 /// Initial window, and Reno's threshold after a reduction.
 const WINDOW: u32 = 10;
@@ -104,4 +104,39 @@ fn where_another_program_is_alone_the_refusal_says_so() {
         let error = Attachment::new(programs, cgroup.as_fd(), &[]).expect_err("it is taken");
         assert!(matches!(error, Error::CgroupTaken), "{error}");
     });
+}
+
+/// What is answered is not to be done as well, nor to fail for that the kernel does not know it.
+#[test]
+fn what_a_program_of_others_answers_stays_answered() {
+    const UNKNOWN: (i32, i32) = (0x5e1f, 1);
+    const KNOWN: (i32, i32) = (libc::IPPROTO_IP, libc::IP_TOS);
+    nested(2, |cgroups| {
+        let _answers = [UNKNOWN, KNOWN].map(|it| Answers::at(cgroups.level(1), it));
+        let mut bundlers = setup().bundlers;
+        for bundlers in [Vec::new(), std::mem::take(&mut bundlers)] {
+            let wire = Wire::open(Setup {
+                bundlers,
+                ..setup()
+            });
+            wire.set_option(KNOWN, &0x10i32.to_ne_bytes());
+            assert_eq!(wire.option(KNOWN), 0);
+            wire.set_option(UNKNOWN, &[0; 4]);
+        }
+    });
+}
+
+/// Its programs see each socket below it, however far.
+#[test]
+fn a_socket_any_number_of_cgroups_below_the_bundler_meets_rules_that_have_changed() {
+    for depth in [2, 16, 17] {
+        nested(depth, |cgroups| {
+            let cgroup = Some(cgroups.level(0).to_owned());
+            let mut wire = Wire::open(Setup { cgroup, ..setup() });
+            wire.sends("1:101 1:201");
+            wire.replace_rules(&Bundler::by(&[]));
+            println!("{depth} cgroups");
+            wire.sends("201:301 301:401");
+        });
+    }
 }

@@ -274,3 +274,30 @@ fn a_connection_that_has_ended_is_told_of_once() {
         assert_eq!((after.peer.port(), after.segments), (7000, 0));
     });
 }
+
+#[test]
+fn segments_are_measured_after_any_number_of_bytes_whose_headers_could_not_be_read() {
+    let ip = Ip::V6;
+    let setup = Setup {
+        ip,
+        mss: 8940,
+        ..held_back()
+    };
+    setup.run(|wire| {
+        let ten = |wire: &mut Wire| {
+            for start in (1..1001).step_by(100) {
+                wire.sends(&format!("{start}:{}", start + 100));
+            }
+        };
+        ten(wire);
+        wire.ack(1001);
+        assert_eq!(seen(wire).segments, 10);
+        let options = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
+        wire.set_option(options, &[0, 0, 1, 4, 0, 0, 0, 0]);
+        wire.pass((1 << 30) + (1 << 27));
+        wire.set_option(options, &[]);
+        ten(wire);
+        wire.ack(1001);
+        assert_eq!(seen(wire).segments, 20);
+    });
+}

@@ -186,3 +186,45 @@ fn what_comes_through_after_all_lifts_the_limit() {
         assert_eq!(wire.totals().counters.of(PathSize), 0);
     });
 }
+
+/// What came through before says nothing of the path as it is half of the sequence space later.
+fn lose_after(bytes: u64) {
+    Setup {
+        ip: Ip::V6,
+        mss: 8940,
+        ..single()
+    }
+    .run(|wire| {
+        sysctl("net.ipv4.tcp_early_retrans", "0");
+        wire.sends("1:101 1:201");
+        wire.ack(101);
+        wire.ack_duplicate(201, "1:101", "");
+        if bytes > 0 {
+            let options = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
+            wire.set_option(options, &[0, 0, 1, 4, 0, 0, 0, 0]);
+            wire.pass(bytes);
+            wire.set_option(options, &[]);
+        }
+        for _ in 0..3 {
+            lose_a_bundle(wire);
+        }
+        let start = wire.written() + 1;
+        let before = wire.totals().counters.of(PathSize);
+        let [middle, end] = [start + 100, start + 200];
+        wire.write(100);
+        wire.expect(&format!("{start}:{middle}"));
+        wire.write(100);
+        wire.expect(&format!("{middle}:{end}"));
+        assert_eq!(wire.totals().counters.of(PathSize), before + 1);
+    });
+}
+
+#[test]
+fn lost_bundles_set_a_limit_after_one_that_came() {
+    lose_after(0);
+}
+
+#[test]
+fn lost_bundles_set_a_limit_after_any_number_of_bytes_whose_headers_could_not_be_read() {
+    lose_after((1 << 31) + (1 << 27));
+}

@@ -222,6 +222,9 @@ fn open<'obj>(
     Ok(open)
 }
 
+/// What stands for the RTT of a connection without a sample, as in `bpf/bundler/thin.h`.
+const NO_RTT_SAMPLE: u32 = u32::MAX;
+
 /// What the programs write of each connection.
 #[repr(C, packed)]
 pub(crate) struct Record {
@@ -264,7 +267,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         peer: address(raw.ends.peer, raw.ends.peer_port),
         netns: Some(raw.netns).filter(|netns| *netns != 0),
         in_flight: raw.in_flight,
-        rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != u32::MAX),
+        rtt_min_us: Some(raw.rtt_min_us).filter(|rtt| *rtt != NO_RTT_SAMPLE),
         srtt_us: Some(raw.srtt_us).filter(|rtt| *rtt != 0),
         data_packets: raw.data_packets,
         retransmitted: raw.retransmitted,

@@ -1,7 +1,7 @@
 //! The application's own switch: from when to when its socket bundles, and what it is
 //! told.
 
-#[path = "../../crates/bundler/examples/switch/pillion.rs"]
+#[path = "../../../crates/bundler/examples/switch/pillion.rs"]
 mod pillion;
 mod values;
 
