@@ -10,7 +10,7 @@
  * programs at their cgroup, and need no privilege. Without it the kernel
  * answers ENOPROTOOPT, as for every option that it does not know, and the
  * socket works as ever: a program may ignore that. The guide is
- * docs/sockets.md.
+ * docs/socket-option.md.
  *
  * This header needs no other; IPPROTO_TCP is in <netinet/in.h>.
  */

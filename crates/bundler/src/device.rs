@@ -3,9 +3,9 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 use netlink_packet_route::link::LinkLayerType;
+use pillion_names::escaped;
 
 use crate::Namespace;
-use crate::escaped::escaped;
 
 /// A network device.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 
-use crate::escaped::escaped;
+use pillion_names::escaped;
+
 use crate::netlink::{self, Listed};
 use crate::{Device, Error, Namespace};
 

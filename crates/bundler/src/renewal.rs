@@ -1,4 +1,5 @@
-//! Programs that were at work, made as the kernel first had them.
+//! Programs that were at work, made as the kernel first had them: verification is most of what an
+//! attachment takes, and who makes many one after another, as tests do, spares it.
 
 use std::io;
 

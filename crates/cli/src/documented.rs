@@ -14,12 +14,11 @@ fn pages() -> Vec<(PathBuf, String)> {
     let docs = fs::read_dir(root.join("docs")).unwrap().flatten();
     let pages = docs.map(|page| page.path()).chain([root.join("README.md")]);
     let is_page = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");
-    let read = |path: PathBuf| (fs::read_to_string(&path).unwrap(), path);
-    pages
-        .filter(is_page)
-        .map(read)
-        .map(|(a, b)| (b, a))
-        .collect()
+    let read = |path: PathBuf| {
+        let page = fs::read_to_string(&path).unwrap();
+        (path, page)
+    };
+    pages.filter(is_page).map(read).collect()
 }
 
 /// The blocks of a page whose fences begin so.
@@ -105,10 +104,30 @@ fn rules_of_the_documentation_are_sound() {
 
 #[test]
 fn every_command_is_in_the_readme() {
-    let (_, readme) = pages().pop().unwrap();
+    let pages = pages();
+    let (_, readme) = pages
+        .iter()
+        .find(|(path, _)| path.ends_with("README.md"))
+        .unwrap();
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         let is_shown = readme.contains(&format!("pillion {name}"));
         assert!(is_shown || ["help", "man"].contains(&name), "{name}");
     }
+}
+
+#[test]
+fn every_file_of_tests_that_the_documentation_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = ["", "tests/netns", "tests/netns/lifecycle"].map(|it| root.join(it));
+    let mut count = 0;
+    for (path, page) in pages() {
+        let named = page.split('`').skip(1).step_by(2);
+        for name in named.filter(|it| it.ends_with(".rs") && !it.contains(char::is_whitespace)) {
+            let is_there = folders.iter().any(|folder| folder.join(name).exists());
+            assert!(is_there, "{}: {name}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
 }

@@ -1,5 +1,6 @@
-//! Exit codes: 1 when something failed, 2 for bad input, 3 when the input is damaged and the
-//! result therefore incomplete; `run` adds the shells' own.
+//! Exit codes: 1 when something failed, 2 for bad input, 3 when the work was done and something is to
+//! be known of it: of what is read, that it is damaged and the result therefore incomplete; of
+//! `status`, that nothing is covered. `run` adds the shells' own.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -10,6 +11,9 @@ use crate::print::say;
 
 /// The work was done, on what could be read of its input.
 pub const INCOMPLETE: u8 = 3;
+
+/// All is well, and no connection is covered.
+pub const COVERS_NOTHING: u8 = 3;
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {

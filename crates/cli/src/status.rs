@@ -4,6 +4,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pillion_report::number::counted;
 
+use crate::exit::COVERS_NOTHING;
 use crate::print::{print_json, print_line, say};
 use crate::service::{Health, status_socket};
 
@@ -20,9 +21,6 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
-
-/// Nothing is wrong, and nothing is covered.
-const COVERS_NOTHING: u8 = 3;
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {

@@ -3,6 +3,7 @@
 //! * [`Measure`]: a name, a label, a unit and a meaning, with where to find it.
 //! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
 //! * [`nearest_rank`]: what a quantile is; [`quantile`] of values in order.
+//! * [`share`]: of a part in the whole.
 //! * [`Distribution`]: times and sizes, of which as much is kept as quantiles need.
 //! * [`thinned`]: a cumulative distribution in few points.
 
@@ -10,6 +11,7 @@ mod curve;
 mod distribution;
 mod percentile;
 mod rank;
+mod share;
 
 use serde::{Serialize, Serializer};
 
@@ -17,6 +19,7 @@ pub use curve::{Step, thinned};
 pub use distribution::{Distribution, Moments};
 pub use percentile::Percentile;
 pub use rank::{nearest_rank, quantile};
+pub use share::share;
 
 /// A measure: all that is said of it anywhere follows from here.
 #[derive(Debug, Clone, Copy)]

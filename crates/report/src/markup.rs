@@ -1,6 +1,6 @@
 //! A writer for XML and HTML that escapes all it is given.
 
-use pillion_host::is_steering;
+use pillion_names::is_steering;
 
 /// Text for the inside of an element or a quoted attribute. Characters that XML forbids,
 /// or that steer, become U+FFFD.

@@ -12,16 +12,19 @@ use crate::{Error, Sample, State};
 #[derive(Debug)]
 pub struct Sockets(Socket);
 
+/// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
+/// Bytes of `struct inet_diag_req_v2`.
+const REQUEST: usize = 56;
 /// Bytes of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
+/// As in `linux/sock_diag.h` and `linux/inet_diag.h`.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const NLM_F_REQUEST_DUMP: u16 = 0x301;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 const INET_DIAG_INFO: u16 = 2;
-const FAMILIES: [(u8, bool); 2] = [(2, false), (10, true)];
-const TCP: u8 = 6;
+const ERROR: u16 = libc::NLMSG_ERROR as u16;
+const DONE: u16 = libc::NLMSG_DONE as u16;
+const REQUEST_DUMP: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+const FAMILIES: [(u8, bool); 2] = [(libc::AF_INET as u8, false), (libc::AF_INET6 as u8, true)];
 /// All states in which there is a connection with a socket of its own.
 const STATES: [State; 7] = [
     State::Established,
@@ -72,8 +75,8 @@ impl Sockets {
             while let Some((kind, message, behind)) = split(rest) {
                 rest = behind;
                 match kind {
-                    NLMSG_DONE => return Ok(()),
-                    NLMSG_ERROR => return Err(refusal(message)),
+                    DONE => return Ok(()),
+                    ERROR => return Err(refusal(message)),
                     _ => {
                         if let Some((named, info)) = parse(message) {
                             found(named, info);
@@ -85,19 +88,24 @@ impl Sockets {
     }
 }
 
-/// A request for connections of an address family: a netlink header, and `struct inet_diag_req_v2`.
+/// A request for connections of an address family: a netlink header, and what it is about.
 fn request(family: u8) -> Vec<u8> {
     let states = STATES
         .iter()
         .fold(0u32, |states, state| states | 1 << *state as u8);
-    let mut request = Vec::with_capacity(HEADER + 56);
-    request.extend(u32::to_ne_bytes((HEADER + 56) as u32));
+    let mut request = Vec::with_capacity(HEADER + REQUEST);
+    request.extend(u32::to_ne_bytes((HEADER + REQUEST) as u32));
     request.extend(u16::to_ne_bytes(SOCK_DIAG_BY_FAMILY));
-    request.extend(u16::to_ne_bytes(NLM_F_REQUEST_DUMP));
+    request.extend(u16::to_ne_bytes(REQUEST_DUMP));
     request.extend([0; 8]);
-    request.extend([family, TCP, 1 << (INET_DIAG_INFO - 1), 0]);
+    request.extend([
+        family,
+        libc::IPPROTO_TCP as u8,
+        1 << (INET_DIAG_INFO - 1),
+        0,
+    ]);
     request.extend(u32::to_ne_bytes(states));
-    request.resize(HEADER + 56, 0);
+    request.resize(HEADER + REQUEST, 0);
     request
 }
 

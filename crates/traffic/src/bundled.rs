@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use serde::Serialize;
 
 /// What pillion counted of a connection that it bundles (`struct pillion_stats` of
-/// `include/pillion.h`, docs/sockets.md).
+/// `include/pillion.h`, docs/socket-option.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bundled {
     /// Segments with data sent for the first time.

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use pillion_bundler::{Direction, Observation};
+use pillion_measure::share;
 use serde::Serialize;
 
 use crate::{Estimate, Of, Summary, estimate};
@@ -114,10 +115,6 @@ fn losses(all: &Summary) -> u64 {
 /// The share of retransmissions that were needed: the model takes all for losses.
 fn needed(all: &Summary) -> f64 {
     losses(all) as f64 / all.lost.max(1) as f64
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 const LOSS: Of = |all| share(losses(all), all.segments);

@@ -1,4 +1,4 @@
-use pillion_measure::{Measure, Percentile, Unit};
+use pillion_measure::{Measure, Percentile, Unit, share};
 
 use super::Totals;
 
@@ -140,10 +140,6 @@ const fn delivery(name: &'static str, percentile: Percentile) -> RunMeasure {
 
 fn per_run(totals: &Totals, number: u64) -> Option<f64> {
     (totals.runs > 0).then(|| number as f64 / totals.runs as f64)
-}
-
-fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// What TCP told of, unless it was silent about a stream.

@@ -1,5 +1,6 @@
+use pillion_names::escaped;
+
 use super::finding::{Finding, Standing};
-use crate::escaped::escaped;
 use crate::netlink::{self, Qdisc};
 use crate::{Device, Error, LinkHeader};
 

@@ -36,7 +36,7 @@ pub use reload::Reloaded;
 /// Connections of this network namespace (or others, with --netns) are chosen by port (local
 /// or remote) and by peer, or by the rules of a file; those that exist already are taken in.
 /// Others are bundled once their application asks for it with a socket option
-/// (docs/sockets.md), so that without any choice these alone are. Nothing stays behind when
+/// (docs/socket-option.md), so that without any choice these alone are. Nothing stays behind when
 /// pillion ends, however it ends, but the companions that connections got.
 #[derive(clap::Args)]
 pub struct Args {

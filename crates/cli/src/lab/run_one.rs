@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_lab::run::{How, perform};
-use pillion_settings::experiment::load_run;
+use pillion_settings::experiment::{Engine, load_run};
 
 use crate::VERSION;
 use crate::print::say;
@@ -21,8 +21,8 @@ pub struct Args {
     folder: PathBuf,
 
     /// Write down that this engine made it
-    #[arg(long, value_name = "NAME", default_value = "live", value_parser = ["live", "virtual"])]
-    engine: String,
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Engine::Live)]
+    engine: Engine,
 
     /// Write down what identifies the lab kernel
     #[arg(long, value_name = "HASH")]
@@ -36,13 +36,13 @@ impl Args {
             &planned.run,
             &self.folder,
             &How {
-                version: match self.engine.as_str() {
-                    "live" => VERSION,
+                version: match self.engine {
+                    Engine::Live => VERSION,
                     // It is compared, and builds of two commits may do the same; host.json has
                     // the commit.
-                    _ => env!("CARGO_PKG_VERSION"),
+                    Engine::Virtual => env!("CARGO_PKG_VERSION"),
                 },
-                engine: &self.engine,
+                engine: self.engine,
                 lab_kernel: self.lab_kernel,
                 own_path: false,
                 stop: stop::on_signal()?,

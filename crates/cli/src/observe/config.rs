@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use pillion_bundler::{NamespaceName, Policy};
-use pillion_host::without_steering;
+use pillion_names::without_steering;
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Draft, Otherwise, Peer, Ports, Rule};
 use pillion_trial::{Advice, Finding, Service};

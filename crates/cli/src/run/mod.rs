@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// Leave it to the command: bundle the sockets that it switches on (docs/sockets.md), and
+    /// Leave it to the command: bundle the sockets that it switches on (docs/socket-option.md), and
     /// no others
     #[arg(long)]
     on_request: bool,

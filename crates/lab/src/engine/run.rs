@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pillion_settings::experiment::Run;
+use pillion_settings::experiment::{Engine, Run};
 
 use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};
@@ -81,7 +81,8 @@ pub fn run_virtually(
 /// The job of pillion itself, to make the run.
 fn job(machine: &Machine) -> Job {
     let folder = Path::new(RESULTS).join(NAME);
-    let mut arguments = ["lab", "run-one", "--engine", "virtual"]
+    let made_by = Engine::Virtual.to_string();
+    let mut arguments = ["lab", "run-one", "--engine", &made_by]
         .map(String::from)
         .to_vec();
     if let Some(hash) = machine.kernel.hash() {

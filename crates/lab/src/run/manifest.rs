@@ -1,6 +1,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pillion_host::clock::monotonic_ns;
+use pillion_settings::experiment::Engine;
 use serde::Serialize;
 
 use crate::kernel_release;
@@ -10,7 +11,7 @@ use crate::kernel_release;
 pub(super) struct Manifest {
     /// The version of the pillion that made the run.
     version: String,
-    engine: String,
+    engine: Engine,
     /// What identifies the lab kernel, its source, patches and configuration; `None` on other
     /// kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,7 @@ impl Manifest {
         let machine = machine.map(|name| name.machine().to_string_lossy().into_owned());
         Self {
             version: how.version.to_owned(),
-            engine: how.engine.to_owned(),
+            engine: how.engine,
             lab_kernel: how.lab_kernel.clone(),
             kernel: kernel_release(),
             machine: machine.unwrap_or_default(),

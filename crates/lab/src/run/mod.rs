@@ -23,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_records::Writer;
-use pillion_settings::experiment::{Kernel, Plan, Run};
+use pillion_settings::experiment::{Engine, Kernel, Plan, Run};
 
 pub use counts::WayCounts;
 pub use folder::{
@@ -49,8 +49,8 @@ use summary::GroupTraffic;
 pub struct How<'a> {
     /// pillion's version, for the manifest.
     pub version: &'a str,
-    /// The engine that makes the run: `live` or `virtual`.
-    pub engine: &'a str,
+    /// The engine that makes the run.
+    pub engine: Engine,
     /// What identifies the lab kernel; `None` on other kernels.
     pub lab_kernel: Option<String>,
     /// Whether pillion's own path stands between router and receiver even where the kernel has
@@ -101,7 +101,7 @@ pub fn perform(run: &Run, folder: &Path, how: &How) -> Result<Summary, Error> {
 }
 
 fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summary, Error> {
-    if how.engine == "live" && run.kernel != Kernel::default() {
+    if how.engine == Engine::Live && run.kernel != Kernel::default() {
         return Err(Error::Lacks {
             what: "a clock and timers of the run's choice (`kernel`)".to_owned(),
             kernel: kernel_release(),

@@ -27,7 +27,7 @@ pub use bottleneck::QUEUE;
 pub use emulator::Emulator;
 pub use listed::ListedLoss;
 pub use log::Log;
-pub use node::Node;
+pub use node::{Node, speak_ipv4_alone};
 
 use crate::Error;
 use addresses::{ROUTER_IN, ROUTER_OUT};

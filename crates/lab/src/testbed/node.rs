@@ -137,8 +137,12 @@ impl Node {
     }
 }
 
-/// Keeps the kernel from asking for routers and naming its groups.
-fn speak_ipv4_alone() -> io::Result<()> {
+/// Keeps the kernel from asking for routers and naming its groups in this thread's network namespace,
+/// so that a path carries what is studied and nothing else.
+///
+/// # Errors
+/// What the kernel says, unless that it has no IPv6.
+pub fn speak_ipv4_alone() -> io::Result<()> {
     match fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1") {
         // A kernel without IPv6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

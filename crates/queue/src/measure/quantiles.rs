@@ -1,4 +1,4 @@
-use pillion_measure::nearest_rank;
+use pillion_measure::{Percentile, nearest_rank};
 use serde::Serialize;
 
 /// A distribution in short; all `None` where it is empty.
@@ -51,17 +51,17 @@ impl Quantiles {
                 (seen, number)
             })
             .collect();
-        let quantile = |share: f64| {
-            let rank = nearest_rank(share, total)?;
+        let quantile = |percentile: Percentile| {
+            let rank = nearest_rank(percentile.share, total)?;
             let place = up_to.partition_point(|(seen, _)| *seen < rank);
             up_to.get(place).map(|(_, number)| *number as f64 / unit)
         };
         Self {
             mean: Some(sum / total as f64 / unit),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p99_9: quantile(0.999),
+            p50: quantile(Percentile::P50),
+            p90: quantile(Percentile::P90),
+            p99: quantile(Percentile::P99),
+            p99_9: quantile(Percentile::P99_9),
             max: numbers.last().map(|(number, _)| *number as f64 / unit),
         }
     }

@@ -1,6 +1,6 @@
 //! A table for a terminal: aligned UTF-8 text.
 
-use pillion_host::is_steering;
+use pillion_names::is_steering;
 
 use super::{Align, NO_DATA, Row, Table};
 

@@ -1,12 +1,11 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use pillion_measure::Distribution;
+use pillion_measure::{Distribution, share};
 use serde::Serialize;
 
 use super::batch::Extent;
 use super::summary::milliseconds;
-use super::volume::share;
 
 /// Head-of-line blocking: bytes that had arrived and could not be read, because others before
 /// them were missing.

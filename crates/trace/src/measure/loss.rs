@@ -1,7 +1,8 @@
+use pillion_measure::share;
 use serde::Serialize;
 
 use super::batch::{End, Extent, Transit};
-use super::volume::{NTH, nth_place, share};
+use super::volume::{NTH, nth_place};
 use crate::pair::Passage;
 use crate::{Class, CopyKind};
 

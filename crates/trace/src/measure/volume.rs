@@ -1,3 +1,4 @@
+use pillion_measure::share;
 use serde::Serialize;
 
 use crate::Counts;
@@ -31,11 +32,6 @@ pub(super) const NTH: usize = 8;
 /// The place of an n-th retransmission in lists that tell [`NTH`] apart.
 pub(super) fn nth_place(nth: u32) -> Option<usize> {
     Some((nth.checked_sub(1)? as usize).min(NTH - 1))
-}
-
-/// A share, unless there is nothing to have a share in.
-pub(super) fn share(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 impl Volume {

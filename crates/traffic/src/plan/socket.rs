@@ -12,7 +12,7 @@ pub struct SocketOptions {
     /// Congestion control; `None` leaves the host's default.
     pub congestion: Option<String>,
     /// Asks pillion for bundling, or declines it; `None` leaves it to pillion's rules
-    /// (`PILLION_BUNDLE`, docs/sockets.md). Without a pillion at work either is an error.
+    /// (`PILLION_BUNDLE`, docs/socket-option.md). Without a pillion at work either is an error.
     pub pillion: Option<bool>,
     /// Previous segments in a bundle at most, 0 as many as pillion's rules allow
     /// (`PILLION_MAX_PACKETS`).

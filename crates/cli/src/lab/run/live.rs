@@ -11,7 +11,7 @@ use anyhow::Result;
 use pillion_lab::Error;
 use pillion_lab::run::{How, Stage, perform};
 use pillion_lab::store::Maker;
-use pillion_settings::experiment::Planned;
+use pillion_settings::experiment::{Engine, Planned};
 
 use super::Campaign;
 use crate::VERSION;
@@ -97,7 +97,7 @@ fn make(
         });
         let how = How {
             version: VERSION,
-            engine: "live",
+            engine: Engine::Live,
             lab_kernel: None,
             own_path,
             stop: Arc::clone(campaign.stop),

@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use clap::ValueEnum;
 use pillion_lab::store::{Maker, Making, State, Store, StoredRun, folder_name};
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Planned};
+use pillion_settings::experiment::{self, Engine, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -60,14 +59,6 @@ pub struct Args {
     /// Print what became of each run as JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Engine {
-    /// Kernels of the lab, in virtual time
-    Virtual,
-    /// This host's kernel, in real time
-    Live,
 }
 
 /// What every run of an experiment has in common.

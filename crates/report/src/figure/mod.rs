@@ -17,7 +17,7 @@ pub use lines::STYLES;
 pub use stream::Stream;
 
 /// The colours and line styles of figures, light and dark.
-pub(crate) const THEME: &str = include_str!("figure/theme.css");
+pub(crate) const THEME: &str = include_str!("theme.css");
 
 /// A figure: what it shows, independent of its size.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,11 +6,8 @@ use crate::figure::THEME;
 use crate::markup::Markup;
 use crate::{Choice, Figure, Table};
 
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPTS: [&str; 2] = [
-    include_str!("page/hover.js"),
-    include_str!("page/choice.js"),
-];
+const STYLE: &str = include_str!("page.css");
+const SCRIPTS: [&str; 2] = [include_str!("hover.js"), include_str!("choice.js")];
 /// The page's security policy: whatever the page holds, the browser then loads nothing from
 /// elsewhere.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; \

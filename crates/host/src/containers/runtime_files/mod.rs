@@ -7,9 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use pillion_names::without_steering;
 use serde::Deserialize;
-
-use crate::steering::without_steering;
 
 /// What a runtime's files say of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -3,11 +3,12 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use pillion_host::is_steering;
+use crate::is_steering;
 
 /// A name as one word for people, from which the bytes can be told: what is no UTF-8, and what
 /// would steer a terminal, as `\xNN`, and a backslash twice.
-pub(crate) fn escaped(name: &OsStr) -> String {
+#[must_use]
+pub fn escaped(name: &OsStr) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.as_bytes().utf8_chunks() {
         for character in chunk.valid().chars() {
