@@ -71,6 +71,11 @@ pub enum Verdict {
     NotRun,
 }
 
+/// Decimal numbers are not exact in binary: what is equal as people write it may differ by so much.
+fn slack(number: f64) -> f64 {
+    number.abs() * 1e-9
+}
+
 /// Whether a claim holds of some runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
@@ -83,7 +88,12 @@ enum Answer {
 impl Answer {
     /// Whether a value is at most this one. A single run's is taken for what it is.
     fn at_most(value: &Estimate, most: f64) -> Self {
-        Self::of(value.mean - most, value.half.unwrap_or(0.0))
+        Self::of(value.mean - most - slack(most), value.half.unwrap_or(0.0))
+    }
+
+    /// Whether it is at least this one.
+    fn at_least(value: &Estimate, least: f64) -> Self {
+        Self::of(least - value.mean - slack(least), value.half.unwrap_or(0.0))
     }
 
     /// Whether a value is not above 0, of which half of the interval is known.
@@ -158,7 +168,9 @@ impl Claim {
 
     /// Whether a run of this name is one that it is judged by.
     pub(super) fn takes(&self, name: &str) -> bool {
-        self.subjects().iter().any(|subject| subject.takes(name))
+        let bases = self.over.iter().chain(&self.minus);
+        let mut all = self.subjects().into_iter().chain(bases);
+        all.any(|subject| subject.takes(name))
     }
 
     /// One for each subject; none if one of them was not run.
@@ -197,10 +209,14 @@ impl Claim {
     fn holds(&self, estimates: &[Estimate]) -> Option<Answer> {
         let first = estimates.first()?;
         Some(match &self.statement {
-            Statement::Value(value, within) if (first.mean - value).abs() <= *within => Answer::Yes,
+            Statement::Value(value, within)
+                if (first.mean - value).abs() <= *within + slack(*value) =>
+            {
+                Answer::Yes
+            }
             Statement::Value(..) => Answer::No,
             Statement::AtMost(most) => Answer::at_most(first, *most),
-            Statement::AtLeast(least) => Answer::at_most(first, least.next_down()).not(),
+            Statement::AtLeast(least) => Answer::at_least(first, *least),
             Statement::Ascending(_) => {
                 let answers = estimates.windows(2).map(|pair| pair[0].is_below(&pair[1]));
                 let answers: Vec<_> = answers.collect();

@@ -67,9 +67,8 @@ fn of_results(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
         return Err(Error::file(&run.path)(neither));
     }
     let kept = Kept { of, digest };
-    let text = serde_json::to_string(&kept).map_err(io::Error::from);
-    text.and_then(|text| fs::write(&file, text))
-        .map_err(Error::file(&file))?;
+    // It spares the next reading, and no more: a store may be one that can only be read.
+    let _ = serde_json::to_string(&kept).map(|text| fs::write(&file, text));
     Ok(kept.digest)
 }
 

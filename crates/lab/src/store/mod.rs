@@ -104,17 +104,29 @@ impl Store {
             Found::Made(_) => 2,
             Found::Run(_) => 3,
         };
-        let inside = path.strip_prefix(&self.0).ok();
-        let is_there = inside.is_some_and(|inside| inside.components().count() == depth);
-        if !is_there {
-            return Err(self.without(&path.display().to_string()));
-        }
-        fs::remove_dir_all(path).map_err(Error::file(path))?;
+        let is_at_depth = |inside: &Path| inside.components().count() == depth;
+        let inside = self.inside(path).filter(|inside| is_at_depth(inside));
+        let path = match inside {
+            Some(inside) => self.0.join(inside),
+            None => return Err(self.without(&path.display().to_string())),
+        };
+        fs::remove_dir_all(&path).map_err(Error::file(&path))?;
         if let (Found::Made(_), Some(experiment)) = (found, path.parent()) {
             // Others are in it still, most of the time.
             let _ = fs::remove_dir(experiment);
         }
         Ok(())
+    }
+
+    /// What a path leads to inside of the store, by whatever way; a link at its end is itself meant.
+    fn inside(&self, path: &Path) -> Option<PathBuf> {
+        let store = fs::canonicalize(&self.0).ok()?;
+        let folder = match path.parent()? {
+            here if here.as_os_str().is_empty() => Path::new("."),
+            folder => folder,
+        };
+        let real = fs::canonicalize(folder).ok()?.join(path.file_name()?);
+        Some(real.strip_prefix(store).ok()?.to_owned())
     }
 
     /// The run that belongs at this path; a run that is not whole has a folder with a longer name.

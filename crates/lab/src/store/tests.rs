@@ -115,6 +115,23 @@ fn what_is_elsewhere_is_shown_and_never_removed() {
 }
 
 #[test]
+fn a_path_that_leads_out_of_the_store_is_not_in_it_and_one_that_leads_in_is() {
+    let (folder, store) = store();
+    let beside = folder.path().join("loss");
+    let narrow = Store::new(&beside.join("2026-01-01T00-00-00Z"));
+    let around = beside.join("2026-01-01T00-00-00Z/../2026-01-02T00-00-00Z");
+    let found = narrow.find(&around.display().to_string()).unwrap();
+    assert!(matches!(
+        narrow.remove(&found),
+        Err(Error::NotStored { .. })
+    ));
+    let found = store.find(&around.display().to_string()).unwrap();
+    store.remove(&found).unwrap();
+    assert!(!beside.join("2026-01-02T00-00-00Z").exists());
+    assert!(beside.join("2026-01-01T00-00-00Z").exists());
+}
+
+#[test]
 fn a_store_that_is_not_there_is_empty() {
     let (folder, _) = store();
     let store = Store::new(&folder.path().join("nowhere"));

@@ -51,6 +51,7 @@ pub(super) fn expand<'i>(
     if let Some(grid) = grid.and_then(|value| table(value, mistakes)) {
         dimensions.extend(read_grid(grid, mistakes));
     }
+    refuse_seeds(&dimensions, mistakes);
     dimensions.extend(read_grid(seeds, mistakes));
     refuse_equal_names(&dimensions, mistakes);
     let count = dimensions.iter().map(Vec::len);
@@ -79,6 +80,21 @@ pub(super) fn expand<'i>(
             }
         })
         .collect()
+}
+
+/// The seeds are told apart from all that is varied.
+fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    for (name, over) in dimensions.iter().flatten() {
+        let value = over.get("seed").or_else(|| over.get("repetitions"));
+        let is_called_so = name.as_deref().is_some_and(|it| it.starts_with("seed="));
+        if value.is_some() || is_called_so {
+            let text = "seeds are no choice of their own: `seed` is the first, and `repetitions` how \
+                        many there are, both of the whole file; call a parameter otherwise";
+            let span = value.or_else(|| over.values().next()).map(Spanned::span);
+            mistakes.push(Mistake::new(span.unwrap_or(0..1), text.to_owned()));
+            return;
+        }
+    }
 }
 
 /// Runs are told apart by their names, which are those of their choices.
@@ -296,6 +312,15 @@ pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
         number.unwrap_or(1)
     });
     let (first, repetitions) = (first.unwrap_or(1), repetitions.unwrap_or(1));
-    let seeds = first..=first.saturating_add(repetitions - 1);
+    let last = first.checked_add(repetitions - 1).unwrap_or_else(|| {
+        let span = file.get("seed").map_or(0..1, Spanned::span);
+        let text = format!(
+            "the last seed would be above {}; begin with a lower one",
+            u32::MAX
+        );
+        mistakes.push(Mistake::new(span, text));
+        first
+    });
+    let seeds = first..=last;
     format!("seed = {:?}", seeds.collect::<Vec<_>>())
 }

@@ -5,7 +5,8 @@ use std::ops::Deref;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and `.`.
+/// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and, but for
+/// the first, `.`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(String);
 
@@ -13,9 +14,11 @@ impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
         let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty() || !name.chars().all(allowed) {
+        // What begins with a point is hidden among the runs.
+        let is_one = !name.is_empty() && !name.starts_with('.') && name.chars().all(allowed);
+        if !is_one {
             return Err(D::Error::custom(format!(
-                "`{name}` is no name; use letters, digits, -, _ and ."
+                "`{name}` is no name; use letters, digits, -, _ and, but for the first, ."
             )));
         }
         Ok(Self(name))

@@ -52,6 +52,27 @@ group.a.itt = [30, 50]
 }
 
 #[test]
+fn seeds_are_no_choice_of_their_own() {
+    for (varied, place) in [
+        ("[variant.x]\nseed = 5\n", "4:8: "),
+        ("[axis.a.b]\nrepetitions = 5\n", "4:15: "),
+        ("[grid]\nseed = [5, 6]\n", "4:9: "),
+        ("[parameter]\nseed = [1, 2]\n", "4:9: "),
+    ] {
+        let text = format!("duration = 1\n[group.a]\n{varied}");
+        let said = load_text(&text).unwrap_err().to_string();
+        assert!(said.contains("seeds are no choice of their own"), "{said}");
+        assert!(said.contains(place), "{said}");
+    }
+    let text = "duration = 1\nseed = 4294967295\nrepetitions = 2\n[group.a]\n";
+    let said = load_text(text).unwrap_err().to_string();
+    assert!(said.contains("2:8: the last seed would be above"), "{said}");
+    let text = "duration = 1\n[group.a]\n[variant.\".x\"]\n[variant.y]\n";
+    let said = load_text(text).unwrap_err().to_string();
+    assert!(said.contains("`.x` is no name"), "{said}");
+}
+
+#[test]
 fn mistakes_in_expressions_are_told_where_they_stand() {
     for (expression, told) in [
         (

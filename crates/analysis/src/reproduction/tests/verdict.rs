@@ -16,6 +16,25 @@ fn what_holds_only_as_it_was_then_has_changed_and_the_cause_is_named() {
 }
 
 #[test]
+fn what_is_equal_in_decimal_numbers_is_equal() {
+    let runs =
+        |scale| (1..4).map(move |seed| run(&format!("plain,kernel=today,seed={seed}"), scale));
+    let of = |statement, scale: f64| {
+        let claim = Claim {
+            measure: "lost_data_packets_share".to_owned(),
+            ..claim(statement)
+        };
+        let runs: Vec<_> = runs(scale).collect();
+        claim.judge(&runs, &parts("kernel=today"), &[]).verdict
+    };
+    // 0.3 is less than 0.1 + 0.2 in binary, and 1 - 0.95 more than 0.05.
+    assert_eq!(of(Statement::AtMost(0.3), 10.0 + 20.0), Verdict::Near);
+    assert_eq!(of(Statement::AtLeast(0.1 + 0.2), 30.0), Verdict::Near);
+    assert_eq!(of(Statement::Value(0.95, 0.05), 100.0), Verdict::Near);
+    assert_eq!(of(Statement::AtMost(0.3), 30.1), Verdict::Miss);
+}
+
+#[test]
 fn what_holds_nowhere_is_a_miss() {
     let judged = judged(&claim(Statement::Value(5000.0, 100.0)));
     assert_eq!(judged.verdict, Verdict::Miss);
