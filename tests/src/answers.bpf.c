@@ -13,6 +13,6 @@ SEC("cgroup/setsockopt")
 int answer(struct bpf_sockopt *ctx)
 {
 	if (ctx->level == level && ctx->optname == option)
-		ctx->optlen = -1; /* done: the kernel's own code is not to be run */
+		ctx->optlen = -1; /* done, without the kernel */
 	return 1;
 }
