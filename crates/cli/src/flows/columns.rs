@@ -103,7 +103,7 @@ pub fn columns() -> Vec<Shown> {
             Cell::count(it.flow.counters.segments())
         })
         .in_all(|all| number::count(all.segments())),
-        Shown::new(right("bundled"), 1, |it| {
+        Shown::new(right("bundled"), 2, |it| {
             Cell::count(it.flow.counters.of(Outcome::Bundled))
         })
         .in_all(|all| number::count(all.of(Outcome::Bundled))),
@@ -125,7 +125,7 @@ pub fn columns() -> Vec<Shown> {
             Cell::count(it.flow.counters.reactions)
         })
         .in_all(|all| number::count(all.reactions)),
-        Shown::new(words("last segment"), 2, |it| Cell::Words(last(&it.flow))),
+        Shown::new(words("last segment"), 1, |it| Cell::Words(last(&it.flow))),
         Shown::new(words("companions"), 11, |it| {
             Cell::Words(companions(&it.flow))
         }),
@@ -145,11 +145,13 @@ fn millis(us: Option<u32>) -> Cell {
     Cell::known(us.map(|us| f64::from(us) / 1e3), number::millis)
 }
 
-/// The columns without the least important ones; `None` where no more can be left out.
+/// The columns without the least important one, the last of several; `None` where no more can be left
+/// out.
 pub fn fewer(shown: &[Shown]) -> Option<Vec<Shown>> {
     let least = shown.iter().map(|it| it.rank).max().filter(|it| *it > 0)?;
-    let kept = shown.iter().filter(|it| it.rank < least);
-    Some(kept.cloned().collect())
+    let last = shown.iter().rposition(|it| it.rank == least)?;
+    let kept = shown.iter().enumerate().filter(|(place, _)| *place != last);
+    Some(kept.map(|(_, it)| it.clone()).collect())
 }
 
 /// The row of all connections together, where there are several.
@@ -186,4 +188,19 @@ fn companions(flow: &Flow) -> String {
     let refused = refused.map(|companion| format!("({} refused)", companion.label()));
     let has = Some(words(&flow.companions)).filter(|words| !words.is_empty());
     has.into_iter().chain(refused).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_a_narrow_terminal_the_reason_goes_last() {
+        let all = iter::successors(Some(columns()), |shown| fewer(shown));
+        let left: Vec<Vec<String>> = all
+            .map(|shown| shown.into_iter().map(|it| it.column.header).collect())
+            .collect();
+        assert_eq!(left[left.len() - 2], ["local", "peer", "last segment"]);
+        assert!(left.windows(2).all(|two| two[0].len() == two[1].len() + 1));
+    }
 }

@@ -1,6 +1,5 @@
 //! The rules that follow from what was observed, as `attach --config` reads them.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use anyhow::Result;
@@ -30,7 +29,7 @@ pub fn config(
         .iter()
         .filter(|it| it.finding == Finding::Bundle)
         .collect();
-    worth.sort_by_key(|it| Reverse(it.summary.saved_us));
+    worth.sort_by(|a, b| gain_ms(b).total_cmp(&gain_ms(a)));
     let left_out = leave_out(&mut worth, bundling, &conditions.rule);
     worth.sort_by_key(|it| it.service);
     if worth.is_empty() {
@@ -56,6 +55,12 @@ pub fn config(
         rules: named.collect(),
     };
     Ok(Some(draft.to_toml()?))
+}
+
+/// How much sooner bundles would have had its segments acknowledged, all together.
+fn gain_ms(advice: &Advice) -> f64 {
+    let each = advice.saved_ms.map_or(0.0, |saved| saved.value);
+    each * advice.summary.segments as f64
 }
 
 /// Leaves out what is behind those that rules have rows for, and tells how many that are.
