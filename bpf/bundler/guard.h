@@ -17,7 +17,7 @@
 
 /*
  * A word that others may read, once they can see all that was written before:
- * on x86, where no load passes another. pillion is built for nothing else.
+ * on x86, where no load passes another. Elsewhere pillion was never tried.
  */
 #define PUBLISH(x, to) ((void)__sync_lock_test_and_set(&(x), to))
 

@@ -60,8 +60,7 @@ struct segment {
 	bool in_tunnel; /* inside another packet */
 };
 
-/* The offset of the packet's two addresses, which stand one behind the other.
- */
+/* Where the packet's two addresses stand, one behind the other. */
 static __always_inline __u32 addresses(const struct segment *seg)
 {
 	return seg->ip + (seg->ipv6 ? offsetof(struct ipv6hdr, saddr)

@@ -200,10 +200,7 @@ fn lose_after(bytes: u64) {
         wire.ack(101);
         wire.ack_duplicate(201, "1:101", "");
         if bytes > 0 {
-            let options = (libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS);
-            wire.set_option(options, &[0, 0, 1, 4, 0, 0, 0, 0]);
-            wire.pass(bytes);
-            wire.set_option(options, &[]);
+            wire.pass_unread(bytes);
         }
         for _ in 0..3 {
             lose_a_bundle(wire);

@@ -104,12 +104,11 @@ impl Store {
             Found::Made(_) => 2,
             Found::Run(_) => 3,
         };
-        let is_at_depth = |inside: &Path| inside.components().count() == depth;
-        let inside = self.inside(path).filter(|inside| is_at_depth(inside));
-        let path = match inside {
-            Some(inside) => self.0.join(inside),
-            None => return Err(self.without(&path.display().to_string())),
+        let inside = self.inside(path);
+        let Some(inside) = inside.filter(|it| it.components().count() == depth) else {
+            return Err(self.without(&path.display().to_string()));
         };
+        let path = self.0.join(inside);
         fs::remove_dir_all(&path).map_err(Error::file(&path))?;
         if let (Found::Made(_), Some(experiment)) = (found, path.parent()) {
             // Others are in it still, most of the time.

@@ -15,9 +15,7 @@ pub enum Engine {
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Virtual => "virtual",
-            Self::Live => "live",
-        })
+        let value = self.to_possible_value();
+        value.map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }

@@ -178,6 +178,31 @@ fn where_seeds_are_missing_a_single_one_decides_nothing() {
 }
 
 #[test]
+fn where_seeds_of_what_it_is_compared_with_are_missing_a_single_one_decides_nothing() {
+    let compared = |over, minus| Claim {
+        over,
+        minus,
+        ..claim(Statement::AtLeast(1.0))
+    };
+    let base = || Some(subject("bundled", "thin"));
+    for missing in [None, Some("bundled,kernel=today,seed=2".to_owned())] {
+        let expected = match missing {
+            Some(_) => Verdict::Undecided,
+            None => Verdict::Near,
+        };
+        let row = Row {
+            today: parts("kernel=today"),
+            claims: vec![compared(base(), None), compared(None, base())],
+            runs: runs(),
+            missing: missing.into_iter().collect(),
+            ..Row::default()
+        };
+        let verdicts: Vec<_> = row.judged().map(|(_, it)| it.verdict).collect();
+        assert_eq!(verdicts, [expected; 2]);
+    }
+}
+
+#[test]
 fn what_does_not_hold_is_no_miss_before_all_causes_were_run() {
     let claim = claim(Statement::Value(5000.0, 100.0));
     let causes = [parts("kernel=then"), parts("kernel=before")];
