@@ -195,7 +195,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	struct record *record = &flow->egress.record;
 	struct ingress *ingress = &flow->ingress;
 	__u32 end = first_byte(slot(record, next));
-	__u32 una = acked_so_far(flow, tp, end);
+	__u32 una = acked_so_far(flow, tp->snd_una, end);
 	struct settled settled = {};
 	struct packet packet = {};
 	__u32 oldest_byte;

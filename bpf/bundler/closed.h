@@ -51,16 +51,12 @@ static __always_inline void await_end_of_older(struct sock_common *skc,
 }
 
 /* The connection ends, and its ports are still its own. */
-static __always_inline void note_end(struct bpf_sock *sk)
+static __always_inline void note_end(struct tcp_sock *tp, struct flow *flow)
 {
-	struct flow *flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
-	struct tcp_sock *tp = flow ? bpf_skc_to_tcp_sock(sk) : NULL;
 	struct closed_flow *closed;
 	__u64 number;
 	__u32 slot;
 
-	if (!tp)
-		return;
 	number = __sync_fetch_and_add(&closed_flows, 1) + 1;
 	slot = number & (MAX_CLOSED - 1);
 	closed = bpf_map_lookup_elem(&pillion_closed, &slot);

@@ -104,7 +104,7 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 
 	if (!(seen & RETRANSMITTED))
 		return seen & RODE_ALONG;
-	una = acked_so_far(flow, tp, first_byte(slot(record, next)));
+	una = acked_so_far(flow, tp->snd_una, first_byte(slot(record, next)));
 	if (seen & RODE_ALONG && is_earlier(flow, ack, next, una))
 		return true;
 	if (!after(ack->ack, una))

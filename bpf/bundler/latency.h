@@ -29,6 +29,12 @@ struct acked {
 	__u32 sooner; /* a bundle would have repaired one */
 };
 
+/* 0: not known. */
+static __always_inline __u32 sent_at(const struct observation *seen, __u32 at)
+{
+	return READ_ONCE(seen->sent_us[at & (RECORD - 1)]);
+}
+
 /* A global function, as the verifier is to look at its branches once. */
 __noinline __u32 latency_bucket(__u32 us)
 {
@@ -106,7 +112,7 @@ __noinline int add_loss(struct observation *seen, struct record *record,
 		return 0;
 	distance = seen->carrier[acked->from & (RECORD - 1)];
 	carrier = acked->from + distance;
-	sent_us = READ_ONCE(seen->sent_us[carrier & (RECORD - 1)]);
+	sent_us = sent_at(seen, carrier);
 	repaired_us = acked->now_us;
 	seen->losses.segments++;
 	if (!distance) {
@@ -144,7 +150,7 @@ __noinline int measure_slot(struct observation *seen, struct record *record,
 
 	if (!seen || !record || !acked)
 		return 0;
-	sent_us = READ_ONCE(seen->sent_us[acked->from & (RECORD - 1)]);
+	sent_us = sent_at(seen, acked->from);
 	seen->repairable[acked->from / 64 % (RECORD / 64)] &=
 		~(1ULL << acked->from % 64);
 	if (!sent_us)
@@ -218,7 +224,7 @@ static __always_inline void observe_ack(struct observation *seen,
 	struct record *record = &flow->egress.record;
 	__u32 next = READ_ONCE(record->next), rtt_us = tp->rtt_min;
 	__u32 end = first_byte(slot(record, next));
-	__u32 una = acked_so_far(flow, tp, end);
+	__u32 una = acked_so_far(flow, tp->snd_una, end);
 	struct acked acked = {};
 
 	if (rtt_us != NO_RTT_SAMPLE &&
@@ -241,6 +247,49 @@ static __always_inline void observe_ack(struct observation *seen,
 	measure_acked(seen, record, &acked);
 	seen->measured = acked.to;
 	WRITE_ONCE(seen->timer, 0);
+}
+
+/* Measures what was not acknowledged when the connection ended. */
+__noinline int measure_unacked(struct observation *seen, struct record *record,
+			       struct acked *acked)
+{
+	if (!seen || !record || !acked)
+		return 0;
+	for (__u32 i = 0; i < RECORD && acked->from != acked->to; i++) {
+		__u32 sent_us = sent_at(seen, acked->from++);
+		__u32 waited_us = acked->now_us - sent_us;
+
+		if (sent_us && waited_us > acked->rtt_min_us)
+			add_latency(seen, acked, waited_us);
+	}
+	return 0;
+}
+
+/*
+ * The connection ends. What was not acknowledged has waited until now, at
+ * least: who gives up on a connection does so after the longest waits. What is
+ * younger than the least RTT tells nothing, however the connection fared.
+ */
+static __always_inline void observe_end(struct observation *seen,
+					struct flow *flow, __u32 una)
+{
+	struct record *record = &flow->egress.record;
+	__u32 next = READ_ONCE(record->next);
+	struct acked acked = {};
+
+	if (!seen->rtt_min_us || !enter(&flow->ingress.busy))
+		return;
+	una = acked_so_far(flow, una, first_byte(slot(record, next)));
+	acked.from = find_segment(record, next, una);
+	acked.to = next;
+	if (before(acked.from, seen->measured))
+		acked.from = seen->measured;
+	acked.now_us = now_us();
+	acked.rtt_min_us = seen->rtt_min_us;
+	if (before(acked.from, acked.to))
+		measure_unacked(seen, record, &acked);
+	seen->measured = acked.to;
+	leave(&flow->ingress.busy);
 }
 
 #endif /* PILLION_LATENCY_H */

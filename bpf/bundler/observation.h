@@ -107,14 +107,15 @@ struct {
 	__type(value, struct observation);
 } pillion_unobserved SEC(".maps");
 
-/* What is observed of the packet's connection, if that is. */
-static __always_inline struct observation *observed(struct __sk_buff *skb)
+/* What is observed of the connection that a program's context is of, if that
+ * is. */
+static __always_inline struct observation *observed(void *ctx)
 {
 	__u64 cookie;
 
 	if (!observing)
 		return NULL;
-	cookie = bpf_get_socket_cookie(skb);
+	cookie = bpf_get_socket_cookie(ctx);
 	return bpf_map_lookup_elem(&pillion_observed, &cookie);
 }
 

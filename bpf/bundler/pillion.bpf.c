@@ -93,12 +93,21 @@ static __always_inline int on_ingress(struct __sk_buff *skb,
 
 static __always_inline int on_state(struct bpf_sock_ops *ops)
 {
+	struct observation *seen;
 	struct bpf_sock *sk = NULL;
+	struct tcp_sock *tp;
+	struct flow *flow;
 
 	if (ops->args[1] == BPF_TCP_CLOSE)
 		sk = ops->sk;
-	if (sk)
-		note_end(sk);
+	flow = sk ? bpf_sk_storage_get(&pillion_flows, sk, NULL, 0) : NULL;
+	tp = flow ? bpf_skc_to_tcp_sock(sk) : NULL;
+	if (!tp)
+		return 1;
+	note_end(tp, flow);
+	seen = observed(ops);
+	if (seen)
+		observe_end(seen, flow, tp->snd_una);
 	return 1;
 }
 

@@ -149,10 +149,10 @@ static __always_inline void find_packet(struct record *record, __u32 next,
  * How far had the stream been acknowledged before? Further than TCP knows,
  * maybe: while the application holds the socket, ACKs wait for it.
  */
-static __always_inline __u32 acked_so_far(struct flow *flow,
-					  struct bpf_tcp_sock *tp, __u32 end)
+static __always_inline __u32 acked_so_far(struct flow *flow, __u32 una,
+					  __u32 end)
 {
-	__u32 una = tp->snd_una, acked = READ_ONCE(flow->ingress.acked);
+	__u32 acked = READ_ONCE(flow->ingress.acked);
 
 	return acked - una <= end - una ? acked : una;
 }

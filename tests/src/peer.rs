@@ -209,6 +209,13 @@ impl Peer {
         self.next = self.next.wrapping_add(u32::from(segments * bytes));
     }
 
+    /// Answers as one without the connection does.
+    pub fn reset(&mut self) {
+        let mut header = self.acknowledgement(0, &[]);
+        (header.ack, header.rst) = (false, true);
+        self.write(header, &[]);
+    }
+
     /// Announces room for so many bytes from now on, rounded down to the window's scale.
     pub fn set_window(&mut self, bytes: u16) {
         self.window = bytes >> WINDOW_SCALE;

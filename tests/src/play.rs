@@ -342,6 +342,17 @@ impl Wire {
             .send_merged(acknowledging, &blocks, segments, bytes);
     }
 
+    /// Has the peer reset the connection, and waits until it has ended.
+    pub fn peer_resets(&mut self) {
+        const TCP_CLOSE: u8 = 7;
+        self.script.note("reset");
+        self.peer.reset();
+        let has_ended = || self.tcp_info().tcpi_state == TCP_CLOSE;
+        if !socket::until(has_ended) {
+            self.script.fail("the kernel took no note of a reset");
+        }
+    }
+
     fn await_acknowledged(&self, position: u32) {
         let left = self.written + 1 + u32::from(self.closed) - position;
         if !socket::until(|| socket::unacknowledged(&self.stream) == left) {

@@ -275,6 +275,37 @@ fn a_connection_that_has_ended_is_told_of_once() {
     });
 }
 
+/// Who gives up does so after the longest waits.
+#[test]
+fn what_is_not_acknowledged_at_the_end_has_waited_until_then() {
+    for end in [Wire::end, |wire: &mut Wire| wire.peer_resets()] {
+        held_back().run_on_each_socket(|wire| {
+            wire.sends("1:101 101:201");
+            wire.ack(101);
+            assert_eq!(seen(wire).segments, 1);
+            thread::sleep(STALL + RTT);
+            end(wire);
+            let seen = seen(wire);
+            assert_eq!((seen.segments, seen.late, seen.stalls), (2, 1, 1));
+            assert!(Duration::from_micros(seen.late_us) >= STALL + RTT - GRACE - RTT);
+        });
+    }
+}
+
+#[test]
+fn what_the_end_left_no_time_to_acknowledge_is_not_measured() {
+    let setup = Setup {
+        rtt: Duration::from_millis(400),
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        wire.ack(101);
+        wire.end();
+        assert_eq!(seen(wire).segments, 1);
+    });
+}
+
 #[test]
 fn segments_are_measured_after_any_number_of_bytes_whose_headers_could_not_be_read() {
     let ip = Ip::V6;
