@@ -4,6 +4,7 @@
 //! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
 //! * [`nearest_rank`]: what a quantile is; [`quantile`] of values in order.
 //! * [`share`]: of a part in the whole.
+//! * [`students_t`], [`normal_tail`]: how far an interval of confidence reaches.
 //! * [`Distribution`]: times and sizes, of which as much is kept as quantiles need.
 //! * [`thinned`]: a cumulative distribution in few points.
 
@@ -12,6 +13,7 @@ mod distribution;
 mod percentile;
 mod rank;
 mod share;
+mod student;
 
 use serde::{Serialize, Serializer};
 
@@ -20,6 +22,7 @@ pub use distribution::{Distribution, Moments};
 pub use percentile::Percentile;
 pub use rank::{nearest_rank, quantile};
 pub use share::share;
+pub use student::{normal_tail, students_t};
 
 /// A measure: all that is said of it anywhere follows from here.
 #[derive(Debug, Clone, Copy)]

@@ -6,6 +6,7 @@ use pillion_bundler::{Direction, Observation};
 use pillion_measure::share;
 use serde::Serialize;
 
+use crate::estimate::FEWEST;
 use crate::{Estimate, Of, Summary, estimate};
 
 /// Segments below which nothing is said of a group.
@@ -93,6 +94,8 @@ pub enum Finding {
     TooFewSegments,
     /// Too few losses to say what bundles would have made of them.
     TooFewLosses,
+    /// Too few connections to say what bundles would make of others' losses.
+    TooFewConnections,
     /// The streams were not thin as a rule.
     NotThin,
     /// Each message was acknowledged before the next: nothing could ride along.
@@ -137,21 +140,27 @@ pub(crate) fn of(units: &[&Summary]) -> Advice {
         repairable,
         saved_ms: estimate(units, SAVED_MS),
         added: estimate(units, ADDED),
-        finding: finding(&summary, repairable),
+        finding: finding(&summary, repairable, units.len()),
         summary,
     }
 }
 
-fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
+fn finding(all: &Summary, repairable: Option<Estimate>, units: usize) -> Finding {
     if all.segments < FEWEST_SEGMENTS {
         return Finding::TooFewSegments;
     }
     let interval = repairable.and_then(|estimate| estimate.interval);
-    match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
+    let finding = match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
         Some((low, _)) if low >= WORTH_WHILE => Finding::Bundle,
-        _ if all.held_back * FEW <= all.sent => why_nothing(all),
+        _ if all.held_back * FEW <= all.sent => return why_nothing(all),
         Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
-        _ => Finding::TooFewLosses,
+        _ => return Finding::TooFewLosses,
+    };
+    // Losses of one connection come together: that few agree is no certainty.
+    if units < FEWEST {
+        Finding::TooFewConnections
+    } else {
+        finding
     }
 }
 
@@ -237,6 +246,14 @@ mod tests {
         assert_eq!(finding_of(&[watched(9, 9)]), Finding::TooFewLosses);
         // Enough of them, but they do not agree.
         assert_eq!(finding_of(&[watched(12, 4)]), Finding::TooFewLosses);
+    }
+
+    #[test]
+    fn few_connections_say_nothing_however_many_they_lost() {
+        for repairable in [0, 100] {
+            let few = vec![watched(100, repairable); 4];
+            assert_eq!(finding_of(&few), Finding::TooFewConnections);
+        }
     }
 
     #[test]

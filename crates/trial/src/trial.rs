@@ -210,7 +210,7 @@ impl Trial {
         let again = [&bundled, &plain].map(|units| resampled(units, &mut random));
         let [bundled, plain] = [&bundled, &plain].map(|units| ArmResults::of(units));
         let measures = MEASURES
-            .map(|measure| compare(measure, &bundled.summary, &plain.summary, &again))
+            .map(|measure| compare(measure, [&bundled, &plain], &again))
             .into();
         Results {
             verdict: self.verdict(),
@@ -241,25 +241,27 @@ fn fill_both_arms(units: usize, bundled_ppm: u32) -> bool {
     units as u64 * smaller >= FEWEST as u64 * MILLION
 }
 
-fn compare(
-    measure: Measure<Of>,
-    bundled: &Summary,
-    plain: &Summary,
-    [bundled_again, plain_again]: &[Vec<Summary>; 2],
-) -> Comparison {
-    let values = [bundled, plain].map(measure.of);
-    let again = [bundled_again, plain_again].map(|all| all.iter().map(measure.of));
-    let difference = || {
-        let pairs = again[0].clone().zip(again[1].clone());
-        pairs.filter_map(|(bundled, plain)| Some(bundled? - plain?))
+fn compare(measure: Measure<Of>, arms: [&ArmResults; 2], again: &[Vec<Summary>; 2]) -> Comparison {
+    let values = arms.map(|arm| (measure.of)(&arm.summary));
+    let units = arms.map(|arm| arm.units as usize);
+    let again = [0, 1].map(|arm| again[arm].iter().map(measure.of));
+    let of_arm = |arm: usize| {
+        let again = again[arm].clone().flatten().collect();
+        values[arm].map(|value| Estimate::new(value, again, units[arm]))
     };
+    let differences = || {
+        let pairs = again[0].clone().zip(again[1].clone());
+        let differences = pairs.filter_map(|(bundled, plain)| Some(bundled? - plain?));
+        differences.collect()
+    };
+    let fewer = units[0].min(units[1]);
     Comparison {
         measure,
-        bundled: values[0].map(|value| Estimate::new(value, again[0].clone().flatten().collect())),
-        plain: values[1].map(|value| Estimate::new(value, again[1].clone().flatten().collect())),
+        bundled: of_arm(0),
+        plain: of_arm(1),
         difference: values[0]
             .zip(values[1])
-            .map(|(bundled, plain)| Estimate::new(bundled - plain, difference().collect())),
+            .map(|(bundled, plain)| Estimate::new(bundled - plain, differences(), fewer)),
     }
 }
 

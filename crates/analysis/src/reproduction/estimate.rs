@@ -1,3 +1,5 @@
+use pillion_measure::students_t;
+
 /// A value over several seeds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Estimate {
@@ -9,13 +11,6 @@ pub struct Estimate {
     /// How many runs it is of.
     pub runs: usize,
 }
-
-/// Student's t for 95 %, two-sided, by degrees of freedom from 1; of more, the last is little too wide.
-const T: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
 
 impl Estimate {
     /// Of the values of runs, each with its own seed; none without a run.
@@ -29,8 +24,7 @@ impl Estimate {
         let half = (runs > 1).then(|| {
             let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
             let deviation = (squares / (runs - 1) as f64).sqrt();
-            let t = T[(runs - 2).min(T.len() - 1)];
-            t * deviation / (runs as f64).sqrt()
+            students_t(runs) * deviation / (runs as f64).sqrt()
         });
         Some(Self { mean, half, runs })
     }

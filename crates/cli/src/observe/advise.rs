@@ -257,6 +257,12 @@ fn recommendation(advice: &Advice) -> String {
              trial",
             number::count(all.segments)
         ),
+        Finding::TooFewConnections => format!(
+            "too few connections to say ({}); of their {losses} losses, bundles would have \
+             repaired {}. Watch for longer, or try it: pillion trial",
+            all.connections,
+            estimate(advice.repairable, Unit::Share),
+        ),
         Finding::NotThin => {
             "leave it alone: it has so much in flight that TCP repairs losses soon (not thin)"
                 .to_owned()
