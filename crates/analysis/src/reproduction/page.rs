@@ -46,7 +46,8 @@ impl Row {
         self.claims.iter().map(move |claim| {
             let mut judged = claim.judge(&self.runs, &self.today, &causes);
             let lacks = self.missing.iter().any(|name| claim.takes(name));
-            if lacks && judged.is_of_single_runs() && judged.verdict != Verdict::NotRun {
+            let is_known = !matches!(judged.verdict, Verdict::NotRun | Verdict::NotMeasured);
+            if lacks && judged.is_of_single_runs() && is_known {
                 judged.verdict = Verdict::Undecided;
                 judged.cause = None;
             }
@@ -148,6 +149,9 @@ impl Row {
             (Verdict::NotRun, _) if judged.today.is_empty() => "its runs were not made".to_owned(),
             (Verdict::NotRun, _) => {
                 "does not hold today; not all runs of causes were made".to_owned()
+            }
+            (Verdict::NotMeasured, _) => {
+                "its runs have no such measure or group, or nothing that it could be of".to_owned()
             }
         }
     }
@@ -258,6 +262,10 @@ fn how_many(verdicts: &[Verdict]) -> String {
             if undecided == 1 { "lies" } else { "lie" }
         );
     }
+    let not_measured = count(Verdict::NotMeasured);
+    if not_measured > 0 {
+        said += &format!(", {not_measured} could not be measured");
+    }
     if not_run > 0 {
         said += &format!("; not all runs of {not_run} were made");
     }
@@ -294,6 +302,7 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Miss => "miss",
         Verdict::Undecided => "undecided",
         Verdict::NotRun => "not run",
+        Verdict::NotMeasured => "not measured",
     }
 }
 

@@ -69,6 +69,9 @@ pub enum Verdict {
     Undecided,
     /// Runs that it takes were not made: those of today, or of a cause where today's do not hold.
     NotRun,
+    /// The runs of today were made, and have nothing of it: no such measure, no such group, or nothing
+    /// happened that it could be of.
+    NotMeasured,
 }
 
 /// Decimal numbers are not exact in binary: what is equal as people write it may differ by so much.
@@ -141,6 +144,7 @@ impl Claim {
         let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
         let first = |answer| answers.iter().position(|it| *it == answer);
         let (verdict, cause) = match self.holds(&of_today) {
+            None if self.were_made(runs, today) => (Verdict::NotMeasured, None),
             None => (Verdict::NotRun, None),
             Some(Answer::Yes) => (Verdict::Near, None),
             Some(Answer::Open) => (Verdict::Undecided, None),
@@ -166,14 +170,24 @@ impl Claim {
         }
     }
 
-    /// Whether a run of this name is one that it is judged by.
-    pub(super) fn takes(&self, name: &str) -> bool {
+    /// All that it is judged by.
+    fn measured(&self) -> impl Iterator<Item = &Subject> {
         let bases = self.over.iter().chain(&self.minus);
-        let mut all = self.subjects().into_iter().chain(bases);
-        all.any(|subject| subject.takes(name))
+        self.subjects().into_iter().chain(bases)
     }
 
-    /// One for each subject; none if one of them was not run.
+    /// Whether a run of this name is one that it is judged by.
+    pub(super) fn takes(&self, name: &str) -> bool {
+        self.measured().any(|subject| subject.takes(name))
+    }
+
+    /// Whether there is a run of all that it is judged by.
+    fn were_made(&self, runs: &[DigestedRun], more: &[String]) -> bool {
+        self.measured()
+            .all(|subject| runs.iter().any(|run| subject.is_of(run, more)))
+    }
+
+    /// One for each subject; none if one of them was not run, or has no such measure.
     fn estimates(&self, runs: &[DigestedRun], more: &[String]) -> Vec<Estimate> {
         let subjects = self.subjects();
         let all = subjects.into_iter().map(|subject| {

@@ -50,6 +50,23 @@ fn without_the_runs_there_is_no_verdict() {
 }
 
 #[test]
+fn what_the_runs_do_not_have_is_not_measured_rather_than_not_run() {
+    let mistyped = [
+        Claim {
+            measure: "ack_latency_ms maen".to_owned(),
+            ..claim(Statement::AtMost(1.0))
+        },
+        Claim {
+            subject: subject("plain", "thick"),
+            ..claim(Statement::AtMost(1.0))
+        },
+    ];
+    for claim in mistyped {
+        assert_eq!(judged(&claim).verdict, Verdict::NotMeasured, "{claim:?}");
+    }
+}
+
+#[test]
 fn an_order_is_of_means_and_their_intervals() {
     let order = |first: &str, next: &str| {
         let order = vec![subject(first, "thin"), subject(next, "thin")];
@@ -153,7 +170,7 @@ fn a_proportion_to_nothing_is_no_value() {
     for scale in [0.0, 1.0] {
         let runs = [seed_1("plain", scale), seed_1("none", 0.0)];
         let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
-        assert_eq!(judged.verdict, Verdict::NotRun, "{judged:?}");
+        assert_eq!(judged.verdict, Verdict::NotMeasured, "{judged:?}");
     }
 }
 
