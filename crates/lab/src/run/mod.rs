@@ -118,7 +118,6 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
         .map(|node| Ok((node.name.as_str(), parameters(node)?)))
         .collect::<Result<_, Error>>()?;
     folder.write_json("sysctls.json", &parameters)?;
-    folder.write_json("devices-before.json", &Listing::take(&testbed)?)?;
 
     let captures = plan.measure.traces.map(|snap| {
         let trace =
@@ -171,7 +170,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     let captured = captured.transpose()?;
     let [queue, queue_back] = queues.map(|queue| queue.map(QueueWatch::finish).transpose());
     let seen = [queue?, queue_back?];
-    folder.write_json("devices-after.json", &listing)?;
+    folder.write_json("devices.json", &listing)?;
     if let Some(ledger) = testbed.emulator.ledger() {
         folder.write_json(PATH_FILE, &ledger)?;
     }

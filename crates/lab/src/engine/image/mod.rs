@@ -34,8 +34,9 @@ enum Entry {
 
 /// Links in the image: every place where a loader looks for libraries, or a script for programs, is
 /// one place.
-const LINKS: [(&str, &str); 8] = [
+const LINKS: [(&str, &str); 9] = [
     ("/lib64", "lib"),
+    ("/lib/x86_64-linux-gnu", "."),
     ("/sbin", "bin"),
     ("/usr/bin", "../bin"),
     ("/usr/sbin", "../bin"),
