@@ -20,8 +20,8 @@ const UDP_HEADER: u64 = 8;
 /// What an IP packet has room for, on a link with an MTU of 1500 B.
 const ROOM: u64 = 1480;
 
-/// Of the directions of streams together, slices that lie within the time of sending; in seconds
-/// since the first packet.
+/// Of the directions of streams together, each slice that lies within the time of sending, which is in
+/// seconds since the first packet; also those in which nothing happened.
 pub(super) fn of_traces(main: &Measures, sending: &Range<f64>) -> BTreeMap<String, Vec<f64>> {
     type Rate = (&'static str, fn(&Rates) -> f64);
     let at_sender: [Rate; 2] = [
@@ -40,13 +40,33 @@ pub(super) fn of_traces(main: &Measures, sending: &Range<f64>) -> BTreeMap<Strin
     ];
     let at_receiver = at_receiver.into_iter().filter(|_| main.loss.is_some());
     let width_s = main.slices.width_s();
-    let within =
-        |it: &Rates| it.begin_s >= sending.start && it.begin_s + width_s <= sending.end + 1e-9;
-    let slices: Vec<Rates> = main.slices.rates().filter(within).collect();
+    let places = within(sending, width_s);
+    if main.slices.iter().next().is_none() || places.is_empty() {
+        return BTreeMap::new();
+    }
     let measures = at_sender.into_iter().chain(at_receiver);
-    let all = measures.map(|(name, of)| (name.to_owned(), slices.iter().map(of).collect()));
-    all.filter(|(_, values): &(String, Vec<f64>)| !values.is_empty())
-        .collect()
+    let all = measures.map(|(name, of)| {
+        let rates = main.slices.rates();
+        let rates = rates.map(|it| ((it.begin_s / width_s).round() as usize, of(&it)));
+        (name.to_owned(), placed(rates, &places))
+    });
+    all.collect()
+}
+
+/// The value at each of these places; 0 where there is none.
+fn placed(values: impl Iterator<Item = (usize, f64)>, places: &Range<usize>) -> Vec<f64> {
+    let mut all = vec![0.0; places.len()];
+    for (place, value) in values.filter(|(place, _)| places.contains(place)) {
+        all[place - places.start] = value;
+    }
+    all
+}
+
+/// The slices that lie within a time in seconds.
+fn within(time: &Range<f64>, width_s: f64) -> Range<usize> {
+    let first = (time.start / width_s).ceil();
+    let end = ((time.end + 1e-9) / width_s).floor();
+    first as usize..end as usize
 }
 
 /// What has come of a group's datagrams, slice by slice since its streams began.
@@ -135,6 +155,19 @@ impl GroupDigest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slices_are_those_that_lie_whole_within_the_time_of_sending() {
+        assert_eq!(within(&(0.3..3.0), 1.0), 1..3);
+        assert_eq!(within(&(-0.1..2.999), 1.0), 0..2);
+        assert!(within(&(0.3..0.9), 1.0).is_empty());
+    }
+
+    #[test]
+    fn a_slice_in_which_nothing_happened_counts_at_either_end_as_well() {
+        let happened = [(0, 9.0), (3, 5.0), (4, 7.0), (6, 9.0)];
+        assert_eq!(placed(happened.into_iter(), &(2..6)), [0.0, 5.0, 7.0, 0.0]);
+    }
 
     #[test]
     fn datagrams_count_in_the_second_in_which_they_came_with_all_headers() {
