@@ -25,6 +25,17 @@ pub(crate) fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S
     }
 }
 
+/// Reads a line for people: of plain text, without what a terminal would obey.
+pub(crate) fn some_line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let line = String::deserialize(from)?;
+    if line.chars().any(char::is_control) {
+        return Err(D::Error::custom(
+            "expected a line of plain text, without control characters",
+        ));
+    }
+    Ok(Some(line))
+}
+
 /// Values with a form of their own that may be absent.
 pub(crate) mod option {
     use super::{Deserializer, Display, FromStr, Serialize, Serializer, Text};

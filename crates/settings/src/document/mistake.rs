@@ -10,8 +10,17 @@ pub(crate) struct Mistake {
 }
 
 impl Mistake {
+    /// Of what the file says, control characters are told as Rust writes them: a mistake is one line,
+    /// and a terminal obeys none of it.
     pub(crate) fn new(span: Range<usize>, text: impl Into<String>) -> Self {
-        let text = text.into();
+        let mut text = text.into();
+        if text.contains(char::is_control) {
+            let told = |c: char| match c.is_control() {
+                true => c.escape_default().to_string(),
+                false => c.to_string(),
+            };
+            text = text.chars().map(told).collect();
+        }
         Self { span, text }
     }
 

@@ -6,6 +6,9 @@ use crate::traffic::Wrong;
 /// Hosts that the network of senders has room for.
 const MOST_HOSTS: usize = 250;
 
+/// The testbed's own machines, beside the hosts that streams come from.
+const MACHINES: [&str; 4] = ["bridge", "router", "emulator", "receiver"];
+
 /// Each stream has a source port of its own.
 const MOST_STREAMS: usize = (u16::MAX - SOURCE_PORTS) as usize + 1;
 
@@ -47,6 +50,15 @@ impl Plan {
         if hosts > MOST_HOSTS {
             let text = format!("{hosts} sending hosts; {MOST_HOSTS} are the most");
             fails(&["group"], text);
+        }
+        for host in &self.hosts {
+            if MACHINES.contains(&host.name.as_str()) {
+                let text = format!(
+                    "`{}` is a machine of the testbed's own; call the group, or its host, otherwise",
+                    host.name
+                );
+                fails(&["group", &host.name], text);
+            }
         }
         if streams > MOST_STREAMS {
             let text = format!("{streams} streams in all; {MOST_STREAMS} are the most");
@@ -118,6 +130,12 @@ impl Plan {
             let text = "cake keeps to the rate by itself; leave `shaper` out, or choose another \
                         queue";
             fails(&[table, &["shaper"]].concat(), text.to_owned());
+        }
+        let has_limit = |options: &str| options.split_whitespace().any(|word| word == "limit");
+        if queue == Discipline::Red && bottleneck.limit.is_none() && !has_limit(&bottleneck.options)
+        {
+            let text = "red has no limit of its own; give one in bytes, as in \"60000 B\"";
+            fails(&[table, &["queue"]].concat(), text.to_owned());
         }
         let unit = |unit| format!("{queue} counts {unit}; give its limit in {unit}");
         let text = match bottleneck.limit {

@@ -19,6 +19,10 @@ pub(super) struct Expanded<'i> {
 /// More are a mistake.
 const MOST_RUNS: usize = 100_000;
 
+/// More characters in a run's name are a mistake: files are called by it and a few more, and have room
+/// for 255.
+const MOST_NAME: usize = 200;
+
 /// The keys that expansion takes out of a file.
 const OWN_KEYS: [&str; 4] = ["variant", "axis", "grid", "repetitions"];
 
@@ -54,6 +58,7 @@ pub(super) fn expand<'i>(
     refuse_seeds(&dimensions, mistakes);
     dimensions.extend(read_grid(seeds, mistakes));
     refuse_equal_names(&dimensions, mistakes);
+    refuse_long_names(&dimensions, mistakes);
     let count = dimensions.iter().map(Vec::len);
     let count = count.fold(1, usize::saturating_mul);
     if count > MOST_RUNS {
@@ -116,6 +121,25 @@ fn refuse_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
             }
         }
     }
+}
+
+/// Files are called by runs.
+fn refuse_long_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    let length = |choice: &Choice| choice.0.as_deref().map_or(0, |name| name.len() + 1);
+    let longest = dimensions
+        .iter()
+        .filter_map(|choices| choices.iter().max_by_key(|choice| length(choice)));
+    let total: usize = longest.clone().map(length).sum();
+    if total <= MOST_NAME {
+        return;
+    }
+    let text = format!(
+        "names of runs would have {total} characters, for which files have no room; give long \
+         values a name of their own, as in [axis.loss.bursts]"
+    );
+    let of_longest = longest.max_by_key(|choice| length(choice));
+    let value = of_longest.and_then(|(_, over)| over.values().next());
+    mistakes.push(Mistake::new(value.map_or(0..1, Spanned::span), text));
 }
 
 /// All combinations of one choice of each dimension, the last dimension fastest.

@@ -236,6 +236,14 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
             "3:1: path: forward.disorder.duplicate is 0.5; it must be 0 to 1, and with",
         ),
         (
+            "[bottleneck]\nqueue = \"red\"\n",
+            "4:9: red has no limit of its own; give one in bytes",
+        ),
+        (
+            "[group.router]\n",
+            "3:1: `router` is a machine of the testbed's own; call the group, or its host, otherwise",
+        ),
+        (
             "[group.b]\nstreams = 45536\n",
             "2:2: 45537 streams in all; 45536 are the most",
         ),
@@ -243,6 +251,28 @@ fn what_would_fail_in_the_run_is_a_mistake_of_the_file() {
         let found = mistake(&format!("{SMALL}{more}"));
         assert!(found.starts_with(told), "{more}: {found}");
     }
+}
+
+#[test]
+fn a_title_is_a_line_of_plain_text() {
+    let told = mistake(&format!("title = \"a\\u001b[2J\"\n{SMALL}"));
+    let expected = "1:9: `a\\u{1b}[2J`; expected a line of plain text, without control characters";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn names_of_runs_are_no_longer_than_files_can_have() {
+    let named = |length: usize| {
+        let name = "x".repeat(length);
+        load_text(&format!("{SMALL}[variant.{name}]\ngroup.thin.itt = 7\n"))
+    };
+    // Behind it comes ",seed=1".
+    assert!(named(192).is_ok());
+    let told = named(193).unwrap_err().to_string();
+    assert!(
+        told.contains("names of runs would have 201 characters"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -3,14 +3,15 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Bottlenecks, Group, Host, Kernel, Measure, Name, Path, Receiver, Sysctls, sysctls};
-use crate::numbers;
 use crate::times::Length;
+use crate::{numbers, text};
 
 /// One run of an experiment, in the words of its file: nothing is left to choose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Run {
     /// In a few words, what the experiment is about.
+    #[serde(deserialize_with = "text::some_line")]
     pub title: Option<String>,
     /// How long messages fall due, from the moment when all connections are made.
     pub duration: Length,

@@ -72,6 +72,10 @@ impl Distribution {
             Self::Normal { sd, .. } | Self::LogNormal { sd, .. } if !(0.0..1e300).contains(&sd) => {
                 Err(DistributionError::Deviation(sd))
             }
+            // Of a wider one no parameter of its logarithm is a number.
+            Self::LogNormal { mean, sd } if !(sd / mean).powi(2).is_finite() => {
+                Err(DistributionError::Deviation(sd))
+            }
             Self::Pareto { shape, .. } if !(1.0 < shape && shape.is_finite()) => {
                 Err(DistributionError::Shape(shape))
             }

@@ -17,8 +17,8 @@ pub enum DistributionError {
     /// The mean is not above 0, or not finite.
     #[error("mean {0}: give one above 0")]
     Mean(f64),
-    /// The standard deviation is negative or not finite.
-    #[error("standard deviation {0}: give 0 or more")]
+    /// The standard deviation is negative, or too large to reckon with.
+    #[error("standard deviation {0}: give 0 or more, and no more than numbers can bear")]
     Deviation(f64),
     /// The shape leaves no mean.
     #[error("shape {0}: give one above 1, for up to 1 there is no mean")]

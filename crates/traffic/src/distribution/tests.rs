@@ -149,4 +149,5 @@ fn what_is_no_distribution_is_refused_with_the_remedy() {
     assert!(read_error("pareto:5:1").contains("above 1"));
     assert!(read_error("5:-1").contains("0 or more"));
     assert!(read_error("lognormal:5:NaN").contains("0 or more"));
+    assert!(read_error("lognormal:1e-200:1").contains("standard deviation 1"));
 }
