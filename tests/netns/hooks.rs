@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_tests::Growth;
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
@@ -312,4 +313,25 @@ fn a_discipline_that_is_removed_while_pillion_begins_is_made_again() {
     });
     attach.end();
     assert!(!shown(&hosts, "a0").contains("clsact"));
+}
+
+#[test]
+fn a_device_where_no_program_finds_a_place_any_more_is_told_with_the_way_out() {
+    needs_root!();
+    let hosts = Hosts::create();
+    let fill = || (0..63).map(|_| Growth::begin("a0", 0)).collect::<Vec<_>>();
+    let _full = hosts.near.enter(fill).unwrap();
+    let attach = |hook| {
+        let arguments = ["attach", "--dev", "a0", "--hook", hook];
+        let mut attach = pillion_in(&hosts.near, &arguments);
+        attach.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let output = attach("tcx").wait_with_output().unwrap();
+    let told = stderr(&output);
+    assert!(
+        told.contains("a0: as many programs stand at it as the kernel takes"),
+        "{told}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+    Attach::begin(&hosts, &["--hook", "clsact", "--dev", "a0"]).end();
 }

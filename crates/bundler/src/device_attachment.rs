@@ -87,6 +87,9 @@ pub(crate) fn device_error(device: &Device, hook: Hook, error: io::Error) -> Err
             feature: "tcx",
             remedy: "it came with Linux 6.6; --hook clsact does without",
         },
+        (Hook::Tcx, Some(libc::ERANGE)) => Error::NoPlace {
+            device: device.to_string(),
+        },
         _ => Error::system(action, error),
     }
 }

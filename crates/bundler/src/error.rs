@@ -53,6 +53,15 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
+    /// The kernel takes no more programs at a device.
+    #[error(
+        "{device}: as many programs stand at it as the kernel takes, 63 for each direction; end one \
+         (`bpftool net` lists them), leave the device out with --dev, or use --hook clsact"
+    )]
+    NoPlace {
+        /// The device's name.
+        device: String,
+    },
     /// A queueing discipline is where clsact would have to be.
     #[error(
         "{device} has the queueing discipline `ingress`, which leaves no place for clsact: use \

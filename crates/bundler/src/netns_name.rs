@@ -187,12 +187,6 @@ impl NamespaceName {
             });
         }
         let settled = self.settled();
-        if settled.is_of_the_past() {
-            return Err(Error::UnknownNamespace {
-                name,
-                known: known(),
-            });
-        }
         let file = settled.file().map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT | libc::ENOTDIR) => Error::UnknownNamespace {
                 name: name.clone(),
@@ -202,6 +196,14 @@ impl NamespaceName {
             Some(libc::EACCES) => Error::MayNotEnter { name: name.clone() },
             _ => Error::system(format!("open the {self}"), error),
         })?;
+        // Whoever has the number after the process that was meant began later; what was opened while
+        // that process lived is its own.
+        if settled.is_of_the_past() {
+            return Err(Error::UnknownNamespace {
+                name,
+                known: known(),
+            });
+        }
         let file = file.ok_or_else(|| Error::NotANamespace { name: name.clone() })?;
         Namespace::of(&name, file)
     }

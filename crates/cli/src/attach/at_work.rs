@@ -85,6 +85,7 @@ impl AtWork<'_> {
     fn read_rules_again(&mut self, file: &Path) {
         manager::reloads();
         let reloaded = self.reload(file);
+        let may = self.may_be_succeeded();
         let follower = &mut self.follower;
         follower.service.reloaded(&reloaded);
         match reloaded {
@@ -100,24 +101,30 @@ impl AtWork<'_> {
                 follower.reloaded(rules);
                 follower.tell_of_idle(&self.selection);
                 let requests = self.attachment.requests();
-                let begun = follower.succession.begin_again(requests);
+                let begun = follower.succession.begin_again(may, requests);
                 begun.unwrap_or_else(|error| say_no_successor(&error));
             }
         }
     }
 
     fn begin_successor(&mut self) {
+        let may = self.may_be_succeeded();
         let succession = &mut self.follower.succession;
-        let may = self.args.may_be_succeeded();
-        let may = may.and_then(|()| match self.namespaces.named.iter().find(|it| it.is_of_the_past()) {
-            None => Ok(()),
-            Some(name) => bail!(
-                "the process of the {name} has ended, and no successor would find it; start pillion anew \
-                 without it"
-            ),
-        });
         let begun = may.and_then(|()| succession.begin(self.attachment.requests()));
         begun.unwrap_or_else(|error| say_no_successor(&error));
+    }
+
+    /// # Errors
+    /// Why no other process could take over.
+    fn may_be_succeeded(&self) -> Result<()> {
+        self.args.may_be_succeeded()?;
+        match self.namespaces.named.iter().find(|it| it.is_of_the_past()) {
+            None => Ok(()),
+            Some(name) => bail!(
+                "the process of the {name} has ended, and no successor would find it; start pillion \
+                 anew without it"
+            ),
+        }
     }
 
     /// Ends it, and says what was done.

@@ -92,11 +92,12 @@ impl Succession {
     }
 
     /// Begins another, where one is not at work yet: it does not know what has changed since.
-    pub fn begin_again(&mut self, requests: &Requests) -> Result<()> {
+    pub fn begin_again(&mut self, may: Result<()>, requests: &Requests) -> Result<()> {
         if self.begun.is_none() {
             return Ok(());
         }
         self.give_up();
+        may?;
         self.begin(requests)
     }
 
