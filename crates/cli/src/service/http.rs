@@ -3,12 +3,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 
 /// Connections at a time. One more takes the place of that which has been there longest.
 const CONNECTIONS: usize = 16;
@@ -147,8 +148,17 @@ struct Connection<S> {
     since: Instant,
     /// What has come of the request.
     head: Vec<u8>,
-    /// What is left to send, once it is known what.
-    answer: Option<Vec<u8>>,
+    state: State,
+}
+
+enum State {
+    /// The request's head is yet to come whole.
+    Asked,
+    /// So much is left to send.
+    Answering(Vec<u8>),
+    /// All has been sent. Were the connection closed while something of the request is unread, as a
+    /// body, the reset could overtake the answer.
+    Answered,
 }
 
 impl<S: Read + Write + AsFd> Connection<S> {
@@ -157,45 +167,47 @@ impl<S: Read + Write + AsFd> Connection<S> {
             stream,
             since: Instant::now(),
             head: Vec::new(),
-            answer: None,
+            state: State::Asked,
         }
     }
 
     fn waits_for(&self) -> PollFlags {
-        match self.answer {
-            Some(_) => PollFlags::POLLOUT,
-            None => PollFlags::POLLIN,
+        match self.state {
+            State::Answering(_) => PollFlags::POLLOUT,
+            State::Asked | State::Answered => PollFlags::POLLIN,
         }
     }
 
-    /// Reads or writes what can be; true once all has been sent.
+    /// Reads or writes what can be; true once nothing more is to be done.
     fn go_on(&mut self, answer: impl Fn(&Asked) -> Answer) -> io::Result<bool> {
-        let unless_blocked = |error: io::Error| match error.kind() {
-            ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(false),
-            _ => Err(error),
-        };
-        match &mut self.answer {
-            None => self.read(answer).map(|()| false).or_else(unless_blocked),
-            Some(left) => {
-                let sent = match self.stream.write(left) {
-                    Ok(sent) => sent,
-                    Err(error) => return unless_blocked(error),
-                };
-                left.drain(..sent);
-                Ok(left.is_empty())
-            }
-        }
+        self.try_to_go_on(answer)
+            .or_else(|error| match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(false),
+                _ => Err(error),
+            })
     }
 
-    fn read(&mut self, answer: impl Fn(&Asked) -> Answer) -> io::Result<()> {
+    fn try_to_go_on(&mut self, answer: impl Fn(&Asked) -> Answer) -> io::Result<bool> {
         let mut buffer = [0; 2048];
-        let count = self.stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
+        match &mut self.state {
+            State::Asked => {
+                let count = self.stream.read(&mut buffer)?;
+                self.head.extend_from_slice(&buffer[..count]);
+                let answer = answer_to(&self.head, answer);
+                self.state = answer.map_or(State::Asked, State::Answering);
+                Ok(count == 0)
+            }
+            State::Answering(left) => {
+                let sent = self.stream.write(left)?;
+                left.drain(..sent);
+                if left.is_empty() {
+                    shutdown(self.stream.as_fd().as_raw_fd(), Shutdown::Write)?;
+                    self.state = State::Answered;
+                }
+                Ok(false)
+            }
+            State::Answered => Ok(self.stream.read(&mut buffer)? == 0),
         }
-        self.head.extend_from_slice(&buffer[..count]);
-        self.answer = answer_to(&self.head, answer);
-        Ok(())
     }
 }
 
@@ -212,7 +224,7 @@ fn answer_to(head: &[u8], answer: impl Fn(&Asked) -> Answer) -> Option<Vec<u8>> 
         Ok(httparse::Status::Complete(_)) => {
             let method = request.method.unwrap_or_default();
             let path = request.path.unwrap_or_default();
-            let path = path.split('?').next().unwrap_or_default();
+            let path = origin_form(path.split('?').next().unwrap_or_default());
             answer(&Asked { method, path })
         }
         Err(_) => Answer::line("400 Bad Request", "this is no request of HTTP"),
@@ -220,9 +232,50 @@ fn answer_to(head: &[u8], answer: impl Fn(&Asked) -> Answer) -> Option<Vec<u8>> 
     Some(answer.into_bytes(request.method != Some("HEAD")))
 }
 
+/// The path of what is asked for, also where it was asked for with the server's name before it, as
+/// proxies do (RFC 9112, section 3.2.2).
+fn origin_form(target: &str) -> &str {
+    match target.strip_prefix("http://") {
+        None => target,
+        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_comes_whole_though_something_of_the_request_was_not_read() {
+        let (mut client, stream) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(stream);
+        let answers = std::thread::spawn(move || {
+            let answer = |_: &Asked| Answer::line("405 Method Not Allowed", "no");
+            while !connection.go_on(answer).unwrap() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let body = "x".repeat(10_000);
+        let request = format!("POST /metrics HTTP/1.1\r\nContent-Length: 10000\r\n\r\n{body}");
+        client.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.ends_with("\r\n\r\nno\n"), "{answer}");
+        drop(client);
+        answers.join().unwrap();
+    }
+
+    #[test]
+    fn a_path_may_have_the_servers_name_before_it() {
+        for (target, path) in [
+            ("/metrics", "/metrics"),
+            ("http://[::1]:9100/metrics", "/metrics"),
+            ("http://localhost", "/"),
+        ] {
+            assert_eq!(origin_form(target), path);
+        }
+    }
 
     fn answered(head: &str) -> Option<String> {
         let answer =
