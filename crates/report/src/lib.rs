@@ -23,4 +23,4 @@ pub use choice::Choice;
 pub use distribution::Distribution;
 pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, Stream};
 pub use page::{Fact, Page, Part};
-pub use table::{Align, Column, Table};
+pub use table::{Align, Column, Table, columns_of};

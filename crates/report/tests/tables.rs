@@ -75,3 +75,17 @@ fn a_table_without_rows_or_columns_says_so() {
     assert!(Table::default().to_text(false).ends_with("no data\n"));
     assert!(Table::default().to_html().contains("no data"));
 }
+
+#[test]
+fn columns_stay_aligned_where_characters_take_two_columns_or_none() {
+    let mut table = Table::new("t", [Column::left("process"), Column::right("n")]);
+    for name in ["游戏", "game", "e\u{301}t"] {
+        table.row([name.to_owned(), "7".to_owned()]);
+    }
+    let text = table.to_text(false);
+    let rows: Vec<&str> = text.lines().skip(2).collect();
+    assert_eq!(
+        rows,
+        ["  游戏      7", "  game      7", "  e\u{301}t        7"]
+    );
+}

@@ -6,7 +6,6 @@ use pillion_bundler::{Direction, Observation};
 use pillion_measure::share;
 use serde::Serialize;
 
-use crate::estimate::FEWEST;
 use crate::{Estimate, Of, Summary, estimate};
 
 /// Segments below which nothing is said of a group.
@@ -125,8 +124,9 @@ const REPAIRABLE: Of = |all| share(all.repairable, losses(all));
 const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * needed(all) / 1e3);
 const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 
-/// What is to be said of these together, in a group of no name yet.
-pub(crate) fn of(units: &[&Summary]) -> Advice {
+/// What is to be said of these together, in a group of no name yet: with so few units, nothing that is
+/// to hold for others.
+pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
     let mut summary = Summary::default();
     units.iter().for_each(|unit| summary += unit);
     let widened =
@@ -140,27 +140,26 @@ pub(crate) fn of(units: &[&Summary]) -> Advice {
         repairable,
         saved_ms: estimate(units, SAVED_MS),
         added: estimate(units, ADDED),
-        finding: finding(&summary, repairable, units.len()),
+        finding: match finding(&summary, repairable) {
+            Finding::Bundle | Finding::LittleToRepair if units.len() < fewest => {
+                Finding::TooFewConnections
+            }
+            finding => finding,
+        },
         summary,
     }
 }
 
-fn finding(all: &Summary, repairable: Option<Estimate>, units: usize) -> Finding {
+fn finding(all: &Summary, repairable: Option<Estimate>) -> Finding {
     if all.segments < FEWEST_SEGMENTS {
         return Finding::TooFewSegments;
     }
     let interval = repairable.and_then(|estimate| estimate.interval);
-    let finding = match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
+    match interval.filter(|_| losses(all) >= FEWEST_LOSSES) {
         Some((low, _)) if low >= WORTH_WHILE => Finding::Bundle,
-        _ if all.held_back * FEW <= all.sent => return why_nothing(all),
+        _ if all.held_back * FEW <= all.sent => why_nothing(all),
         Some((_, high)) if high < WORTH_WHILE => Finding::LittleToRepair,
-        _ => return Finding::TooFewLosses,
-    };
-    // Losses of one connection come together: that few agree is no certainty.
-    if units < FEWEST {
-        Finding::TooFewConnections
-    } else {
-        finding
+        _ => Finding::TooFewLosses,
     }
 }
 
@@ -253,6 +252,9 @@ mod tests {
         for repairable in [0, 100] {
             let few = vec![watched(100, repairable); 4];
             assert_eq!(finding_of(&few), Finding::TooFewConnections);
+            // What is said of a peer is to hold for that peer alone.
+            let of_peer = advise(&few, true)[0].finding;
+            assert_ne!(of_peer, Finding::TooFewConnections);
         }
     }
 

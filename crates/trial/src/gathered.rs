@@ -3,6 +3,7 @@ use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
 use crate::advice::of;
+use crate::estimate::FEWEST;
 use crate::{Advice, Service, Summary, Watched};
 
 /// Sums of connections kept apart in a group, over which its intervals are: more would make them no
@@ -76,12 +77,14 @@ impl Gathered {
     #[must_use]
     pub fn advise(&self) -> Vec<Advice> {
         let groups = self.groups.iter();
+        // Losses of one connection come together: that few agree is no certainty about others.
+        let fewest = if self.by_peer { 1 } else { FEWEST };
         let mut all: Vec<_> = groups
             .map(|((process, service, peer), group)| Advice {
                 process: process.clone(),
                 service: *service,
                 peer: *peer,
-                ..of(&group.units.iter().collect::<Vec<_>>())
+                ..of(&group.units.iter().collect::<Vec<_>>(), fewest)
             })
             .collect();
         all.sort_by_key(|advice| std::cmp::Reverse(advice.summary.late_us));
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(few_units.units, UNITS_OF_GROUP);
         let few = few_units.advise().remove(0);
         let each: Vec<_> = (0..MANY).map(|number| ended(number).summary).collect();
-        let each = of(&each.iter().collect::<Vec<_>>());
+        let each = of(&each.iter().collect::<Vec<_>>(), FEWEST);
         assert_eq!(few.summary, each.summary);
         let width = |advice: &Advice| {
             let (low, high) = advice.repairable.unwrap().interval.unwrap();

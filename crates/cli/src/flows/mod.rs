@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_bundler::{list_closed, list_flows};
-use pillion_report::Table;
+use pillion_report::{Table, columns_of};
 use rustix::termios::tcgetwinsize;
 
 pub use columns::{Cell, columns};
@@ -94,7 +94,7 @@ fn fitting(
 ) -> String {
     loop {
         let text = table(&shown).to_text(false);
-        let widest = text.lines().map(|line| line.chars().count()).max();
+        let widest = text.lines().map(columns_of).max();
         let fits = width.is_none_or(|width| widest.is_none_or(|widest| widest <= width));
         match fewer(&shown).filter(|_| !fits) {
             Some(kept) => shown = kept,

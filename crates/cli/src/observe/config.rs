@@ -143,9 +143,10 @@ mod tests {
 
     use super::*;
 
+    /// Of five connections like each of these.
     fn advise(watched: &[Watched], by_peer: bool) -> Vec<Advice> {
         let mut gathered = Gathered::new(by_peer);
-        gathered.extend(watched.iter().cloned());
+        gathered.extend(watched.iter().flat_map(|it| vec![it.clone(); 5]));
         gathered.advise()
     }
 

@@ -4,6 +4,8 @@ mod html;
 mod markdown;
 mod text;
 
+pub use text::columns_of;
+
 use crate::number::MISSING;
 
 /// How the cells of a column line up.

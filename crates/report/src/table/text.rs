@@ -1,6 +1,7 @@
 //! A table for a terminal: aligned UTF-8 text.
 
 use pillion_names::is_steering;
+use unicode_width::UnicodeWidthStr;
 
 use super::{Align, NO_DATA, Row, Table};
 
@@ -12,8 +13,8 @@ const PLAIN: &str = "\u{1b}[0m";
 
 impl Table {
     /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. With `ansi`,
-    /// headers are bold and rules dim. One character is taken for one column of the terminal;
-    /// characters that steer are replaced, so a cell cannot steer the terminal.
+    /// headers are bold and rules dim. Characters
+    /// that steer are replaced, so a cell cannot steer the terminal.
     pub fn to_text(&self, ansi: bool) -> String {
         let paint = |style: &str, text: String| match ansi {
             true => format!("{style}{text}{PLAIN}\n"),
@@ -27,11 +28,11 @@ impl Table {
                 let cells = rows.iter().map(|row| match row {
                     Row::Cells(cells) => {
                         let lines = wrapped(&cells[i], self.columns[i].wrap).into_iter();
-                        lines.map(|line| line.chars().count()).max().unwrap_or(0)
+                        lines.map(|line| columns_of(&line)).max().unwrap_or(0)
                     }
                     Row::Section(_) => 0,
                 });
-                cells.max().unwrap_or(0).max(headings[i].chars().count())
+                cells.max().unwrap_or(0).max(columns_of(&headings[i]))
             })
             .collect();
 
@@ -89,13 +90,22 @@ impl Table {
             .iter()
             .zip(&self.columns)
             .zip(widths)
-            .map(|((cell, column), width)| match column.align {
-                Align::Left => format!("{cell:<width$}"),
-                Align::Right => format!("{cell:>width$}"),
+            .map(|((cell, column), width)| {
+                let rest = " ".repeat(width.saturating_sub(columns_of(cell)));
+                match column.align {
+                    Align::Left => format!("{cell}{rest}"),
+                    Align::Right => format!("{rest}{cell}"),
+                }
             })
             .collect();
         format!("{INDENT}{}", aligned.join(GAP).trim_end())
     }
+}
+
+/// The columns that a text takes on a terminal, where some characters take two or none.
+#[must_use]
+pub fn columns_of(text: &str) -> usize {
+    text.width()
 }
 
 /// The lines of a cell that goes on after so many characters, set in where it does. A word that is
@@ -110,7 +120,7 @@ fn wrapped(cell: &str, after: Option<usize>) -> Vec<String> {
     let mut line = indent.to_owned();
     for (place, word) in text.split(' ').enumerate() {
         let begins = place == 0;
-        if !begins && line.chars().count() + 1 + word.chars().count() > after {
+        if !begins && columns_of(&line) + 1 + columns_of(word) > after {
             lines.push(std::mem::replace(
                 &mut line,
                 format!("{indent}{INDENT}{word}"),
