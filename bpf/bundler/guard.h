@@ -31,8 +31,9 @@ static __always_inline bool try_enter(__u32 *busy)
 
 /*
  * Waits for a processor that is at work on the same side, where that is another
- * one for certain: ACKs come in soft interrupts, which do not interrupt each
- * other.
+ * one: ACKs come in soft interrupts, which do not interrupt each other. What
+ * ends the connection they may interrupt; they wait in vain then, and what they
+ * tell is of no use any more.
  */
 static __always_inline bool enter(__u32 *busy)
 {
