@@ -174,10 +174,20 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
     let mark = "pillion.seed=7770079";
     await_that("kernels run", || processes_with(mark) > 0);
+    let second = reproduce(folder.path(), &["small.toml", "--report", "other.html"]);
+    let refused = stderr(&second);
+    assert!(
+        refused.contains("another process makes these runs just now"),
+        "{refused}"
+    );
     kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
+    assert!(
+        said.contains("pillion: small: 4 of 4 runs to make"),
+        "{said}"
+    );
     assert_eq!(said.matches("stopped").count(), 1, "{said}");
     assert!(
         said.contains("the same command goes on where it was"),

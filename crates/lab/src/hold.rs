@@ -1,4 +1,4 @@
-//! Folders that a process is at work in: held as long as it lives, so that others can tell those that
+//! Folders that a process is at work in, or files that stand for them: held as long as it lives, so that others can tell those that
 //! one left which was killed.
 
 use std::fs::File;
@@ -10,9 +10,9 @@ use nix::fcntl::{Flock, FlockArg};
 use pillion_host::held_file;
 
 /// A folder, held; `None` where the file system has no locks.
-pub(crate) type Held = Option<Flock<File>>;
+pub type Held = Option<Flock<File>>;
 
-/// Holds a folder.
+/// Holds a folder, or a file.
 ///
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if another process does.

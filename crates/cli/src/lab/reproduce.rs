@@ -192,8 +192,16 @@ impl Args {
         let mut whole = true;
         for it in chosen {
             let making = Making::begin(&it.folder, &it.text)?;
+            let _held = making.hold()?;
             let maker = |planned: &Planned| kernels.maker(planned);
             let missing = making.missing(&it.experiment.runs, maker)?;
+            if !missing.is_empty() {
+                let (to_make, all) = (missing.len(), it.experiment.runs.len());
+                say(&format!(
+                    "pillion: {}: {to_make} of {all} runs to make",
+                    it.name
+                ));
+            }
             let board = Board::new(&missing);
             let campaign = Campaign {
                 folder: &it.folder,

@@ -28,6 +28,9 @@ pub struct WayCounts {
     pub entered: Option<u64>,
     /// Packets lost in the emulator.
     pub lost: u64,
+    /// Of these, packets that it had no room to hold back: lost, though nobody asked for that.
+    #[serde(default)]
+    pub overflowed: u64,
     /// Copies of packets made in the emulator; `None` where it does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubled: Option<u64>,
@@ -47,6 +50,7 @@ fn emulated(plan: &Plan, testbed: &Testbed, listing: &Listing) -> [WayCounts; 2]
         return [ledger.forward, ledger.backward].map(|counts| WayCounts {
             entered: Some(counts.received.packets),
             lost: counts.lost.packets + counts.queue_full.packets + counts.device_refused.packets,
+            overflowed: counts.queue_full.packets,
             doubled: Some(counts.duplicated.packets),
             delivered: counts.delivered.packets,
             jitter: counts.jitter,
@@ -150,6 +154,11 @@ impl WayCounts {
         let passed = self.queue_passed.filter(|_| queue_is_first);
         let sent = passed.or(self.trace_before);
         compare("packets sent and packets emulated", sent, self.entered);
+        compare(
+            "packets that the emulator had no room to hold back",
+            Some(0),
+            Some(self.overflowed),
+        );
         let accounted = self.delivered + self.lost;
         let come = self.entered.or(sent).zip(self.doubled);
         let come = come.map(|(entered, doubled)| entered + doubled);
@@ -185,6 +194,7 @@ mod tests {
             }),
             entered: Some(90),
             lost: 5,
+            overflowed: 0,
             doubled: Some(1),
             delivered: 86,
             trace_behind: Some(86),
@@ -213,6 +223,13 @@ mod tests {
                 "sent and packets emulated: 90 and 89",
             ),
             (WayCounts { lost: 4, ..counts }, "accounted for: 91 and 90"),
+            (
+                WayCounts {
+                    overflowed: 2,
+                    ..counts
+                },
+                "no room to hold back: 0 and 2",
+            ),
             (
                 WayCounts {
                     trace_behind: Some(85),
