@@ -48,6 +48,7 @@ impl Args {
                 folder: folder.path(),
                 board: &board,
                 stop: &stop,
+                after: &|_| {},
             },
         );
         board.finish();

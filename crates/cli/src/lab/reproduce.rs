@@ -203,10 +203,17 @@ impl Args {
                 ));
             }
             let board = Board::new(&missing);
+            // It is kept in a file; what keeps it from being made is said when it is read.
+            let digest = |planned: &Planned| {
+                if let Ok(Some(run)) = making.made(planned) {
+                    let _ = digest(&run, planned);
+                }
+            };
             let campaign = Campaign {
                 folder: &it.folder,
                 board: &board,
                 stop: &stop,
+                after: &digest,
             };
             let made = kernels.make_all(&missing, &campaign);
             board.finish();

@@ -25,6 +25,8 @@ const GAPS: [f64; 4] = [7.0, 18.0, 36.0, 60.0];
 const NEAR: f64 = 10.0;
 /// Distance of a label from another line beyond which that does not disturb.
 const ROOM: f64 = 24.0;
+/// Corners of a line that are closer together are as one to a label.
+const STEP: f64 = 2.0;
 /// Sides of the line that are tried, the best first.
 const SIDES: [Point; 8] = [
     (1.0, -1.0),
@@ -43,18 +45,19 @@ const STOPS: usize = 32;
 /// another nor leaves the plot.
 pub(super) fn place(lines: &[Labelled], plot: Area) -> Vec<Option<Label>> {
     let mut placed: Vec<Option<Label>> = Vec::new();
+    let paths: Vec<Vec<Point>> = lines.iter().map(|line| coarse(&line.path)).collect();
     for (own, line) in lines.iter().enumerate() {
         let size = line.size;
         let text = fit(&line.label, size, plot.width() * 0.7);
         let label = Search {
             width: text_width(&text, size),
             height: size * 1.25,
-            lines,
+            paths: &paths,
             own,
             plot,
             placed: &placed,
         }
-        .best(&line.path);
+        .best(&paths[own]);
         let label = label.filter(|_| !text.is_empty());
         placed.push(label.map(|(area, leader)| Label { text, area, leader }));
     }
@@ -64,7 +67,7 @@ pub(super) fn place(lines: &[Labelled], plot: Area) -> Vec<Option<Label>> {
 struct Search<'a> {
     width: f64,
     height: f64,
-    lines: &'a [Labelled],
+    paths: &'a [Vec<Point>],
     own: usize,
     plot: Area,
     placed: &'a [Option<Label>],
@@ -124,8 +127,8 @@ impl Search<'_> {
     /// is as near to it as its own.
     fn clutter(&self, area: &Area, leader: Option<(Point, Point)>) -> f64 {
         let mut cost = 0.0;
-        for (i, line) in self.lines.iter().enumerate() {
-            let near = distance(area, &line.path);
+        for (i, path) in self.paths.iter().enumerate() {
+            let near = distance(area, path);
             cost += match (i == self.own, near) {
                 (true, n) if n < 1.0 => 120.0,
                 (true, n) => (6.0 - n).max(0.0) * 4.0,
@@ -136,7 +139,7 @@ impl Search<'_> {
                 && i != self.own
             {
                 let between = Area::around(from, to);
-                cost += if distance(&between, &line.path) < 2.0 {
+                cost += if distance(&between, path) < 2.0 {
                     150.0
                 } else {
                     0.0
@@ -166,6 +169,19 @@ impl Search<'_> {
             .min_by(|a, b| self.clutter(a, None).total_cmp(&self.clutter(b, None)))
             .map(|area| (area, None))
     }
+}
+
+/// The path without corners that lie closer to the one before than it matters: curves have thousands of
+/// them, and each is looked at for each place of each label.
+fn coarse(path: &[Point]) -> Vec<Point> {
+    let mut kept: Vec<Point> = Vec::new();
+    for (place, point) in path.iter().enumerate() {
+        let is_last = place + 1 == path.len();
+        if is_last || kept.last().is_none_or(|last| length(*last, *point) >= STEP) {
+            kept.push(*point);
+        }
+    }
+    kept
 }
 
 /// How far the path passes from the area, at most [`ROOM`].

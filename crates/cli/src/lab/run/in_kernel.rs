@@ -68,6 +68,7 @@ impl Kernels {
         run_virtually(&machine, &self.image, VERSION, run, &folder, stop, |time| {
             line.reached(time);
         })?;
+        (campaign.after)(planned);
         Ok(folder)
     }
 }

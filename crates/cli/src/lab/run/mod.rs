@@ -66,6 +66,8 @@ pub(super) struct Campaign<'a> {
     pub(super) folder: &'a Path,
     pub(super) board: &'a Board,
     pub(super) stop: &'a Arc<AtomicBool>,
+    /// What is to be done with each run once it is made, beside the next ones.
+    pub(super) after: &'a (dyn Fn(&Planned) + Sync),
 }
 
 impl Campaign<'_> {
@@ -101,6 +103,7 @@ impl Args {
             folder: &folder,
             board: &board,
             stop: &stop,
+            after: &|_| {},
         };
         let results = match &kernels {
             Some(kernels) => kernels.make_all(&runs, &campaign),
