@@ -20,6 +20,9 @@ const HEAD: usize = 8192;
 /// Header lines that it may have.
 const HEADERS: usize = 64;
 
+/// Bytes behind the head that are read, and are of no account.
+const REST: usize = 64 << 10;
+
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -157,8 +160,8 @@ enum State {
     /// So much is left to send.
     Answering(Vec<u8>),
     /// All has been sent. Were the connection closed while something of the request is unread, as a
-    /// body, the reset could overtake the answer.
-    Answered,
+    /// body, the reset could overtake the answer; so much more of it is read.
+    Answered(usize),
 }
 
 impl<S: Read + Write + AsFd> Connection<S> {
@@ -174,7 +177,7 @@ impl<S: Read + Write + AsFd> Connection<S> {
     fn waits_for(&self) -> PollFlags {
         match self.state {
             State::Answering(_) => PollFlags::POLLOUT,
-            State::Asked | State::Answered => PollFlags::POLLIN,
+            State::Asked | State::Answered(_) => PollFlags::POLLIN,
         }
     }
 
@@ -202,11 +205,15 @@ impl<S: Read + Write + AsFd> Connection<S> {
                 left.drain(..sent);
                 if left.is_empty() {
                     shutdown(self.stream.as_fd().as_raw_fd(), Shutdown::Write)?;
-                    self.state = State::Answered;
+                    self.state = State::Answered(REST);
                 }
                 Ok(false)
             }
-            State::Answered => Ok(self.stream.read(&mut buffer)? == 0),
+            State::Answered(rest) => {
+                let count = self.stream.read(&mut buffer)?;
+                *rest = rest.saturating_sub(count);
+                Ok(count == 0 || *rest == 0)
+            }
         }
     }
 }
