@@ -6,7 +6,8 @@ use pillion_bundler::{Direction, Observation};
 use pillion_measure::share;
 use serde::Serialize;
 
-use crate::{Estimate, Of, Summary, estimate};
+use crate::estimate::{Sample, generator};
+use crate::{Estimate, Of, Summary};
 
 /// Segments below which nothing is said of a group.
 const FEWEST_SEGMENTS: u64 = 100;
@@ -125,21 +126,21 @@ const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * neede
 const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 
 /// What is to be said of these together, in a group of no name yet: with so few units, nothing that is
-/// to hold for others.
+/// to hold for others. The same units give the same intervals.
 pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
-    let mut summary = Summary::default();
-    units.iter().for_each(|unit| summary += unit);
+    let sample = Sample::new(units, &mut generator(units.len() as u64));
+    let summary = sample.sum.clone();
     let widened =
         |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));
-    let repairable = widened(estimate(units, REPAIRABLE), losses(&summary));
+    let repairable = widened(sample.estimate(REPAIRABLE), losses(&summary));
     Advice {
         process: None,
         service: Service::Local(0),
         peer: None,
-        loss: widened(estimate(units, LOSS), summary.segments),
+        loss: widened(sample.estimate(LOSS), summary.segments),
         repairable,
-        saved_ms: estimate(units, SAVED_MS),
-        added: estimate(units, ADDED),
+        saved_ms: sample.estimate(SAVED_MS),
+        added: sample.estimate(ADDED),
         finding: match finding(&summary, repairable) {
             Finding::Bundle | Finding::LittleToRepair if units.len() < fewest => {
                 Finding::TooFewConnections

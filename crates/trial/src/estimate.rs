@@ -59,7 +59,7 @@ fn resamples(units: usize) -> usize {
 /// Summaries as they might have been: so many sums of units drawn with replacement (B. Efron,
 /// R. Tibshirani, An Introduction to the Bootstrap, 1993). What is drawn is a whole unit, for the
 /// segments of one belong together; with fewer than five there are none.
-pub(crate) fn resampled(units: &[&Summary], random: &mut impl Rng) -> Vec<Summary> {
+fn resampled(units: &[&Summary], random: &mut impl Rng) -> Vec<Summary> {
     if units.len() < FEWEST {
         return Vec::new();
     }
@@ -82,20 +82,44 @@ pub(crate) fn generator(seed: u64) -> Pcg64Mcg {
     Pcg64Mcg::seed_from_u64(seed)
 }
 
-/// A measure of units together, with its interval over units; `None` if they have no value. The
-/// same units give the same interval.
-#[must_use]
-pub fn estimate(units: &[&Summary], of: Of) -> Option<Estimate> {
-    let mut sum = Summary::default();
-    units.iter().for_each(|unit| sum += unit);
-    let resampled = resampled(units, &mut generator(units.len() as u64));
-    of(&sum).map(|value| {
-        Estimate::new(
-            value,
-            resampled.iter().filter_map(of).collect(),
-            units.len(),
-        )
-    })
+/// Units together, as they are and as they might have been: drawn once for all that is asked of them.
+pub(crate) struct Sample {
+    /// The units together.
+    pub(crate) sum: Summary,
+    /// How many there are.
+    pub(crate) units: usize,
+    again: Vec<Summary>,
+}
+
+impl Sample {
+    pub(crate) fn new(units: &[&Summary], random: &mut impl Rng) -> Self {
+        let mut sum = Summary::default();
+        units.iter().for_each(|unit| sum += unit);
+        Self {
+            sum,
+            units: units.len(),
+            again: resampled(units, random),
+        }
+    }
+
+    /// A measure of the units together, with its interval over units; `None` if they have no value.
+    pub(crate) fn estimate(&self, of: Of) -> Option<Estimate> {
+        let again = || self.again.iter().filter_map(of).collect();
+        of(&self.sum).map(|value| Estimate::new(value, again(), self.units))
+    }
+
+    /// By how much a measure of these is more than that of others.
+    pub(crate) fn difference(&self, others: &Self, of: Of) -> Option<Estimate> {
+        let difference = |one, other| Some(of(one)? - of(other)?);
+        let pairs = self.again.iter().zip(&others.again);
+        let again = || {
+            pairs
+                .filter_map(|(one, other)| difference(one, other))
+                .collect()
+        };
+        let fewer = self.units.min(others.units);
+        difference(&self.sum, &others.sum).map(|value| Estimate::new(value, again(), fewer))
+    }
 }
 
 #[cfg(test)]
@@ -110,6 +134,10 @@ mod tests {
             late_us,
             ..Summary::default()
         }
+    }
+
+    fn estimate(units: &[&Summary], of: Of) -> Option<Estimate> {
+        Sample::new(units, &mut generator(units.len() as u64)).estimate(of)
     }
 
     const MEAN: Of = |all| (all.segments > 0).then(|| all.late_us as f64 / all.segments as f64);

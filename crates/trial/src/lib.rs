@@ -1,7 +1,7 @@
 //! Does bundling help these connections? What two arms of a trial say, and what watching alone can.
 //!
 //! * [`Summary`]: what was observed of connections, taken together, with their ACK [`Latencies`].
-//! * [`MEASURES`]: what is told of a summary; [`estimate`], with its interval.
+//! * [`MEASURES`]: what is told of a summary; [`Estimate`], with its interval.
 //! * [`Trial`]: both arms, by what is drawn at random; when to [`look`](Trial::look), and the
 //!   [`Verdict`], of which it is known how often it is wrong. Its [`Record`] outlives the process,
 //!   in a [`RecordFile`].
@@ -21,7 +21,7 @@ mod summary;
 mod trial;
 
 pub use advice::{Advice, Finding, Service, Watched};
-pub use estimate::{Estimate, estimate};
+pub use estimate::Estimate;
 pub use gathered::Gathered;
 pub use latencies::Latencies;
 pub use look::{ERROR_RATE, Look, Verdict};

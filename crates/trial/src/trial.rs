@@ -4,7 +4,7 @@ use pillion_bundler::{Arm, DrawBy, Observation};
 use pillion_measure::Measure;
 use serde::{Deserialize, Serialize};
 
-use crate::estimate::{FEWEST, generator, resampled};
+use crate::estimate::{FEWEST, Sample, generator};
 use crate::look::{due_at, threshold};
 use crate::randomisation::chances;
 use crate::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
@@ -207,11 +207,9 @@ impl Trial {
             of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
         });
         let mut random = generator(record.key[1]);
-        let again = [&bundled, &plain].map(|units| resampled(units, &mut random));
-        let [bundled, plain] = [&bundled, &plain].map(|units| ArmResults::of(units));
-        let measures = MEASURES
-            .map(|measure| compare(measure, [&bundled, &plain], &again))
-            .into();
+        let arms = [&bundled, &plain].map(|units| Sample::new(units, &mut random));
+        let measures = MEASURES.map(|measure| compare(measure, &arms)).into();
+        let [bundled, plain] = arms.map(ArmResults::from);
         Results {
             verdict: self.verdict(),
             looks: record.looks,
@@ -223,14 +221,12 @@ impl Trial {
     }
 }
 
-impl ArmResults {
-    fn of(units: &[&Summary]) -> Self {
-        let mut results = Self {
-            units: units.len() as u64,
-            ..Self::default()
-        };
-        units.iter().for_each(|unit| results.summary += unit);
-        results
+impl From<Sample> for ArmResults {
+    fn from(arm: Sample) -> Self {
+        Self {
+            units: arm.units as u64,
+            summary: arm.sum,
+        }
     }
 }
 
@@ -241,27 +237,12 @@ fn fill_both_arms(units: usize, bundled_ppm: u32) -> bool {
     units as u64 * smaller >= FEWEST as u64 * MILLION
 }
 
-fn compare(measure: Measure<Of>, arms: [&ArmResults; 2], again: &[Vec<Summary>; 2]) -> Comparison {
-    let values = arms.map(|arm| (measure.of)(&arm.summary));
-    let units = arms.map(|arm| arm.units as usize);
-    let again = [0, 1].map(|arm| again[arm].iter().map(measure.of));
-    let of_arm = |arm: usize| {
-        let again = again[arm].clone().flatten().collect();
-        values[arm].map(|value| Estimate::new(value, again, units[arm]))
-    };
-    let differences = || {
-        let pairs = again[0].clone().zip(again[1].clone());
-        let differences = pairs.filter_map(|(bundled, plain)| Some(bundled? - plain?));
-        differences.collect()
-    };
-    let fewer = units[0].min(units[1]);
+fn compare(measure: Measure<Of>, [bundled, plain]: &[Sample; 2]) -> Comparison {
     Comparison {
         measure,
-        bundled: of_arm(0),
-        plain: of_arm(1),
-        difference: values[0]
-            .zip(values[1])
-            .map(|(bundled, plain)| Estimate::new(bundled - plain, differences(), fewer)),
+        bundled: bundled.estimate(measure.of),
+        plain: plain.estimate(measure.of),
+        difference: bundled.difference(plain, measure.of),
     }
 }
 
