@@ -180,30 +180,26 @@ impl NamespaceName {
     /// [`Error::System`].
     pub fn open(&self) -> Result<Namespace, Error> {
         let name = escaped(&self.name);
+        let unknown = || Error::UnknownNamespace {
+            name: name.clone(),
+            known: known(),
+        };
         if name.is_empty() {
-            return Err(Error::UnknownNamespace {
-                name,
-                known: known(),
-            });
+            return Err(unknown());
         }
         let settled = self.settled();
-        let file = settled.file().map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ENOTDIR) => Error::UnknownNamespace {
-                name: name.clone(),
-                known: known(),
-            },
+        let file = settled.file();
+        // Whoever has the number after the process that was meant began later; what was opened while
+        // that process lived is its own.
+        if settled.is_of_the_past() {
+            return Err(unknown());
+        }
+        let file = file.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => unknown(),
             Some(libc::ELOOP) => Error::NotANamespace { name: name.clone() },
             Some(libc::EACCES) => Error::MayNotEnter { name: name.clone() },
             _ => Error::system(format!("open the {self}"), error),
         })?;
-        // Whoever has the number after the process that was meant began later; what was opened while
-        // that process lived is its own.
-        if settled.is_of_the_past() {
-            return Err(Error::UnknownNamespace {
-                name,
-                known: known(),
-            });
-        }
         let file = file.ok_or_else(|| Error::NotANamespace { name: name.clone() })?;
         Namespace::of(&name, file)
     }
