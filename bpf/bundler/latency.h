@@ -215,6 +215,22 @@ __noinline int observe_report(struct observation *seen, struct record *record,
 	return 0;
 }
 
+/*
+ * Begins to measure from the first slot that is not acknowledged, nor measured,
+ * to what acked has as the end; is there any?
+ */
+static __always_inline bool begin_measuring(const struct observation *seen,
+					    struct record *record, __u32 next,
+					    __u32 una, struct acked *acked)
+{
+	acked->from = find_segment(record, next, una);
+	if (before(acked->from, seen->measured))
+		acked->from = seen->measured;
+	acked->now_us = now_us();
+	acked->rtt_min_us = seen->rtt_min_us;
+	return before(acked->from, acked->to);
+}
+
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void observe_ack(struct observation *seen,
 					struct flow *flow,
@@ -234,15 +250,10 @@ static __always_inline void observe_ack(struct observation *seen,
 		observe_report(seen, record, next, ack);
 	if (!after(ack->ack, una))
 		return;
-	acked.from = find_segment(record, next, una);
 	acked.to = find_segment(record, next,
 				after(ack->ack, end) ? end : ack->ack);
-	if (before(acked.from, seen->measured))
-		acked.from = seen->measured;
-	if (!before(acked.from, acked.to))
+	if (!begin_measuring(seen, record, next, una, &acked))
 		return;
-	acked.now_us = now_us();
-	acked.rtt_min_us = seen->rtt_min_us;
 	acked.srtt_us = tp->srtt_us >> 3;
 	measure_acked(seen, record, &acked);
 	seen->measured = acked.to;
@@ -250,10 +261,9 @@ static __always_inline void observe_ack(struct observation *seen,
 }
 
 /* Measures what was not acknowledged when the connection ended. */
-__noinline int measure_unacked(struct observation *seen, struct record *record,
-			       struct acked *acked)
+__noinline int measure_unacked(struct observation *seen, struct acked *acked)
 {
-	if (!seen || !record || !acked)
+	if (!seen || !acked)
 		return 0;
 	for (__u32 i = 0; i < RECORD && acked->from != acked->to; i++) {
 		__u32 sent_us = sent_at(seen, acked->from++);
@@ -275,20 +285,14 @@ static __always_inline void observe_end(struct observation *seen,
 {
 	struct record *record = &flow->egress.record;
 	__u32 next = READ_ONCE(record->next);
-	struct acked acked = {};
+	struct acked acked = {.to = next};
 
 	if (!seen->rtt_min_us || !enter(&flow->ingress.busy))
 		return;
 	una = acked_so_far(flow, una, first_byte(slot(record, next)));
-	acked.from = find_segment(record, next, una);
-	acked.to = next;
-	if (before(acked.from, seen->measured))
-		acked.from = seen->measured;
-	acked.now_us = now_us();
-	acked.rtt_min_us = seen->rtt_min_us;
-	if (before(acked.from, acked.to))
-		measure_unacked(seen, record, &acked);
-	seen->measured = acked.to;
+	if (begin_measuring(seen, record, next, una, &acked))
+		measure_unacked(seen, &acked);
+	seen->measured = next;
 	leave(&flow->ingress.busy);
 }
 

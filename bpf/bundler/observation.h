@@ -107,8 +107,7 @@ struct {
 	__type(value, struct observation);
 } pillion_unobserved SEC(".maps");
 
-/* What is observed of the connection that a program's context is of, if that
- * is. */
+/* What is observed of the connection of a program's context, if that is. */
 static __always_inline struct observation *observed(void *ctx)
 {
 	__u64 cookie;
