@@ -44,11 +44,15 @@ pub(super) fn of_traces(main: &Measures, sending: &Range<f64>) -> BTreeMap<Strin
     if main.slices.iter().next().is_none() || places.is_empty() {
         return BTreeMap::new();
     }
+    let placed_rates = main.slices.rates().map(|it| {
+        let place = (it.begin_s / width_s).round() as usize;
+        (place, it)
+    });
+    let rates: Vec<(usize, Rates)> = placed_rates.collect();
     let measures = at_sender.into_iter().chain(at_receiver);
     let all = measures.map(|(name, of)| {
-        let rates = main.slices.rates();
-        let rates = rates.map(|it| ((it.begin_s / width_s).round() as usize, of(&it)));
-        (name.to_owned(), placed(rates, &places))
+        let values = rates.iter().map(|(place, it)| (*place, of(it)));
+        (name.to_owned(), placed(values, &places))
     });
     all.collect()
 }

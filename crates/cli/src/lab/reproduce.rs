@@ -204,7 +204,7 @@ impl Args {
             }
             let board = Board::new(&missing);
             // It is kept in a file; what keeps it from being made is said when it is read.
-            let digest = |planned: &Planned| {
+            let keep = |planned: &Planned| {
                 if let Ok(Some(run)) = making.made(planned) {
                     let _ = digest(&run, planned);
                 }
@@ -213,7 +213,7 @@ impl Args {
                 folder: &it.folder,
                 board: &board,
                 stop: &stop,
-                after: &digest,
+                after: &keep,
             };
             let made = kernels.make_all(&missing, &campaign);
             board.finish();
