@@ -223,6 +223,19 @@ fn within(namespace: Option<&str>) -> String {
 }
 
 impl Error {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownDevice { .. }
+                | Self::NoDevice
+                | Self::TooManyRules { .. }
+                | Self::UnknownNamespace { .. }
+                | Self::NotANamespace { .. }
+        )
+    }
+
     /// A failed system call, with want of privilege told apart.
     pub(crate) fn system(action: impl Into<String>, source: io::Error) -> Self {
         let action = action.into();

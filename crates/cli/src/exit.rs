@@ -5,7 +5,11 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use pillion_lab::engine::EngineError;
 use pillion_settings::BadInput;
+use pillion_trace::input::InputError;
+use pillion_traffic::{ReceiveError, SendError};
+use pillion_trial::RecordError;
 
 use crate::print::say;
 
@@ -39,56 +43,18 @@ pub fn one_line(error: &anyhow::Error) -> String {
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
-    use pillion_bundler::Error as Bundler;
-    use pillion_lab::Error as Lab;
-    use pillion_lab::engine::EngineError as Engine;
-    use pillion_trace::input::InputError;
-    use pillion_traffic::{ReceiveError, SendError};
-    use pillion_trial::RecordError;
     cause.is::<BadInput>()
-        || matches!(
-            cause.downcast_ref(),
-            Some(pillion_queue::Error::UnknownDevice { .. })
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(
-                Bundler::UnknownDevice { .. }
-                    | Bundler::NoDevice
-                    | Bundler::TooManyRules { .. }
-                    | Bundler::UnknownNamespace { .. }
-                    | Bundler::NotANamespace { .. }
-            )
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(
-                Lab::Contradictions(_)
-                    | Lab::Traffic(_)
-                    | Lab::Lacks { .. }
-                    | Lab::NotStored { .. }
-                    | Lab::Sysctl { .. }
-            )
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(Engine::NoKernel(_) | Engine::File { .. } | Engine::MissingTools(_))
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(SendError::Config(_) | SendError::Congestion { .. })
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(ReceiveError::NoStreams | ReceiveError::Manner(_))
-        )
-        || matches!(
-            cause.downcast_ref(),
-            Some(
-                RecordError::Foreign { .. }
-                    | RecordError::InUse { .. }
-                    | RecordError::OtherTrial { .. }
-            )
-        )
         || cause.is::<InputError>()
+        || says(cause, pillion_bundler::Error::is_bad_input)
+        || says(cause, pillion_lab::Error::is_bad_input)
+        || says(cause, EngineError::is_bad_input)
+        || says(cause, pillion_queue::Error::is_bad_input)
+        || says(cause, SendError::is_bad_input)
+        || says(cause, ReceiveError::is_bad_input)
+        || says(cause, RecordError::is_bad_input)
+}
+
+/// Whether the cause is such an error, and says so of itself.
+fn says<E: Error + 'static>(cause: &(dyn Error + 'static), is_bad_input: fn(&E) -> bool) -> bool {
+    cause.downcast_ref().is_some_and(is_bad_input)
 }

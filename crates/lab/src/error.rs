@@ -111,6 +111,19 @@ fn one_line(all: &[Contradiction]) -> String {
 }
 
 impl Error {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Contradictions(_)
+                | Self::Traffic(_)
+                | Self::Lacks { .. }
+                | Self::NotStored { .. }
+                | Self::Sysctl { .. }
+        )
+    }
+
     /// The error of something done with a file, for `map_err`.
     pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self + use<> {
         let path = path.to_owned();

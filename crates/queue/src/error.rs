@@ -42,6 +42,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::UnknownDevice { .. })
+    }
+
     /// A failed system call, with want of privilege told apart.
     pub(crate) fn system(action: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {

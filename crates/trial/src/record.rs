@@ -73,6 +73,17 @@ pub enum RecordError {
     },
 }
 
+impl RecordError {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Foreign { .. } | Self::InUse { .. } | Self::OtherTrial { .. }
+        )
+    }
+}
+
 impl Record {
     /// The record of a trial that begins.
     #[must_use]

@@ -73,6 +73,15 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::NoKernel(_) | Self::File { .. } | Self::MissingTools(_)
+        )
+    }
+
     pub(super) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { action, source }
     }

@@ -38,6 +38,14 @@ pub enum ReceiveError {
     },
 }
 
+impl ReceiveError {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::NoStreams | Self::Manner(_))
+    }
+}
+
 impl From<SystemError> for ReceiveError {
     fn from(SystemError { call, source }: SystemError) -> Self {
         Self::System { call, source }

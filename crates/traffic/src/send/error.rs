@@ -85,6 +85,14 @@ pub enum SendError {
     },
 }
 
+impl SendError {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Congestion { .. })
+    }
+}
+
 fn switch_remedy(error: &nix::Error) -> &'static str {
     match error {
         nix::Error::ENOPROTOOPT => {
