@@ -125,11 +125,12 @@ fn refuse_equal_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
 
 /// Files are called by runs.
 fn refuse_long_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    // With the comma before the next.
     let length = |choice: &Choice| choice.0.as_deref().map_or(0, |name| name.len() + 1);
     let longest = dimensions
         .iter()
         .filter_map(|choices| choices.iter().max_by_key(|choice| length(choice)));
-    let total: usize = longest.clone().map(length).sum();
+    let total = longest.clone().map(length).sum::<usize>().saturating_sub(1);
     if total <= MOST_NAME {
         return;
     }

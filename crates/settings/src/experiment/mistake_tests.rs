@@ -267,8 +267,8 @@ fn names_of_runs_are_no_longer_than_files_can_have() {
         load_text(&format!("{SMALL}[variant.{name}]\ngroup.thin.itt = 7\n"))
     };
     // Behind it comes ",seed=1".
-    assert!(named(192).is_ok());
-    let told = named(193).unwrap_err().to_string();
+    assert!(named(193).is_ok());
+    let told = named(194).unwrap_err().to_string();
     assert!(
         told.contains("names of runs would have 201 characters"),
         "{told}"
