@@ -91,8 +91,7 @@ impl PublishedCell {
 }
 
 impl PublishedTable {
-    ///
-    /// None where nothing of it was run.
+    /// The table with ours in it; none where nothing of it was run.
     pub(super) fn fill(&self, row: &Row) -> Option<FilledTable> {
         let was_run = |line: &PublishedLine| {
             kernels(row).any(|(_, more)| line.estimates(row, more).any(|(_, it)| it.is_some()))

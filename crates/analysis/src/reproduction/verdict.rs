@@ -74,6 +74,21 @@ pub enum Verdict {
     NotMeasured,
 }
 
+impl Verdict {
+    /// The verdict in a word or two.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Near => "near",
+            Self::Changed => "changed",
+            Self::Miss => "miss",
+            Self::Undecided => "undecided",
+            Self::NotRun => "not run",
+            Self::NotMeasured => "not measured",
+        }
+    }
+}
+
 /// Decimal numbers are not exact in binary: what is equal as people write it may differ by so much.
 fn slack(number: f64) -> f64 {
     number.abs() * 1e-9
@@ -99,6 +114,17 @@ impl Answer {
         Self::of(least - value.mean - slack(least), value.half.unwrap_or(0.0))
     }
 
+    /// Whether it is this one, to within so much.
+    fn within(value: &Estimate, this: f64, within: f64) -> Self {
+        let off = (value.mean - this).abs() - slack(this);
+        let half = value.half.unwrap_or(0.0);
+        match off <= within {
+            _ if half > within && (off - half <= within && off + half > within) => Self::Open,
+            true => Self::Yes,
+            false => Self::No,
+        }
+    }
+
     /// Whether a value is not above 0, of which half of the interval is known.
     fn of(mean: f64, half: f64) -> Self {
         match mean <= 0.0 {
@@ -115,6 +141,14 @@ impl Answer {
             Self::Open => Self::Open,
         }
     }
+
+    fn known(self) -> Option<bool> {
+        match self {
+            Self::Yes => Some(true),
+            Self::No => Some(false),
+            Self::Open => None,
+        }
+    }
 }
 
 /// A claim, judged.
@@ -122,10 +156,15 @@ impl Answer {
 pub struct Judged {
     /// The measure today; of an order, of each subject.
     pub today: Vec<Estimate>,
+    /// How many runs of today have nothing of it: no such group, or nothing happened that it could be
+    /// of.
+    pub without: usize,
     /// The measure with each cause as it was then; of an order, of each subject.
     pub causes: Vec<Vec<Estimate>>,
-    /// The cause that the verdict rests on: the first with which a changed claim holds, or with which
-    /// an undecided one may hold that does not today.
+    /// Whether it holds with each cause; `None` where its runs were not made, or more would tell.
+    pub holds: Vec<Option<bool>>,
+    /// The cause to be shown: the first with which a claim holds that does not today, or is undecided;
+    /// without one, the first with which it may hold.
     pub cause: Option<usize>,
     /// What follows.
     pub verdict: Verdict,
@@ -143,27 +182,55 @@ impl Claim {
             .collect();
         let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
         let first = |answer| answers.iter().position(|it| *it == answer);
+        let (holds, may_hold) = (first(Some(Answer::Yes)), first(Some(Answer::Open)));
         let (verdict, cause) = match self.holds(&of_today) {
             None if self.were_made(runs, today) => (Verdict::NotMeasured, None),
             None => (Verdict::NotRun, None),
             Some(Answer::Yes) => (Verdict::Near, None),
-            Some(Answer::Open) => (Verdict::Undecided, None),
-            Some(Answer::No) => match (first(Some(Answer::Yes)), first(Some(Answer::Open))) {
-                (Some(cause), _) => (Verdict::Changed, Some(cause)),
-                _ if answers.contains(&None) => (Verdict::NotRun, None),
-                (None, Some(cause)) => (Verdict::Undecided, Some(cause)),
-                (None, None) => (Verdict::Miss, None),
-            },
+            Some(Answer::Open) => (Verdict::Undecided, holds),
+            Some(Answer::No) if holds.is_some() => (Verdict::Changed, holds),
+            Some(Answer::No) if answers.contains(&None) => (Verdict::NotRun, None),
+            Some(Answer::No) if may_hold.is_some() => (Verdict::Undecided, may_hold),
+            Some(Answer::No) => (Verdict::Miss, None),
         };
+        let asked = self.subjects().into_iter();
+        let asked = asked.flat_map(|it| runs.iter().filter(move |run| it.is_of(run, today)));
+        let measured: usize = of_today.iter().map(|it| it.runs).sum();
         Judged {
+            without: asked.count().saturating_sub(measured),
             today: of_today,
             causes: of_causes,
+            holds: answers
+                .iter()
+                .map(|it| it.and_then(Answer::known))
+                .collect(),
             cause,
             verdict,
         }
     }
 
-    fn subjects(&self) -> Vec<&Subject> {
+    /// The cause whose numbers are shown: the one that is named, of a miss the one that comes nearest,
+    /// and else the first.
+    pub(super) fn shown_cause(&self, judged: &Judged) -> usize {
+        let off = |estimates: &Vec<Estimate>| {
+            let mean = estimates.first().map_or(f64::NAN, |it| it.mean);
+            match self.statement {
+                Statement::Value(value, _) => (mean - value).abs(),
+                Statement::AtMost(_) => mean,
+                Statement::AtLeast(_) => -mean,
+                Statement::Ascending(_) => 0.0,
+            }
+        };
+        let causes = judged.causes.iter().enumerate();
+        let nearest = causes.min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)));
+        let nearest = nearest.filter(|_| judged.verdict == Verdict::Miss);
+        judged
+            .cause
+            .or(nearest.map(|(place, _)| place))
+            .unwrap_or(0)
+    }
+
+    pub(super) fn subjects(&self) -> Vec<&Subject> {
         match &self.statement {
             Statement::Ascending(subjects) => subjects.iter().collect(),
             _ => vec![&self.subject],
@@ -219,16 +286,12 @@ impl Claim {
     }
 
     /// `None` if there are no runs. A value within its tolerance holds by its mean, as the tolerance is
-    /// what may lie between; what has a bound, or an order, holds only with the interval.
+    /// what may lie between, unless chance alone lets it lie further off; what has a bound, or an order,
+    /// holds only with the interval.
     fn holds(&self, estimates: &[Estimate]) -> Option<Answer> {
         let first = estimates.first()?;
         Some(match &self.statement {
-            Statement::Value(value, within)
-                if (first.mean - value).abs() <= *within + slack(*value) =>
-            {
-                Answer::Yes
-            }
-            Statement::Value(..) => Answer::No,
+            Statement::Value(value, within) => Answer::within(first, *value, *within),
             Statement::AtMost(most) => Answer::at_most(first, *most),
             Statement::AtLeast(least) => Answer::at_least(first, *least),
             Statement::Ascending(_) => {

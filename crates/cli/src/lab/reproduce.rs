@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use pillion_analysis::reproduction::{DigestedRun, Row, page, summary_table, which};
+use pillion_analysis::reproduction::{DigestedRun, Row, page, published_csv, summary_table, which};
 use pillion_lab::reproduction::{PUBLISHED, digest, row};
 use pillion_lab::store::{Maker, Making};
 use pillion_report::Fact;
@@ -255,8 +255,10 @@ impl Chosen {
 }
 
 /// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are. Each
-/// table as CSV.
+/// table as CSV, and all published numbers in `published.csv`.
 fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
+    let file = folder.join("published.csv");
+    fs::write(&file, published_csv(rows)).with_context(|| format!("write {}", file.display()))?;
     let mut count = 0;
     for row in rows {
         for (number, figure) in (1..).zip(row.figures()) {

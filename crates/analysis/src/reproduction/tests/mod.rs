@@ -5,6 +5,7 @@ use super::*;
 
 mod figures;
 mod measures;
+mod numbers;
 mod page;
 mod sending;
 mod verdict;
@@ -43,6 +44,16 @@ fn runs() -> Vec<DigestedRun> {
     ]
 }
 
+/// The same, of seeds that give nearly the same.
+fn close_runs() -> Vec<DigestedRun> {
+    vec![
+        run("plain,kernel=today,seed=1", 1.099),
+        run("plain,kernel=today,seed=2", 1.101),
+        run("bundled,kernel=today,seed=1", 0.5495),
+        run("plain,kernel=then,seed=1", 2.0),
+    ]
+}
+
 fn parts(text: &str) -> Vec<String> {
     text.split(',').map(str::to_owned).collect()
 }
@@ -68,5 +79,9 @@ fn claim(statement: Statement) -> Claim {
 }
 
 fn judged(claim: &Claim) -> Judged {
-    claim.judge(&runs(), &parts("kernel=today"), &[parts("kernel=then")])
+    claim.judge(
+        &close_runs(),
+        &parts("kernel=today"),
+        &[parts("kernel=then")],
+    )
 }

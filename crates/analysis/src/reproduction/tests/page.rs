@@ -30,7 +30,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
             max: None,
             log: false,
         }],
-        runs: runs(),
+        runs: close_runs(),
         ..Row::default()
     };
     let page = page(&[row], Vec::new()).to_html();
@@ -52,6 +52,8 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
     assert!(page.contains("ACK latency, today"));
     assert!(page.contains("ACK latency, if the kernel is that of then"));
     assert!(page.contains("holds if the kernel is that of then"));
+    assert!(page.contains("What explains how much"));
+    assert!(page.contains("holds today alone"));
 }
 
 #[test]
