@@ -15,34 +15,27 @@ pub(super) fn build(
 ) -> Result<(), Error> {
     let queue = queue(bottleneck, plan);
     let burst = bottleneck.burst;
-    let on = |rest: &str| {
-        let command = format!("tc {rest}");
-        router.run(&command).map(drop).map_err(lacking)
-    };
     let alone = bottleneck.queue == Discipline::Cake;
-    let (Some(rate), false) = (bottleneck.rate.map(Rate::bps), alone) else {
-        return on(&format!(
-            "qdisc add dev {device} root handle {QUEUE} {queue}"
-        ));
-    };
-    match bottleneck.shaper {
-        Shaper::Htb => {
-            on(&format!(
-                "qdisc add dev {device} root handle 1: htb default 1"
-            ))?;
-            on(&format!(
+    let rate = bottleneck.rate.map(Rate::bps).filter(|_| !alone);
+    let parent = if rate.is_some() { "parent 1:1" } else { "root" };
+    let mut lines = match (rate, bottleneck.shaper) {
+        (None, _) => Vec::new(),
+        (Some(rate), Shaper::Htb) => vec![
+            format!("qdisc add dev {device} root handle 1: htb default 1"),
+            format!(
                 "class add dev {device} parent 1: classid 1:1 htb rate {rate}bit \
                  burst {burst} cburst {burst} quantum 1514"
-            ))?;
-        }
-        Shaper::Tbf => on(&format!(
-            // The limit is that of a queue which ours takes the place of.
+            ),
+        ],
+        // The limit is that of a queue which ours takes the place of.
+        (Some(rate), Shaper::Tbf) => vec![format!(
             "qdisc add dev {device} root handle 1: tbf rate {rate}bit burst {burst} limit {burst}"
-        ))?,
-    }
-    on(&format!(
-        "qdisc add dev {device} parent 1:1 handle {QUEUE} {queue}"
-    ))
+        )],
+    };
+    lines.push(format!(
+        "qdisc add dev {device} {parent} handle {QUEUE} {queue}"
+    ));
+    router.run_batch("tc", &lines).map_err(lacking)
 }
 
 /// The queue in the words of `tc`.

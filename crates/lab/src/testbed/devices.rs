@@ -12,20 +12,24 @@ pub(super) struct Port<'a> {
     pub(super) device: &'a str,
 }
 
-/// Joins machines to one that all these cables lead to. Their ends have no queue of their own, and are
-/// down yet.
-pub(super) fn join(cables: &[[Port; 2]]) -> Result<(), Error> {
-    // The kernel wants a new device's name to be free where it is told to make it elsewhere, too.
+/// Makes the machine that all these cables lead to, by their second ends, a bridge of them. Cables have
+/// no queue of their own; their other ends are down yet.
+pub(super) fn bridge(cables: &[[Port; 2]]) -> Result<(), Error> {
     let Some([_, hub]) = cables.first() else {
         return Ok(());
     };
-    let lines: Vec<_> = cables
+    // The kernel wants a new device's name to be free where it is told to make it elsewhere, too.
+    let cabled = cables
         .iter()
-        .map(|[one, other]| format!("link add {} type veth peer name {}", one.end(), other.end()))
-        .collect();
-    hub.node.run_batch("ip", &lines)?;
-    let mut ports = cables.iter().flatten();
-    ports.try_for_each(|port| port.switch_offloads_off())
+        .map(|[one, other]| format!("link add {} type veth peer name {}", one.end(), other.end()));
+    let bridge = "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0";
+    let ports = cables.iter();
+    let ports = ports.map(|[_, port]| format!("link set {} master bridge up", port.device));
+    let up = "link set bridge up".to_owned();
+    let lines = cabled.chain([bridge.to_owned()]).chain(ports).chain([up]);
+    hub.node.set_up(lines)?;
+    let mut ends = cables.iter().flatten();
+    ends.try_for_each(|end| end.switch_offloads_off())
 }
 
 impl Port<'_> {
@@ -70,16 +74,6 @@ impl Port<'_> {
         let (device, hardware) = (self.device, hardware(address));
         format!("neighbour add {address} lladdr {hardware} dev {device} nud permanent")
     }
-}
-
-/// Makes a bridge of these devices of a machine.
-pub(super) fn bridge(node: &Node, ports: &[&str]) -> Result<(), Error> {
-    let bridge = "link add bridge type bridge stp_state 0 mcast_snooping 0 forward_delay 0";
-    let mut lines = vec![bridge.to_owned()];
-    let ports = ports.iter();
-    lines.extend(ports.map(|port| format!("link set {port} master bridge up")));
-    lines.push("link set bridge up".to_owned());
-    node.set_up(lines)
 }
 
 /// The hardware address of the device that has this address.

@@ -1,7 +1,8 @@
 use pillion_path::{Ledger, Path, Tap};
 use pillion_settings::experiment::{Emulation, Loss, Plan};
 
-use super::devices::{Port, bridge, join};
+use super::bottleneck::lacking;
+use super::devices::{Port, bridge};
 use super::listed::ListedLoss;
 use super::{Log, Node, netem};
 use crate::{Error, kernel_release};
@@ -72,11 +73,10 @@ impl Emulator {
             node: &node,
             device,
         };
-        join(&[
+        bridge(&[
             [router, node_end(TO_ROUTER)],
             [receiver, node_end(TO_RECEIVER)],
         ])?;
-        bridge(&node, &[TO_ROUTER, TO_RECEIVER])?;
         let list = |device, emulation: &Emulation| match &emulation.loss {
             Some(Loss::Listed(numbers)) => ListedLoss::attach(&node, device, numbers).map(Some),
             _ => Ok(None),
@@ -89,15 +89,18 @@ impl Emulator {
             .into_iter()
             .map(|(stream, [to, back])| ((stream, to), (stream, back)))
             .unzip();
-        for (device, way, port, own) in [
+        let ways = [
             (TO_RECEIVER, &plan.forward, "proto-src", to),
             (TO_ROUTER, &plan.backward, "proto-dst", back),
-        ] {
-            match &own[..] {
-                [] => netem::build(&node, device, way)?,
-                own => netem::build_by_stream(&node, device, way, port, own)?,
-            }
-        }
+        ];
+        let lines = ways
+            .iter()
+            .flat_map(|(device, way, port, own)| match &own[..] {
+                [] => netem::lines(device, way),
+                own => netem::lines_by_stream(device, way, port, own),
+            });
+        node.run_batch("tc", &lines.collect::<Vec<_>>())
+            .map_err(lacking)?;
         Ok(Self::Netem { node, listed })
     }
 

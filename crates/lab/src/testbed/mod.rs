@@ -31,7 +31,7 @@ pub use node::{Node, speak_ipv4_alone};
 
 use crate::Error;
 use addresses::{ROUTER_IN, ROUTER_OUT};
-use devices::{Port, join};
+use devices::Port;
 use pillion_settings::experiment::{Plan, Sysctls};
 
 /// The name of the device of a sending host, and of the receiver.
@@ -98,7 +98,7 @@ impl Testbed {
             [here, there]
         });
         let cables: Vec<_> = cables.chain([[to_hosts, to_router]]).collect();
-        join(&cables)?;
+        devices::bridge(&cables)?;
         for ((number, host), &[here, there]) in plan.hosts.iter().enumerate().zip(&cables) {
             let address = addresses::sender(number);
             let window = initial_window(host.initial_window);
@@ -106,9 +106,6 @@ impl Testbed {
             of_router.push(to_hosts.meet(address));
             link::build(host, here, there)?;
         }
-        let mut ports: Vec<&str> = ports.iter().map(String::as_str).collect();
-        ports.push(TO_ROUTER);
-        devices::bridge(&bridge, &ports)?;
 
         let out = Port {
             node: &router,

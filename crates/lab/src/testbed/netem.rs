@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use pillion_settings::experiment::{Emulation, Loss, SOURCE_PORTS};
 
-use super::Node;
-use super::bottleneck::lacking;
 use crate::{Error, Namespace};
 
 /// Packets that netem may hold: more than any path here does.
@@ -49,32 +47,30 @@ pub(super) fn words(emulation: &Emulation) -> String {
     words
 }
 
-/// Emulates one direction on the device that sends in it.
-pub(super) fn build(node: &Node, device: &str, emulation: &Emulation) -> Result<(), Error> {
+/// Commands of `tc` that emulate one direction on the device that sends in it.
+pub(super) fn lines(device: &str, emulation: &Emulation) -> Vec<String> {
     let words = words(emulation);
-    let tc = |rest: String| node.run(&format!("tc {rest}")).map_err(lacking);
-    tc(format!("qdisc add dev {device} root handle 1: {words}"))?;
+    let mut lines = vec![format!("qdisc add dev {device} root handle 1: {words}")];
     if let Some(disturbance) = emulation.disturbance.filter(|it| it.reorder > 0.0) {
         // Behind the path's own delay, all but some pass a second one at once.
         let late = time(disturbance.late);
         let at_once = percent(1.0 - disturbance.reorder);
-        tc(format!(
+        lines.push(format!(
             "qdisc add dev {device} parent 1:1 handle 2: netem limit {LIMIT} delay {late} \
              reorder {at_once}"
-        ))?;
+        ));
     }
-    Ok(())
+    lines
 }
 
-/// Emulates one direction, otherwise for each stream that has anything of its own, by its number.
-/// Its packets have the stream's source port as `port`: `proto-src` or `proto-dst`.
-pub(super) fn build_by_stream(
-    node: &Node,
+/// The same, otherwise for each stream that has anything of its own, by its number. Its packets have the
+/// stream's source port as `port`: `proto-src` or `proto-dst`.
+pub(super) fn lines_by_stream(
     device: &str,
     emulation: &Emulation,
     port: &str,
     own: &[(u32, Emulation)],
-) -> Result<(), Error> {
+) -> Vec<String> {
     // Classes whose rate never holds anything up.
     let class = "htb rate 10gbit quantum 60000";
     const OTHERS: &str = "ffff";
@@ -95,7 +91,7 @@ pub(super) fn build_by_stream(
         "filter add dev {device} parent 1: protocol ip handle 1 flow map key {port} \
          addend -{SOURCE_PORTS} baseclass 1:1"
     ));
-    node.run_batch("tc", &lines).map_err(lacking)
+    lines
 }
 
 /// A duration in microseconds, in the words of `tc`.

@@ -78,14 +78,38 @@ impl Node {
         self.run_batch("ip", &lines)
     }
 
-    /// Runs many commands of `ip` or of `tc` inside the machine at once.
+    /// Runs commands of `ip` or of `tc` inside the machine, all at once: in the virtual engine a program
+    /// takes as long to begin as a hundred commands.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with the first that failed, and what it said.
     pub(super) fn run_batch(&self, program: &str, lines: &[String]) -> Result<(), Error> {
+        if lines.is_empty() {
+            return Ok(());
+        }
         for line in lines {
             self.log.say(&format!("{}: {program} {line}", self.name));
         }
         let input = lines.join("\n") + "\n";
-        self.run_with(&format!("{program} -batch -"), &input)
-            .map(drop)
+        let done = self.run_with(&format!("{program} -batch -"), &input);
+        done.map(drop).map_err(|error| match error {
+            Error::Command {
+                reason,
+                host,
+                command,
+            } => {
+                let (command, reason) = match failed_line(&reason, lines) {
+                    Some((line, said)) => (format!("{program} {line}"), said),
+                    None => (command, reason),
+                };
+                Error::Command {
+                    command,
+                    host,
+                    reason,
+                }
+            }
+            other => other,
+        })
     }
 
     fn run_with(&self, command: &str, input: &str) -> Result<String, Error> {
@@ -137,6 +161,14 @@ impl Node {
     }
 }
 
+/// Of what `ip` or `tc` says of commands that it read, the one that failed, and what is said of it.
+fn failed_line<'a>(said: &str, lines: &'a [String]) -> Option<(&'a str, String)> {
+    let (said, number) = said.rsplit_once("Command failed -:")?;
+    let number: usize = number.trim().parse().ok()?;
+    let line = lines.get(number.checked_sub(1)?)?;
+    Some((line, said.trim_end_matches([' ', ';']).to_owned()))
+}
+
 /// Keeps the kernel from asking for routers and naming its groups in this thread's network namespace,
 /// so that a path carries what is studied and nothing else.
 ///
@@ -147,5 +179,27 @@ pub fn speak_ipv4_alone() -> io::Result<()> {
         // A kernel without IPv6.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_commands_the_one_that_failed_is_named() {
+        let lines = ["qdisc add dev lo root pfifo", "qdisc add dev lo root cake"];
+        let lines = lines.map(str::to_owned);
+        let said = "Error: Specified qdisc kind is unknown.; Command failed -:2";
+        let why = "Error: Specified qdisc kind is unknown.".to_owned();
+        assert_eq!(failed_line(said, &lines), Some((&*lines[1], why)));
+        for strange in [
+            "",
+            "Command failed -:",
+            "Command failed -:0",
+            "Command failed -:3",
+        ] {
+            assert_eq!(failed_line(strange, &lines), None, "{strange}");
+        }
     }
 }
