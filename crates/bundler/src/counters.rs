@@ -1,3 +1,4 @@
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
@@ -102,6 +103,19 @@ impl Counters {
         self.outcomes.get(&outcome).copied().unwrap_or(0)
     }
 
+    /// Why segments were sent as they are, and how many for each reason: the most frequent first.
+    #[must_use]
+    pub fn not_bundled(&self) -> Vec<(Outcome, u64)> {
+        let bundled = [Outcome::Bundled, Outcome::RetransmissionBundled];
+        let all = self
+            .outcomes
+            .iter()
+            .map(|(outcome, count)| (*outcome, *count));
+        let mut others: Vec<_> = all.filter(|(it, _)| !bundled.contains(it)).collect();
+        others.sort_by_key(|(_, count)| Reverse(*count));
+        others
+    }
+
     /// Segments with new data, as far as they could be read.
     #[must_use]
     pub fn segments(&self) -> u64 {
@@ -141,6 +155,7 @@ mod tests {
         raw.outcomes[Outcome::RetransmissionBundled as usize] = 1;
         let counters = Counters::from(&raw);
         assert_eq!(counters.segments(), 3);
+        assert_eq!(counters.not_bundled(), [(Outcome::OldData, 2)]);
         assert!((counters.bundled_share() - 0.25).abs() < 1e-9);
     }
 

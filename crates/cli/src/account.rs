@@ -51,17 +51,8 @@ fn seconds(us: u64) -> String {
 
 /// Why the others were not, most frequent first; empty if all were.
 pub fn reasons(totals: &Totals) -> String {
-    let mut reasons: Vec<_> = totals
-        .counters
-        .outcomes
-        .iter()
-        .filter(|(outcome, _)| {
-            !matches!(outcome, Outcome::Bundled | Outcome::RetransmissionBundled)
-        })
-        .collect();
-    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let reasons = totals.counters.not_bundled().into_iter();
     let words: Vec<_> = reasons
-        .iter()
         .map(|(outcome, count)| format!("{} {count}", outcome.label()))
         .collect();
     words.join(", ")

@@ -118,11 +118,9 @@ fn facts(connection: &Connection) -> Vec<Line<'static>> {
             count(counters.of(Outcome::Bundled)),
         )),
     ];
-    let not = counters.outcomes.iter();
-    let mut not: Vec<_> = not.filter(|(it, _)| **it != Outcome::Bundled).collect();
-    not.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    lines.extend(not.into_iter().map(|(outcome, segments)| {
-        Line::from(format!("  {:>9}  {}", count(*segments), outcome.label()))
+    let reasons = counters.not_bundled().into_iter();
+    lines.extend(reasons.map(|(outcome, segments)| {
+        Line::from(format!("  {:>9}  {}", count(segments), outcome.label()))
     }));
     lines.push(Line::default());
     lines
