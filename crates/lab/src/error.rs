@@ -114,14 +114,19 @@ impl Error {
     /// Whether what was asked for has to change, rather than the machine that it was asked of.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Contradictions(_)
-                | Self::Traffic(_)
-                | Self::Lacks { .. }
-                | Self::NotStored { .. }
-                | Self::Sysctl { .. }
-        )
+            | Self::Traffic(_)
+            | Self::Lacks { .. }
+            | Self::NotStored { .. }
+            | Self::Sysctl { .. } => true,
+            // These are not among the causes of an error that only hands them on.
+            Self::Send(error) => error.is_bad_input(),
+            Self::Receive(error) => error.is_bad_input(),
+            Self::Bundler(error) => error.is_bad_input(),
+            Self::Queue(error) => error.is_bad_input(),
+            _ => false,
+        }
     }
 
     /// The error of something done with a file, for `map_err`.
@@ -131,5 +136,19 @@ impl Error {
             path: path.clone(),
             source,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_on_is_bad_input_if_it_says_so() {
+        let said = Error::from(ReceiveError::NoStreams);
+        assert!(said.is_bad_input());
+        let source = io::ErrorKind::OutOfMemory.into();
+        let action = "do something";
+        assert!(!Error::System { action, source }.is_bad_input());
     }
 }
