@@ -29,6 +29,15 @@ impl Estimate {
         Some(Self { mean, half, runs })
     }
 
+    /// The mean, both ends of the interval and the number of runs as comma-separated values; empty but
+    /// for the last where there is none.
+    pub(super) fn csv(estimate: Option<&Self>) -> String {
+        estimate.map_or_else(
+            || ",,,0".to_owned(),
+            |it| format!("{},{},{},{}", it.mean, it.low(), it.high(), it.runs),
+        )
+    }
+
     /// The lower end of the interval.
     #[must_use]
     pub fn low(&self) -> f64 {

@@ -2,7 +2,7 @@
 
 use pillion_report::{Column, Table, number};
 
-use super::{Claim, Judged, Row, Verdict};
+use super::{Claim, Estimate, Judged, Row, Verdict};
 
 /// Has each claim that several causes explain explained by the one with which most of these hold.
 pub(super) fn by_the_cause_that_explains_most(judged: &mut [(&Claim, Judged)]) {
@@ -28,8 +28,15 @@ impl Judged {
         self.cause.is_some_and(|cause| self.holds_with(cause))
     }
 
+    /// The measure, and whether the claim holds, as in [`Row::kernels`].
+    pub(super) fn by_kernel(&self) -> impl Iterator<Item = (&[Estimate], Option<bool>)> {
+        let causes = self.causes.iter().map(Vec::as_slice);
+        let causes = causes.zip(self.holds.iter().copied());
+        std::iter::once((self.today.as_slice(), self.holds_today())).chain(causes)
+    }
+
     /// Whether it holds today; `None` where that is not known.
-    pub(super) fn holds_today(&self) -> Option<bool> {
+    fn holds_today(&self) -> Option<bool> {
         match self.verdict {
             Verdict::Near => Some(true),
             Verdict::Changed | Verdict::Miss => Some(false),

@@ -14,7 +14,13 @@ pub fn published_csv(rows: &[Row]) -> String {
     let mut text = HEADING.to_owned();
     for row in rows {
         for (claim, judged) in row.judged() {
-            for (kernel, of, holds) in kernels(row, &judged) {
+            let ours = row.kernels().zip(judged.by_kernel());
+            for ((kernel, _), (of, holds)) in ours {
+                let holds = match holds {
+                    Some(true) => "yes",
+                    Some(false) => "no",
+                    None => "",
+                };
                 for (place, subject) in claim.subjects().into_iter().enumerate() {
                     let named = subject.runs.join(",");
                     let ours = of.get(place);
@@ -24,22 +30,6 @@ pub fn published_csv(rows: &[Row]) -> String {
         }
     }
     text
-}
-
-/// What is set beside the published number: its name, ours, and whether the claim holds with it.
-fn kernels<'a>(
-    row: &'a Row,
-    judged: &'a Judged,
-) -> impl Iterator<Item = (String, &'a [Estimate], &'static str)> {
-    let said = |holds: Option<bool>| match holds {
-        Some(true) => "yes",
-        Some(false) => "no",
-        None => "",
-    };
-    let causes = row.causes.iter().zip(&judged.causes).zip(&judged.holds);
-    let causes = causes.map(move |(((runs, _), of), holds)| (runs.join(","), &**of, said(*holds)));
-    let today = said(judged.holds_today());
-    std::iter::once(("today".to_owned(), &*judged.today, today)).chain(causes)
 }
 
 fn line(
@@ -68,9 +58,6 @@ fn line(
         named,
     ];
     let fields = fields.map(csv::field).join(",");
-    let ours = ours.map_or_else(
-        || ",,,0".to_owned(),
-        |it| format!("{},{},{},{}", it.mean, it.low(), it.high(), it.runs),
-    );
+    let ours = Estimate::csv(ours);
     format!("{fields},{ours},{holds}\n")
 }

@@ -56,6 +56,17 @@ impl Row {
         judged
     }
 
+    /// What the kernel as it is is called, where ours of several are set beside a published number.
+    pub(super) const TODAY: &str = "today";
+
+    /// What is set beside the published numbers: the kernel of today, and each cause; its name, and what
+    /// names of runs have.
+    pub(super) fn kernels(&self) -> impl Iterator<Item = (String, &[String])> {
+        let causes = self.causes.iter();
+        let causes = causes.map(|(more, _)| (more.join(","), more.as_slice()));
+        std::iter::once((Self::TODAY.to_owned(), self.today.as_slice())).chain(causes)
+    }
+
     /// What casts doubt on runs, and on which.
     pub fn doubts(&self) -> impl Iterator<Item = (&str, String)> {
         let mut doubtful: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

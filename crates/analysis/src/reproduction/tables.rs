@@ -94,7 +94,8 @@ impl PublishedTable {
     /// The table with ours in it; none where nothing of it was run.
     pub(super) fn fill(&self, row: &Row) -> Option<FilledTable> {
         let was_run = |line: &PublishedLine| {
-            kernels(row).any(|(_, more)| line.estimates(row, more).any(|(_, it)| it.is_some()))
+            row.kernels()
+                .any(|(_, more)| line.estimates(row, more).any(|(_, it)| it.is_some()))
         };
         self.lines.iter().any(was_run).then(|| FilledTable {
             title: format!("{}: {} ({})", row.name, self.title, self.source),
@@ -113,9 +114,9 @@ impl PublishedTable {
             if published.iter().any(|it| !it.is_empty()) {
                 table.row(std::iter::once("published".to_owned()).chain(published));
             }
-            for (name, more) in kernels(row) {
+            for (name, more) in row.kernels() {
                 let estimates: Vec<_> = line.estimates(row, more).collect();
-                if name != TODAY && estimates.iter().all(|(_, it)| it.is_none()) {
+                if name != Row::TODAY && estimates.iter().all(|(_, it)| it.is_none()) {
                     continue;
                 }
                 let ours = estimates.into_iter().map(|(cell, estimate)| {
@@ -130,16 +131,13 @@ impl PublishedTable {
     fn csv(&self, row: &Row) -> String {
         let mut text = "line,column,measure,published,kernel,mean,low,high,runs\n".to_owned();
         for line in &self.lines {
-            for (name, more) in kernels(row) {
+            for (name, more) in row.kernels() {
                 for ((cell, estimate), column) in line.estimates(row, more).zip(&self.columns) {
                     let published = match &cell.published {
                         PublishedValue::Number(value) => value.to_string(),
                         PublishedValue::Words(words) => words.clone(),
                     };
-                    let ours = estimate.map_or_else(
-                        || ",,,0".to_owned(),
-                        |it| format!("{},{},{},{}", it.mean, it.low(), it.high(), it.runs),
-                    );
+                    let ours = Estimate::csv(estimate.as_ref());
                     let fields = [&line.label, column, &cell.measure, &published, &name];
                     let fields = fields.map(|it| csv::field(it));
                     text += &format!("{},{ours}\n", fields.join(","));
@@ -176,13 +174,4 @@ impl PublishedLine {
         let cells = self.cells.iter();
         cells.map(move |cell| (cell, cell.estimate(&row.runs, more)))
     }
-}
-
-const TODAY: &str = "today";
-
-/// What is set beside the published numbers: its name, and what names of runs have.
-fn kernels(row: &Row) -> impl Iterator<Item = (String, &[String])> {
-    let causes = row.causes.iter();
-    let causes = causes.map(|(more, _)| (more.join(","), more.as_slice()));
-    std::iter::once((TODAY.to_owned(), row.today.as_slice())).chain(causes)
 }
