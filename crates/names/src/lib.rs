@@ -1,7 +1,8 @@
-//! Names that anybody can give (devices, processes, containers, cgroups), told so that no terminal or
-//! page takes them for orders.
+//! Names: those that anybody can give (devices, processes, containers, cgroups), told so that no terminal
+//! or page takes them for orders; and those of an experiment's runs.
 
 mod escaped;
+pub mod run;
 mod steering;
 
 pub use escaped::escaped;

@@ -2,6 +2,7 @@
 //! parameter with their intervals.
 
 use pillion_measure::Unit;
+use pillion_names::run;
 use pillion_report::{Axis, Figure, Line, STYLES, Stream};
 
 use super::digest::{levels, unit};
@@ -68,18 +69,6 @@ pub struct Curve {
     pub measure: Option<String>,
     /// What the streams are, if that is known.
     pub stream: Option<Stream>,
-}
-
-/// Where a run is drawn: the value of a parameter in its name, as in `n=8`.
-#[must_use]
-pub fn place(run: &str, parameter: &str) -> Option<f64> {
-    run.split(',').find_map(|part| {
-        let (key, value) = part.split_once('=')?;
-        let number = value.split(':').next()?;
-        (key == parameter)
-            .then(|| number.parse::<f64>().ok())
-            .flatten()
-    })
 }
 
 /// The styles that no kind of streams has.
@@ -356,7 +345,7 @@ impl Sketch {
     ) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
-            let at = place(&run.name, over);
+            let at = run::number(&run.name, over);
             let value = curve
                 .subject
                 .group(run)

@@ -22,7 +22,7 @@ mod verdict;
 
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
-pub use figures::{Curve, Kind, Sketch, place};
+pub use figures::{Curve, Kind, Sketch};
 pub use messages::{Message, Messages};
 pub use numbers::published_csv;
 pub use page::{page, summary_table};

@@ -1,5 +1,7 @@
 //! A figure at other values of what was varied.
 
+use pillion_names::run;
+
 use super::{DigestedRun, Sketch};
 
 impl Sketch {
@@ -28,7 +30,7 @@ impl Sketch {
         };
         let parts = first.subject.runs.iter().filter(|part| {
             let is_of_all = || others.iter().all(|it| it.subject.runs.contains(part));
-            part.contains('=') && is_of_all()
+            run::key(part).is_some() && is_of_all()
         });
         parts.map(String::as_str).collect()
     }
@@ -53,10 +55,9 @@ impl Sketch {
 
 /// What runs have in the place of a part of their names: itself, then the others.
 fn values<'a>(own: &'a str, runs: &'a [DigestedRun]) -> Vec<&'a str> {
-    let key = |part: &'a str| part.split_once('=').map(|(key, _)| key);
-    let parts = runs.iter().flat_map(|run| run.name.split(','));
+    let parts = runs.iter().flat_map(|it| run::parts(&it.name));
     let mut values = vec![own];
-    for part in parts.filter(|part| key(part) == key(own)) {
+    for part in parts.filter(|part| run::key(part) == run::key(own)) {
         if !values.contains(&part) {
             values.push(part);
         }

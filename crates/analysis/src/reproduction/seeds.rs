@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pillion_names::run;
+
 use super::DigestedRun;
 
 /// What is said of runs that differ by their seed, and give the same.
@@ -10,12 +12,10 @@ pub(super) const ONE_TEST: &str =
 
 /// The names of runs of which each other seed gives the same as well, to the last bit.
 pub(super) fn of_one_test(runs: &[DigestedRun]) -> Vec<&str> {
-    let mut by_seed: BTreeMap<String, Vec<&DigestedRun>> = BTreeMap::new();
-    for run in runs {
-        by_seed
-            .entry(without_seed(&run.name))
-            .or_default()
-            .push(run);
+    let mut by_seed: BTreeMap<Vec<&str>, Vec<&DigestedRun>> = BTreeMap::new();
+    for it in runs {
+        let alike = run::parts_without_seed(&it.name).collect();
+        by_seed.entry(alike).or_default().push(it);
     }
     let alike = by_seed.into_values().filter(|seeds| {
         let [first, others @ ..] = &seeds[..] else {
@@ -27,9 +27,4 @@ pub(super) fn of_one_test(runs: &[DigestedRun]) -> Vec<&str> {
                 .all(|it| it.digest.groups == first.digest.groups)
     });
     alike.flatten().map(|run| run.name.as_str()).collect()
-}
-
-fn without_seed(name: &str) -> String {
-    let parts = name.split(',').filter(|part| !part.starts_with("seed="));
-    parts.collect::<Vec<_>>().join(",")
 }

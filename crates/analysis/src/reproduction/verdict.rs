@@ -1,3 +1,4 @@
+use pillion_names::run;
 use serde::Serialize;
 
 use super::{Digest, Estimate, GroupDigest};
@@ -328,18 +329,21 @@ impl Subject {
     /// Whether a run of this name is one of these.
     #[must_use]
     pub fn takes(&self, name: &str) -> bool {
-        has_all(name, &self.runs)
+        run::has_all(name, &self.runs)
     }
 
     /// Whether a run is one of these, with `more` in its name besides.
-    pub(super) fn is_of(&self, run: &DigestedRun, more: &[String]) -> bool {
-        self.takes(&run.name) && has_all(&run.name, more)
+    pub(super) fn is_of(&self, it: &DigestedRun, more: &[String]) -> bool {
+        self.takes(&it.name) && run::has_all(&it.name, more)
     }
 
     /// Whether a run has all in its name that another one has, but for keys that are chosen here.
     fn differs_by_choice(&self, name: &str, other: &str) -> bool {
-        let is_chosen = |part: &str| self.runs.iter().any(|it| key(it) == key(part));
-        has_all(name, other.split(',').filter(|part| !is_chosen(part)))
+        let is_chosen = |part: &str| {
+            let mut chosen = self.runs.iter();
+            chosen.any(|it| run::key(it) == run::key(part))
+        };
+        run::has_all(name, run::parts(other).filter(|part| !is_chosen(part)))
     }
 
     /// The subject's group in a run.
@@ -354,15 +358,4 @@ impl Subject {
     pub(super) fn value(&self, run: &DigestedRun, measure: &str) -> Option<f64> {
         self.group(run)?.value(measure)
     }
-}
-
-/// Whether a run's name has all these parts.
-fn has_all(name: &str, parts: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
-    let mut parts = parts.into_iter();
-    parts.all(|part| name.split(',').any(|its| its == part.as_ref()))
-}
-
-/// What a part of a run's name is a value of; nothing for the variant, which stands alone.
-fn key(part: &str) -> &str {
-    part.split_once('=').map_or("", |(key, _)| key)
 }

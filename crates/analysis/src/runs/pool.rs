@@ -1,6 +1,7 @@
 use std::cmp::Ordering;
 
 use pillion_measure::quantile;
+use pillion_names::run;
 
 use super::{Group, Of, RunMeasure, Stream, Totals};
 
@@ -17,8 +18,9 @@ impl Label {
     /// Of a run called like this, as in `plain,loss=2,seed=1`.
     #[must_use]
     pub fn of(run: &str) -> Self {
-        let parts = run.split(',').filter(|part| !part.starts_with("seed="));
-        let (point, variant): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.contains('='));
+        let parts = run::parts_without_seed(run);
+        let (point, variant): (Vec<&str>, Vec<&str>) =
+            parts.partition(|part| run::key(part).is_some());
         Self {
             variant: variant.join(","),
             point: point.join(","),
@@ -29,7 +31,7 @@ impl Label {
 /// Points of a grid in order, numbers by their size.
 pub(super) fn by_number(one: &str, other: &str) -> Ordering {
     let number = |part: &str| part.split_once('=')?.1.parse::<f64>().ok();
-    let parts = one.split(',').zip(other.split(','));
+    let parts = run::parts(one).zip(run::parts(other));
     let orders = parts.map(|(one, other)| match (number(one), number(other)) {
         (Some(a), Some(b)) => a.total_cmp(&b),
         _ => one.cmp(other),

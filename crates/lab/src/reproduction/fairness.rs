@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use pillion_analysis::reproduction::{
     PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
 };
+use pillion_names::run;
 use pillion_settings::experiment::{Planned, Reproduction, Selector};
 
 /// What is shown of streams that share a bottleneck.
@@ -52,10 +53,8 @@ fn variant(run: &str, reproduction: &Reproduction) -> Vec<String> {
     let causes = reproduction.causes.iter().map(|cause| &cause.runs);
     let kernels = std::iter::once(&reproduction.today).chain(causes);
     let kernels: Vec<&String> = kernels.flat_map(Selector::parts).collect();
-    let parts = run.split(',').map(str::to_owned);
-    parts
-        .filter(|part| !part.starts_with("seed=") && !kernels.contains(&part))
-        .collect()
+    let parts = run::parts_without_seed(run).map(str::to_owned);
+    parts.filter(|part| !kernels.contains(&part)).collect()
 }
 
 fn line(label: String, parts: &[String], group: &str) -> PublishedLine {

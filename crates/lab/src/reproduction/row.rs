@@ -2,8 +2,9 @@
 
 use pillion_analysis::reproduction::{
     self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
-    PublishedValue, Row, Sketch, Statement, Subject, place,
+    PublishedValue, Row, Sketch, Statement, Subject,
 };
+use pillion_names::run;
 use pillion_report::Stream;
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
@@ -240,7 +241,7 @@ fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
     let over = drawn.over.as_deref().unwrap_or_default();
     let places = runs.iter().filter_map(|run| match drawn.kind {
         FigureKind::Series => Some(run.plan.duration.as_secs_f64()),
-        _ => place(&run.name, over),
+        _ => run::number(&run.name, over),
     });
     let begin = (drawn.kind == FigureKind::Series).then_some(0.0);
     let places = places.chain(begin);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use pillion_names::run;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -91,7 +92,7 @@ pub(super) fn expand<'i>(
 fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     for (name, over) in dimensions.iter().flatten() {
         let value = over.get("seed").or_else(|| over.get("repetitions"));
-        let is_called_so = name.as_deref().is_some_and(|it| it.starts_with("seed="));
+        let is_called_so = name.as_deref().is_some_and(run::is_seed);
         if value.is_some() || is_called_so {
             let text = "seeds are no choice of their own: `seed` is the first, and `repetitions` how \
                         many there are, both of the whole file; call a parameter otherwise";

@@ -1,5 +1,7 @@
 //! Which of an experiment's runs are made to reproduce what was published.
 
+use pillion_names::run;
+
 use super::{Drawn, Published, PublishedTable, Reproduction, Selection, Selector};
 use crate::document::Mistake;
 
@@ -19,15 +21,15 @@ fn is_duration(s: f64) -> bool {
 
 /// Whether a run of this name is among the selected ones: it has one of the values named of each
 /// key that is named, and none that is for runs of today alone unless it is one.
-pub(super) fn takes(selection: &Selection, today: &Selector, run: &str) -> bool {
-    let key = |part: &str| part.split_once('=').map(|(key, _)| key.to_owned());
+pub(super) fn takes(selection: &Selection, today: &Selector, name: &str) -> bool {
     let is_allowed = |part: &str| {
-        let of_key = selection.only.iter().filter(|only| key(only) == key(part));
+        let of_key = selection.only.iter();
+        let of_key = of_key.filter(|only| run::key(only) == run::key(part));
         let mut of_key = of_key.peekable();
         of_key.peek().is_none() || of_key.any(|only| only == part)
     };
     let is_only_today = |part: &str| selection.only_today.iter().any(|it| it == part);
-    run.split(',').all(is_allowed) && (today.takes(run) || !run.split(',').any(is_only_today))
+    run::parts(name).all(is_allowed) && (today.takes(name) || !run::parts(name).any(is_only_today))
 }
 
 /// Tells of what stands for no run at all, and of numbers that stand for several at once.
@@ -57,10 +59,7 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
     let selections = reproduction.selection.values();
     let parts = selections.flat_map(|selection| selection.only.iter().chain(&selection.only_today));
     for part in parts {
-        if !names
-            .iter()
-            .any(|name| name.split(',').any(|it| it == part))
-        {
+        if !names.iter().any(|name| run::has_all(name, [part])) {
             tell(format!("`{part}`, which a selection names,"));
         }
     }
@@ -100,12 +99,9 @@ fn two_at_once<'a>(
         let is_of = |name: &&&str| runs.takes(name) && kernel.takes(name);
         let mut taken = names.iter().filter(is_of);
         let one = taken.next()?;
-        let other = taken.find(|other| without_seed(other) != without_seed(one))?;
+        let is_alike =
+            |other: &str| run::parts_without_seed(other).eq(run::parts_without_seed(one));
+        let other = taken.find(|other| !is_alike(other))?;
         Some((*one, *other))
     })
-}
-
-fn without_seed(name: &str) -> Vec<&str> {
-    let parts = name.split(',');
-    parts.filter(|part| !part.starts_with("seed=")).collect()
 }

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use pillion_names::run;
 use serde::Deserialize;
 
 /// Runs, by parts of their names, as in `plain,loss=10`: those that have all of them.
@@ -19,9 +20,7 @@ impl Selector {
     /// Whether a run of this name is one of them.
     #[must_use]
     pub fn takes(&self, run: &str) -> bool {
-        self.0
-            .iter()
-            .all(|part| run.split(',').any(|its| its == part))
+        run::has_all(run, &self.0)
     }
 
     /// The parts of names.
