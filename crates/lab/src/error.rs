@@ -81,6 +81,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Another process makes the same.
+    #[error("{}: another process makes {what} just now; wait for its end, or name another folder", path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+        /// What is being made.
+        what: &'static str,
+    },
     /// There is no such experiment or run.
     #[error("{name}: no experiment or run of {}; `pillion lab list` names them", store.display())]
     NotStored {

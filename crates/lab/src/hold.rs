@@ -1,5 +1,5 @@
-//! Folders that a process is at work in, or files that stand for them: held as long as it lives, so that others can tell those that
-//! one left which was killed.
+//! Folders that a process is at work in, or files that stand for them: held as long as it lives, so that
+//! others can tell those that one left which was killed.
 
 use std::fs::File;
 use std::io;
@@ -8,6 +8,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use pillion_host::held_file;
+
+use crate::Error;
 
 /// A folder, held; `None` where the file system has no locks.
 pub type Held = Option<Flock<File>>;
@@ -21,6 +23,20 @@ pub(crate) fn hold(folder: &Path) -> io::Result<Held> {
         Err(error) if has_no_locks(&error) => Ok(None),
         held => Ok(Some(held?)),
     }
+}
+
+/// Holds a folder, or a file, in which `what` is made.
+///
+/// # Errors
+/// [`Error::Busy`] if another process does; [`Error::File`].
+pub(crate) fn hold_for(what: &'static str, folder: &Path) -> Result<Held, Error> {
+    hold(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Busy {
+            path: folder.to_owned(),
+            what,
+        },
+        _ => Error::file(folder)(error),
+    })
 }
 
 /// Waits until no other process makes a folder in this one, or looks which of them are held: so none

@@ -1,12 +1,12 @@
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::iter;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use crate::Error;
-use crate::hold::{Held, hold, turn};
+use crate::hold::{Held, hold_for, turn};
 
 /// The folder of a run being made: beside the place that it is for, so that what is there is
 /// whole.
@@ -41,11 +41,14 @@ pub const PART: &str = "part";
 /// The end of the name of a folder whose run failed; a file of that name in it says why.
 pub const BROKEN: &str = "broken";
 
+const THIS_RUN: &str = "this run";
+
 impl Folder {
     /// Begins the folder of a run; what there is of one that was killed is kept as of one that failed.
     ///
     /// # Errors
-    /// [`Error::File`] if there is something in its place already, or another process makes the run.
+    /// [`Error::File`] if there is something in its place already; [`Error::Busy`] if another process makes
+    /// the run.
     pub(super) fn begin(target: &Path) -> Result<Self, Error> {
         if target.symlink_metadata().is_ok() {
             let why = "it is there already, and a run is never overwritten; name another folder";
@@ -55,23 +58,17 @@ impl Folder {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(Error::file(parent))?;
         }
-        let begin = || {
-            let _turn = turn(path.parent().unwrap_or(Path::new("")))?;
-            if path.is_dir() {
-                let _held = hold(&path)?;
-                fs::write(path.join(BROKEN), "it was killed\n")?;
-                fs::rename(&path, place_of_broken(target))?;
-            }
-            fs::create_dir(&path)?;
-            hold(&path)
-        };
-        let _held = begin().map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                let why = "another process makes this run just now";
-                Error::file(&path)(io::Error::other(why))
-            }
-            _ => Error::file(&path)(error),
-        })?;
+        let failed = Error::file(&path);
+        let turn = turn(path.parent().unwrap_or(Path::new(""))).map_err(&failed)?;
+        if path.is_dir() {
+            let _held = hold_for(THIS_RUN, &path)?;
+            let killed = fs::write(path.join(BROKEN), "it was killed\n");
+            killed.map_err(&failed)?;
+            fs::rename(&path, place_of_broken(target)).map_err(&failed)?;
+        }
+        fs::create_dir(&path).map_err(&failed)?;
+        let _held = hold_for(THIS_RUN, &path)?;
+        drop(turn);
         let target = target.to_owned();
         Ok(Self {
             path,

@@ -8,7 +8,7 @@ use pillion_settings::experiment::Planned;
 
 use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
 use crate::Error;
-use crate::hold::{Held, hold};
+use crate::hold::{Held, hold_for};
 use crate::reproduction::digest_file;
 use crate::run::{RUN_FILE, SUMMARY_FILE};
 
@@ -58,17 +58,9 @@ impl Making {
     /// same runs would come upon them half made.
     ///
     /// # Errors
-    /// [`Error::File`], also if another process holds it.
+    /// [`Error::Busy`] if another process holds it; [`Error::File`].
     pub fn hold(&self) -> Result<Held, Error> {
-        let file = self.0.join(EXPERIMENT_FILE);
-        hold(&file).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => {
-                let why = "another process makes these runs just now; wait for its end, or name \
-                           another --store";
-                Error::file(&self.0)(io::Error::other(why))
-            }
-            _ => Error::file(&file)(error),
-        })
+        hold_for("these runs", &self.0.join(EXPERIMENT_FILE))
     }
 
     /// One that another began.
