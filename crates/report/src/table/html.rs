@@ -4,6 +4,9 @@ use super::{Align, NO_DATA, Row, Table};
 use crate::markup::Markup;
 use crate::page::anchor;
 
+/// Columns that a terminal wraps after so many characters or more have sentences in them.
+const SENTENCE: usize = 40;
+
 impl Table {
     /// A `<table>` element; its style is the page's.
     pub fn to_html(&self) -> String {
@@ -52,9 +55,11 @@ impl Table {
     fn cells(&self, out: &mut Markup, cells: &[String]) {
         for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
             let mut class = class(column.align).to_owned();
-            if column.wrap.is_some() {
-                class += " wrapped";
-            }
+            class += match column.wrap {
+                Some(SENTENCE..) => " wrapped sentence",
+                Some(_) => " wrapped",
+                None => "",
+            };
             if column.verdict {
                 class += &format!(" verdict {}", cell.replace(' ', "-"));
             }
