@@ -4,6 +4,8 @@
 //! gives a [`Verdict`], which is computed and never written by hand. A [`Row`] is one experiment
 //! with its claims and figures, and [`page`] the report of all of them.
 
+mod answer;
+mod claim;
 mod derived;
 mod digest;
 mod estimate;
@@ -17,9 +19,11 @@ mod row;
 mod seeds;
 mod slices;
 mod sojourn;
+mod subject;
 mod tables;
 mod verdict;
 
+pub use claim::{Claim, Statement};
 pub use digest::{Digest, GroupDigest, unit};
 pub use estimate::Estimate;
 pub use figures::{Curve, Kind, Sketch};
@@ -29,8 +33,9 @@ pub use page::{page, summary_table};
 pub use row::{Row, which};
 pub use slices::Datagrams;
 pub use sojourn::FirstSendings;
+pub use subject::{DigestedRun, Subject};
 pub use tables::{FilledTable, PublishedCell, PublishedLine, PublishedTable, PublishedValue};
-pub use verdict::{Claim, DigestedRun, Judged, Statement, Subject, Verdict};
+pub use verdict::{Judged, Verdict};
 
 #[cfg(test)]
 mod tests;
