@@ -32,6 +32,7 @@ mod help;
 mod hooks;
 mod leftovers;
 mod lifecycle;
+mod manager;
 mod namespaces;
 mod nat;
 mod observe;

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::attach::send_to;
 use crate::common::*;
-use crate::systemd::signal;
+use crate::manager::signal;
 
 /// A pillion that is ended with the test.
 pub struct Attached(Child);

@@ -16,8 +16,8 @@ use pillion_lab::Namespace;
 use tempfile::TempDir;
 
 use crate::common::*;
+use crate::manager::{Manager, signal};
 use crate::socket_option::pillion_options::{self as option, BUNDLE, MAX_BYTES};
-use crate::systemd::{Manager, signal};
 
 /// Waits until it ends, and that in good order.
 pub fn ends_well(pillion: &mut Child) -> bool {
