@@ -245,15 +245,16 @@ fn at(quantiles: &[f64], share: f64) -> Option<f64> {
 /// backlog does, is no part of what streams got beside others. Slices that lie within it count.
 fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
     let width_s = main.slices.width_s();
-    let first = (sending.start / width_s).ceil().max(0.0) as i64;
-    let end = (sending.end / width_s).floor() as i64;
-    let length_s = (end - first) as f64 * width_s;
-    if length_s <= 0.0 {
+    let places = slices::within(sending, width_s);
+    if places.is_empty() {
         return Vec::new();
     }
+    let length_s = places.len() as f64 * width_s;
     let rate = |bytes: fn(&Slice) -> u64| {
         let within = main.slices.iter();
-        let within = within.filter(|(index, _)| (first..end).contains(index));
+        let within = within.filter(|(place, _)| {
+            usize::try_from(*place).is_ok_and(|place| places.contains(&place))
+        });
         let sum: u64 = within.map(|(_, slice)| bytes(slice)).sum();
         sum as f64 * 8.0 / length_s
     };

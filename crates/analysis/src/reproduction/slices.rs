@@ -67,7 +67,7 @@ fn placed(values: impl Iterator<Item = (usize, f64)>, places: &Range<usize>) -> 
 }
 
 /// The slices that lie within a time in seconds.
-fn within(time: &Range<f64>, width_s: f64) -> Range<usize> {
+pub(super) fn within(time: &Range<f64>, width_s: f64) -> Range<usize> {
     let first = (time.start / width_s).ceil();
     let end = ((time.end + 1e-9) / width_s).floor();
     first as usize..end as usize
