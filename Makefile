@@ -16,7 +16,7 @@ demo: setup
 	target/release/pillion lab demo $(DEMO)
 
 lab-kernel:
-	@scripts/setup lab-kernel
+	@scripts/setup lab-kernel $(filter --source,$(LAB_KERNEL))
 	@lab-kernel/build $(LAB_KERNEL)
 
 test: setup check
