@@ -128,7 +128,7 @@ const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 /// What is to be said of these together, in a group of no name yet: with so few units, nothing that is
 /// to hold for others. The same units give the same intervals.
 pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
-    let sample = Sample::new(units, &mut generator(units.len() as u64));
+    let sample = Sample::new(units, units.len(), &mut generator(units.len() as u64));
     let summary = sample.sum.clone();
     let widened =
         |estimate: Option<Estimate>, whole| estimate.map(|estimate| widen(estimate, whole));

@@ -59,7 +59,7 @@ fn resamples(units: usize) -> usize {
 /// Summaries as they might have been: so many sums of units drawn with replacement (B. Efron,
 /// R. Tibshirani, An Introduction to the Bootstrap, 1993). What is drawn is a whole unit, for the
 /// segments of one belong together; with fewer than five there are none.
-fn resampled(units: &[&Summary], random: &mut impl Rng) -> Vec<Summary> {
+fn resampled(units: &[&Summary], times: usize, random: &mut impl Rng) -> Vec<Summary> {
     if units.len() < FEWEST {
         return Vec::new();
     }
@@ -74,7 +74,7 @@ fn resampled(units: &[&Summary], random: &mut impl Rng) -> Vec<Summary> {
         }
         sum
     };
-    (0..resamples(units.len())).map(draw).collect()
+    (0..times).map(draw).collect()
 }
 
 /// A generator of which the same number gives the same draws.
@@ -92,13 +92,15 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    pub(crate) fn new(units: &[&Summary], random: &mut impl Rng) -> Self {
+    /// Of units that are compared with others: `fewest` is the smaller number of both, by which as many
+    /// are drawn anew of each.
+    pub(crate) fn new(units: &[&Summary], fewest: usize, random: &mut impl Rng) -> Self {
         let mut sum = Summary::default();
         units.iter().for_each(|unit| sum += unit);
         Self {
             sum,
             units: units.len(),
-            again: resampled(units, random),
+            again: resampled(units, resamples(fewest), random),
         }
     }
 
@@ -137,7 +139,7 @@ mod tests {
     }
 
     fn estimate(units: &[&Summary], of: Of) -> Option<Estimate> {
-        Sample::new(units, &mut generator(units.len() as u64)).estimate(of)
+        Sample::new(units, units.len(), &mut generator(units.len() as u64)).estimate(of)
     }
 
     const MEAN: Of = |all| (all.segments > 0).then(|| all.late_us as f64 / all.segments as f64);
@@ -200,5 +202,17 @@ mod tests {
     #[test]
     fn without_segments_there_is_no_value() {
         assert_eq!(estimate(&[], MEAN), None);
+    }
+
+    #[test]
+    fn what_few_are_compared_with_is_drawn_as_often_as_they() {
+        let units: Vec<_> = (0..60).map(|late| unit(100, late)).collect();
+        let units: Vec<_> = units.iter().collect();
+        let random = &mut generator(1);
+        let (few, many) = (&units[..5], &units[..]);
+        let drawn = [few, many].map(|it| Sample::new(it, few.len(), random).again.len());
+        assert_eq!(drawn, [RESAMPLES_OF_FEW; 2]);
+        let alone = Sample::new(many, many.len(), random).again.len();
+        assert_eq!(alone, RESAMPLES);
     }
 }

@@ -198,6 +198,14 @@ impl Trial {
         last.map_or(Verdict::Undecided, Look::verdict)
     }
 
+    /// Whether nothing more is to be observed: it is decided, or the time is over that was said for it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let planned_ms = self.record.setting.duration_ms;
+        self.verdict() != Verdict::Undecided
+            || planned_ms.is_some_and(|planned_ms| self.record.observed_ms >= planned_ms)
+    }
+
     /// What the trial says so far.
     #[must_use]
     pub fn results(&self) -> Results {
@@ -207,7 +215,8 @@ impl Trial {
             of_arm.map(|unit| &unit.summary).collect::<Vec<_>>()
         });
         let mut random = generator(record.key[1]);
-        let arms = [&bundled, &plain].map(|units| Sample::new(units, &mut random));
+        let fewest = bundled.len().min(plain.len());
+        let arms = [&bundled, &plain].map(|units| Sample::new(units, fewest, &mut random));
         let measures = MEASURES.map(|measure| compare(measure, &arms)).into();
         let [bundled, plain] = arms.map(ArmResults::from);
         Results {
@@ -383,5 +392,21 @@ mod tests {
         let look = trial.look(false).unwrap();
         assert_eq!((look.chance_of_better, look.chance_of_worse), (1.0, 1.0));
         assert_eq!(trial.verdict(), Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_trial_is_over_once_its_time_is() {
+        let setting = Setting {
+            duration_ms: Some(5_000),
+            ..Setting::example()
+        };
+        let mut trial = Trial::new(Record::new(setting, [1, 2]));
+        trial.has_observed(4_999);
+        assert!(!trial.is_over());
+        trial.has_observed(5_000);
+        assert!(trial.is_over());
+        let mut endless = Trial::new(Record::new(Setting::example(), [1, 2]));
+        endless.has_observed(u64::MAX);
+        assert!(!endless.is_over());
     }
 }

@@ -87,7 +87,7 @@ impl Args {
         let record = found.unwrap_or_else(|| Record::new(setting, rand::random()));
         let key = record.key;
         let mut trial = Trial::new(record);
-        if trial.verdict() != Verdict::Undecided {
+        if trial.is_over() {
             self.tell(&trial, report.as_ref())?;
             let file = self.record.display();
             say(&format!(
