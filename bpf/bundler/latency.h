@@ -192,7 +192,8 @@ static __always_inline void take_back_repairable(struct observation *seen,
 
 /*
  * A report of what had been retransmitted, though it was not lost: one packet,
- * of one segment or of several that TCP joined. Each segment counts once.
+ * of one segment or of several that TCP joined. Each segment counts once, and
+ * none that is measured nowhere.
  */
 __noinline int observe_report(struct observation *seen, struct record *record,
 			      __u32 next, const struct ack *ack)
@@ -206,7 +207,7 @@ __noinline int observe_report(struct observation *seen, struct record *record,
 		if (!before(first_byte(slot(record, at)), ack->duplicate_end))
 			break;
 		if (!(READ_ONCE(slot(record, at)->how) & RETRANSMITTED) ||
-		    is_reported(seen, at))
+		    !sent_at(seen, at) || is_reported(seen, at))
 			continue;
 		seen->reported[at & (RECORD - 1)] = round_of(at);
 		seen->losses.needless++;
@@ -231,6 +232,14 @@ static __always_inline bool begin_measuring(const struct observation *seen,
 	return before(acked->from, acked->to);
 }
 
+static __always_inline void note_least_rtt(struct observation *seen,
+					   __u32 rtt_us)
+{
+	if (rtt_us != NO_RTT_SAMPLE &&
+	    (!seen->rtt_min_us || rtt_us < seen->rtt_min_us))
+		seen->rtt_min_us = rtt_us;
+}
+
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void observe_ack(struct observation *seen,
 					struct flow *flow,
@@ -238,14 +247,12 @@ static __always_inline void observe_ack(struct observation *seen,
 					const struct ack *ack)
 {
 	struct record *record = &flow->egress.record;
-	__u32 next = READ_ONCE(record->next), rtt_us = tp->rtt_min;
+	__u32 next = READ_ONCE(record->next);
 	__u32 end = first_byte(slot(record, next));
 	__u32 una = acked_so_far(flow, tp->snd_una, end);
 	struct acked acked = {};
 
-	if (rtt_us != NO_RTT_SAMPLE &&
-	    (!seen->rtt_min_us || rtt_us < seen->rtt_min_us))
-		seen->rtt_min_us = rtt_us;
+	note_least_rtt(seen, tp->rtt_min);
 	if (ack->duplicate)
 		observe_report(seen, record, next, ack);
 	if (!after(ack->ack, una))
@@ -281,18 +288,22 @@ __noinline int measure_unacked(struct observation *seen, struct acked *acked)
  * younger than the least RTT tells nothing, however the connection fared.
  */
 static __always_inline void observe_end(struct observation *seen,
-					struct flow *flow, __u32 una)
+					struct flow *flow,
+					const struct tcp_sock *tp)
 {
 	struct record *record = &flow->egress.record;
-	__u32 next = READ_ONCE(record->next);
+	__u32 next = READ_ONCE(record->next), una;
 	struct acked acked = {.to = next};
 
+	/* There may have been no ACK but that of the handshake. */
+	note_least_rtt(seen, tp->rtt_min.s[0].v);
 	if (!seen->rtt_min_us || !enter(&flow->ingress.busy))
 		return;
-	una = acked_so_far(flow, una, first_byte(slot(record, next)));
+	una = acked_so_far(flow, tp->snd_una, first_byte(slot(record, next)));
 	if (begin_measuring(seen, record, next, una, &acked))
 		measure_unacked(seen, &acked);
 	seen->measured = next;
+	seen->counters = flow->counters;
 	leave(&flow->ingress.busy);
 }
 

@@ -107,7 +107,7 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 	note_end(tp, flow);
 	seen = observed(ops);
 	if (seen)
-		observe_end(seen, flow, tp->snd_una);
+		observe_end(seen, flow, tp);
 	return 1;
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use pillion_bundler::{Arm, Direction, DrawBy, LatencyBuckets, Observation, Observing, Outcome};
-use pillion_tests::{Ip, Setup, Wire};
+use pillion_tests::{Bundler, Ip, Setup, Wire};
 
 const RTT: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_millis(10);
@@ -188,6 +188,28 @@ fn of_what_was_retransmitted_needlessly_each_segment_counts_once() {
     });
 }
 
+/// When it was sent is not known, and so whether it was late: it is in no count of losses.
+#[test]
+fn what_was_sent_before_it_was_observed_is_neither_lost_nor_needless() {
+    let setup = Setup {
+        bundlers: vec![],
+        rto_min: Duration::from_millis(300),
+        ..held_back()
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 101:201");
+        wire.attach(&Bundler::unlimited());
+        wire.adopt();
+        wire.expect("1:201");
+        wire.ack_duplicate(201, "1:201", "");
+        wire.sends("201:301");
+        wire.ack(301);
+        let seen = seen(wire);
+        assert_eq!((seen.losses.segments, seen.losses.needless), (0, 0));
+        assert_eq!(seen.segments, 1);
+    });
+}
+
 /// Whether its report comes behind the ACK, or with it.
 #[test]
 fn what_was_retransmitted_needlessly_was_not_repairable() {
@@ -292,6 +314,18 @@ fn what_is_not_acknowledged_at_the_end_has_waited_until_then() {
             assert!(late + least + GRACE >= STALL + RTT, "{late:?}, {least:?}");
         });
     }
+}
+
+#[test]
+fn of_a_connection_that_got_no_ack_all_has_waited_until_its_end() {
+    held_back().run_on_each_socket(|wire| {
+        wire.sends("1:101 101:201");
+        thread::sleep(STALL + RTT);
+        wire.peer_resets();
+        let seen = seen(wire);
+        assert_eq!((seen.segments, seen.late, seen.stalls), (2, 2, 2));
+        assert_eq!(seen.counters.segments(), 2);
+    });
 }
 
 #[test]
