@@ -86,6 +86,8 @@ pub struct Results {
 pub struct ArmResults {
     /// Units.
     pub units: u64,
+    /// How many of these have sent enough to be compared.
+    pub compared: u64,
     /// The units together.
     #[serde(flatten)]
     pub summary: Summary,
@@ -167,8 +169,7 @@ impl Trial {
         if self.verdict() != Verdict::Undecided || !is_due {
             return None;
         }
-        let compared = units.values();
-        let compared = compared.filter(|unit| unit.summary.segments >= FEWEST_SEGMENTS);
+        let compared = units.values().filter(|unit| is_compared(&unit.summary));
         let values: Vec<_> = compared
             .map(|Unit { arm, summary }| (*arm, summary.late_us as f64 / summary.segments as f64))
             .collect();
@@ -218,7 +219,12 @@ impl Trial {
         let fewest = bundled.len().min(plain.len());
         let arms = [&bundled, &plain].map(|units| Sample::new(units, fewest, &mut random));
         let measures = MEASURES.map(|measure| compare(measure, &arms)).into();
-        let [bundled, plain] = arms.map(ArmResults::from);
+        let compared = [&bundled, &plain].map(|units| {
+            let compared = units.iter().filter(|unit| is_compared(unit));
+            compared.count() as u64
+        });
+        let [bundled, plain] = arms;
+        let [bundled, plain] = [(bundled, compared[0]), (plain, compared[1])].map(ArmResults::from);
         Results {
             verdict: self.verdict(),
             looks: record.looks,
@@ -230,13 +236,19 @@ impl Trial {
     }
 }
 
-impl From<Sample> for ArmResults {
-    fn from(arm: Sample) -> Self {
+impl From<(Sample, u64)> for ArmResults {
+    fn from((arm, compared): (Sample, u64)) -> Self {
         Self {
             units: arm.units as u64,
+            compared,
             summary: arm.sum,
         }
     }
+}
+
+/// Whether a unit has sent enough for its lateness to say anything.
+fn is_compared(unit: &Summary) -> bool {
+    unit.segments >= FEWEST_SEGMENTS
 }
 
 /// True if the draw can be expected to put enough of so many units into each arm.

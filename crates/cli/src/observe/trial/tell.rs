@@ -129,6 +129,10 @@ pub fn table(results: &Results, draw_by: DrawBy) -> Table {
     let arms = [&results.bundled, &results.plain];
     for (name, counts) in [
         (units(draw_by), arms.map(|arm| arm.units)),
+        (
+            "of these compared, with 20 segments or more",
+            arms.map(|arm| arm.compared),
+        ),
         ("segments", arms.map(|arm| arm.summary.segments)),
         (
             "losses repaired by bundles",
