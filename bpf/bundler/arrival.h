@@ -3,107 +3,8 @@
 #ifndef PILLION_ARRIVAL_H
 #define PILLION_ARRIVAL_H
 
-#include "hidden_loss.h"
+#include "late.h"
 #include "latency.h"
-
-/*
- * The report of a retransmission that brought nothing new: the bundle's packet
- * that left with the segment had come.
- */
-static __always_inline void note_needless(struct ingress *ingress,
-					  const struct packet *packet,
-					  const struct ack *ack, __u32 mss)
-{
-	if (packet->end == ack->duplicate_end &&
-	    !after(ack->duplicate_start, packet->seq) &&
-	    packet->how & ENDED_OLD)
-		note_arrival(ingress, packet->start, packet->end, mss,
-			     packet->how);
-}
-
-/*
- * From where on does a report, in an ACK that acknowledges nothing, prove what
- * has come to have come? Of a whole bundle, its own bytes alone. But not if it
- * is in the ACK of another bundle's own packet: then it is that one's, and
- * comes again, as one of several segments in answer (and proves nothing), or
- * found no loss when it came first.
- */
-static __always_inline __u32 proved_from(struct record *record, __u32 next,
-					 const struct ack *ack,
-					 const struct packet *reported,
-					 __u32 lost_by)
-{
-	__u32 start = ack->duplicate_start, end = ack->duplicate_end;
-	struct packet last = {};
-
-	find_packet(record, next, ack->ack, &last);
-	if (last.end == ack->ack && last.start == start && last.seq == end)
-		return ack->ack == lost_by ? start : end;
-	if (reported->end == end && reported->start == start)
-		return reported->seq;
-	return start;
-}
-
-/*
- * What was deemed lost last has come late. If it did so before anything else
- * was acknowledged, whoever has not answered for it need not any more.
- */
-static __always_inline void take_back(struct flow *flow, bool in_time)
-{
-	struct ingress *ingress = &flow->ingress;
-	__u64 answered = READ_ONCE(flow->egress.answered);
-
-	ADD(flow, reordered, 1);
-	if (ingress->doubts.segments) {
-		if (in_time)
-			take_away(&ingress->doubts, &ingress->lost);
-	} else {
-		ADD(flow, saved_us, -ingress->lost.saved_us);
-		if (in_time && ingress->call >> 32 == (answered >> 32) + 1)
-			WRITE_ONCE(ingress->call, answered);
-	}
-	ingress->lost_end = ingress->lost_start;
-	ingress->lost = (struct hidden){};
-}
-
-/*
- * The report of a whole packet that had come before, so that its ACK
- * acknowledges nothing: segments that were deemed lost, or retransmitted, had
- * only been late. A global function, as the verifier is not to follow each
- * case.
- */
-__noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
-			 __u32 mss)
-{
-	struct packet packet = {};
-	struct ingress *ingress;
-	struct record *record;
-	__u32 start, end, last;
-	struct run *run;
-
-	if (!flow || !ack || !ack->duplicate)
-		return 0;
-	ingress = &flow->ingress;
-	record = &flow->egress.record;
-	run = &ingress->run;
-	end = ack->duplicate_end;
-	find_packet(record, next, end, &packet);
-	note_needless(ingress, &packet, ack, mss);
-	start = proved_from(record, next, ack, &packet, ingress->lost_by);
-	if (start == end)
-		return 0;
-	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))
-		take_back(flow, ack->ack == ingress->lost_by &&
-					!after(start, ingress->lost_start) &&
-					!before(end, ingress->lost_end));
-	if (before(start, run->end) && after(end, run->start)) {
-		start = later(start, run->start);
-		last = find_segment(record, next, earlier(end, run->end) - 1);
-		shorten_run(ingress,
-			    last - find_segment(record, next, start) + 1);
-	}
-	return 0;
-}
 
 /*
  * Does the ACK reach the end of the last retransmission that others rode along
@@ -154,7 +55,6 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 una,
 	ADD(flow, repaired_along, hidden.segments);
 	ingress->lost_start = start;
 	ingress->lost_end = end;
-	/* Nobody is called for it, so that none can be in time to take back. */
 	ingress->lost_by = una;
 	ingress->lost = (struct hidden){};
 	call_known(flow, end);

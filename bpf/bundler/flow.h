@@ -333,8 +333,9 @@ struct egress {
 /* Losses that bundles hid. */
 struct hidden {
 	__u32 segments;
-	__u32 bytes : 31;
+	__u32 bytes : 30;
 	__u32 retransmitted : 1; /* others beside, which TCP has */
+	__u32 called : 1; /* with ingress.call */
 	__u64 saved_us;
 };
 
@@ -369,6 +370,8 @@ struct ingress {
 
 	/* The losses found last, by number and end (next_call()). */
 	__u64 call; /* of which TCP does not know */
+	__u32 call_at; /* when the first unanswered one was, microseconds */
+	__u32 late_us; /* after which lost ones came after all, fading */
 	__u64 call_known; /* of which it does */
 
 	enum loss_rule rule;

@@ -20,6 +20,9 @@
 /* ACKs of bundles without a report after which a receiver makes none. */
 #define LEARN_FROM 8
 
+/* The lateness that is waited for loses so much of itself with each loss. */
+#define LATE_FADES 16
+
 /*
  * Is it the report of an earlier bundle, which the receiver had yet to send? A
  * packet that it expects, and that brings nothing twice, leaves it as it is
@@ -135,6 +138,19 @@ static __always_inline __u64 next_call(__u64 last, __u32 end)
 	return ((last >> 32) + 1) << 32 | end;
 }
 
+/* What is known of how late segments come ages with each one that is lost. */
+static __always_inline void fade_lateness(struct ingress *ingress)
+{
+	WRITE_ONCE(ingress->late_us,
+		   ingress->late_us - ingress->late_us / LATE_FADES);
+}
+
+/* Nobody has answered for losses found before: they are the older ones. */
+static __always_inline bool is_waiting(const struct flow *flow)
+{
+	return flow->ingress.call != READ_ONCE(flow->egress.answered);
+}
+
 /* Lost segments up to end have come that TCP has retransmitted. */
 static __always_inline void call_known(struct flow *flow, __u32 end)
 {
@@ -156,7 +172,10 @@ static __always_inline void count_hidden(struct flow *flow,
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
-	WRITE_ONCE(ingress->call, next_call(ingress->call, end));
+	fade_lateness(ingress);
+	if (!is_waiting(flow))
+		WRITE_ONCE(ingress->call_at, (__u32)now_us());
+	PUBLISH(ingress->call, next_call(ingress->call, end));
 }
 
 /* Whose arrival does an ACK tell that ends with a bundle's packet? */
@@ -238,6 +257,7 @@ static __always_inline void note_lost(struct ingress *ingress,
 	ingress->lost_end = settled->lost_end;
 	ingress->lost_by = ack->ack;
 	ingress->lost = *hidden;
+	ingress->lost.called = ingress->rule != LOSS_RULE_LEARNING;
 }
 
 /*

@@ -155,18 +155,34 @@ static __always_inline void trust(struct egress *egress, __u32 end)
 }
 
 /*
+ * Was the loss found so lately that on this path it may be none? For longer
+ * than an RTT nobody waits: so long a loss may have been known to TCP alone.
+ */
+static __always_inline bool may_come_late(const struct ingress *ingress,
+					  struct bpf_tcp_sock *tp)
+{
+	__u32 late_us = READ_ONCE(ingress->late_us), srtt_us = tp->srtt_us >> 3;
+	__u32 wait_us = late_us + late_us / 4;
+
+	if (wait_us > srtt_us)
+		wait_us = srtt_us;
+	return (__u32)now_us() - READ_ONCE(ingress->call_at) < wait_us;
+}
+
+/*
  * Is a loss to be answered for that TCP did not know of? Not if it was reducing
  * the window anyway; but what lies behind high_seq is left for later, as the
  * ACK that ends the reduction may be waiting for the application.
  */
 static __always_inline bool is_unanswered(struct egress *egress,
 					  const struct ingress *ingress,
+					  struct bpf_tcp_sock *tp,
 					  bool reducing)
 {
 	__u64 call = READ_ONCE(ingress->call);
 	__u32 end = call;
 
-	if (call == egress->answered)
+	if (call == egress->answered || may_come_late(ingress, tp))
 		return false;
 	if (after(end, egress->reduced_at))
 		return !reducing;
@@ -242,7 +258,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	forget_unheard(flow, sk->high_seq, sk->prior_ssthresh);
 	learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
-	due = is_unanswered(egress, ingress, reducing);
+	due = is_unanswered(egress, ingress, tp, reducing);
 	note_known(egress, ingress);
 	if (reducing || !(due || is_undone(egress)))
 		return KEEP;

@@ -39,6 +39,11 @@ fn await_reordered(wire: &Wire) {
     }
 }
 
+/// Waits longer than for a loss to turn out to be none where one did at once.
+fn await_no_more() {
+    thread::sleep(Duration::from_secs(1));
+}
+
 /// The receiver had the first segment, and delays what it has to say of the bundle after it. The
 /// next bundle is lost, and the one after that brings nothing twice.
 #[test]
@@ -81,8 +86,86 @@ fn nobody_answers_for_a_loss_that_turned_out_to_be_none_in_time() {
         assert_eq!(reactions(wire), 0);
         wire.sends("301:401 301:501");
         wire.ack(501);
+        await_no_more();
         wire.sends("501:601");
         assert_eq!(reactions(wire), 1, "the next one is a loss");
+    });
+}
+
+/// The first that comes late does so after a packet has left, which answered for it. From then on
+/// one waits as long for a loss to turn out to be none, but not for ever.
+#[test]
+fn a_path_that_reorders_costs_one_reaction_until_that_is_known() {
+    let long = Setup {
+        rtt: Duration::from_secs(2),
+        ..setup(LossRule::Dsack, 0)
+    };
+    long.run(|wire| {
+        let mut overtaken = |first: u32, late: Duration| {
+            let [second, third, end] = [100, 200, 300].map(|bytes| first + bytes);
+            wire.sends(&format!("{first}:{second} {first}:{third}"));
+            wire.ack(third);
+            wire.sends(&format!("{third}:{end}"));
+            thread::sleep(late);
+            wire.acks_late(third, &format!("{first}:{second}"));
+            wire.ack(end);
+        };
+        overtaken(1, Duration::from_secs(1));
+        for round in 1..5 {
+            overtaken(1 + round * 300, Duration::ZERO);
+        }
+        assert_eq!((hidden(wire).2, reactions(wire)), (5, 1));
+
+        wire.sends("1501:1601 1501:1701");
+        wire.ack(1701);
+        wire.sends("1701:1801");
+        assert_eq!(reactions(wire), 1, "it may come late");
+        thread::sleep(Duration::from_secs(2));
+        wire.sends("1701:1901");
+        assert_eq!(reactions(wire), 2, "it does not");
+    });
+}
+
+#[test]
+fn nobody_answers_for_two_that_come_late_one_by_one() {
+    for late in [["1:101", "101:201"], ["101:201", "1:101"]] {
+        setup(LossRule::Dsack, 0).run(|wire| {
+            wire.sends("1:101 1:201 1:301");
+            wire.ack(301);
+            for segment in late {
+                wire.acks_late(301, segment);
+            }
+            wire.sends("301:401");
+            assert_eq!((hidden(wire), reactions(wire)), ((2, 200, 2), 0));
+        });
+    }
+}
+
+#[test]
+fn somebody_answers_for_what_never_came_of_a_loss() {
+    for late in ["1:101", "101:201", "201:301"] {
+        setup(LossRule::Dsack, 0).run(|wire| {
+            wire.sends("1:101 1:201 1:301 1:401");
+            wire.ack(401);
+            wire.acks_late(401, late);
+            await_no_more();
+            wire.sends("401:501");
+            assert_eq!((hidden(wire), reactions(wire)), ((3, 300, 1), 1));
+        });
+    }
+}
+
+/// Others were acknowledged meanwhile.
+#[test]
+fn nobody_answers_for_what_comes_late_behind_several() {
+    setup(LossRule::Dsack, 0).run(|wire| {
+        wire.sends("1:101 1:201 1:301");
+        wire.ack(201);
+        wire.ack_duplicate(301, "1:201", "");
+        wire.acks_late(301, "1:101");
+        await_reordered(wire);
+        wire.sends("301:401");
+        assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 1), 0));
     });
 }
 
