@@ -20,6 +20,9 @@
 #include "record.h"
 #include "translation.h"
 
+/* Bytes before TCP's options at most: tags, and the longest IP header. */
+#define HEADERS_MAX (ETH_HLEN + VLAN_TAGS * VLAN_HLEN + IP_HLEN_MAX + TCP_HLEN)
+
 /*
  * Did TCP retransmit any of it, and did all of it ride along? A global
  * function, as the verifier is to look at the loop once.
@@ -113,6 +116,37 @@ is_of_bundle(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack)
 	    !after(end, egress->along_end))
 		return true;
 	return is_of_packet(record, ack, next);
+}
+
+/* Reads the link and IP headers, and finds that of TCP. */
+static __always_inline int
+read_headers(struct __sk_buff *skb, struct segment *seg, enum link_header link)
+{
+	void *end = (void *)(long)skb->data_end;
+	int result = parse_link(skb, seg, link);
+
+	if (!result &&
+	    (void *)(long)skb->data + seg->tcp + sizeof(struct tcphdr) > end)
+		return CUT;
+	return result;
+}
+
+/*
+ * A driver may leave headers in pages of its own, where nothing merges what
+ * arrives (napi_gro_frags()); a veth device has them of who sends from pages.
+ */
+static __always_inline int gather_headers(struct __sk_buff *skb,
+					  struct segment *seg,
+					  enum link_header link)
+{
+	__u32 len = skb->len < HEADERS_MAX ? skb->len : HEADERS_MAX;
+	int result = read_headers(skb, seg, link);
+
+	if (result != CUT)
+		return result;
+	if (skb->data_end - skb->data >= len || bpf_skb_pull_data(skb, len))
+		return -1;
+	return read_headers(skb, seg, link);
 }
 
 /*
@@ -235,7 +269,7 @@ static __always_inline int take_out_dsack(struct __sk_buff *skb,
 	struct flow *flow;
 	int result = 1;
 
-	if (parse_link(skb, &seg, link) ||
+	if (gather_headers(skb, &seg, link) ||
 	    parse_ack(skb, &seg, &options, &found, &ack) || !ack.duplicate ||
 	    found.dsack_len)
 		return 0;

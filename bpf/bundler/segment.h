@@ -20,8 +20,9 @@
 #define IPPROTO_GRE	47
 #define IPPROTO_ESP	50
 
-#define TCP_HLEN  20
-#define TCP_CHECK offsetof(struct tcphdr, check)
+#define IP_HLEN_MAX 60
+#define TCP_HLEN    20
+#define TCP_CHECK   offsetof(struct tcphdr, check)
 
 /* Sequence numbers wrap. */
 #define before(a, b) ((__s32)((a) - (b)) < 0)
@@ -77,7 +78,13 @@ static __always_inline bool is_tunnel(__u8 proto)
 	       proto == IPPROTO_ESP;
 }
 
-/* Reads the IP header at offset at; proto is the packet's, in network order. */
+/* A header is not in the packet's own memory, or not there at all. */
+#define CUT 1
+
+/*
+ * Reads the IP header at offset at; proto is the packet's, in network order.
+ * Returns CUT, or -1 for what is not TCP's, or no whole packet.
+ */
 static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 				    __u32 at, __be16 proto)
 {
@@ -89,7 +96,7 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 		struct iphdr *ip = header;
 
 		if ((void *)(ip + 1) > end)
-			return -1;
+			return CUT;
 		seg->in_tunnel = is_tunnel(ip->protocol);
 		if (ip->protocol != IPPROTO_TCP || ip->ihl < 5 ||
 		    ip->frag_off & bpf_htons(IP_MF_OR_OFFSET))
@@ -104,7 +111,7 @@ static __always_inline int parse_ip(struct __sk_buff *skb, struct segment *seg,
 		struct ipv6hdr *ip = header;
 
 		if ((void *)(ip + 1) > end)
-			return -1;
+			return CUT;
 		seg->in_tunnel = is_tunnel(ip->nexthdr);
 		if (ip->nexthdr != IPPROTO_TCP)
 			return -1;
@@ -137,12 +144,14 @@ static __always_inline int parse_ethernet(struct __sk_buff *skb,
 	__u32 at = ETH_HLEN;
 	__be16 proto;
 
-	if ((void *)tag > end || eth->h_proto != skb->protocol)
+	if ((void *)tag > end)
+		return CUT;
+	if (eth->h_proto != skb->protocol)
 		return -1;
 	proto = eth->h_proto;
 	for (int i = 0; i < VLAN_TAGS && is_tag(proto); i++) {
 		if ((void *)(tag + 1) > end)
-			return -1;
+			return CUT;
 		proto = tag->h_vlan_encapsulated_proto;
 		tag++;
 		at += VLAN_HLEN;

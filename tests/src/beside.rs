@@ -94,7 +94,7 @@ impl Wire {
     /// Makes the namespace a router.
     #[must_use]
     pub fn router(&self) -> Router {
-        let tap = Tap::open(SECOND_TAP, false, Link::Ethernet { tags: 0 });
+        let tap = Tap::open(SECOND_TAP, false, Link::Ethernet { tags: 0 }, false);
         let mac = crate::device::mac(SECOND_MAC);
         ip(&format!(
             "link set {SECOND_TAP} address {mac} up\n\

@@ -38,7 +38,12 @@ pub(crate) fn create(setup: &Setup) -> Tap {
     sysctl("net.ipv4.tcp_ecn", if setup.ecn { "1" } else { "0" });
     // With a bridge as well: a checksum left to the device would prove that the bridge
     // had not completed it.
-    let tap = Tap::open(TAP, setup.checksums != Checksums::Kernel, setup.link);
+    let offload = setup.checksums != Checksums::Kernel;
+    let tap = Tap::open(TAP, offload, setup.link, setup.received_in_pages);
+    if setup.received_in_pages {
+        let off = Offload::GenericReceive.switch_off(TAP);
+        off.expect("nothing gathers the headers");
+    }
     let mtu = setup.mss + HEADERS;
     if setup.checksums != Checksums::Bridge {
         let mac = match setup.link {

@@ -46,6 +46,8 @@ pub struct Setup {
     pub initial_window: u32,
     /// Bundlers are on the bridge above the TAP device as well ([`Checksums::Bridge`]).
     pub on_bridge: bool,
+    /// The headers behind that of Ethernet, too, arrive in pages of the device's own.
+    pub received_in_pages: bool,
     /// The cgroup whose connections are bundled; `None` for the root.
     pub cgroup: Option<PathBuf>,
     /// The bundlers that are attached before the connection is opened, in order.
@@ -103,6 +105,7 @@ impl Default for Setup {
             nodelay: true,
             initial_window: 200,
             on_bridge: false,
+            received_in_pages: false,
             cgroup: None,
             bundlers: vec![Bundler::unlimited()],
             observing: None,

@@ -22,6 +22,7 @@ const TCP_CHECKSUM: usize = 16;
 pub(crate) struct Tap {
     file: File,
     link: Link,
+    in_pages: bool,
 }
 
 /// A frame as the kernel sent it, its checksum completed, its link header made that of
@@ -36,18 +37,23 @@ pub(crate) struct Frame {
 
 impl Tap {
     /// Makes a device of the calling thread's network namespace; with `offload`, one that computes
-    /// checksums.
-    pub fn open(name: &str, offload: bool, link: Link) -> Self {
+    /// checksums; with `in_pages`, one that hands the kernel all behind the Ethernet header in pages
+    /// beside the packet's own memory, as drivers do that copy nothing (`napi_gro_frags()`).
+    pub fn open(name: &str, offload: bool, link: Link, in_pages: bool) -> Self {
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(libc::O_NONBLOCK)
             .open("/dev/net/tun")
             .expect("/dev/net/tun");
-        create(&file, name, link).expect("a TAP device");
+        create(&file, name, link, in_pages).expect("a TAP device");
         let features = if offload { libc::TUN_F_CSUM } else { 0 };
         set_offload(&file, features).expect("checksum offload of the TAP device");
-        Self { file, link }
+        Self {
+            file,
+            link,
+            in_pages,
+        }
     }
 
     /// The next frame, or `None` when none comes in time.
@@ -101,8 +107,10 @@ impl Tap {
 
     fn write_behind(&self, header: [u8; VNET_HEADER], frame: &[u8]) {
         let frame = self.link.put(frame);
+        let own = if self.in_pages { ETHERNET_HEADER } else { 0 };
+        let parts = [&header[..], &frame[..own], &frame[own..]].map(IoSlice::new);
         let written = (&self.file)
-            .write_vectored(&[IoSlice::new(&header), IoSlice::new(&frame)])
+            .write_vectored(&parts)
             .expect("the kernel takes the frame");
         assert_eq!(written, header.len() + frame.len());
     }
@@ -123,7 +131,7 @@ fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
     bytes[start + offset..][..2].copy_from_slice(&check.to_be_bytes());
 }
 
-fn create(tun: &File, name: &str, link: Link) -> io::Result<()> {
+fn create(tun: &File, name: &str, link: Link, in_pages: bool) -> io::Result<()> {
     // SAFETY: ifreq is plain integers and unions of them, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -133,7 +141,12 @@ fn create(tun: &File, name: &str, link: Link) -> io::Result<()> {
         Link::Ethernet { .. } => libc::IFF_TAP,
         Link::Absent => libc::IFF_TUN,
     };
-    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let pages = if in_pages {
+        libc::IFF_NAPI | libc::IFF_NAPI_FRAGS
+    } else {
+        0
+    };
+    let flags = kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | pages;
     request.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
     result(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })

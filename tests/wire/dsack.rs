@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, ThinTest};
-use pillion_tests::{Setup, Wire, netstat, sysctl};
+use pillion_tests::{Ip, Link, Setup, Wire, netstat, sysctl};
 
 fn options() -> Options {
     Options {
@@ -37,6 +37,25 @@ fn the_report_of_a_bundle_is_taken_out() {
         assert_eq!(netstat("TCPDSACKIgnoredDubious"), 0);
         assert_eq!(wire.totals().counters.hidden_losses, 0, "it is read before");
     });
+}
+
+#[test]
+fn the_report_of_a_bundle_is_taken_out_of_headers_in_pages() {
+    for tags in [0, 1] {
+        for ip in [Ip::V4, Ip::V6] {
+            let in_pages = Setup {
+                ip,
+                link: Link::Ethernet { tags },
+                received_in_pages: true,
+                ..setup()
+            };
+            in_pages.run(|wire| {
+                wire.sends("1:101 1:201");
+                wire.ack_duplicate(201, "1:101", "");
+                assert_eq!(reports(wire), (0, 1));
+            });
+        }
+    }
 }
 
 #[test]
