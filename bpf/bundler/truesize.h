@@ -22,6 +22,24 @@
  */
 const volatile bool receivers_are_safe = false;
 
+#define CACHE_LINE 64
+#define ALIGNED(size)                                                          \
+	(((__u32)(size) + CACHE_LINE - 1) & ~(__u32)(CACHE_LINE - 1))
+
+/*
+ * Memory that a segment takes beside its payload. The application's own pages
+ * count as whole ones; but of a packet that is on its way still, a copy leaves,
+ * which takes no more than any other (pskb_copy(), SKB_TRUESIZE()).
+ */
+static __always_inline __u32 overhead_of(const struct sk_buff *skb)
+{
+	__u32 all = skb->truesize - skb->len;
+	__u32 empty = skb->end + ALIGNED(bpf_core_type_size(struct sk_buff)) +
+		      ALIGNED(bpf_core_type_size(struct skb_shared_info));
+
+	return all < empty ? all : empty;
+}
+
 /*
  * Payload that the new segment may have with its bundle. It is what TCP is
  * sending, and so the first in its queue of what is to be sent.
@@ -31,16 +49,16 @@ static __always_inline __u32 room_in_memory(struct tcp_sock *tp,
 					    const struct segment *seg)
 {
 	struct sk_buff *skb = ((struct sock *)tp)->sk_write_queue.next;
-	__u32 truesize;
+	__u32 overhead;
 
 	if (receivers_are_safe)
 		return HISTORY_BYTES;
-	truesize = skb->truesize;
-	if (skb->len != seg->len || truesize <= seg->len)
+	if (skb->len != seg->len || skb->truesize <= seg->len)
 		return 0;
-	if (!egress->overhead || truesize - seg->len < egress->overhead)
-		egress->overhead = truesize - seg->len;
-	return truesize - 1;
+	overhead = overhead_of(skb);
+	if (!egress->overhead || overhead < egress->overhead)
+		egress->overhead = overhead;
+	return seg->len + overhead - 1;
 }
 
 /*
