@@ -355,12 +355,12 @@ static __noinline long write_kept(struct seq_file *seq, struct kept *kept)
 static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
 				      __u32 uid, enum share share)
 {
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct kept kept = {
 		.cookie = bpf_get_socket_cookie(sk),
 		.inode = read_inode(sk),
 		.uid = uid,
-		.packets_out =
-			BPF_CORE_READ((struct tcp_sock *)sk, packets_out),
+		.packets_out = tp ? tp->packets_out : 0,
 		.share = share,
 	};
 

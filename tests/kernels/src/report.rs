@@ -36,6 +36,8 @@ pub enum Part {
     Streams,
     /// The tests of the wire.
     Wire,
+    /// A stream, once the kernel is locked down.
+    LockedDown,
 }
 
 impl fmt::Display for Part {
@@ -46,6 +48,7 @@ impl fmt::Display for Part {
             Self::Cost => "cost of verification",
             Self::Streams => "streams",
             Self::Wire => "tests of the wire",
+            Self::LockedDown => "stream, locked down",
         })
     }
 }

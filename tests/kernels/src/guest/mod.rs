@@ -3,6 +3,7 @@
 mod check;
 mod cost;
 mod link;
+mod lockdown;
 mod modules;
 mod streams;
 mod teller;
@@ -43,6 +44,10 @@ fn work() -> Result<(), String> {
             teller.part(Part::Cost, || cost::measure(&teller))?;
             teller.part(Part::Streams, || streams::run(&teller))?;
             teller.part(Part::Wire, || wire::run(wire, &job.wire_runs, &teller))?;
+            // It cannot be undone, and so is last.
+            teller.part(Part::LockedDown, || {
+                lockdown::lock().and_then(|()| streams::run_locked_down(&teller))
+            })?;
         }
     }
     teller.tell(&Report::End)

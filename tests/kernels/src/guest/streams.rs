@@ -26,22 +26,40 @@ const STATS: &str = "/tmp/stats.json";
 pub fn run(teller: &Teller) -> Result<(), String> {
     let link = Link::make()?;
     // An emulated processor that others slow down takes long to load what is attached.
-    let streams: [(&str, &str, &str, Bundled); 2] = [
-        ("run, IPv4", "10.77.0.2:7777", "10", by_run),
+    for planned in [
+        ("run, IPv4", "10.77.0.2:7777", "10", by_run as Bundled),
         ("attach, IPv6", "[fd77::2]:7778", "40", by_attach),
-    ];
-    for (name, address, seconds, bundled) in streams {
-        let receiver = receive(&link.receiver, address)?;
-        let traffic = ["traffic", "send", "--json", "--to", address];
-        let sent = bundled(&link.sender, &[&traffic[..], &PACE, &[seconds]].concat())?;
-        let stream = judge(name, &sent, receiver)?;
-        teller.tell(&Report::Stream(stream))?;
+    ] {
+        send(&link, planned, teller)?;
     }
     Ok(())
 }
 
+/// One in a kernel that lets no program read its memory.
+pub fn run_locked_down(teller: &Teller) -> Result<(), String> {
+    let planned = (
+        "locked down, IPv4",
+        "10.77.0.2:7779",
+        "10",
+        by_run as Bundled,
+    );
+    send(&Link::make()?, planned, teller)
+}
+
 /// Sends as `pillion traffic` is told to.
 type Bundled = fn(&Namespace, &[&str]) -> Result<Output, String>;
+
+fn send(
+    link: &Link,
+    (name, address, seconds, bundled): (&str, &str, &str, Bundled),
+    teller: &Teller,
+) -> Result<(), String> {
+    let receiver = receive(&link.receiver, address)?;
+    let traffic = ["traffic", "send", "--json", "--to", address];
+    let sent = bundled(&link.sender, &[&traffic[..], &PACE, &[seconds]].concat())?;
+    let stream = judge(name, &sent, receiver)?;
+    teller.tell(&Report::Stream(stream))
+}
 
 fn by_run(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
     let mut run = namespace.command(PILLION);
