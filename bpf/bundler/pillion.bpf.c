@@ -65,10 +65,12 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	told = react(flow, tp, full);
 	seen = observe(skb, flow, full);
 	retransmissions = flow->egress.retransmissions;
-	if (parsed == NOT_PLAIN_IP)
+	if (parsed == NOT_PLAIN_IP) {
+		note_unseen(&flow->egress, tp, 0);
 		count(flow, NOT_PLAIN_IP);
-	else if (seg.len)
+	} else if (seg.len) {
 		transmit(skb, flow, tp, full, &seg, parsed);
+	}
 	if (seen && parsed != NOT_PLAIN_IP && seg.len)
 		observe_segment(seen, flow, tp, full, &seg, retransmissions,
 				skb->gso_size ? skb->gso_segs : 1);

@@ -28,15 +28,14 @@ enum transmission {
 	IS_LATE, /* it waited on the way: TCP has gone on meanwhile */
 };
 
-static __always_inline enum transmission
-tell(struct egress *egress, struct bpf_tcp_sock *tp, const struct segment *seg)
+static __always_inline enum transmission tell(const struct egress *egress,
+					      struct bpf_tcp_sock *tp,
+					      const struct segment *seg)
 {
-	bool retransmits = tp->total_retrans != egress->retransmissions;
-
-	egress->retransmissions = tp->total_retrans;
 	if (seg->seq == tp->snd_nxt)
 		return IS_NEW;
-	if (retransmits && !after(seg->seq + seg->len, tp->snd_nxt))
+	if (tp->total_retrans != egress->retransmissions &&
+	    !after(seg->seq + seg->len, tp->snd_nxt))
 		return IS_RETRANSMISSION;
 	return IS_LATE;
 }
@@ -164,6 +163,29 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
 	egress->retrans.end = later(egress->retrans.end, seg->seq + seg->len);
 }
 
+/*
+ * TCP has retransmitted more than was seen: what that was does not show, nor
+ * when it left. It may be any of what is not acknowledged.
+ */
+static __always_inline void note_unseen(struct egress *egress,
+					struct bpf_tcp_sock *tp, __u32 seen)
+{
+	__u32 snd_una = tp->snd_una, end = record_end(&egress->record);
+	__u32 all = tp->total_retrans - egress->retransmissions;
+	struct lost_bundles lost = {};
+
+	egress->retransmissions = tp->total_retrans;
+	if (all == seen)
+		return;
+	if (!before(snd_una, egress->retrans.end)) {
+		WRITE_ONCE(egress->retrans.start, snd_una);
+		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);
+	}
+	PUBLISH(egress->retrans.time, 0);
+	egress->retrans.end = later(egress->retrans.end, end);
+	mark_retransmitted(&egress->record, snd_una, end, true, &lost);
+}
+
 static __always_inline void announce(struct egress *egress,
 				     const struct segment *seg,
 				     enum announced announced, __u32 varying,
@@ -235,11 +257,13 @@ static __always_inline void transmit_retransmission(struct __sk_buff *skb,
 						    const struct segment *seg,
 						    enum outcome outcome)
 {
+	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
 	__u32 varying = 0;
 
-	egress->retransmitted += skb->gso_size ? skb->gso_segs : 1;
+	note_unseen(egress, tp, packets);
+	egress->retransmitted += packets;
 	note_retransmission(skb, egress, seg, tp);
 	mark_retransmitted(&egress->record, seg->seq, seg->seq + seg->len,
 			   skb->gso_size, &lost);
@@ -280,12 +304,14 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	close_announcement(flow, tp->snd_nxt);
 	switch (tell(&flow->egress, tp, seg)) {
 	case IS_NEW:
+		note_unseen(&flow->egress, tp, 0);
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
 		transmit_retransmission(skb, flow, tp, seg, parsed);
 		break;
 	default:
+		note_unseen(&flow->egress, tp, 0);
 		if (!flow->off)
 			count(flow, WAITED);
 	}

@@ -1,8 +1,11 @@
 //! IP headers that are longer than usual.
 
+use std::time::Duration;
+
 use pillion_bundler::Outcome::{
     Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding, Unwatched,
 };
+use pillion_bundler::{LossRule, Options, ThinTest};
 use pillion_tests::{Checksums, Ip, Setup};
 
 #[test]
@@ -44,6 +47,30 @@ fn ipv6_extension_headers_leave_a_segment_untouched() {
             (NotPlainIp, 2),
             (NoHistory, 1),
         ]);
+    });
+}
+
+/// What was sent before may have come by the retransmission, though that cannot be read.
+#[test]
+fn what_is_retransmitted_behind_ipv6_extension_headers_is_no_hidden_loss() {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: None,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    };
+    let setup = Setup {
+        ip: Ip::V6,
+        rto_min: Duration::from_millis(300),
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        let padding = [0, 0, 1, 4, 0, 0, 0, 0];
+        wire.set_option((libc::IPPROTO_IPV6, libc::IPV6_DSTOPTS), &padding);
+        wire.expect("1:201");
+        wire.ack(201);
+        assert_eq!(wire.totals().counters.hidden_losses, 0);
     });
 }
 
