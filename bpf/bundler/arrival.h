@@ -152,7 +152,8 @@ __noinline int is_outside(__u32 seq, __u32 end, __u32 next, __u32 wup,
  */
 static __always_inline bool is_acceptable(struct __sk_buff *skb,
 					  const struct segment *seg,
-					  const struct tcp_sock *tp)
+					  const struct tcp_sock *tp,
+					  struct ack *ack)
 {
 	void *end = (void *)(long)skb->data_end;
 	struct tcphdr *tcp = (void *)(long)skb->data + seg->tcp;
@@ -162,6 +163,7 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 		return false;
 	seq = bpf_ntohl(tcp->seq);
 	len = skb->len - (seg->tcp + tcp->doff * 4) + tcp->fin;
+	ack->behind_gap = after(seq, tp->rcv_nxt);
 	return !is_outside(seq, seq + len, tp->rcv_nxt, tp->rcv_wup,
 			   tp->rcv_wup + tp->rcv_wnd);
 }

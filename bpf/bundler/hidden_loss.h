@@ -184,12 +184,14 @@ enum arrived {
 	RETRANSMISSION_CAME,
 	BOTH_CAME, /* and the bundle's own ACK never did */
 	EITHER_CAME, /* it is not known which */
-	ANOTHER_CAME, /* behind a gap */
+	ANOTHER_CAME, /* behind a gap; or what told of the bundle did not */
 };
 
 /*
  * What comes behind a gap has the receiver forget the report that it has yet to
- * send (tcp_data_queue()): the ACK that answers it tells nothing.
+ * send (tcp_data_queue()): the ACK that answers it tells nothing. Nor does the
+ * silence of one that has itself come behind a gap: its peer's segment before
+ * may have had the report, and be lost.
  *
  * Where TCP has retransmitted the packet's segment, mostly as a probe of the
  * tail (RFC 8985, section 7), what came behind a gap needed the bundle to be
@@ -212,7 +214,7 @@ __noinline int tell_arrival(struct egress *egress, struct ingress *ingress,
 		return EITHER_CAME;
 	time = READ_ONCE(egress->retrans.time);
 	next = READ_ONCE(egress->retrans.next);
-	if (ingress->sacked.answered && !ack->duplicate)
+	if ((ingress->sacked.answered || ack->behind_gap) && !ack->duplicate)
 		return ANOTHER_CAME;
 	if (!(packet->how & RETRANSMITTED))
 		return BUNDLE_CAME;

@@ -164,7 +164,7 @@ int pillion_ingress(struct __sk_buff *skb)
 		on_unread_packet(flow);
 		return 1;
 	}
-	if (!is_acceptable(skb, &seg, full) ||
+	if (!is_acceptable(skb, &seg, full, &ack) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
 	on_ack(flow, tp, &ack, &options, observed(skb));

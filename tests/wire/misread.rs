@@ -55,6 +55,19 @@ fn a_report_that_was_yet_to_be_sent_hides_no_loss() {
     });
 }
 
+/// The peer's segment with the report is lost, and the next one acknowledges the same.
+#[test]
+fn a_report_that_was_lost_with_the_peers_data_was_one_all_the_same() {
+    for loss_rule in [LossRule::Dsack, LossRule::Ack] {
+        setup(loss_rule, 1).run(|wire| {
+            wire.sends("1:101 1:201");
+            wire.peer_sends(201, 50, 50);
+            wire.expect("201:201");
+            assert_eq!(hidden(wire), (0, 0, 0));
+        });
+    }
+}
+
 #[test]
 fn a_report_of_a_plain_segment_that_came_twice_tells_nothing_of_a_bundle() {
     setup(LossRule::Dsack, 1).run(|wire| {
