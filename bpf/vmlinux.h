@@ -464,6 +464,7 @@ struct sock {
 	kuid_t sk_uid;
 	struct sock_cgroup_data sk_cgrp_data;
 	struct socket *sk_socket;
+	int sk_err;
 };
 
 struct inet_connection_sock {
@@ -490,6 +491,7 @@ struct tcp_sock {
 	__u32 rcv_wnd;
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 write_seq;
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;
 	__u32 mss_cache;

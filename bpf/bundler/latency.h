@@ -15,6 +15,8 @@
 #include "ack.h"
 #include "observation.h"
 
+#define EPIPE 32
+
 /* Segments that an ACK acknowledges, while they are gone through. */
 struct acked {
 	__u32 from; /* the next slot */
@@ -283,6 +285,18 @@ __noinline int measure_unacked(struct observation *seen, struct acked *acked)
 }
 
 /*
+ * Does the connection end by an error that leaves data behind, on its way or
+ * still to be sent? One that the peer has closed before does not (EPIPE): who
+ * closed wanted no more.
+ */
+static __always_inline bool is_cut(const struct tcp_sock *tp)
+{
+	int error = ((struct sock *)tp)->sk_err;
+
+	return error && error != EPIPE && tp->write_seq != tp->snd_una;
+}
+
+/*
  * The connection ends. What was not acknowledged has waited until now, at
  * least: who gives up on a connection does so after the longest waits. What is
  * younger than the least RTT tells nothing, however the connection fared.
@@ -295,6 +309,7 @@ static __always_inline void observe_end(struct observation *seen,
 	__u32 next = READ_ONCE(record->next), una;
 	struct acked acked = {.to = next};
 
+	seen->cut = is_cut(tp);
 	/* There may have been no ACK but that of the handshake. */
 	note_least_rtt(seen, tp->rtt_min.s[0].v);
 	if (!seen->rtt_min_us || !enter(&flow->ingress.busy))

@@ -84,6 +84,7 @@ struct observation {
 	__u32 stalls; /* latencies beyond stall_us */
 	struct losses losses;
 	__u32 latencies[LATENCY_BUCKETS];
+	__u32 cut; /* it has ended by an error, and data has not come */
 	struct counters counters; /* as of the last ACK */
 };
 

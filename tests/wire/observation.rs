@@ -301,7 +301,10 @@ fn a_connection_that_has_ended_is_told_of_once() {
 /// Who gives up does so after the longest waits.
 #[test]
 fn what_is_not_acknowledged_at_the_end_has_waited_until_then() {
-    for end in [Wire::end, |wire: &mut Wire| wire.peer_resets()] {
+    for (end, is_cut) in [
+        (Wire::end as fn(&mut Wire), false),
+        (|wire: &mut Wire| wire.peer_resets(), true),
+    ] {
         held_back().run_on_each_socket(|wire| {
             wire.sends("1:101 101:201");
             wire.ack(101);
@@ -310,6 +313,7 @@ fn what_is_not_acknowledged_at_the_end_has_waited_until_then() {
             end(wire);
             let seen = seen(wire);
             assert_eq!((seen.segments, seen.late, seen.stalls), (2, 1, 1));
+            assert_eq!(seen.is_cut, is_cut);
             let least = Duration::from_micros(seen.rtt_min_us.unwrap().into());
             let late = Duration::from_micros(seen.late_us);
             assert!(late + least + GRACE >= STALL + RTT, "{late:?}, {least:?}");
@@ -326,6 +330,16 @@ fn of_a_connection_that_got_no_ack_all_has_waited_until_its_end() {
         let seen = seen(wire);
         assert_eq!((seen.segments, seen.late, seen.stalls), (2, 2, 2));
         assert_eq!(seen.counters.segments(), 2);
+    });
+}
+
+#[test]
+fn a_connection_that_is_reset_with_nothing_on_its_way_is_not_cut_short() {
+    held_back().run_on_each_socket(|wire| {
+        wire.sends("1:101");
+        wire.ack(101);
+        wire.peer_resets();
+        assert!(!seen(wire).is_cut);
     });
 }
 

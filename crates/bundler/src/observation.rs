@@ -53,6 +53,9 @@ pub struct Observation {
     pub held_back_bytes: u64,
     /// Segments of which too many were outstanding to be recorded.
     pub unrecorded: u32,
+    /// True if the connection has ended by an error, of which its peer is not the cause by having
+    /// closed, while data was on its way or still to be sent.
+    pub is_cut: bool,
     /// Segments by their ACK latency.
     pub latencies: LatencyBuckets,
     /// What became of the connection's segments, as of the last ACK.
@@ -234,6 +237,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
         held_back: raw.held_back,
         held_back_bytes: raw.held_back_bytes,
         unrecorded: raw.unrecorded,
+        is_cut: raw.cut != 0,
         latencies: LatencyBuckets(latencies.to_vec()),
         counters: Counters::from(&raw.counters),
     })

@@ -26,7 +26,10 @@ pub struct Look {
     pub chance_of_better: f64,
     /// How likely the draw alone would have the bundled arm as bad as it was, or worse.
     pub chance_of_worse: f64,
-    /// What neither may exceed for a verdict.
+    /// How likely the draw alone would have as many connections of the bundled arm cut short, or more.
+    pub chance_of_more_cut: f64,
+    /// What the first may not exceed for a verdict, and each of the others not by half: there are two
+    /// ways to harm.
     pub threshold: f64,
 }
 
@@ -38,7 +41,7 @@ pub enum Verdict {
     Undecided,
     /// With bundles, data wait less.
     Helps,
-    /// With bundles, data wait longer.
+    /// With bundles, data wait longer, or connections are cut short.
     Harms,
 }
 
@@ -46,13 +49,19 @@ impl Look {
     /// What the look decides.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        if self.chance_of_better <= self.threshold {
-            Verdict::Helps
-        } else if self.chance_of_worse <= self.threshold {
+        if self.cuts() || self.chance_of_worse <= self.threshold / 2.0 {
             Verdict::Harms
+        } else if self.chance_of_better <= self.threshold {
+            Verdict::Helps
         } else {
             Verdict::Undecided
         }
+    }
+
+    /// Whether it is clear that bundles have connections cut short.
+    #[must_use]
+    pub fn cuts(&self) -> bool {
+        self.chance_of_more_cut <= self.threshold / 2.0
     }
 }
 

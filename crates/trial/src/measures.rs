@@ -25,8 +25,8 @@ fn of_segments(part: u64, summary: &Summary) -> Option<f64> {
     (summary.segments > 0).then(|| part as f64 / summary.segments as f64)
 }
 
-/// What is told of connections. The first one decides a trial.
-pub const MEASURES: [Measure<Of>; 9] = [
+/// What is told of connections. The first one decides a trial, and the one of what is cut short.
+pub const MEASURES: [Measure<Of>; 10] = [
     measure(
         "late_ms",
         "lateness",
@@ -83,6 +83,14 @@ pub const MEASURES: [Measure<Of>; 9] = [
         Unit::Share,
         "packets that TCP retransmitted, of the number of segments",
         |all| of_segments(all.after_timeout + all.fast + all.probes, all),
+    ),
+    measure(
+        "cut_share",
+        "cut short",
+        Unit::Share,
+        "connections that an error ended while data was on its way or still to be sent, of the number \
+         of segments",
+        Summary::cut_share,
     ),
     measure(
         "added_share",

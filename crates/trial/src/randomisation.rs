@@ -8,10 +8,10 @@
 use pillion_bundler::Arm;
 use rand::{Rng, RngExt};
 
-/// How often the draw is made again: so often that a chance can come down to the threshold, within
-/// what can be waited for.
+/// How often the draw is made again: so often that a chance can come down to half the threshold,
+/// within what can be waited for.
 fn redraws(threshold: f64) -> u32 {
-    (2.0 / threshold).ceil().clamp(20_000.0, 1_000_000.0) as u32
+    (4.0 / threshold).ceil().clamp(20_000.0, 1_000_000.0) as u32
 }
 
 /// Probabilities with which the draw alone makes such a difference as was seen, or a greater one.

@@ -8,7 +8,7 @@ use crate::trial::FEWEST_SEGMENTS;
 use crate::{Look, Setting, Summary, Unit};
 
 /// The layout of the file.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What a trial has found, as it is kept on disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -108,14 +108,15 @@ impl Record {
     }
 
     /// Where no place is left among so many, frees those of units of which too few segments were
-    /// observed to compare them, but not those of units that are `present`.
+    /// observed to compare them, and no connection was cut short, but not those of units that are `present`.
     pub(crate) fn make_room(&mut self, present: impl Iterator<Item = u64>, most: usize) {
         if self.units.len() < most {
             return;
         }
         let present: HashSet<_> = present.collect();
         let stays = |number: &u64, unit: &mut Unit| {
-            unit.summary.segments >= FEWEST_SEGMENTS || present.contains(number)
+            let Summary { segments, cut, .. } = unit.summary;
+            segments >= FEWEST_SEGMENTS || cut > 0 || present.contains(number)
         };
         self.units.retain(stays);
     }

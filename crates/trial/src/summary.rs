@@ -78,6 +78,8 @@ summary! {
     new_bytes = |seen| seen.counters.new_bytes,
     /// Bytes that rode along.
     redundant_bytes = |seen| seen.counters.redundant_bytes,
+    /// Connections that an error has cut short, with data on its way or still to be sent.
+    cut = |seen| seen.is_cut.into(),
     /// Segments lost and repaired by a bundle.
     hidden_losses = |seen| seen.counters.hidden_losses,
     /// Segments with new data, whatever became of them.
@@ -90,6 +92,14 @@ summary! {
     no_room = |seen| seen.counters.of(Outcome::NoRoom) + seen.counters.of(Outcome::FullSize),
     /// Of these, those to peers that offer no SACK, by which losses could be told.
     no_sack = |seen| seen.counters.of(Outcome::NoSack),
+}
+
+impl Summary {
+    /// Connections that were cut short, of the number of segments that were sent.
+    pub(crate) fn cut_share(&self) -> Option<f64> {
+        let any = self.sent > 0 || self.cut > 0;
+        any.then(|| self.cut as f64 / self.sent.max(1) as f64)
+    }
 }
 
 impl AddAssign<&Summary> for Summary {

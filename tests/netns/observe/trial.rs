@@ -9,7 +9,7 @@ use pillion_path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 
-use super::{begin, end, end_unless_over, interval, json, send, text};
+use super::{begin, end, end_unless_over, interval, json, quiet, send, text};
 use crate::common::*;
 
 /// A trial in which each connection is drawn for itself.
@@ -51,6 +51,44 @@ fn a_trial_ends_by_itself_once_it_is_clear_that_bundling_helps() {
         stderr(&again)
     );
     assert_eq!(json(&again)["verdict"], "helps");
+}
+
+/// Somebody on the path resets what sends such large packets.
+#[test]
+fn a_trial_ends_by_itself_where_bundles_have_connections_reset() {
+    needs_root!();
+    let pair = clean_pair();
+    let resets = "table ip filter {
+        chain input {
+            type filter hook input priority 0
+            tcp dport 7001 meta length > 250 reject with tcp reset
+        }
+    }";
+    let namespace = &pair.receiver.namespace;
+    let set = namespace.run("nft", &["-f", "-"], resets);
+    let set = set.expect("nft runs");
+    assert!(set.status.success(), "{}", stderr(&set));
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record");
+    let trial = begin(&pair, &trial(&record));
+    let listen = ["traffic", "receive", "--listen", "10.77.0.2:7001"];
+    let mut receiver = quiet(pillion_in(namespace, &listen));
+    await_listening(namespace, 7001);
+    let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "20"];
+    let streams = ["--streams", "40", "--duration", "20"];
+    let mut sender = quiet(pillion_in(
+        &pair.sender.namespace,
+        &[&send[..], &streams].concat(),
+    ));
+    let said = trial.wait_with_output().unwrap();
+    for traffic in [&mut sender, &mut receiver] {
+        traffic.kill().unwrap();
+        traffic.wait().unwrap();
+    }
+    let said = json(&said);
+    assert_eq!(said["verdict"], "harms", "{said:#}");
+    assert!(said["bundled"]["cut"].as_u64().unwrap() > 5, "{said:#}");
+    assert_eq!(said["plain"]["cut"], 0);
 }
 
 #[test]

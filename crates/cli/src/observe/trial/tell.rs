@@ -6,7 +6,8 @@ use pillion_measure::Unit;
 use pillion_report::number::{self, counted};
 use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
 use pillion_trial::{
-    ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Verdict,
+    ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Summary,
+    Verdict,
 };
 use serde_json::json;
 
@@ -76,8 +77,14 @@ fn latencies(results: &Results) -> Figure {
 
 fn look_line(look: &Look, units: &str) -> String {
     format!(
-        "{} segments, {} {units}: chance of better {:.4}, of worse {:.4}; threshold {:.5}",
-        look.segments, look.units, look.chance_of_better, look.chance_of_worse, look.threshold
+        "{} segments, {} {units}: chance of better {:.4}, of worse {:.4}, of more cut short {:.4}; \
+         threshold {:.5}",
+        look.segments,
+        look.units,
+        look.chance_of_better,
+        look.chance_of_worse,
+        look.chance_of_more_cut,
+        look.threshold
     )
 }
 
@@ -158,6 +165,20 @@ pub fn table(results: &Results, draw_by: DrawBy) -> Table {
 const BY_RANK: &str = " The times are of all segments together, of which a single unit may have most \
                        of what is late; the verdict is by how units rank.";
 
+/// How many connections of either arm an error has ended.
+fn cut_short(results: &Results) -> String {
+    let arm = |arm: &ArmResults| {
+        let Summary { cut, sent, .. } = arm.summary;
+        let (connections, segments) = (counted(cut, "connection"), counted(sent, "segment"));
+        format!("{connections} in {segments}")
+    };
+    format!(
+        "errors cut {} short with it, and {} without",
+        arm(&results.bundled),
+        arm(&results.plain)
+    )
+}
+
 /// The verdict in words, and how far it can be trusted.
 pub fn verdict(results: &Results) -> String {
     let late = &results.measures[0];
@@ -177,7 +198,9 @@ pub fn verdict(results: &Results) -> String {
         Verdict::Harms if longer < 0.0 => BY_RANK,
         _ => "",
     };
+    let cut = results.looks.last().is_some_and(Look::cuts);
     match results.verdict {
+        Verdict::Harms if cut => format!("Bundling harms: {}; {sure}.", cut_short(results)),
         Verdict::Helps => format!("Bundling helps: {waits}; {sure}.{but}"),
         Verdict::Harms => format!("Bundling harms: {waits}; {sure}.{but}"),
         Verdict::Undecided => format!(
