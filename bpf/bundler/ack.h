@@ -11,7 +11,7 @@
 struct ack {
 	__u32 ack;
 	bool unread; /* its options make no sense: what it reports is unknown */
-	bool behind_gap; /* what the peer sent before, reports included, has
+	__u8 behind_gap; /* what the peer sent before, reports included, has
 			  * not come */
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;

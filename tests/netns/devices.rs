@@ -164,11 +164,18 @@ impl Attach {
         }
     }
 
-    /// Links that it holds.
+    /// How many links it holds.
     pub fn links(&self) -> usize {
+        self.link_ids().len()
+    }
+
+    /// The ids of the links that it holds.
+    pub fn link_ids(&self) -> Vec<u32> {
         let objects = bpf_objects(self.process.id());
-        let is_link = |object: &&String| object.starts_with("link_id");
-        objects.iter().filter(is_link).count()
+        let ids = objects
+            .iter()
+            .filter_map(|object| object.strip_prefix("link_id "));
+        ids.map(|id| id.parse().unwrap()).collect()
     }
 
     pub fn end(mut self) -> Value {

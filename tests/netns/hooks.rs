@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_tests::Growth;
+use pillion_tests::{Growth, detach_link};
 
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
@@ -203,6 +203,29 @@ fn filters_that_others_remove_are_put_back() {
     }
     attach.end();
     assert!(!shown(&hosts, "a1").contains("clsact"));
+}
+
+#[test]
+fn programs_that_others_detach_are_attached_again() {
+    needs_root!();
+    let hosts = Hosts::create();
+    hosts.join("v0");
+    hosts.ip("link set v0 up");
+    let mut attach = Attach::begin(&hosts, &["--hook", "tcx"]);
+    let before = attach.link_ids();
+    let mut detached = before.clone();
+    detached.retain(|link| detach_link(*link));
+    assert!(detached.len() > 5, "{detached:?} of {before:?}");
+    // One by one; pillion may look in between.
+    attach.hears("pillion's programs were detached from the cgroup; trying again");
+    attach.hears("attached to the cgroup again");
+    let all_back = || {
+        let links = attach.link_ids();
+        links.len() == before.len() && detached.iter().all(|link| !links.contains(link))
+    };
+    eventually("all are back", all_back);
+    hosts.send_by("v0", 50);
+    assert_eq!(attach.end()["new_bytes"], 5000);
 }
 
 #[test]

@@ -1,10 +1,11 @@
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::stat::fstat;
 
+use crate::cgroup_links::{self, CgroupLinks};
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::link::{self, Target};
@@ -31,7 +32,7 @@ pub struct Attachment {
     unreviewed: Vec<Namespace>,
     /// Those served no longer whose connections are still to be let go of.
     left: Vec<Namespace>,
-    links: Vec<OwnedFd>,
+    links: CgroupLinks,
     /// The id of the cgroup that they are attached to; 0 of the root.
     cgroup: u64,
     room: Room,
@@ -72,32 +73,14 @@ impl Attachment {
         cgroup: BorrowedFd,
         devices: DeviceAttachments,
     ) -> Result<Self, Error> {
-        let mut links = Vec::new();
-        // The connections come last: each is bundled from its first byte or not at all.
-        for (program, target) in [
-            (&programs.transmit, Target::CgroupEgress(cgroup)),
-            (&programs.ingress, Target::CgroupIngress(cgroup)),
-            (&programs.sockops, Target::SockOps(cgroup)),
-        ] {
-            let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
-            links.push(link);
-        }
-        for (program, target) in [
-            (&programs.setsockopt, Target::SetSockOpt(cgroup)),
-            (&programs.getsockopt, Target::GetSockOpt(cgroup)),
-        ] {
-            if let Some(program) = program {
-                let link = link::attach(program.as_fd(), &target).map_err(cgroup_error)?;
-                links.push(link);
-            }
-        }
+        let links = CgroupLinks::begin(&programs, cgroup)?;
         Ok(Self {
             programs,
             devices,
             unreviewed: Vec::new(),
             left: Vec::new(),
             links,
-            cgroup: id_below_root(cgroup).map_err(cgroup_error)?,
+            cgroup: id_below_root(cgroup).map_err(cgroup_links::error)?,
             room: Room::default(),
         })
     }
@@ -237,6 +220,29 @@ impl Attachment {
         Ok(covered)
     }
 
+    /// Attaches again what others have detached. To be called each second or so; returns what is worth
+    /// telling.
+    pub fn stay(&mut self, selection: &mut Selection) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.links.drop_the_detached() {
+            let said = selection.troubles.failed(Step::Stay, Error::Detached);
+            changes.extend(said.map(Change::Refused));
+        }
+        if selection.troubles.has(&Step::Stay) && selection.troubles.may_try(&Step::Stay) {
+            let attached = self.links.attach_the_missing(&self.programs);
+            let attached = selection
+                .troubles
+                .outcome_of(Step::Stay, attached, &mut changes);
+            changes.extend(attached.map(|()| Change::Back));
+        }
+        let detached = self.devices.detached_in();
+        if !detached.is_empty() {
+            selection.look_again_at(&detached);
+            changes.extend(self.follow(selection));
+        }
+        changes
+    }
+
     /// Where connections have found no place, as there were as many as
     /// [`Policy::max_connections`] allows: looks how many there are still, and takes in those
     /// that have a place now. To be called each second or so; returns what is worth telling.
@@ -346,9 +352,7 @@ impl Attachment {
     /// Detaches the programs at once; what they did can still be read.
     pub fn detach(&mut self) {
         self.devices.detach();
-        for link in self.links.drain(..) {
-            link::detach(link);
-        }
+        self.links.detach();
     }
 }
 
@@ -357,12 +361,4 @@ impl Attachment {
 fn id_below_root(cgroup: BorrowedFd) -> io::Result<u64> {
     let inode = fstat(cgroup)?.st_ino;
     Ok(if inode == 1 { 0 } else { inode })
-}
-
-/// The error of attaching to the cgroup. Who may load the programs may attach them as well.
-fn cgroup_error(error: io::Error) -> Error {
-    match error.raw_os_error() {
-        Some(libc::EPERM) => Error::CgroupTaken,
-        _ => Error::system("attach to the cgroup", error),
-    }
 }

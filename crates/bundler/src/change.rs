@@ -11,6 +11,8 @@ pub enum Change {
     Gone(String),
     /// Something could not be done; it is tried again.
     Refused(Error),
+    /// The programs are at the cgroup again.
+    Back,
     /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
     Full,
     /// All connections have found room again.
@@ -22,6 +24,7 @@ impl fmt::Display for Change {
         match self {
             Self::Come(name) => write!(f, "{name} has come: bundling there, too"),
             Self::Gone(name) => write!(f, "{name} has gone"),
+            Self::Back => f.write_str("attached to the cgroup again"),
             Self::Full => write!(
                 f,
                 "as many connections as --max-connections allows, in all or of one user: others \

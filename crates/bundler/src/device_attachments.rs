@@ -88,6 +88,13 @@ impl DeviceAttachments {
         self.all.iter().any(|attached| attached.device.is(device))
     }
 
+    /// The namespaces of devices from which others have detached a link, of which nobody tells. Of
+    /// filters (clsact) the kernel does.
+    pub(crate) fn detached_in(&self) -> Vec<Namespace> {
+        let detached = self.all.iter().filter(|it| !it.is_clsact() && !it.holds());
+        detached.map(|it| it.device.namespace.clone()).collect()
+    }
+
     pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
         self.all.iter().map(|attached| &attached.device)
     }

@@ -53,6 +53,9 @@ pub enum Error {
         /// The device's name.
         device: String,
     },
+    /// Somebody has detached the programs from the cgroup.
+    #[error("pillion's programs were detached from the cgroup")]
+    Detached,
     /// The kernel takes no more programs at a device.
     #[error(
         "{device}: as many programs stand at it as the kernel takes, 63 for each direction; end one \

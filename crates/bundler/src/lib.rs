@@ -6,6 +6,7 @@
 
 mod attachment;
 mod cgroup;
+mod cgroup_links;
 mod cgroup_room;
 mod change;
 mod check;

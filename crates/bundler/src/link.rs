@@ -62,16 +62,26 @@ pub(crate) fn detach(link: OwnedFd) {
     unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
 }
 
-/// False if the link's device is gone.
+/// False if the link's device is gone, or others have detached the link.
 pub(crate) fn has_device(link: BorrowedFd) -> bool {
+    // SAFETY: of a tcx link, the kernel has filled in this part.
+    info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0)
+}
+
+/// False if the link's cgroup is gone, or others have detached the link.
+pub(crate) fn has_cgroup(link: BorrowedFd) -> bool {
+    // SAFETY: of a link to a cgroup, the kernel has filled in this part.
+    info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.cgroup.cgroup_id } != 0)
+}
+
+fn info(link: BorrowedFd) -> Option<libbpf_sys::bpf_link_info> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut length = size_of_val(&info) as u32;
     // SAFETY: a system call that writes no more than the length stated.
     let result = unsafe {
         libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut length)
     };
-    // SAFETY: of a tcx link, the kernel has filled in this part.
-    result == 0 && unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0
+    (result == 0).then_some(info)
 }
 
 /// Runs an attached iterator, in the calling thread's namespaces; returns what its program writes.

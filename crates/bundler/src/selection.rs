@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Hold(Option<u64>),
     /// To attach to the device with this interface index.
     Attach(Option<u64>, u32),
+    /// To stay attached to the cgroup.
+    Stay,
     /// To count the connections.
     Count,
 }
@@ -308,6 +310,15 @@ impl Selection {
         listed
     }
 
+    /// Has the next look list the devices of these namespaces.
+    pub(crate) fn look_again_at(&mut self, namespaces: &[Namespace]) {
+        let followed = self.followed.iter_mut();
+        let followed = followed.filter_map(FollowedNamespace::now_mut);
+        followed
+            .filter(|it| namespaces.contains(&it.namespace))
+            .for_each(|it| it.has_changed = true);
+    }
+
     /// The devices that pillion is to be attached to in a namespace, as far as is known.
     pub(crate) fn wanted(&self, namespace: &Namespace) -> &[Device] {
         let mut followed = self.followed.iter().filter_map(FollowedNamespace::now);
@@ -323,7 +334,7 @@ impl Selection {
             there.find(|followed| followed.namespace.id() == *id)
         };
         self.troubles.retain(|step| match step {
-            Step::Count => true,
+            Step::Stay | Step::Count => true,
             Step::Take(name) => all.iter().any(|it| it.name() == Some(name)),
             Step::List(id)
             | Step::Read(id)

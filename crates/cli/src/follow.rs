@@ -7,7 +7,8 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use pillion_bundler::{Attachment, Change, Selection};
 
-/// How often it is looked whether connections find no place, and something else is due.
+/// How often it is looked whether connections find no place, or others have detached something, and
+/// whether something else is due.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// What goes along with the following.
@@ -57,8 +58,10 @@ pub fn until_readable_or(
             let changes = attachment.follow(selection);
             changes.iter().for_each(|change| watcher.tell(change));
         }
-        let changes = attachment.recount(selection);
-        changes.iter().for_each(|change| watcher.tell(change));
+        for look in [Attachment::stay, Attachment::recount] {
+            let changes = look(attachment, selection);
+            changes.iter().for_each(|change| watcher.tell(change));
+        }
         watcher.keep_up(attachment, selection);
         if signal || left.is_some_and(|left| left.is_zero()) {
             return Ok(signal);
