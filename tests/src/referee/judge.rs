@@ -155,8 +155,8 @@ pub fn hidden(ledger: &Ledger, judged: &[u32]) -> [u64; 3] {
             continue;
         }
         counts[0] += 1;
-        counts[1] += u64::from(segment.found);
-        counts[2] += u64::from(!segment.found && !judged.contains(&packet.range.1));
+        counts[1] += u64::from(segment.found_at.is_some());
+        counts[2] += u64::from(segment.found_at.is_none() && !judged.contains(&packet.range.1));
     }
     counts
 }

@@ -1,5 +1,7 @@
 //! What was sent, and what came of it: the truth, from outside.
 
+use std::time::Instant;
+
 use super::receiver::{Ack, Range, Report};
 
 /// A segment as TCP first sent it.
@@ -16,8 +18,8 @@ pub struct Segment {
     pub came_with: Option<usize>,
     /// True if an ACK has told that the segment had come behind a gap.
     pub sacked: bool,
-    /// True if the segment was counted as lost, and repaired by a bundle.
-    pub found: bool,
+    /// When the segment was counted as lost, and repaired by a bundle.
+    pub found_at: Option<Instant>,
     /// True if it was reported as come late, after it had been found to be lost.
     pub refuted: bool,
 }
@@ -138,7 +140,7 @@ impl Ledger {
             rode_along: false,
             came_with: None,
             sacked: false,
-            found: false,
+            found_at: None,
             refuted: false,
         });
         Ok(())

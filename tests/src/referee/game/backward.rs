@@ -1,10 +1,11 @@
 //! What comes back to the sender, and what pillion is to make of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pillion_bundler::{Counters, LossRule, Reaction};
 
 use super::super::judge::{self, Found, added};
+use super::super::ledger::Segment;
 use super::super::receiver::Ack;
 use super::{Game, REDUCING};
 use crate::{netstat, socket};
@@ -118,12 +119,16 @@ impl Game {
             && ack.number <= self.ledger.acknowledged
         {
             let proved = self.ledger.proved_by(&report, ack);
-            let found = self.ledger.segments.iter_mut().filter(|at| at.found);
+            let found = self
+                .ledger
+                .segments
+                .iter_mut()
+                .filter(|at| at.found_at.is_some());
             let refuted = found.filter(|at| proved.has(at.range));
             refuted.for_each(|at| at.refuted = true);
         }
         for at in found {
-            self.ledger.segments[at.segment].found = true;
+            self.ledger.segments[at.segment].found_at = Some(Instant::now());
         }
         self.tally.found += lost;
         self.looks_at_window();
@@ -148,11 +153,21 @@ impl Game {
         let reactions = added(&self.counters, &counters, |at| at.reactions);
         self.counters.reactions = counters.reactions;
         let state = self.looks_at_window();
-        let found = self.ledger.segments.iter().filter(|at| at.found);
+        let found = self
+            .ledger
+            .segments
+            .iter()
+            .filter(|at| at.found_at.is_some());
         if reactions == 0 {
-            // Nobody need answer for what came late after all, if that was heard in time.
-            let unanswered = found.filter(|at| at.range.1 > self.answered && !at.refuted);
-            let unanswered = unanswered.count();
+            // Nobody need answer for what came late after all, if that was heard in time; nor, once
+            // that has happened, for what may yet come late.
+            let rtt = Duration::from_micros(self.wire.tcp_info().tcpi_rtt.into());
+            let reorders = found.clone().any(|at| at.refuted);
+            let is_due =
+                |at: &Segment| !reorders || at.found_at.is_some_and(|found| found.elapsed() > rtt);
+            let unanswered = found
+                .filter(|at| at.range.1 > self.answered && !at.refuted && is_due(at))
+                .count();
             let is_certain = !self.is_uncertain && !self.options.retransmissions;
             if unanswered > 0 && is_certain && self.options.reaction == Reaction::Cwr {
                 self.fail(&format!("no reaction to {unanswered} losses"));
