@@ -465,6 +465,7 @@ struct sock {
 	struct sock_cgroup_data sk_cgrp_data;
 	struct socket *sk_socket;
 	int sk_err;
+	__u8 sk_shutdown;
 };
 
 struct inet_connection_sock {

@@ -9,10 +9,12 @@
 #include "tcp_options.h"
 
 struct ack {
+	__u32 seq;
+	__u32 end; /* of its data */
 	__u32 ack;
 	bool unread; /* its options make no sense: what it reports is unknown */
-	__u8 behind_gap; /* what the peer sent before, reports included, has
-			  * not come */
+	__u8 behind_gap; /* what the peer sent right before, reports included,
+			  * has not come */
 	bool duplicate; /* reported, RFC 2883 */
 	__u32 duplicate_start;
 	__u32 duplicate_end;

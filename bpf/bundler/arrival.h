@@ -53,10 +53,8 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 una,
 	if (!hidden.segments)
 		return;
 	ADD(flow, repaired_along, hidden.segments);
-	ingress->lost_start = start;
-	ingress->lost_end = end;
-	ingress->lost_by = una;
-	ingress->lost = (struct hidden){};
+	/* Not by the ACK: TCP has retransmitted what its report may be of. */
+	note_pending(flow, una, &hidden);
 	call_known(flow, end);
 }
 
@@ -80,8 +78,6 @@ static __always_inline void note_sacked(struct flow *flow, __u32 next,
 static __always_inline void
 forget_losses(struct ingress *ingress, __u32 oldest_byte, __u32 oldest_in_doubt)
 {
-	if (before(ingress->lost_start, oldest_byte))
-		ingress->lost_start = ingress->lost_end = oldest_byte;
 	if (before(ingress->run.start, oldest_byte))
 		ingress->run.start = ingress->run.end = oldest_byte;
 	keep_fresh(&ingress->bundle_end, oldest_byte);
@@ -109,7 +105,9 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	if (ack->blocks)
 		note_sacked(flow, next, options, ack, tp->mss_cache);
 	if (!after(ack->ack, una)) {
-		come_late(flow, next, ack, tp->mss_cache);
+		if (reported)
+			come_late(flow, next, ack, tp->mss_cache,
+				  tp->srtt_us >> 3);
 		return;
 	}
 	if (after(ack->ack, end)) {
@@ -134,6 +132,25 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 	if (flow->options.level == LEVEL_ADAPTIVE)
 		WRITE_ONCE(ingress->level,
 			   choose_level(ingress, flow->options.target_ppm));
+}
+
+/*
+ * Is something missing right before what the peer has sent? What follows on
+ * what has come lacks nothing that tells of what it acknowledges, even where
+ * TCP waits for something older, or for the application.
+ */
+static __always_inline void note_gap(struct ingress *ingress, struct ack *ack,
+				     __u32 rcv_nxt)
+{
+	__u32 end = rcv_nxt;
+
+	if (ingress->peer_known)
+		end = later(ingress->peer_end, end);
+	ingress->peer_known = true;
+
+	/* No branch, of which the verifier would follow both sides. */
+	ack->behind_gap = (end - ack->seq) >> 31;
+	ingress->peer_end = later(end, ack->end);
 }
 
 /*
@@ -163,15 +180,15 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 		return false;
 	seq = bpf_ntohl(tcp->seq);
 	len = skb->len - (seg->tcp + tcp->doff * 4) + tcp->fin;
-	/* No branch, of which the verifier would follow both sides. */
-	ack->behind_gap = (tp->rcv_nxt - seq) >> 31;
+	ack->seq = seq;
+	ack->end = seq + len;
 	return !is_outside(seq, seq + len, tp->rcv_nxt, tp->rcv_wup,
 			   tp->rcv_wup + tp->rcv_wnd);
 }
 
 /* An ACK arrives, and TCP has not looked at it yet. */
 static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
-				   const struct ack *ack,
+				   struct ack *ack,
 				   const struct tcp_options *options,
 				   struct observation *seen)
 {
@@ -190,11 +207,13 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		ingress->through = 0;
 		PUBLISH(ingress->epoch, epoch);
 	}
-	if (ack->unread)
+	if (ack->unread) {
 		ADD(flow, acks_unread, 1);
-	else
+	} else {
+		note_gap(ingress, ack, tp->rcv_nxt);
 		acknowledge(flow, tp, ack, options,
 			    READ_ONCE(flow->egress.record.next));
+	}
 	if (seen)
 		seen->counters = flow->counters;
 	leave(&ingress->busy);

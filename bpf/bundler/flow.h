@@ -314,7 +314,8 @@ struct egress {
 	__u32 trusted_end; /* of losses left to TCP's own */
 	__u64 answered; /* ingress.call */
 	__u64 answered_known; /* ingress.call_known */
-	__u32 asked; /* for one, with the last packet */
+	__u16 asked; /* for one, with the last packet */
+	__u16 unread; /* a packet has left that shows no sequence number */
 	__u32 asked_high_seq; /* TCP's, as that left */
 	__u32 asked_after; /* reduced_at before */
 	__u32 asked_trusted; /* trusted_end before */
@@ -333,10 +334,20 @@ struct egress {
 /* Losses that bundles hid. */
 struct hidden {
 	__u32 segments;
-	__u32 bytes : 30;
+	__u32 bytes : 31;
 	__u32 retransmitted : 1; /* others beside, which TCP has */
-	__u32 called : 1; /* with ingress.call */
-	__u64 saved_us;
+	__u32 saved_us;
+};
+
+/*
+ * Segments deemed lost since somebody answered for such last (late.h). Those
+ * that come late after all are none any more.
+ */
+struct pending {
+	__u64 bits[RECORD / 64]; /* a bit for each slot of theirs */
+	__u32 since; /* when the first was deemed so, microseconds */
+	__u32 segments;
+	__u32 saved_us; /* counted for all of them */
 };
 
 /* Segments lost one after the other, the last such run (level.h). */
@@ -366,27 +377,25 @@ struct sacked {
 struct ingress {
 	__u32 busy;
 	__u32 acked; /* the highest acknowledgement that came */
+	__u32 peer_end; /* up to where the peer's data came, if with gaps */
 	__u32 unread; /* the last ACK could not be read */
 
 	/* The losses found last, by number and end (next_call()). */
 	__u64 call; /* of which TCP does not know */
-	__u32 call_at; /* when the first unanswered one was, microseconds */
+	struct pending pending;
 	__u32 late_us; /* after which lost ones came after all, fading */
+	__u32 lost_by; /* the acknowledgement that told of the last one */
 	__u64 call_known; /* of which it does */
 
 	enum loss_rule rule;
 	enum loss_rule
 		asked_rule; /* that of the options, when last looked at */
 	__u16 silent; /* ACKs of bundles without a report, while learning */
-	__u16 reports_a_byte; /* duplicates of no more, too */
+	__u8 reports_a_byte; /* duplicates of no more, too */
+	__u8 peer_known; /* peer_end is */
 	struct hidden doubts; /* found so far, if it reports duplicates */
 	struct hidden doubts_by_ack; /* if it does not */
 	__u32 doubts_end; /* where the last of them ends */
-
-	__u32 lost_start; /* the loss found last */
-	__u32 lost_end;
-	__u32 lost_by; /* the acknowledgement that told of it */
-	struct hidden lost; /* what was counted for it, or is in doubt */
 
 	struct sacked sacked;
 

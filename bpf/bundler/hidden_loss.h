@@ -145,10 +145,30 @@ static __always_inline void fade_lateness(struct ingress *ingress)
 		   ingress->late_us - ingress->late_us / LATE_FADES);
 }
 
-/* Nobody has answered for losses found before: they are the older ones. */
+/* Has nobody answered yet for losses that were found? */
 static __always_inline bool is_waiting(const struct flow *flow)
 {
 	return flow->ingress.call != READ_ONCE(flow->egress.answered);
+}
+
+/* Segments are deemed lost, by this acknowledgement; it may yet turn out that
+ * they were late.
+ */
+static __always_inline void note_pending(struct flow *flow, __u32 by,
+					 const struct hidden *hidden)
+{
+	struct ingress *ingress = &flow->ingress;
+	struct pending *pending = &ingress->pending;
+
+	if (!hidden->segments)
+		return;
+	if (!is_waiting(flow) && !ingress->doubts.segments) {
+		*pending = (struct pending){};
+		WRITE_ONCE(pending->since, (__u32)now_us());
+	}
+	pending->segments += hidden->segments;
+	pending->saved_us += hidden->saved_us;
+	ingress->lost_by = by;
 }
 
 /* Lost segments up to end have come that TCP has retransmitted. */
@@ -173,8 +193,6 @@ static __always_inline void count_hidden(struct flow *flow,
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
 	fade_lateness(ingress);
-	if (!is_waiting(flow))
-		WRITE_ONCE(ingress->call_at, (__u32)now_us());
 	PUBLISH(ingress->call, next_call(ingress->call, end));
 }
 
@@ -241,27 +259,6 @@ static __always_inline void add_hidden(struct hidden *sum,
 	sum->retransmitted |= hidden->retransmitted;
 }
 
-static __always_inline void take_away(struct hidden *sum,
-				      const struct hidden *hidden)
-{
-	sum->segments -= hidden->segments;
-	sum->bytes -= hidden->bytes;
-	sum->saved_us -= hidden->saved_us;
-}
-
-/* The loss that was found last, should it turn out to be none. */
-static __always_inline void note_lost(struct ingress *ingress,
-				      const struct settled *settled,
-				      const struct ack *ack,
-				      const struct hidden *hidden)
-{
-	ingress->lost_start = settled->lost_start;
-	ingress->lost_end = settled->lost_end;
-	ingress->lost_by = ack->ack;
-	ingress->lost = *hidden;
-	ingress->lost.called = ingress->rule != LOSS_RULE_LEARNING;
-}
-
 /*
  * Counts the losses that were in doubt: it is known by now what silence means.
  */
@@ -311,23 +308,20 @@ static __always_inline void find_hidden(struct flow *flow,
 		lost_by_dsack(record, ingress, next, ack, packet, una, settled);
 		count_lost(record, ingress, settled, &hidden);
 		if (arrived == BUNDLE_CAME)
-			hidden.saved_us = (__u64)hidden.segments *
-					  saved_us(tp, packet->sent);
+			hidden.saved_us =
+				hidden.segments * saved_us(tp, packet->sent);
 	}
+	if (ingress->rule == LOSS_RULE_ACK)
+		hidden = by_ack;
+	note_pending(flow, ack->ack, &hidden);
 	if (ingress->rule == LOSS_RULE_LEARNING) {
 		add_hidden(&ingress->doubts, &hidden);
 		add_hidden(&ingress->doubts_by_ack, &by_ack);
 		ingress->doubts_end = settled->lost_end;
-		if (hidden.segments)
-			note_lost(ingress, settled, ack, &hidden);
-		settled->lost_end = settled->lost_start;
+		settled->in_doubt = true;
 		return;
 	}
-	if (ingress->rule == LOSS_RULE_ACK)
-		hidden = by_ack;
 	count_hidden(flow, &hidden, settled->lost_end);
-	if (hidden.segments)
-		note_lost(ingress, settled, ack, &hidden);
 }
 
 #endif /* PILLION_HIDDEN_LOSS_H */

@@ -48,61 +48,83 @@ static __always_inline __u32 proved_from(struct record *record, __u32 next,
 }
 
 /*
- * How long after it was deemed lost does a segment come on this path? The
- * longest that was seen, as it fades (fade_lateness()).
+ * Of the segments deemed lost, those that lie within start and end have come:
+ * these are none any more. A global function, as the verifier is to look at the
+ * loop once.
  */
-static __always_inline void note_lateness(struct ingress *ingress)
+__noinline int refute(struct flow *flow, __u32 next, __u32 start, __u32 end,
+		      struct hidden *came)
 {
-	__u32 late_us = (__u32)now_us() - ingress->call_at;
+	struct ingress *ingress;
+	struct record *record;
+	__u32 at, i, seq, until;
+	__u64 *word, bit;
 
+	if (!flow || !came)
+		return 0;
+	ingress = &flow->ingress;
+	record = &flow->egress.record;
+	at = find_segment(record, next, start);
+	until = first_byte(slot(record, at));
+	for (i = 0; i < RECORD && before(at, ingress->sacked.from); i++, at++) {
+		seq = until;
+		until = first_byte(slot(record, at + 1));
+		if (after(until, end))
+			break;
+		word = &ingress->pending.bits[(at & (RECORD - 1)) / 64];
+		bit = 1ULL << (at & 63);
+		if (before(seq, start) || !(*word & bit))
+			continue;
+		*word &= ~bit;
+		came->segments++;
+		came->bytes += until - seq;
+	}
+	return 0;
+}
+
+/*
+ * How long after it was deemed lost does a segment come on this path? The
+ * longest that was seen, as it fades (fade_lateness()), and at most an RTT.
+ */
+static __always_inline void note_lateness(struct ingress *ingress,
+					  __u32 srtt_us)
+{
+	__u32 late_us = (__u32)now_us() - ingress->pending.since;
+
+	if (late_us > srtt_us)
+		late_us = srtt_us;
 	if (late_us > ingress->late_us)
 		WRITE_ONCE(ingress->late_us, late_us);
 }
 
 /*
- * Of what was deemed lost last some bytes have come late; is it all by now? It
- * never is once some came from its middle: what they leave is not one range.
+ * Segments that were deemed lost have come late. What their bundles saved is
+ * not known any more, of none of those. Once all have come, and nobody has
+ * answered yet, nobody need.
  */
-static __always_inline bool all_came(struct ingress *ingress, __u32 start,
-				     __u32 end)
-{
-	if (!after(start, ingress->lost_start)) {
-		ingress->lost_start = earlier(end, ingress->lost_end);
-	} else if (!before(end, ingress->lost_end)) {
-		ingress->lost_end = start;
-	} else {
-		ingress->lost_end = ingress->lost_start;
-		ingress->lost = (struct hidden){};
-		return false;
-	}
-	return ingress->lost_start == ingress->lost_end;
-}
-
-/*
- * What was deemed lost last has come late, or a part. Once all of it has, and
- * nobody has answered yet for this nor for any other, nobody need.
- */
-static __always_inline void take_back(struct flow *flow, __u32 start, __u32 end)
+static __always_inline void take_back(struct flow *flow,
+				      const struct hidden *came, __u32 srtt_us)
 {
 	struct ingress *ingress = &flow->ingress;
-	struct hidden *lost = &ingress->lost;
-	__u64 answered = READ_ONCE(flow->egress.answered);
-	bool in_doubt = ingress->doubts.segments;
+	struct pending *pending = &ingress->pending;
+	struct hidden *doubts = &ingress->doubts;
 
-	ADD(flow, reordered, 1);
-	if (lost->called)
-		note_lateness(ingress);
-	if (!in_doubt) {
-		ADD(flow, saved_us, -lost->saved_us);
-		lost->saved_us = 0;
-	}
-	if (!all_came(ingress, start, end))
+	if (!came->segments)
 		return;
-	if (in_doubt)
-		take_away(&ingress->doubts, lost);
-	else if (lost->called && ingress->call >> 32 == (answered >> 32) + 1)
-		WRITE_ONCE(ingress->call, answered);
-	*lost = (struct hidden){};
+	ADD(flow, reordered, came->segments);
+	pending->segments -= came->segments;
+	if (doubts->segments) {
+		doubts->segments -= came->segments;
+		doubts->bytes -= came->bytes;
+		doubts->saved_us = 0;
+	} else {
+		ADD(flow, saved_us, -(__u64)pending->saved_us);
+		note_lateness(ingress, srtt_us);
+		if (!pending->segments && is_waiting(flow))
+			WRITE_ONCE(ingress->call,
+				   READ_ONCE(flow->egress.answered));
+	}
+	pending->saved_us = 0;
 }
 
 /*
@@ -112,8 +134,9 @@ static __always_inline void take_back(struct flow *flow, __u32 start, __u32 end)
  * case.
  */
 __noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
-			 __u32 mss)
+			 __u32 mss, __u32 srtt_us)
 {
+	struct hidden came = {};
 	struct packet packet = {};
 	struct ingress *ingress;
 	struct record *record;
@@ -131,8 +154,8 @@ __noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
 	start = proved_from(record, next, ack, &packet, ingress->lost_by);
 	if (start == end)
 		return 0;
-	if (before(start, ingress->lost_end) && after(end, ingress->lost_start))
-		take_back(flow, start, end);
+	refute(flow, next, start, end, &came);
+	take_back(flow, &came, srtt_us);
 	if (before(start, run->end) && after(end, run->start)) {
 		start = later(start, run->start);
 		last = find_segment(record, next, earlier(end, run->end) - 1);

@@ -15,7 +15,8 @@
 #include "ack.h"
 #include "observation.h"
 
-#define EPIPE 32
+#define RCV_SHUTDOWN  1
+#define SEND_SHUTDOWN 2
 
 /* Segments that an ACK acknowledges, while they are gone through. */
 struct acked {
@@ -286,14 +287,16 @@ __noinline int measure_unacked(struct observation *seen, struct acked *acked)
 
 /*
  * Does the connection end by an error that leaves data behind, on its way or
- * still to be sent? One that the peer has closed before does not (EPIPE): who
- * closed wanted no more.
+ * still to be sent? Not if an end had closed it before: the peer's wanted no
+ * more, and ours did not wait. A FIN counts as a byte.
  */
 static __always_inline bool is_cut(const struct tcp_sock *tp)
 {
-	int error = ((struct sock *)tp)->sk_err;
+	const struct sock *sk = (const struct sock *)tp;
+	__u32 fin = sk->sk_shutdown & SEND_SHUTDOWN ? 1 : 0;
 
-	return error && error != EPIPE && tp->write_seq != tp->snd_una;
+	return sk->sk_err && !(sk->sk_shutdown & RCV_SHUTDOWN) &&
+	       tp->write_seq - tp->snd_una > fin;
 }
 
 /*

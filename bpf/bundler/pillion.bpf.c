@@ -57,6 +57,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	else if (seg.in_tunnel)
 		return KEEP; /* seen before, without what carries it */
 	if (!try_enter(&flow->egress.busy)) {
+		WRITE_ONCE(flow->egress.unread, 1);
 		count(flow, BUSY);
 		return KEEP;
 	}
@@ -66,6 +67,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	seen = observe(skb, flow, full);
 	retransmissions = flow->egress.retransmissions;
 	if (parsed == NOT_PLAIN_IP) {
+		WRITE_ONCE(flow->egress.unread, 1);
 		note_unseen(&flow->egress, tp, 0);
 		count(flow, NOT_PLAIN_IP);
 	} else if (seg.len) {

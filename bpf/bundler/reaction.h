@@ -166,7 +166,7 @@ static __always_inline bool may_come_late(const struct ingress *ingress,
 
 	if (wait_us > srtt_us)
 		wait_us = srtt_us;
-	return (__u32)now_us() - READ_ONCE(ingress->call_at) < wait_us;
+	return (__u32)now_us() - READ_ONCE(ingress->pending.since) < wait_us;
 }
 
 /*
@@ -182,10 +182,10 @@ static __always_inline bool is_unanswered(struct egress *egress,
 	__u64 call = READ_ONCE(ingress->call);
 	__u32 end = call;
 
-	if (call == egress->answered || may_come_late(ingress, tp))
+	if (call == egress->answered)
 		return false;
 	if (after(end, egress->reduced_at))
-		return !reducing;
+		return !reducing && !may_come_late(ingress, tp);
 	egress->answered = call;
 	trust(egress, end);
 	return false;

@@ -15,6 +15,7 @@ struct settled {
 	__u32 to; /* behind the last */
 	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
 	__u32 lost_end;
+	bool in_doubt; /* whether they were */
 	__u32 mss;
 };
 
@@ -41,6 +42,16 @@ static __always_inline void note_arrival(struct ingress *ingress, __u32 start,
 	WRITE_ONCE(ingress->bundle_end, end);
 }
 
+/* Is the segment in this slot deemed lost, or not? */
+static __always_inline void set_pending(struct pending *pending, __u32 at,
+					bool lost)
+{
+	__u64 *word = &pending->bits[(at & (RECORD - 1)) / 64];
+
+	*word &= ~(1ULL << (at & 63));
+	*word |= (__u64)lost << (at & 63);
+}
+
 /*
  * Settles the segments that an ACK acknowledges. A global function, as the
  * verifier is to look at the loop once.
@@ -49,7 +60,7 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 		      const struct settled *settled)
 {
 	__u32 at, i, seq, end;
-	bool lost;
+	bool lost, hidden;
 	__u16 how;
 
 	if (!record || !ingress || !settled)
@@ -60,10 +71,12 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 		seq = end;
 		end = first_byte(slot(record, at + 1));
 		how = READ_ONCE(slot(record, at)->how);
-		lost = how & RETRANSMITTED ||
-		       (begins_in(seq, settled->lost_start,
-				  settled->lost_end) &&
-			!is_sacked(&ingress->sacked, at));
+		hidden = !(how & RETRANSMITTED) &&
+			 begins_in(seq, settled->lost_start,
+				   settled->lost_end) &&
+			 !is_sacked(&ingress->sacked, at);
+		set_pending(&ingress->pending, at, hidden);
+		lost = how & RETRANSMITTED || (hidden && !settled->in_doubt);
 		if (!lost)
 			note_arrival(ingress, packet_start(seq, how), end,
 				     settled->mss, how);

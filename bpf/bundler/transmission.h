@@ -164,8 +164,10 @@ static __always_inline void note_retransmission(struct __sk_buff *skb,
 }
 
 /*
- * TCP has retransmitted more than was seen: what that was does not show, nor
- * when it left. It may be any of what is not acknowledged.
+ * TCP has retransmitted more than was seen, and a packet has left unread: what
+ * that was does not show, nor when it left. It may be any of what is not
+ * acknowledged. What has not come here has not left either: a filter refused
+ * it; or it is a handshake's, repeated.
  */
 static __always_inline void note_unseen(struct egress *egress,
 					struct bpf_tcp_sock *tp, __u32 seen)
@@ -175,8 +177,9 @@ static __always_inline void note_unseen(struct egress *egress,
 	struct lost_bundles lost = {};
 
 	egress->retransmissions = tp->total_retrans;
-	if (all == seen)
+	if (all == seen || !READ_ONCE(egress->unread))
 		return;
+	WRITE_ONCE(egress->unread, 0);
 	if (!before(snd_una, egress->retrans.end)) {
 		WRITE_ONCE(egress->retrans.start, snd_una);
 		WRITE_ONCE(egress->retrans.next, tp->snd_nxt);

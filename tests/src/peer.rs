@@ -209,6 +209,14 @@ impl Peer {
         self.next = self.next.wrapping_add(u32::from(segments * bytes));
     }
 
+    /// Closes its sending half, and acknowledges all before `position`.
+    pub fn close(&mut self, position: u32) {
+        let mut header = self.acknowledgement(position, &[]);
+        header.fin = true;
+        self.write(header, &[]);
+        self.next = self.next.wrapping_add(1);
+    }
+
     /// Answers as one without the connection does.
     pub fn reset(&mut self) {
         let mut header = self.acknowledgement(0, &[]);

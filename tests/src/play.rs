@@ -342,6 +342,12 @@ impl Wire {
             .send_merged(acknowledging, &blocks, segments, bytes);
     }
 
+    /// Has the peer close its sending half.
+    pub fn peer_closes(&mut self, acknowledging: u32) {
+        self.script.note("peer closes");
+        self.peer.close(acknowledging);
+    }
+
     /// Has the peer reset the connection, and waits until it has ended.
     pub fn peer_resets(&mut self) {
         const TCP_CLOSE: u8 = 7;

@@ -318,7 +318,7 @@ fn the_report_of_the_segment_retransmitted_reaches_tcp() {
         wire.acks_late(301, "1:301");
         wire.sends("301:401");
         wire.ack(401);
-        assert_eq!(wire.totals().counters.reordered, 1);
+        assert_eq!(wire.totals().counters.reordered, 2);
     };
     let cases: [fn(&mut Wire); 2] = [alone, whole];
     run_all(cases, |ends| {

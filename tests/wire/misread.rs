@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Options, ThinTest};
-use pillion_tests::{Ip, Setup, Wire};
+use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
+use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 use crate::hidden_loss::hidden;
 
@@ -290,5 +290,149 @@ fn bundling_goes_on_after_any_number_of_bytes_whose_headers_could_not_be_read() 
         wire.ack(201);
         wire.sends("201:301 201:401");
         assert_eq!(hidden(wire).0, 1);
+    });
+}
+
+/// One segment of the peer's is lost and does not come again. All that it sends behind it comes, one
+/// behind the other, and each tells of a bundle that repaired a loss.
+#[test]
+fn a_gap_in_the_peers_data_hides_no_losses_for_long() {
+    setup(LossRule::Dsack, 1).run(|wire| {
+        for round in 0..20 {
+            let at = 1 + round * 200;
+            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            wire.peer_sends(at + 200, 50 * (round + 1), 50);
+            wire.expect(&format!("{0}:{0}", at + 200));
+        }
+        let bundled = wire.totals().counters.of(Outcome::Bundled);
+        let (losses, ..) = hidden(wire);
+        // The first one may have been told of by what is missing.
+        assert!(
+            bundled < 5 || losses >= 19,
+            "{bundled} bundles, {losses} losses, {} reactions",
+            reactions(wire)
+        );
+    });
+}
+
+/// Two that follow each other closely, and each comes late, before another packet leaves.
+#[test]
+fn nobody_answers_for_two_losses_that_both_come_late() {
+    for order in [["301:401", "501:601"], ["501:601", "301:401"]] {
+        let long = Setup {
+            rtt: Duration::from_secs(2),
+            ..setup(LossRule::Dsack, 1)
+        };
+        long.run(|wire| {
+            wire.sends("1:101 1:201");
+            wire.ack(201);
+            wire.sends("201:301");
+            thread::sleep(Duration::from_secs(1));
+            wire.acks_late(201, "1:101");
+            wire.ack(301);
+            assert_eq!(
+                (hidden(wire).2, reactions(wire)),
+                (1, 1),
+                "so late they come"
+            );
+
+            wire.sends("301:401 301:501");
+            wire.ack(501);
+            wire.sends("501:601 501:701");
+            wire.ack(701);
+            for late in order {
+                wire.acks_late(701, late);
+            }
+            thread::sleep(Duration::from_secs(3));
+            wire.sends("701:801");
+            assert_eq!(
+                (hidden(wire), reactions(wire)),
+                ((3, 300, 3), 1),
+                "{order:?}"
+            );
+        });
+    }
+}
+
+/// A loss that a reduction answers for already is found before one that turns out to be none.
+#[test]
+fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
+    for lost in [false, true] {
+        let long = Setup {
+            rtt: Duration::from_secs(2),
+            ..setup(LossRule::Dsack, 1)
+        };
+        long.run(|wire| {
+            wire.sends("1:101 1:201");
+            wire.ack(201);
+            wire.sends("201:301");
+            thread::sleep(Duration::from_secs(1));
+            wire.acks_late(201, "1:101");
+            wire.ack(301);
+            wire.sends("301:401 301:501");
+            wire.ack(501);
+            wire.sends("501:601 501:701");
+            thread::sleep(Duration::from_millis(2500));
+            wire.sends("601:801");
+            assert_eq!(
+                reactions(wire),
+                2,
+                "for 301:401, while 501:601 was on its way"
+            );
+            match lost {
+                true => wire.ack(701),
+                false => wire.ack_duplicate(701, "501:601", ""),
+            }
+            wire.sends("701:901");
+            wire.ack_duplicate(901, "701:801", "");
+            wire.sends("901:1001 901:1101");
+            wire.ack(1101);
+            wire.acks_late(1101, "901:1001");
+            thread::sleep(Duration::from_secs(3));
+            wire.sends("1101:1201");
+            assert_eq!(reactions(wire), 2, "901:1001 came late, in time; {lost}");
+        });
+    }
+}
+
+/// TCP retransmitted the first segment of two that were lost, and the third one's bundle had brought
+/// both by then: the report is of the retransmission.
+#[test]
+fn a_needless_retransmission_is_nothing_that_comes_late() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        ..setup(LossRule::Dsack, 0)
+    };
+    setup.run(|wire| {
+        sysctl("net.ipv4.tcp_retrans_collapse", "0");
+        wire.sends("1:101 1:201 1:301");
+        wire.expect("1:101");
+        wire.ack(301);
+        assert_eq!(hidden(wire), (1, 100, 0), "101:201");
+        let saved_us = wire.totals().counters.saved_us;
+        wire.acks_late(301, "1:101");
+        thread::sleep(Duration::from_millis(200));
+        assert_eq!(hidden(wire), (1, 100, 0), "nothing came late");
+        assert_eq!(wire.totals().counters.saved_us, saved_us);
+    });
+}
+
+/// While the application holds the socket, what the peer sends waits, and TCP expects its first
+/// byte still: nothing is missing before the second segment.
+#[test]
+fn data_of_the_peers_that_wait_for_the_application_are_behind_no_gap() {
+    setup(LossRule::Dsack, 1).run(|wire| {
+        wire.sends("1:101 1:201");
+        let is_held = wire.held(50, |wire| {
+            wire.peer_sends(1, 0, 50);
+            wire.peer_sends(201, 0, 50);
+            thread::sleep(Duration::from_millis(100));
+        });
+        if !is_held {
+            println!("left out: this kernel has no userfaultfd");
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+        assert_eq!(hidden(wire), (1, 100, 0));
     });
 }

@@ -380,3 +380,35 @@ fn segments_are_measured_after_any_number_of_bytes_whose_headers_could_not_be_re
         assert_eq!(seen(wire).segments, 20);
     });
 }
+
+/// All data are acknowledged: what is on its way is the FIN alone.
+#[test]
+fn a_connection_that_is_reset_with_its_end_alone_on_its_way_is_not_cut_short() {
+    held_back().run_on_each_socket(|wire| {
+        wire.sends("1:101");
+        wire.ack(101);
+        wire.shutdown();
+        wire.expect("101:101F");
+        wire.peer_resets();
+        assert!(!seen(wire).is_cut);
+    });
+}
+
+/// The peer has closed, and wanted no more; whether this end has closed as well meanwhile or not.
+#[test]
+fn a_connection_that_the_peer_had_closed_is_not_cut_short() {
+    for closes in [false, true] {
+        held_back().run_on_each_socket(|wire| {
+            wire.sends("1:101");
+            wire.peer_closes(101);
+            wire.expect("101:101");
+            wire.sends("101:201");
+            if closes {
+                wire.shutdown();
+                wire.expect("201:201F");
+            }
+            wire.peer_resets();
+            assert!(!seen(wire).is_cut, "{closes}");
+        });
+    }
+}

@@ -402,3 +402,57 @@ fn a_reaction_for_what_tcp_took_back_goes_with_the_next_packet_where_the_first_i
         assert_eq!((reactions(wire), wire.tcp_info().tcpi_ca_state), (2, CWR));
     });
 }
+
+fn nft(command: &str) {
+    let status = std::process::Command::new("nft").arg(command).status();
+    assert!(status.expect("nft").success(), "{command}");
+}
+
+/// A filter of this host refuses a probe of the tail (RFC 8985): nothing was retransmitted, and TCP
+/// knows of no loss.
+#[test]
+fn a_loss_beside_a_probe_that_never_left_is_answered() {
+    for refused in [false, true] {
+        let setup = Setup {
+            rtt: Duration::from_millis(100),
+            rto_min: Duration::from_secs(5),
+            ..setup(LossRule::Dsack)
+        };
+        setup.run(|wire| {
+            sysctl("net.ipv4.tcp_early_retrans", "3");
+            wire.sends("1:101 1:201");
+            if refused {
+                nft(
+                    "add table ip t; add chain ip t o { type filter hook output priority 0; }; \
+                     add rule ip t o drop",
+                );
+                std::thread::sleep(Duration::from_millis(600));
+                nft("delete table ip t");
+            }
+            wire.sends("1:301");
+            wire.ack(301);
+            wire.sends("301:401");
+            let losses = wire.totals().counters.hidden_losses;
+            assert_eq!(
+                (losses, reactions(wire), windows(wire).1),
+                (2, 1, 5),
+                "{refused}"
+            );
+        });
+    }
+}
+
+/// A SYN-ACK that goes out once more counts as a retransmission of the connection's (TCP Fast Open).
+#[test]
+fn a_loss_beside_a_syn_ack_that_was_repeated_is_answered() {
+    setup(LossRule::Dsack).run(|wire| {
+        wire.reaccept_with_data(7778, 10);
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.read(), (0, 0), "the SYN-ACK");
+        wire.sends("1:301");
+        wire.ack(301);
+        wire.sends("301:401");
+        let losses = wire.totals().counters.hidden_losses;
+        assert_eq!((losses, reactions(wire), windows(wire).1), (2, 1, 5));
+    });
+}

@@ -108,15 +108,14 @@ impl Record {
     }
 
     /// Where no place is left among so many, frees those of units of which too few segments were
-    /// observed to compare them, and no connection was cut short, but not those of units that are `present`.
+    /// observed to compare them, though connections be cut short (who scans has that), but not those of units that are `present`.
     pub(crate) fn make_room(&mut self, present: impl Iterator<Item = u64>, most: usize) {
         if self.units.len() < most {
             return;
         }
         let present: HashSet<_> = present.collect();
         let stays = |number: &u64, unit: &mut Unit| {
-            let Summary { segments, cut, .. } = unit.summary;
-            segments >= FEWEST_SEGMENTS || cut > 0 || present.contains(number)
+            unit.summary.segments >= FEWEST_SEGMENTS || present.contains(number)
         };
         self.units.retain(stays);
     }

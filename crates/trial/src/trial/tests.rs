@@ -195,3 +195,28 @@ fn a_trial_is_over_once_its_time_is() {
     endless.has_observed(u64::MAX);
     assert!(!endless.is_over());
 }
+
+/// Who scans a port takes the greeting and resets the connection, each from an address of its own.
+#[test]
+fn who_scans_takes_no_place_from_who_stays() {
+    let mut record = Record::new(Setting::example(), [1, 2]);
+    for number in 0..MOST_UNITS as u64 {
+        let arm = [Arm::Bundled, Arm::Plain][usize::from(number.is_multiple_of(2))];
+        let summary = Summary {
+            sent: 1,
+            cut: 1,
+            ..Summary::default()
+        };
+        record.add(number, &Unit { arm, summary }, MOST_UNITS);
+    }
+    let summary = Summary {
+        sent: 10_000,
+        segments: 10_000,
+        ..Summary::default()
+    };
+    let player = MOST_UNITS as u64;
+    record.make_room([player].into_iter(), MOST_UNITS);
+    let arm = Arm::Plain;
+    record.add(player, &Unit { arm, summary }, MOST_UNITS);
+    assert!(record.units.contains_key(&player));
+}
