@@ -151,7 +151,8 @@ static __always_inline bool is_waiting(const struct flow *flow)
 	return flow->ingress.call != READ_ONCE(flow->egress.answered);
 }
 
-/* Segments are deemed lost, by this acknowledgement; it may yet turn out that
+/*
+ * Segments are deemed lost, by this acknowledgement; it may yet turn out that
  * they were late.
  */
 static __always_inline void note_pending(struct flow *flow, __u32 by,
@@ -268,11 +269,13 @@ static __always_inline void settle_doubts(struct flow *flow)
 
 	if (ingress->rule == LOSS_RULE_LEARNING)
 		return;
-	if (ingress->rule == LOSS_RULE_DSACK)
+	if (ingress->rule == LOSS_RULE_DSACK) {
 		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
-	else
+	} else {
 		count_hidden(flow, &ingress->doubts_by_ack,
 			     ingress->doubts_end);
+		ingress->pending.saved_us = 0; /* of which none was counted */
+	}
 	ingress->doubts = (struct hidden){};
 	ingress->doubts_by_ack = (struct hidden){};
 }

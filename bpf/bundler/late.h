@@ -113,7 +113,9 @@ static __always_inline void take_back(struct flow *flow,
 		return;
 	ADD(flow, reordered, came->segments);
 	pending->segments -= came->segments;
-	if (doubts->segments) {
+	/* Where the rule was asked for anew, older ones are in no doubt. */
+	if (doubts->segments >= came->segments &&
+	    doubts->bytes >= came->bytes) {
 		doubts->segments -= came->segments;
 		doubts->bytes -= came->bytes;
 		doubts->saved_us = 0;

@@ -209,6 +209,26 @@ fn a_late_segment_that_is_the_first_to_be_reported_was_never_lost() {
     });
 }
 
+/// It was in doubt whether anything was lost, and what bundles saved was not counted.
+#[test]
+fn what_comes_late_once_the_rule_is_learnt_takes_back_no_time_that_was_not_counted() {
+    setup(LossRule::Auto, 1).run(|wire| {
+        for at in (1..1600).step_by(200) {
+            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            thread::sleep(Duration::from_millis(20));
+            wire.ack(at + 200);
+        }
+        assert_eq!(hidden(wire).0, 8, "by the published rule");
+        wire.acks_late(1601, "1401:1501");
+        await_reordered(wire);
+        wire.sends("1601:1701 1601:1801");
+        thread::sleep(Duration::from_millis(20));
+        wire.ack(1801);
+        assert_eq!(hidden(wire).0, 9);
+        assert_ne!(wire.totals().counters.saved_us, 0);
+    });
+}
+
 /// A peer that answers by several segments acknowledges by each of them.
 #[test]
 fn the_same_report_once_more_takes_no_loss_back() {
