@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use pillion_bundler::{Attachment, Policy, Programs};
 
-/// Those done with, which may be waiting for sockets of theirs to be freed.
+/// Those done with, which may be waiting for sockets of theirs to be freed; the latest are the last.
 static IDLE: Mutex<Vec<Programs>> = Mutex::new(Vec::new());
 
 /// So many are kept.
@@ -19,14 +19,14 @@ pub(crate) fn take(policy: &Policy) -> Programs {
     while let Some(mut programs) = pop() {
         match programs.renew(policy) {
             Ok(true) => {
-                waiting.into_iter().for_each(put);
+                waiting.into_iter().rev().for_each(put);
                 return programs;
             }
             Ok(false) => waiting.push(programs),
             Err(error) => panic!("the programs are made as they were: {error}"),
         }
     }
-    waiting.into_iter().for_each(put);
+    waiting.into_iter().rev().for_each(put);
     Programs::load(policy).expect("the programs load")
 }
 
@@ -41,7 +41,9 @@ fn pop() -> Option<Programs> {
 
 fn put(programs: Programs) {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-    if idle.len() < ROOM {
-        idle.push(programs);
+    // The next tests are likelier to be of the latest's kind: those that watch are another.
+    if idle.len() == ROOM {
+        drop(idle.remove(0));
     }
+    idle.push(programs);
 }

@@ -1,20 +1,23 @@
-//! Runs the work on one kernel after the other.
+//! Runs the work on each kernel.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Wanted};
 use crate::gate::Accepted;
 use crate::image::{self, Work};
 use crate::machine::{End, Machine, Processor, choose_processor};
 use crate::outcome::{self, Outcome};
 use crate::programs::Programs;
 use crate::report::Report;
-use crate::stock;
+use crate::stock::{self, Stock};
 use crate::tell;
 
 /// What is to be run.
@@ -31,54 +34,103 @@ pub struct Run {
     #[arg(long, value_name = "TEXT")]
     tests: Vec<String>,
 
+    /// Kernels at a time [default: one for each processor of this machine]
+    #[arg(long, value_name = "N")]
+    at_a_time: Option<NonZeroUsize>,
+
     /// The most that one kernel may take
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = value_parser!(u64).range(1..=1440))]
     limit: u64,
 }
 
-/// Runs the work on the kernels; `false` if one of them failed.
+/// What the work on each kernel is done with.
+struct Bench<'a> {
+    run: &'a Run,
+    catalogue: &'a Catalogue,
+    accepted: Accepted,
+    programs: Programs,
+    processor: Processor,
+    /// Held by whom prints what came of a kernel, so that it stays together.
+    printing: Mutex<()>,
+}
+
+/// Runs the work on the kernels, several at a time; `false` if one of them failed.
 pub fn run(run: &Run) -> Result<bool> {
     let catalogue = Catalogue::load()?;
     let chosen = catalogue.choose(&run.kernels)?;
     let accepted = Accepted::read()?;
     let programs = Programs::build()?;
-    let mut processor = None;
-    let mut failed = 0;
-    for wanted in &chosen {
-        let stock = stock::find(wanted, &catalogue.package, &|line| println!("{line}"))?;
+    let find =
+        |wanted: &Wanted| stock::find(wanted, &catalogue.package, &|line| println!("{line}"));
+    let stocks = chosen.iter().map(|wanted| find(wanted));
+    let stocks = stocks.collect::<Result<Vec<_>>>()?;
+    let Some(first) = stocks.first() else {
+        bail!("kernels.toml names no kernel");
+    };
+    let bench = Bench {
+        run,
+        catalogue: &catalogue,
+        accepted,
+        programs,
+        processor: processor_for(first)?,
+        printing: Mutex::new(()),
+    };
+    let kernels = Mutex::new(chosen.iter().zip(&stocks));
+    let next = || kernels.lock().expect("nobody panics in next()").next();
+    let work = || -> Result<usize> {
+        let mut passed = 0;
+        while let Some((wanted, stock)) = next() {
+            passed += usize::from(bench.passes(wanted, stock)?);
+        }
+        Ok(passed)
+    };
+    let workers = run
+        .at_a_time
+        .map_or_else(thread::available_parallelism, Ok)?;
+    let passed = thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers.get()).map(|_| scope.spawn(work)).collect();
+        let ends = workers.into_iter().map(|it| it.join().expect("no panic"));
+        ends.sum::<Result<usize>>()
+    })?;
+    println!("kernels: {passed} passed, {} failed", chosen.len() - passed);
+    Ok(passed == chosen.len())
+}
+
+fn processor_for(stock: &Stock) -> Result<Processor> {
+    let folder = tempfile::tempdir().context("make a temporary folder")?;
+    let file = folder.path().join("image");
+    image::write_empty(folder.path(), &file)?;
+    Ok(choose_processor(&stock.image, &file, folder.path()))
+}
+
+impl Bench<'_> {
+    fn passes(&self, wanted: &Wanted, stock: &Stock) -> Result<bool> {
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let file = folder.path().join("image");
-        let processor = match processor {
-            Some(known) => known,
-            None => {
-                image::write_empty(folder.path(), &file)?;
-                *processor.insert(choose_processor(&stock.image, &file, folder.path()))
-            }
-        };
-        let (release, version) = (&stock.release, &stock.version);
         println!(
-            "{}: {release} ({version}), {}",
+            "{}: {} ({}), {}",
             wanted.name,
-            processor.name()
+            stock.release,
+            stock.version,
+            self.processor.name()
         );
         let work = Work {
-            programs: &programs,
-            catalogue: &catalogue,
+            programs: &self.programs,
+            catalogue: self.catalogue,
             wanted,
-            stock: &stock,
-            threads: run.threads,
-            tests: &run.tests,
+            stock,
+            threads: self.run.threads,
+            tests: &self.run.tests,
         };
         work.write(folder.path(), &file)?;
-        let mut outcome = on_machine(&work, processor, run.limit, &file)?;
-        let objections = accepted.objections(&wanted.name, &outcome.costs);
+        let mut outcome = on_machine(&work, self.processor, self.run.limit, &file)?;
+        let objections = self.accepted.objections(&wanted.name, &outcome.costs);
         outcome.failures.extend(objections);
         outcome.store()?;
-        tell::outcome(&outcome, &accepted);
-        failed += usize::from(!outcome.failures.is_empty());
+        let _printing = self.printing.lock();
+        tell::outcome(&outcome, &self.accepted);
+        Ok(outcome.failures.is_empty())
     }
-    println!("kernels: {} passed, {failed} failed", chosen.len() - failed);
-    Ok(failed == 0)
 }
 
 fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Result<Outcome> {
