@@ -38,7 +38,7 @@ static __always_inline void set_ipv6(__u8 *address, const struct in6_addr *ipv6)
 
 /*
  * Reads a connection's endpoints without bpf_probe_read_kernel(), which kernels
- * without tracing lack.
+ * without tracing lack, and which lockdown=confidentiality forbids.
  */
 static __always_inline void read_ends(struct sock_common *skc,
 				      struct endpoints *ends)

@@ -30,10 +30,10 @@ static __always_inline bool try_enter(__u32 *busy)
 }
 
 /*
- * Waits for a processor that is at work on the same side, where that is another
- * one: ACKs come in soft interrupts, which do not interrupt each other. What
- * ends the connection they may interrupt; they wait in vain then, and what they
- * tell is of no use any more.
+ * Waits for a processor that is at work on the same side, which is another one:
+ * ACKs come with soft interrupts off. What ends the connection may be
+ * interrupted by them, and anything may on a kernel with PREEMPT_RT; whoever
+ * waits for its own processor does so in vain, and goes without.
  */
 static __always_inline bool enter(__u32 *busy)
 {

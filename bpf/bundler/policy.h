@@ -14,7 +14,8 @@
 
 /*
  * Two tables, of which one is in force. User space writes the other one and
- * then says that it is in force, so that nobody ever sees half a policy.
+ * then says that it is in force, so that nobody sees half a policy, unless the
+ * policy changes twice while one packet is looked at.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
