@@ -163,6 +163,8 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         text.contains("minus plain") && text.contains("−40"),
         "{text}"
     );
+    let table = stdout(&lab(&store, &["compare", "loss", "--markdown"]));
+    assert!(table.starts_with("| variant | runs |"), "{table}");
     let other = stdout(&lab(&store, &["compare", "loss", "--baseline", "bundled"]));
     assert!(
         other.contains("minus bundled") && other.contains("+40"),

@@ -19,7 +19,7 @@ pub const DELIVERY_LATENCY: &str =
     "from one application's write to the other one's read, of each message";
 
 /// All measures, in the order in which they are shown.
-pub const MEASURES: [RunMeasure; 18] = [
+pub const MEASURES: [RunMeasure; 19] = [
     delivery("delivery_p50_ms", Percentile::P50),
     delivery("delivery_p90_ms", Percentile::P90),
     delivery("delivery_p97_ms", Percentile::P97),
@@ -94,6 +94,14 @@ pub const MEASURES: [RunMeasure; 18] = [
         meaning: "losses that bundles repaired before TCP saw them, in each run; of groups that \
                   are bundled",
         of: Of::Totals(|it| bundled(it, it.hidden_losses)),
+    },
+    Measure {
+        name: "reordered",
+        label: "late",
+        unit: Unit::Number,
+        meaning: "segments that were taken for such losses and came after all, only late, in each \
+                  run; of groups that are bundled",
+        of: Of::Totals(|it| bundled(it, it.reordered)),
     },
     Measure {
         name: "reactions",

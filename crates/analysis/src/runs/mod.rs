@@ -20,7 +20,7 @@ pub use measures::{DELIVERY_LATENCY, MEASURES, Of, RunMeasure};
 pub use page::comparison_page;
 pub use pool::{Label, Pool, pools};
 pub use repairs::Repairs;
-pub use table::{differences_table, groups_table, shown, values_table};
+pub use table::{all_values_table, differences_table, groups_table, shown, values_table};
 
 /// A group of streams in one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +81,8 @@ pub struct Totals {
     pub bundled_bytes: u64,
     /// Losses that bundles hid.
     pub hidden_losses: u64,
+    /// Of these, segments that came after all, only late.
+    pub reordered: u64,
     /// Reactions to them.
     pub reactions: u64,
     /// Runs in which traces of both ends show which losses the group's bundles hid.
@@ -158,6 +160,7 @@ impl AddAssign for Totals {
         self.retransmitted_bytes += other.retransmitted_bytes;
         self.bundled_bytes += other.bundled_bytes;
         self.hidden_losses += other.hidden_losses;
+        self.reordered += other.reordered;
         self.reactions += other.reactions;
         self.traced_runs += other.traced_runs;
         self.repaired_losses += other.repaired_losses;

@@ -43,41 +43,71 @@ pub fn groups_table<'a>(
         (names, values)
     });
     let title = format!("Groups; delivery latency is {DELIVERY_LATENCY}");
-    table(title, first, rows.collect())
+    table(title, first, &[(None, rows.collect())])
 }
 
 /// A row for each variant of a section. Measures of which nothing is known are left out.
 #[must_use]
 pub fn values_table(section: &Section) -> Table {
-    let rows = section.variants.iter().map(|variant| {
-        let values = MEASURES.map(|measure| variant.values.get(measure.name).copied());
-        let first = vec![variant.variant.clone(), variant.runs.to_string()];
-        (first, values)
-    });
-    let first = [Column::left("variant"), Column::right("runs")];
-    let title = format!("{}: all runs of a variant together", title(section));
-    table(title, first, rows.collect())
+    let caption = format!("{}: all runs of a variant together", title(section));
+    table(caption, of_variants(), &[(None, variants(section))])
 }
 
-/// Rows with names and with the value of each measure.
+/// The same of all sections, in one table.
+#[must_use]
+pub fn all_values_table(sections: &[Section]) -> Table {
+    let of_all = sections.iter();
+    let of_all = of_all.map(|section| (Some(title(section)), variants(section)));
+    table(
+        "All runs of a variant together",
+        of_variants(),
+        &of_all.collect::<Vec<_>>(),
+    )
+}
+
+/// What a row is of, and the value of each measure.
+type Row = (Vec<String>, [Option<f64>; MEASURES.len()]);
+
+fn variants(section: &Section) -> Vec<Row> {
+    let rows = section.variants.iter().map(|variant| {
+        let values = MEASURES.map(|measure| variant.values.get(measure.name).copied());
+        (
+            vec![variant.variant.clone(), variant.runs.to_string()],
+            values,
+        )
+    });
+    rows.collect()
+}
+
+fn of_variants() -> [Column; 2] {
+    [Column::left("variant"), Column::right("runs")]
+}
+
+/// Rows with names and with the value of each measure, below the title of their part if it has one.
 fn table(
-    title: String,
+    caption: impl Into<String>,
     first: impl IntoIterator<Item = Column>,
-    rows: Vec<(Vec<String>, [Option<f64>; MEASURES.len()])>,
+    parts: &[(Option<String>, Vec<Row>)],
 ) -> Table {
-    let measures = MEASURES.iter().enumerate();
-    let known = measures.filter(|(place, _)| rows.iter().any(|(_, row)| row[*place].is_some()));
+    let rows = parts.iter().flat_map(|(_, rows)| rows);
+    let known = MEASURES.iter().enumerate();
+    let known = known.filter(|(place, _)| rows.clone().any(|(_, row)| row[*place].is_some()));
     let known: Vec<_> = known.collect();
     let columns = known.iter().map(|(_, measure)| match measure.unit {
         Unit::Milliseconds => Column::right(measure.label).unit(measure.unit.symbol()),
         _ => Column::right(measure.label),
     });
-    let mut table = Table::new(title, first.into_iter().chain(columns));
-    for (names, values) in &rows {
-        let values = known
-            .iter()
-            .map(|(place, measure)| shown(values[*place], measure.unit));
-        table.row(names.iter().cloned().chain(values));
+    let mut table = Table::new(caption, first.into_iter().chain(columns));
+    for (title, rows) in parts {
+        if let Some(title) = title {
+            table.section(&**title);
+        }
+        for (names, values) in rows {
+            let values = known
+                .iter()
+                .map(|(place, measure)| shown(values[*place], measure.unit));
+            table.row(names.iter().cloned().chain(values));
+        }
     }
     table
 }

@@ -113,6 +113,25 @@ fn points_of_a_grid_stand_in_the_order_of_their_numbers() {
 }
 
 #[test]
+fn the_values_of_all_points_stand_in_one_table_below_their_names() {
+    let all = of(&[
+        ("plain,loss=2,seed=1", 75.0, 1),
+        ("plain,loss=10,seed=1", 95.0, 2),
+    ]);
+    let comparison = compare(&all, None).unwrap();
+    let table = all_values_table(&comparison.sections).to_markdown();
+    let lines: Vec<_> = table.lines().collect();
+    assert!(
+        lines[0].starts_with("| variant | runs | p50, ms |"),
+        "{table}"
+    );
+    assert_eq!(lines[2], "| **loss=2, group thin** |");
+    assert!(lines[3].starts_with("| plain | 1 | 81.5 |"), "{table}");
+    assert_eq!(lines[4], "| **loss=10, group thin** |");
+    assert!(lines[5].starts_with("| plain | 1 | 101.5 |"), "{table}");
+}
+
+#[test]
 fn where_nothing_differs_most_intervals_hold_nothing() {
     let held = (0..30).filter(|round| {
         let names: Vec<String> = (0..3).map(|seed| format!("seed={seed}")).collect();

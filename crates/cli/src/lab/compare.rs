@@ -3,8 +3,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::runs::{
-    Comparison, DELIVERY_LATENCY, Label, Pool, compare, comparison_page, differences_table, pools,
-    values_table,
+    Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare, comparison_page,
+    differences_table, pools, values_table,
 };
 use pillion_lab::store::{Found, State, Store, StoredRun};
 use pillion_settings::BadInput;
@@ -39,6 +39,10 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Print the values, without differences, as one table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+
     /// Write a report with figures as well, one HTML file that needs nothing else
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -59,6 +63,8 @@ impl Args {
         }
         if self.json {
             print_json(&comparison)?;
+        } else if self.markdown {
+            print(&all_values_table(&comparison.sections).to_markdown())?;
         } else {
             print_comparison(&comparison, &pools)?;
             if let Some(file) = report {

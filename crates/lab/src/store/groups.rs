@@ -67,6 +67,9 @@ struct BundledFile {
     group: String,
     redundant_bytes: u64,
     hidden_losses: u64,
+    /// Runs of older versions do not tell.
+    #[serde(default)]
+    reordered: u64,
     reactions: u64,
 }
 
@@ -103,6 +106,7 @@ impl StoredRun {
                     bundled_runs: 1,
                     bundled_bytes: bundled.redundant_bytes,
                     hidden_losses: bundled.hidden_losses,
+                    reordered: bundled.reordered,
                     reactions: bundled.reactions,
                     ..Totals::default()
                 };
@@ -232,7 +236,7 @@ mod tests {
         "received": {"streams": [{"stream": 6, "messages": 8, "bytes": 800},
             {"stream": 5, "messages": 9, "bytes": 900}]}}]"#;
     const BUNDLING: &str = r#"[{"group": "thin", "redundant_bytes": 2000, "hidden_losses": 7,
-        "reactions": 4}]"#;
+        "reordered": 2, "reactions": 4}]"#;
 
     fn run(folder: &tempfile::TempDir) -> StoredRun {
         for (name, text) in [
@@ -263,6 +267,7 @@ mod tests {
         assert_eq!(value("goodput_bit_per_s"), Some(6800.0));
         assert_eq!(value("redundant_share"), Some(2200.0 / 4000.0));
         assert_eq!(value("hidden_losses"), Some(7.0));
+        assert_eq!(value("reordered"), Some(2.0));
         assert_eq!(value("reactions"), Some(4.0));
         assert_eq!(value("delivery_p50_ms"), None);
         assert_eq!(value("missing_share"), Some(0.15));
