@@ -11,7 +11,7 @@ use pillion_trace::input::InputError;
 use pillion_traffic::{ReceiveError, SendError};
 use pillion_trial::RecordError;
 
-use crate::print::say;
+use crate::print::say_line;
 
 /// The work was done, on what could be read of its input.
 pub const INCOMPLETE: u8 = 3;
@@ -21,7 +21,7 @@ pub const COVERS_NOTHING: u8 = 3;
 
 /// Prints an error in one line and gives its exit code.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
-    say(&format!("pillion: {}", one_line(error)));
+    say_line!("pillion: {}", one_line(error));
     if error.chain().any(is_bad_input) {
         ExitCode::from(2)
     } else {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::Cli;
-use crate::print::say;
+use crate::print::say_line;
 
 /// Columns that help needs, where a terminal has not said that it has fewer.
 const NARROWEST: usize = 60;
@@ -33,7 +33,7 @@ pub fn explain(refusal: &clap::Error) -> ExitCode {
     let printed = refusal.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
-            say(&format!("pillion: write to standard output: {error}"));
+            say_line!("pillion: write to standard output: {error}");
             ExitCode::FAILURE
         }
         _ => ExitCode::from(refusal.exit_code() as u8),

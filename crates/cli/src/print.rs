@@ -68,6 +68,14 @@ macro_rules! print_line {
 }
 pub(crate) use print_line;
 
+/// Says a line on standard error, as `eprintln!` does; see [`say`].
+macro_rules! say_line {
+    ($($text:tt)*) => {
+        $crate::print::say(&format!($($text)*))
+    };
+}
+pub(crate) use say_line;
+
 #[cfg(test)]
 mod tests {
     use std::io::Read;

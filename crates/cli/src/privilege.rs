@@ -2,7 +2,7 @@
 
 use caps::{CapSet, Capability, CapsHashSet};
 
-use crate::print::say;
+use crate::print::say_line;
 
 /// To attach to devices that come.
 const TO_FOLLOW: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
@@ -53,6 +53,6 @@ fn keep(effective: &CapsHashSet, permitted: &CapsHashSet) {
         caps::set(None, CapSet::Permitted, &of(permitted))
     };
     if let Err(error) = kept() {
-        say(&format!("pillion: keeps all capabilities: {error}"));
+        say_line!("pillion: keeps all capabilities: {error}");
     }
 }

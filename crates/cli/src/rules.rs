@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pillion_bundler::{Attachment, Error, FollowedRules, Policy, Selection, is_whole};
 
-use crate::print::say;
+use crate::print::say_line;
 
 /// The rules in force, and what was said of them.
 pub struct Rules {
@@ -46,7 +46,7 @@ impl Rules {
         if let Some(why) = &failing
             && self.failing != failing
         {
-            say(&format!("pillion: {why}; trying again"));
+            say_line!("pillion: {why}; trying again");
         }
         self.failing = failing;
         self.failing.as_deref()
@@ -62,10 +62,10 @@ impl Rules {
         let idle = idle.chain(names).chain(selection.unseen());
         let idle: Vec<_> = idle.collect();
         for new in idle.iter().filter(|it| !self.idle.contains(it)) {
-            say(&format!("pillion: covers nothing: {new}"));
+            say_line!("pillion: covers nothing: {new}");
         }
         for old in self.idle.iter().filter(|it| !idle.contains(it)) {
-            say(&format!("pillion: no longer: covers nothing: {old}"));
+            say_line!("pillion: no longer: covers nothing: {old}");
         }
         self.idle = idle;
         &self.idle

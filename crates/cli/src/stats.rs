@@ -9,7 +9,7 @@ use pillion_bundler::{Attachment, Totals};
 use crate::exit::one_line;
 use crate::lent::refuse;
 use crate::output_file::OutputFile;
-use crate::print::say;
+use crate::print::say_line;
 
 /// How old the file may be while pillion runs.
 const EVERY: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ impl Stats {
         let totals = attachment.totals().map_err(anyhow::Error::from);
         let written = totals.and_then(|totals| self.write(&totals));
         if let (Err(error), false) = (&written, self.has_failed) {
-            say(&format!("pillion: {}; trying again", one_line(error)));
+            say_line!("pillion: {}; trying again", one_line(error));
         }
         self.has_failed = written.is_err();
     }

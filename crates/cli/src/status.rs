@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use pillion_report::number::counted;
 
 use crate::exit::COVERS_NOTHING;
-use crate::print::{print_json, print_line, say};
+use crate::print::{print_json, print_line, say, say_line};
 use crate::service::{Health, status_socket};
 
 /// Say how the pillions are that bundle in this network namespace
@@ -27,9 +27,9 @@ impl Args {
         let at_work = status_socket::ask().context("look for pillions at work")?;
         let all = at_work.healths;
         for process in &at_work.silent {
-            say(&format!(
+            say_line!(
                 "pillion: process {process} does not answer: is it stopped, busy, or another version?"
-            ));
+            );
         }
         if self.json {
             print_json(&all)?;

@@ -11,7 +11,7 @@ use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
 use crate::exit;
-use crate::print::say;
+use crate::print::say_line;
 use crate::progress;
 
 /// Where the traces are.
@@ -113,7 +113,7 @@ pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
     progress.finish();
     for trace in &observed.traces {
         for warning in trace.input.warnings() {
-            say(&format!("pillion: {}: {warning}", trace.name));
+            say_line!("pillion: {}: {warning}", trace.name);
         }
     }
     observed

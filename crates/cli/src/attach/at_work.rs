@@ -16,7 +16,7 @@ use super::{Args, is_terminals};
 use crate::account::{reasons, summary};
 use crate::follow::{Watcher, until_readable};
 use crate::janitor::Janitor;
-use crate::print::say;
+use crate::print::{say, say_line};
 use crate::service::manager;
 use crate::signals::read;
 use crate::succession::is_successors;
@@ -143,10 +143,10 @@ impl AtWork<'_> {
             succession.have_it_read_again();
         }
         let totals = self.attachment.totals()?;
-        say(&format!("pillion: {}", summary(&totals)));
+        say_line!("pillion: {}", summary(&totals));
         let reasons = reasons(&totals);
         if !reasons.is_empty() {
-            say(&format!("pillion: not bundled: {reasons}"));
+            say_line!("pillion: not bundled: {reasons}");
         }
         match is_succeeded {
             true => say("pillion: its successor is at work"),

@@ -16,7 +16,7 @@ use super::follower::Follower;
 use super::place::Place;
 use crate::chosen;
 use crate::follow::Watcher;
-use crate::print::say;
+use crate::print::{say, say_line};
 use crate::privilege;
 use crate::rules::{Rules, of_the_view};
 use crate::service::{Announced, Service};
@@ -67,10 +67,10 @@ impl Args {
         let mut follower = Follower::new(service, rules, of_the_view(&mount));
         let service = &mut follower.service;
         service.has_begun(chosen.clone(), &attachment, &selection)?;
-        say(&format!(
+        say_line!(
             "pillion: bundling {chosen} on {}; end with Ctrl-C",
             names(attachment.devices())
-        ));
+        );
         for change in changes {
             follower.tell(&change);
         }

@@ -6,7 +6,7 @@ use pillion_bundler::{Device, FollowedRules, Policy, Programs};
 use super::Args;
 use super::asked::Asked;
 use super::place::Place;
-use crate::print::{print_line, say};
+use crate::print::{print_line, say_line};
 
 impl Args {
     /// That the file has no mistake, and what its rules do not cover now.
@@ -18,7 +18,7 @@ impl Args {
             ..asked.policy
         })?;
         for idle in rules.idle(containers.in_version_1()) {
-            say(&format!("pillion: now covers nothing: {idle}"));
+            say_line!("pillion: now covers nothing: {idle}");
         }
         print_line!("no mistake: would bundle {chosen}")
     }

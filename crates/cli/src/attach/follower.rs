@@ -2,7 +2,7 @@ use pillion_bundler::{Attachment, Change, Selection};
 
 use crate::exit::one_line;
 use crate::follow::Watcher;
-use crate::print::say;
+use crate::print::say_line;
 use crate::rules::Rules;
 use crate::service::Service;
 use crate::succession::Succession;
@@ -22,7 +22,7 @@ impl Follower {
             service,
             succession: Succession::default(),
             rules,
-            view: view.inspect(|view| say(&format!("pillion: {view}"))),
+            view: view.inspect(|view| say_line!("pillion: {view}")),
         }
     }
 
@@ -41,7 +41,7 @@ impl Follower {
 
 /// Says why this one goes on.
 pub fn say_no_successor(why: &anyhow::Error) {
-    say(&format!("pillion: no successor: {}", one_line(why)));
+    say_line!("pillion: no successor: {}", one_line(why));
 }
 
 impl Watcher for Follower {
@@ -58,7 +58,7 @@ impl Watcher for Follower {
             say_no_successor(&error);
             // It may have looked at all connections already, by rules of its own.
             if let Err(error) = attachment.look_again() {
-                say(&format!("pillion: {error}"));
+                say_line!("pillion: {error}");
             }
         }
     }

@@ -11,7 +11,7 @@ use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount};
 
 use crate::exit::one_line;
-use crate::print::say;
+use crate::print::say_line;
 use crate::service::{Announced, manager};
 use crate::signals::read;
 use crate::succession::is_still_to_succeed;
@@ -64,7 +64,7 @@ impl Names<'_> {
             };
             if why != *said {
                 announced.waits(&why);
-                say(&format!("pillion: waits: {why}"));
+                say_line!("pillion: waits: {why}");
                 *said = why;
             }
             let asked = announced.asked().unwrap_or(signals.as_fd());

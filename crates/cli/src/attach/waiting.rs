@@ -12,7 +12,7 @@ use super::asked::{Asked, name};
 use super::follower::say_no_successor;
 use super::place::{Place, Waited};
 use super::{Args, is_terminals};
-use crate::print::say;
+use crate::print::{say, say_line};
 use crate::service::{Announced, manager};
 
 impl Args {
@@ -65,12 +65,12 @@ impl Args {
                 asked.namespaces = self.namespaces(read.namespaces, &read.policy);
                 asked.policy = read.policy;
                 let rules = counted(asked.policy.rules.len() as u64, "rule");
-                say(&format!("pillion: reloaded {name}: {rules}"));
+                say_line!("pillion: reloaded {name}: {rules}");
                 Ok(())
             }
             Err(why) => {
                 say(&why.to_string());
-                say(&format!("pillion: {name} not reloaded: the old rules hold"));
+                say_line!("pillion: {name} not reloaded: the old rules hold");
                 Err(why)
             }
         }

@@ -14,15 +14,15 @@ use std::process::ExitCode;
 pub use inherited::Inherited;
 pub use signals::Signals;
 
-use crate::print::say;
+use crate::print::say_line;
 
 /// Says why a command could not be started; the exit code that shells have for it.
 pub fn cannot_run(command: &OsStr, error: &io::Error) -> ExitCode {
     let name = command.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
-        say(&format!("pillion: {name}: command not found"));
+        say_line!("pillion: {name}: command not found");
         return ExitCode::from(127);
     }
-    say(&format!("pillion: {name}: {error}"));
+    say_line!("pillion: {name}: {error}");
     ExitCode::from(126)
 }

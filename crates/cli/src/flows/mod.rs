@@ -21,7 +21,7 @@ pub use connection::{Connection, owned, owners};
 pub use example::example;
 
 use crate::VERSION;
-use crate::print::{print, print_json, print_line, say};
+use crate::print::{print, print_json, print_line, say_line};
 use crate::service::{Health, status_socket};
 
 /// List the connections that running pillions bundle, and why a segment was not
@@ -71,10 +71,10 @@ fn tell_of_other_versions() {
     let at_work = status_socket::ask().unwrap_or_default().healths;
     for other in at_work.iter().filter(|it| it.version != VERSION) {
         let Health { pid, version, .. } = other;
-        say(&format!(
+        say_line!(
             "pillion: process {pid} is pillion {version}, this is {VERSION}: its connections may be \
              missing here, or wrong; `/proc/{pid}/exe flows` lists them"
-        ));
+        );
     }
 }
 

@@ -19,7 +19,7 @@ use super::run::Campaign;
 use super::run::in_kernel::Kernels;
 use crate::exit::one_line;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_line, say};
+use crate::print::{print, print_line, say_line};
 use crate::stop;
 
 /// Reproduce published experiments, and set every number beside ours
@@ -110,7 +110,7 @@ impl Args {
         let rows: Vec<Row> = rows.collect::<Result<_>>()?;
         for row in &rows {
             for (doubt, runs) in row.doubts() {
-                say(&format!("pillion: {}: {runs}: doubtful: {doubt}", row.name));
+                say_line!("pillion: {}: {runs}: doubtful: {doubt}", row.name);
             }
         }
         print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text(false))?;
@@ -197,10 +197,7 @@ impl Args {
             let missing = making.missing(&it.experiment.runs, maker)?;
             if !missing.is_empty() {
                 let (to_make, all) = (missing.len(), it.experiment.runs.len());
-                say(&format!(
-                    "pillion: {}: {to_make} of {all} runs to make",
-                    it.name
-                ));
+                say_line!("pillion: {}: {to_make} of {all} runs to make", it.name);
             }
             let board = Board::new(&missing);
             // It is kept in a file; what keeps it from being made is said when it is read.
@@ -230,7 +227,7 @@ impl Args {
             whole &= failed.is_empty();
             for (error, runs) in failed {
                 let which = which(&runs);
-                say(&format!("pillion: {}: {which}: {error}", it.name));
+                say_line!("pillion: {}: {which}: {error}", it.name);
             }
         }
         Ok(whole)

@@ -6,7 +6,7 @@ use pillion_lab::run::{How, perform};
 use pillion_settings::experiment::{Engine, load_run};
 
 use crate::VERSION;
-use crate::print::say;
+use crate::print::say_line;
 use crate::stop;
 
 /// Make one run on this host's kernel, and write its folder
@@ -50,7 +50,7 @@ impl Args {
             },
         )?;
         for doubt in &summary.doubts {
-            say(&format!("pillion: {doubt}"));
+            say_line!("pillion: {doubt}");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -18,7 +18,7 @@ use crate::descriptors::Descriptors;
 use crate::disposition::{is_ignored, outlive_file_limit};
 use crate::follow::{Watcher, until_readable_or};
 use crate::janitor::Janitor;
-use crate::print::say;
+use crate::print::say_line;
 use crate::rules::{Rules, of_the_view};
 use crate::service::status_socket;
 use crate::signals;
@@ -55,7 +55,7 @@ struct Teller {
 
 impl Watcher for Teller {
     fn tell(&mut self, change: &Change) {
-        say(&format!("pillion: {change}"));
+        say_line!("pillion: {change}");
     }
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
@@ -94,15 +94,12 @@ impl Session {
         let (attachment, changes) =
             Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
         attachment.review()?;
-        say(&format!(
-            "pillion: {what} {}; end with Ctrl-C",
-            args.chosen()
-        ));
+        say_line!("pillion: {what} {}; end with Ctrl-C", args.chosen());
         for change in changes {
-            say(&format!("pillion: {change}"));
+            say_line!("pillion: {change}");
         }
         if let Some(view) = of_the_view(&mount) {
-            say(&format!("pillion: {view}"));
+            say_line!("pillion: {view}");
         }
         rules.tell_of_idle(&selection);
         tell_of_others();
@@ -144,11 +141,11 @@ impl Session {
         tell_of_others();
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {
-            say(&format!(
+            say_line!(
                 "pillion: {} connections were not observed, for more than --max-connections were \
                  there, or for want of kernel memory",
                 totals.unobserved
-            ));
+            );
         }
         self.teller.stats.write(&totals)
     }
@@ -158,10 +155,11 @@ impl Session {
 /// nothing can be told of connections that both have.
 fn tell_of_others() {
     for other in status_socket::ask().unwrap_or_default().healths {
-        say(&format!(
+        say_line!(
             "pillion: process {} is bundling here as well ({}): of what it bundles nothing is \
              learnt; end it meanwhile, or choose other connections",
-            other.pid, other.bundling
-        ));
+            other.pid,
+            other.bundling
+        );
     }
 }

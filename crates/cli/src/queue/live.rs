@@ -12,7 +12,7 @@ use pillion_queue::{Reasons, Recording, Target};
 use super::Args;
 use super::outputs::Outputs;
 use crate::command::{Signals, cannot_run};
-use crate::print::say;
+use crate::print::say_line;
 use crate::stop;
 
 impl Args {
@@ -33,9 +33,7 @@ impl Args {
         })?;
         let code = match waiting {
             Waiting::For(duration, stop) => {
-                say(&format!(
-                    "pillion: watching the queue of {device}; Ctrl-C ends it"
-                ));
+                say_line!("pillion: watching the queue of {device}; Ctrl-C ends it");
                 wait(duration, &stop, &recording);
                 ExitCode::SUCCESS
             }

@@ -9,7 +9,7 @@ use pillion_settings::BadInput;
 use super::Args;
 use super::outputs::Outputs;
 use crate::exit::INCOMPLETE;
-use crate::print::say;
+use crate::print::say_line;
 
 impl Args {
     /// Shows the measures of a file of packets. What comes before damage is measured all the same.
@@ -31,7 +31,7 @@ impl Args {
                 }
                 Err(error) if number == 0 => return Err(bad(error).into()),
                 Err(damage) => {
-                    say(&format!("pillion: {name}: {damage}"));
+                    say_line!("pillion: {name}: {damage}");
                     code = ExitCode::from(INCOMPLETE);
                 }
             }

@@ -24,7 +24,7 @@ use crate::descriptors::Descriptors;
 use crate::exit::one_line;
 use crate::follow::{Watcher, until_readable};
 use crate::janitor;
-use crate::print::say;
+use crate::print::say_line;
 use crate::stats::Stats;
 use user::User;
 
@@ -83,7 +83,7 @@ struct Log {
 impl Watcher for Log {
     fn tell(&mut self, change: &Change) {
         if !self.quiet {
-            say(&format!("pillion: {change}"));
+            say_line!("pillion: {change}");
         }
     }
 
@@ -148,7 +148,7 @@ impl Args {
                 self.run_in(&cgroup, bundler, user.as_ref(), &mut signals, descriptors)
             });
         if let Err(error) = cgroup.remove() {
-            say(&format!("pillion: {error}"));
+            say_line!("pillion: {error}");
         }
         outcome
     }
@@ -182,7 +182,7 @@ impl Args {
         // From here on the exit status is the command's, whatever else fails.
         bundler.attachment.finish();
         if let Err(error) = self.account(&bundler) {
-            say(&format!("pillion: {}", one_line(&error)));
+            say_line!("pillion: {}", one_line(&error));
         }
         Ok(code)
     }
@@ -190,7 +190,7 @@ impl Args {
     fn account(&self, bundler: &Bundler) -> Result<()> {
         let totals = bundler.attachment.totals()?;
         if !self.quiet {
-            say(&format!("pillion: {}", summary(&totals)));
+            say_line!("pillion: {}", summary(&totals));
         }
         bundler.log.stats.write(&totals)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::health::Shared;
 use super::manager;
 use super::status_socket::Listener;
-use crate::print::say;
+use crate::print::say_line;
 
 /// One that waits for where it is to bundle. It has no thread yet: what it starts beside itself by
 /// then is to be a process of one thread.
@@ -23,7 +23,7 @@ impl Announced {
     pub fn begin(bundling: String) -> Self {
         let listener = Listener::begin();
         if let Err(error) = &listener {
-            say(&format!("pillion: unknown to `pillion status`: {error}"));
+            say_line!("pillion: unknown to `pillion status`: {error}");
         }
         Self {
             shared: Arc::new(Shared::new(bundling)),

@@ -18,7 +18,7 @@ use pillion_settings::Telling;
 use crate::account::summary;
 use crate::attach::Reloaded;
 use crate::follow::Watcher;
-use crate::print::say;
+use crate::print::say_line;
 use crate::stats::Stats;
 pub use announced::Announced;
 use health::Shared;
@@ -123,7 +123,7 @@ impl Service {
 impl Watcher for Service {
     /// Says what has changed, and remembers it.
     fn tell(&mut self, change: &Change) {
-        say(&format!("pillion: {change}"));
+        say_line!("pillion: {change}");
         self.shared.tell(change);
     }
 
@@ -145,7 +145,7 @@ impl Watcher for Service {
         {
             self.next_totals += every;
             if let Ok(totals) = attachment.totals() {
-                say(&format!("pillion: so far: {}", summary(&totals)));
+                say_line!("pillion: so far: {}", summary(&totals));
             }
         }
     }

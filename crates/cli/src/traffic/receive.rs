@@ -8,7 +8,7 @@ use pillion_settings::traffic::{Receiving, on_the_command_line};
 use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
 use super::RecordsFile;
-use crate::print::{print_json, print_line, say};
+use crate::print::{print_json, print_line, say_line};
 use crate::progress::Progress;
 use crate::stop;
 
@@ -55,7 +55,7 @@ impl Args {
             records: self.records.is_some(),
         })?
         .with_manner(manner)?;
-        say(&format!("pillion: listening on {}", receiver.local_addr()));
+        say_line!("pillion: listening on {}", receiver.local_addr());
         let progress = Progress::watch("received", None, receiver.progress());
         let received = receiver.run(&stop);
         progress.finish();
@@ -100,7 +100,7 @@ fn print(report: &ReceiveReport) -> Result<()> {
         .iter()
         .filter(|stream| stream.fault.is_some())
     {
-        say(&format!("pillion: {stream}"));
+        say_line!("pillion: {stream}");
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use pillion_traffic::{
 
 use super::sending::SendingArgs;
 use crate::analyse::observe;
-use crate::print::say;
+use crate::print::say_line;
 
 /// Send the writes of an application again, to `pillion traffic receive`
 ///
@@ -74,7 +74,7 @@ impl Args {
                 let writes = observe(traces, Writes::of(self.connection)).observer;
                 let written = writes.written(MAX_SIZE);
                 let written = written.map_err(|why| BadInput(format!("{file}: {why}")))?;
-                say(&format!("pillion: {written}"));
+                say_line!("pillion: {written}");
                 let writes = written.writes.iter();
                 let writes = writes.map(|it| Write {
                     gap: it.gap,

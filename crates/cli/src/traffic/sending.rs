@@ -11,7 +11,7 @@ use pillion_settings::traffic::Sending;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use super::RecordsFile;
-use crate::print::{print_json, print_line, say};
+use crate::print::{print_json, print_line, say_line};
 use crate::progress::Progress;
 use crate::stop;
 
@@ -112,14 +112,14 @@ fn print(report: &SendReport) -> Result<()> {
         }
     }
     for (error, streams) in broken {
-        say(&format!("pillion: {}: {error}", named(&streams)));
+        say_line!("pillion: {}: {error}", named(&streams));
     }
     if report.failed > 0 {
-        say(&format!(
+        say_line!(
             "pillion: {} of {} broke",
             report.failed,
             number::counted(report.streams.len() as u64, "stream")
-        ));
+        );
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use pillion_settings::experiment::{self, Engine, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
-use crate::print::say;
+use crate::print::say_line;
 use crate::stop;
 use in_kernel::Kernels;
 use outcome::{Outcome, print};
@@ -95,7 +95,7 @@ impl Args {
             }
         };
         if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
-            say(&format!("pillion: {} is there already", folder.display()));
+            say_line!("pillion: {} is there already", folder.display());
         }
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);

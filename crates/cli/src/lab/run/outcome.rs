@@ -6,7 +6,7 @@ use pillion_settings::experiment::Planned;
 use serde::Serialize;
 
 use crate::exit::one_line;
-use crate::print::{print_json, print_line, say};
+use crate::print::{print_json, print_line, say_line};
 
 /// What became of a run.
 #[derive(Debug, Serialize)]
@@ -56,10 +56,10 @@ pub fn print(outcomes: &[Outcome], folder: &Path, json: bool) -> Result<()> {
     for outcome in outcomes {
         let colon = if outcome.run.is_empty() { "" } else { ": " };
         if let Some(error) = &outcome.error {
-            say(&format!("pillion: {}{colon}{error}", outcome.run));
+            say_line!("pillion: {}{colon}{error}", outcome.run);
         }
         for doubt in &outcome.doubts {
-            say(&format!("pillion: {}{colon}doubtful: {doubt}", outcome.run));
+            say_line!("pillion: {}{colon}doubtful: {doubt}", outcome.run);
         }
     }
     let whole = outcomes.iter().filter(|outcome| outcome.is_whole()).count();

@@ -19,7 +19,7 @@ use super::config::config;
 use super::session::{Next, Session};
 use crate::bundling::BundlingArgs;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_json, print_line, say};
+use crate::print::{print, print_json, print_line, say_line};
 use watch::Watch;
 
 /// Watch connections, and say what bundling would have brought them
@@ -108,11 +108,11 @@ impl Args {
             false => print_advice(&advice),
         };
         if watched.left_out() > 0 {
-            say(&format!(
+            say_line!(
                 "pillion: {} of so many peers and services are left out; ask for fewer of them: \
                  --port, --peer",
                 number::counted(watched.left_out(), "connection")
-            ));
+            );
         }
         let report = files.report.as_ref();
         let reported = report.map_or(Ok(()), |file| {

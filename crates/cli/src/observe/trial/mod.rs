@@ -16,7 +16,7 @@ use super::args::ObserveArgs;
 use super::session::{Next, Session};
 use crate::bundling::BundlingArgs;
 use crate::output_file::OutputFile;
-use crate::print::{print, print_json, print_line, say};
+use crate::print::{print, print_json, print_line, say_line};
 
 /// Bundle some connections, watch the others, and say whether it helps
 ///
@@ -90,16 +90,14 @@ impl Args {
         if trial.is_over() {
             self.tell(&trial, report.as_ref())?;
             let file = self.record.display();
-            say(&format!(
-                "pillion: this trial is over; remove {file} to begin anew"
-            ));
+            say_line!("pillion: this trial is over; remove {file} to begin anew");
             return Ok(ExitCode::SUCCESS);
         }
         // What cannot be written is said before anything is begun.
         file.save(&trial.record())?;
         if resumes {
             let file = self.record.display();
-            say(&format!("pillion: going on with the trial of {file}"));
+            say_line!("pillion: going on with the trial of {file}");
         }
         let observing = Observing {
             bundled_ppm: self.share,
@@ -136,7 +134,7 @@ impl Args {
                     && unsaved.is_none()
                     && !is_over
                 {
-                    say(&format!("pillion: {why}; the trial goes on, trying again"));
+                    say_line!("pillion: {why}; the trial goes on, trying again");
                 }
                 (unsaved, saved) = (why, Instant::now());
             }
@@ -144,7 +142,7 @@ impl Args {
                 return unsaved.map_or(Ok(()), |why| Err(why.into()));
             }
             if !self.quiet && said.elapsed() >= self.every {
-                say(&format!("pillion: {}", tell::standing(&trial.results())));
+                say_line!("pillion: {}", tell::standing(&trial.results()));
                 said = Instant::now();
             }
         }
