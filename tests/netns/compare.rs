@@ -163,8 +163,14 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         text.contains("minus plain") && text.contains("−40"),
         "{text}"
     );
-    let table = stdout(&lab(&store, &["compare", "loss", "--markdown"]));
-    assert!(table.starts_with("| variant | runs |"), "{table}");
+    let chosen = ["compare", "loss", "--markdown", "--measures", "reactions"];
+    let table = stdout(&lab(&store, &chosen));
+    assert!(
+        table.starts_with("| variant | runs | reactions |\n"),
+        "{table}"
+    );
+    let unknown = lab(&store, &["compare", "loss", "--measures", "p90"]);
+    assert_eq!(unknown.status.code(), Some(2));
     let other = stdout(&lab(&store, &["compare", "loss", "--baseline", "bundled"]));
     assert!(
         other.contains("minus bundled") && other.contains("+40"),

@@ -67,6 +67,14 @@ pub enum CompareError {
     /// There are none.
     #[error("no runs that are whole; nothing to compare")]
     Nothing,
+    /// No measure is called so.
+    #[error("no measure is called `{name}`; there are {there}")]
+    NoMeasure {
+        /// The one asked for.
+        name: String,
+        /// Those that there are.
+        there: String,
+    },
     /// No variant is called so.
     #[error("no variant is called `{name}`; there are {there}")]
     NoBaseline {
@@ -75,6 +83,28 @@ pub enum CompareError {
         /// Those that there are.
         there: String,
     },
+}
+
+impl Comparison {
+    /// Leaves out all measures but these.
+    ///
+    /// # Errors
+    /// [`CompareError::NoMeasure`]
+    pub fn keep(&mut self, names: &[String]) -> Result<(), CompareError> {
+        let is_known = |name: &&String| MEASURES.iter().any(|it| it.name == *name);
+        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
+            return Err(CompareError::NoMeasure {
+                name: unknown.clone(),
+                there: MEASURES.map(|it| it.name).join(", "),
+            });
+        }
+        let is_kept = |name: &&str| names.iter().any(|it| it == name);
+        for variant in self.sections.iter_mut().flat_map(|it| &mut it.variants) {
+            variant.values.retain(|name, _| is_kept(name));
+            variant.differences.retain(|name, _| is_kept(name));
+        }
+        Ok(())
+    }
 }
 
 /// The pools of a section, with what was drawn from each.

@@ -30,10 +30,14 @@ impl Label {
 
 /// Points of a grid in order, numbers by their size.
 pub(super) fn by_number(one: &str, other: &str) -> Ordering {
-    let number = |part: &str| part.split_once('=')?.1.parse::<f64>().ok();
+    let numbers = |part: &str| {
+        let numbers = part.split_once('=')?.1.split(':');
+        let numbers = numbers.map(str::parse::<f64>);
+        numbers.collect::<Result<Vec<_>, _>>().ok()
+    };
     let parts = run::parts(one).zip(run::parts(other));
-    let orders = parts.map(|(one, other)| match (number(one), number(other)) {
-        (Some(a), Some(b)) => a.total_cmp(&b),
+    let orders = parts.map(|(one, other)| match (numbers(one), numbers(other)) {
+        (Some(a), Some(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
         _ => one.cmp(other),
     });
     let first = orders.into_iter().find(|order| order.is_ne());

@@ -31,6 +31,10 @@ pub struct Args {
     #[arg(long, value_name = "VARIANT")]
     baseline: Option<String>,
 
+    /// Measures, by their names in JSON, separated by commas [default: all]
+    #[arg(long, value_name = "MEASURE", value_delimiter = ',')]
+    measures: Vec<String>,
+
     /// Where runs are kept
     #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
     store: PathBuf,
@@ -55,8 +59,12 @@ impl Args {
         let report = report.map(|file| OutputFile::to("--report", file));
         let report = report.transpose()?;
         let pools = pools(labelled(&self.runs()?)?);
-        let comparison = compare(&pools, self.baseline.as_deref());
-        let comparison = comparison.map_err(|error| BadInput(error.to_string()))?;
+        let compared = compare(&pools, self.baseline.as_deref());
+        let mut comparison = compared.map_err(|error| BadInput(error.to_string()))?;
+        if !self.measures.is_empty() {
+            let kept = comparison.keep(&self.measures);
+            kept.map_err(|error| BadInput(error.to_string()))?;
+        }
         if let Some(file) = &report {
             let page = comparison_page(&self.names.join(", "), &comparison, &pools);
             file.write(&page.to_html())?;
