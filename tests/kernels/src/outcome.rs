@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{LeftOut, Wanted};
+use crate::gate::Accepted;
 use crate::libtest;
 use crate::report::{Costs, Finding, Report, Stream};
 use crate::stock::Stock;
@@ -105,6 +106,12 @@ impl Outcome {
                 self.tests.join(", ")
             ),
         }
+    }
+
+    /// Takes what costs more than is accepted now for a failure.
+    pub fn judge(&mut self, accepted: &Accepted) {
+        let objections = accepted.objections(&self.name, &self.costs);
+        self.failures.extend(objections);
     }
 
     /// Keeps it.

@@ -124,9 +124,8 @@ impl Bench<'_> {
         };
         work.write(folder.path(), &file)?;
         let mut outcome = on_machine(&work, self.processor, self.run.limit, &file)?;
-        let objections = self.accepted.objections(&wanted.name, &outcome.costs);
-        outcome.failures.extend(objections);
         outcome.store()?;
+        outcome.judge(&self.accepted);
         let _printing = self.printing.lock();
         tell::outcome(&outcome, &self.accepted);
         Ok(outcome.failures.is_empty())

@@ -9,6 +9,7 @@ use pillion_report::{Column, Table, number};
 
 use crate::BadInput;
 use crate::catalogue::Catalogue;
+use crate::gate::Accepted;
 use crate::outcome::Outcome;
 use crate::report::Finding;
 
@@ -20,6 +21,7 @@ const OF_THE_HOST: [&str; 3] = ["kernel", "privilege", "devices"];
 
 /// Writes the table into the document, from the last outcome of every kernel.
 pub fn write() -> Result<()> {
+    let accepted = Accepted::read()?;
     let outcomes = Catalogue::load()?
         .kernels
         .iter()
@@ -30,7 +32,9 @@ pub fn write() -> Result<()> {
                     kernel.name
                 ))
             };
-            Ok(Outcome::stored(&kernel.name)?.ok_or_else(missing)?)
+            let mut outcome = Outcome::stored(&kernel.name)?.ok_or_else(missing)?;
+            outcome.judge(&accepted);
+            Ok(outcome)
         })
         .collect::<Result<Vec<_>>>()?;
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
