@@ -163,10 +163,16 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         text.contains("minus plain") && text.contains("−40"),
         "{text}"
     );
-    let chosen = ["compare", "loss", "--markdown", "--measures", "reactions"];
+    let chosen = [
+        "compare",
+        "loss",
+        "--markdown",
+        "--measures",
+        "delivery_max_ms",
+    ];
     let table = stdout(&lab(&store, &chosen));
     assert!(
-        table.starts_with("| variant | runs | reactions |\n"),
+        table.starts_with("| variant | runs | max, ms |\n"),
         "{table}"
     );
     let unknown = lab(&store, &["compare", "loss", "--measures", "p90"]);
