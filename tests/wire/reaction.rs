@@ -414,19 +414,18 @@ fn nft(command: &str) {
 fn a_loss_beside_a_probe_that_never_left_is_answered() {
     for refused in [false, true] {
         let setup = Setup {
-            rtt: Duration::from_millis(100),
+            // The probe is due after two of them, in which the rule must be there.
+            rtt: Duration::from_millis(500),
             rto_min: Duration::from_secs(5),
             ..setup(LossRule::Dsack)
         };
         setup.run(|wire| {
             sysctl("net.ipv4.tcp_early_retrans", "3");
+            nft("add table ip t; add chain ip t o { type filter hook output priority 0; }");
             wire.sends("1:101 1:201");
             if refused {
-                nft(
-                    "add table ip t; add chain ip t o { type filter hook output priority 0; }; \
-                     add rule ip t o drop",
-                );
-                std::thread::sleep(Duration::from_millis(600));
+                nft("add rule ip t o drop");
+                std::thread::sleep(Duration::from_millis(1500));
                 nft("delete table ip t");
             }
             wire.sends("1:301");
