@@ -28,6 +28,8 @@ pub struct Watched {
     pub process: Option<String>,
     /// The service.
     pub service: Service,
+    /// Which end has it is a guess.
+    pub guessed: bool,
     /// The peer.
     pub peer: IpAddr,
     /// What was observed.
@@ -67,6 +69,8 @@ pub struct Advice {
     pub process: Option<String>,
     /// The service.
     pub service: Service,
+    /// Of none of them is it known which end has it.
+    pub guessed: bool,
     /// The peer, where its connections are told apart.
     pub peer: Option<IpAddr>,
     /// What was observed.
@@ -136,6 +140,7 @@ pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
     Advice {
         process: None,
         service: Service::Local(0),
+        guessed: false,
         peer: None,
         loss: widened(sample.estimate(LOSS), summary.segments),
         repairable,
@@ -205,6 +210,7 @@ mod tests {
         Watched {
             process: Some("game".to_owned()),
             service: Service::Local(7777),
+            guessed: false,
             peer: "192.0.2.1".parse().unwrap(),
             summary: Summary {
                 connections: 1,

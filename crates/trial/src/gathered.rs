@@ -31,6 +31,8 @@ struct Group {
     units: Vec<Summary>,
     /// The unit that the next connection is added to, once there are as many as can be.
     next: usize,
+    /// Of a connection it was known which end has the service.
+    known: bool,
 }
 
 impl Gathered {
@@ -56,6 +58,7 @@ impl Gathered {
             }
             entry => entry.or_default(),
         };
+        group.known |= !it.guessed;
         if is_full || group.units.len() >= UNITS_OF_GROUP {
             let place = group.next % group.units.len();
             group.units[place] += &it.summary;
@@ -83,6 +86,7 @@ impl Gathered {
             .map(|((process, service, peer), group)| Advice {
                 process: process.clone(),
                 service: *service,
+                guessed: !group.known,
                 peer: *peer,
                 ..of(&group.units.iter().collect::<Vec<_>>(), fewest)
             })
@@ -112,6 +116,7 @@ mod tests {
         Watched {
             process: Some("game".to_owned()),
             service: Service::Local(7777),
+            guessed: false,
             peer: IpAddr::from(number.to_be_bytes()),
             summary: Summary {
                 connections: 1,
@@ -162,6 +167,19 @@ mod tests {
         let connections = gathered.groups.values().flat_map(|group| &group.units);
         let connections: u64 = connections.map(|unit| unit.connections).sum();
         assert_eq!(connections, u64::from(all) + 1);
+    }
+
+    #[test]
+    fn one_connection_of_which_the_end_with_the_service_is_known_tells_it_of_all() {
+        let mut gathered = Gathered::new(false);
+        let guessed = Watched {
+            guessed: true,
+            ..ended(1)
+        };
+        gathered.add(guessed);
+        assert!(gathered.advise()[0].guessed);
+        gathered.add(ended(2));
+        assert!(!gathered.advise()[0].guessed);
     }
 
     #[test]

@@ -90,14 +90,14 @@ fn names(same: &[&Advice], all: &[Advice]) -> String {
         of_another && same.iter().any(|ruled| ruled.peer == it.peer)
     };
     let beside: Vec<_> = all.iter().filter(is_covered).collect();
-    match beside.is_empty() {
-        true => processes(same),
-        false => format!(
-            "{}; beside them, though not advised: {}",
-            processes(same),
-            processes(&beside)
-        ),
+    let mut names = processes(same);
+    if !beside.is_empty() {
+        names += &format!("; beside them, though not advised: {}", processes(&beside));
     }
+    if same.iter().all(|it| it.guessed) {
+        names += "; that the port is that of the service is a guess: the connections were older";
+    }
+    names
 }
 
 fn processes(of: &[&Advice]) -> String {
@@ -154,6 +154,7 @@ mod tests {
         Watched {
             process: Some("ga\nme".to_owned()),
             service,
+            guessed: false,
             peer: "192.0.2.1".parse().unwrap(),
             summary: Summary {
                 connections: 1,
@@ -270,6 +271,19 @@ mod tests {
         );
         let file = file.unwrap().unwrap();
         assert!(file.contains("though not advised: backup\n"), "{file}");
+    }
+
+    #[test]
+    fn what_is_a_guess_is_called_one() {
+        for guessed in [true, false] {
+            let it = Watched {
+                guessed,
+                ..watched(Service::Remote(40_000), 45)
+            };
+            let conditions = Conditions::default();
+            let file = config(&advise(&[it], true), &Bundling::default(), &conditions);
+            assert_eq!(file.unwrap().unwrap().contains("is a guess"), guessed);
+        }
     }
 
     #[test]

@@ -15,11 +15,15 @@ pub fn title(advice: &Advice) -> String {
         Service::Local(port) => format!("port {port} here"),
         Service::Remote(port) => format!("port {port} of the peer"),
     };
+    let guess = if advice.guessed { " (a guess)" } else { "" };
     let peer = advice
         .peer
         .map(|peer| format!(", {peer}"))
         .unwrap_or_default();
-    format!("{}, {service}{peer}", name(advice.process.as_deref()))
+    format!(
+        "{}, {service}{guess}{peer}",
+        name(advice.process.as_deref())
+    )
 }
 
 /// What to do, in words, with what speaks for it.

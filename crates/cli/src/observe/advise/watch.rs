@@ -52,6 +52,7 @@ impl Watch {
         Watched {
             process: self.processes.get(&seen.cookie).cloned(),
             service: Service::of(seen),
+            guessed: seen.direction.is_none(),
             peer: seen.peer.ip(),
             summary: seen.into(),
         }
