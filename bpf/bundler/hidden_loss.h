@@ -98,7 +98,17 @@ static __always_inline bool is_of_ours(const struct ack *ack, __u32 oldest_byte,
 	       !after(ack->duplicate_end, end);
 }
 
-/* Does this receiver report duplicates? A report tells at once. */
+/* What was deemed lost by now can turn out to be late no more. */
+static __always_inline void forget_pending(struct ingress *ingress)
+{
+	ingress->pending = (struct pending){};
+	WRITE_ONCE(ingress->pending.since, (__u32)now_us());
+}
+
+/*
+ * Does this receiver report duplicates? A report tells at once. Where that is
+ * asked for anew, what was found before is in no doubt.
+ */
 static __always_inline void choose_rule(struct flow *flow,
 					const struct ack *ack, bool reported)
 {
@@ -109,6 +119,7 @@ static __always_inline void choose_rule(struct flow *flow,
 		ingress->asked_rule = asked;
 		ingress->rule = asked;
 		ingress->silent = 0;
+		forget_pending(ingress);
 	}
 	if (!reported)
 		return;
@@ -159,16 +170,12 @@ static __always_inline void note_pending(struct flow *flow, __u32 by,
 					 const struct hidden *hidden)
 {
 	struct ingress *ingress = &flow->ingress;
-	struct pending *pending = &ingress->pending;
 
 	if (!hidden->segments)
 		return;
-	if (!is_waiting(flow) && !ingress->doubts.segments) {
-		*pending = (struct pending){};
-		WRITE_ONCE(pending->since, (__u32)now_us());
-	}
-	pending->segments += hidden->segments;
-	pending->saved_us += hidden->saved_us;
+	if (!is_waiting(flow) && !ingress->doubts.segments)
+		forget_pending(ingress);
+	ingress->pending.segments += hidden->segments;
 	ingress->lost_by = by;
 }
 
@@ -193,6 +200,7 @@ static __always_inline void count_hidden(struct flow *flow,
 	ADD(flow, hidden_losses, hidden->segments);
 	ADD(flow, repaired_bytes, hidden->bytes);
 	ADD(flow, saved_us, hidden->saved_us);
+	ingress->pending.saved_us += hidden->saved_us;
 	fade_lateness(ingress);
 	PUBLISH(ingress->call, next_call(ingress->call, end));
 }
@@ -269,13 +277,11 @@ static __always_inline void settle_doubts(struct flow *flow)
 
 	if (ingress->rule == LOSS_RULE_LEARNING)
 		return;
-	if (ingress->rule == LOSS_RULE_DSACK) {
+	if (ingress->rule == LOSS_RULE_DSACK)
 		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
-	} else {
+	else
 		count_hidden(flow, &ingress->doubts_by_ack,
 			     ingress->doubts_end);
-		ingress->pending.saved_us = 0; /* of which none was counted */
-	}
 	ingress->doubts = (struct hidden){};
 	ingress->doubts_by_ack = (struct hidden){};
 }

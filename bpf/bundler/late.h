@@ -113,7 +113,7 @@ static __always_inline void take_back(struct flow *flow,
 		return;
 	ADD(flow, reordered, came->segments);
 	pending->segments -= came->segments;
-	/* Where the rule was asked for anew, older ones are in no doubt. */
+	/* What had come with a retransmission is in no doubt. */
 	if (doubts->segments >= came->segments &&
 	    doubts->bytes >= came->bytes) {
 		doubts->segments -= came->segments;
@@ -121,12 +121,12 @@ static __always_inline void take_back(struct flow *flow,
 		doubts->saved_us = 0;
 	} else {
 		ADD(flow, saved_us, -(__u64)pending->saved_us);
+		pending->saved_us = 0;
 		note_lateness(ingress, srtt_us);
 		if (!pending->segments && is_waiting(flow))
 			WRITE_ONCE(ingress->call,
 				   READ_ONCE(flow->egress.answered));
 	}
-	pending->saved_us = 0;
 }
 
 /*

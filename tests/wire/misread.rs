@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
+use pillion_bundler::{LossRule, Mode, Options, Outcome, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 use crate::hidden_loss::hidden;
@@ -226,6 +226,30 @@ fn what_comes_late_once_the_rule_is_learnt_takes_back_no_time_that_was_not_count
         wire.ack(1801);
         assert_eq!(hidden(wire).0, 9);
         assert_ne!(wire.totals().counters.saved_us, 0);
+    });
+}
+
+/// Those that were counted before are in no doubt.
+#[test]
+fn what_comes_late_once_the_rule_is_asked_for_anew_leaves_what_is_in_doubt_as_it_is() {
+    let setup = setup(LossRule::Dsack, 0);
+    let mut asked_anew = setup.bundlers[0].clone();
+    for rule in &mut asked_anew.rules {
+        if let Mode::Bundle(options) = &mut rule.mode {
+            options.loss_rule = LossRule::Auto;
+        }
+    }
+    setup.run(|wire| {
+        wire.sends("1:101 1:201 1:301 1:401 1:501");
+        wire.ack(301);
+        assert_eq!(hidden(wire).0, 2);
+        wire.replace_rules(&asked_anew);
+        wire.ack(501);
+        wire.acks_late(501, "1:201");
+        await_no_more();
+        wire.sends("501:601 501:701");
+        wire.ack_duplicate(701, "501:601", "");
+        assert_eq!(hidden(wire).0, 3);
     });
 }
 
