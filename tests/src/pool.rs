@@ -42,8 +42,9 @@ fn pop() -> Option<Programs> {
 fn put(programs: Programs) {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     // The next tests are likelier to be of the latest's kind: those that watch are another.
-    if idle.len() == ROOM {
-        drop(idle.remove(0));
-    }
+    let oldest = (idle.len() == ROOM).then(|| idle.remove(0));
     idle.push(programs);
+    // The kernel takes its time to free programs, and others wait for the lock.
+    drop(idle);
+    drop(oldest);
 }

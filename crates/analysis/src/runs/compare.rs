@@ -87,24 +87,25 @@ pub enum CompareError {
 
 impl Comparison {
     /// Leaves out all measures but these.
-    ///
-    /// # Errors
-    /// [`CompareError::NoMeasure`]
-    pub fn keep(&mut self, names: &[String]) -> Result<(), CompareError> {
-        let is_known = |name: &&String| MEASURES.iter().any(|it| it.name == *name);
-        if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
-            return Err(CompareError::NoMeasure {
-                name: unknown.clone(),
-                there: MEASURES.map(|it| it.name).join(", "),
-            });
-        }
-        let is_kept = |name: &&str| names.iter().any(|it| it == name);
+    pub fn keep(&mut self, measures: &[RunMeasure]) {
+        let is_kept = |name: &&str| measures.iter().any(|it| it.name == *name);
         for variant in self.sections.iter_mut().flat_map(|it| &mut it.variants) {
             variant.values.retain(|name, _| is_kept(name));
             variant.differences.retain(|name, _| is_kept(name));
         }
-        Ok(())
     }
+}
+
+/// The measure of this name.
+///
+/// # Errors
+/// [`CompareError::NoMeasure`]
+pub fn measure(name: &str) -> Result<RunMeasure, CompareError> {
+    let measure = MEASURES.into_iter().find(|it| it.name == name);
+    measure.ok_or_else(|| CompareError::NoMeasure {
+        name: name.to_owned(),
+        there: MEASURES.map(|it| it.name).join(", "),
+    })
 }
 
 /// The pools of a section, with what was drawn from each.

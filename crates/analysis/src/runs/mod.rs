@@ -15,7 +15,7 @@ mod table;
 
 use std::ops::AddAssign;
 
-pub use compare::{CompareError, Compared, Comparison, Difference, Section, compare};
+pub use compare::{CompareError, Compared, Comparison, Difference, Section, compare, measure};
 pub use measures::{DELIVERY_LATENCY, MEASURES, Of, RunMeasure};
 pub use page::comparison_page;
 pub use pool::{Label, Pool, pools};

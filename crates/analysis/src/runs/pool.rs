@@ -28,7 +28,7 @@ impl Label {
     }
 }
 
-/// Points of a grid in order, numbers by their size.
+/// Points of a grid in order, numbers by their size, and before words.
 pub(super) fn by_number(one: &str, other: &str) -> Ordering {
     let numbers = |part: &str| {
         let numbers = part.split_once('=')?.1.split(':');
@@ -37,8 +37,12 @@ pub(super) fn by_number(one: &str, other: &str) -> Ordering {
     };
     let parts = run::parts(one).zip(run::parts(other));
     let orders = parts.map(|(one, other)| match (numbers(one), numbers(other)) {
-        (Some(a), Some(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),
-        _ => one.cmp(other),
+        (Some(a), Some(b)) => {
+            let mut orders = a.iter().zip(&b).map(|(a, b)| a.total_cmp(b));
+            let first = orders.find(|order| order.is_ne());
+            first.unwrap_or(a.len().cmp(&b.len()))
+        }
+        (a, b) => b.is_some().cmp(&a.is_some()).then(one.cmp(other)),
     });
     let first = orders.into_iter().find(|order| order.is_ne());
     first.unwrap_or_else(|| one.cmp(other))

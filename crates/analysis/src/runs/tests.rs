@@ -108,10 +108,20 @@ fn points_of_a_grid_stand_in_the_order_of_their_numbers() {
         ("a,loss=0.5", 75.0, 3),
         ("a,loss=2:20", 75.0, 4),
         ("a,loss=2:3", 75.0, 5),
+        ("a,loss=1in9", 75.0, 6),
+        ("a,loss=nan", 75.0, 7),
     ]);
     let comparison = compare(&all, None).unwrap();
     let points = comparison.sections.iter().map(|it| it.point.as_str());
-    assert!(points.eq(["loss=0.5", "loss=2", "loss=2:3", "loss=2:20", "loss=10"]));
+    assert!(points.eq([
+        "loss=0.5",
+        "loss=2",
+        "loss=2:3",
+        "loss=2:20",
+        "loss=10",
+        "loss=nan",
+        "loss=1in9"
+    ]));
 }
 
 #[test]
@@ -137,11 +147,11 @@ fn the_values_of_all_points_stand_in_one_table_below_their_names() {
 fn measures_that_are_not_asked_for_are_left_out() {
     let all = of(&[("plain,seed=1", 75.0, 1), ("late,seed=1", 85.0, 2)]);
     let mut comparison = compare(&all, None).unwrap();
-    comparison.keep(&["delivery_p90_ms".to_owned()]).unwrap();
+    comparison.keep(&[measure("delivery_p90_ms").unwrap()]);
     let late = &comparison.sections[0].variants[1];
     assert!(late.values.keys().eq(&["delivery_p90_ms"]));
     assert!(late.differences.keys().eq(&["delivery_p90_ms"]));
-    let error = comparison.keep(&["p90".to_owned()]).unwrap_err();
+    let error = measure("p90").unwrap_err();
     assert!(
         error
             .to_string()

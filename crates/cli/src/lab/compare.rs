@@ -3,8 +3,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::runs::{
-    Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare, comparison_page,
-    differences_table, pools, values_table,
+    CompareError, Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare,
+    comparison_page, differences_table, measure, pools, values_table,
 };
 use pillion_lab::store::{Found, State, Store, StoredRun};
 use pillion_settings::BadInput;
@@ -54,16 +54,17 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        // What cannot be written is said before many runs are read.
+        // What cannot be written, or is not known, is said before many runs are read.
         let report = self.report.as_deref();
         let report = report.map(|file| OutputFile::to("--report", file));
         let report = report.transpose()?;
+        let refused = |error: CompareError| BadInput(error.to_string());
+        let measures = self.measures.iter().map(|name| measure(name));
+        let measures: Vec<_> = measures.collect::<Result<_, _>>().map_err(refused)?;
         let pools = pools(labelled(&self.runs()?)?);
-        let compared = compare(&pools, self.baseline.as_deref());
-        let mut comparison = compared.map_err(|error| BadInput(error.to_string()))?;
-        if !self.measures.is_empty() {
-            let kept = comparison.keep(&self.measures);
-            kept.map_err(|error| BadInput(error.to_string()))?;
+        let mut comparison = compare(&pools, self.baseline.as_deref()).map_err(refused)?;
+        if !measures.is_empty() {
+            comparison.keep(&measures);
         }
         if let Some(file) = &report {
             let page = comparison_page(&self.names.join(", "), &comparison, &pools);

@@ -276,6 +276,16 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_an_older_version_has_no_late_segments() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = run(&folder);
+        let older = BUNDLING.replace("\"reordered\": 2, ", "");
+        assert_ne!(older, BUNDLING);
+        fs::write(folder.path().join(BUNDLING_FILE), older).unwrap();
+        assert_eq!(run.groups().unwrap()[0].totals().reordered, 0);
+    }
+
+    #[test]
     fn messages_go_to_their_streams() {
         let folder = tempfile::tempdir().unwrap();
         let record = |stream, measured, latency_us| Record {
