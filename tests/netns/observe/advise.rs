@@ -29,6 +29,7 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
 
     let advice = &said["advice"][0];
     assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
+    assert_eq!(advice["guessed"], false);
     assert_eq!(advice["process"], "pillion");
     assert_eq!(
         (&advice["connections"], &advice["finding"]),
@@ -63,6 +64,23 @@ fn without_losses_no_advice_is_given() {
     let said = stdout(&end(advise));
     assert!(said.contains("too few losses to say (0 in"), "{said}");
     assert!(said.contains("no rules"), "{said}");
+}
+
+#[test]
+fn the_service_of_connections_older_than_the_watch_is_called_a_guess() {
+    needs_root!();
+    let pair = clean_pair();
+    let said = thread::scope(|scope| {
+        let sending = scope.spawn(|| send(&pair, 7001, "2", "12"));
+        await_listening(&pair.receiver.namespace, 7001);
+        thread::sleep(Duration::from_secs(1));
+        let advise = begin(&pair, &["advise", "--json"]);
+        sending.join().unwrap();
+        json(&end(advise))
+    });
+    let advice = &said["advice"][0];
+    assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
+    assert_eq!(advice["guessed"], true);
 }
 
 /// Connections that last, and others that come and go beside them for some seconds; how many there
