@@ -2,6 +2,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pillion_path::PathError;
+use pillion_settings::BadInput;
 use pillion_settings::experiment::Contradiction;
 use pillion_traffic::{ConfigError, ReceiveError, SendError};
 
@@ -38,6 +39,9 @@ pub enum Error {
     /// A run's traces cannot be read.
     #[error(transparent)]
     Trace(#[from] pillion_analysis::OpenError),
+    /// An experiment's file has mistakes.
+    #[error(transparent)]
+    Input(#[from] BadInput),
     /// The traffic of an experiment cannot be.
     #[error(transparent)]
     Traffic(#[from] ConfigError),
@@ -124,6 +128,7 @@ impl Error {
     pub fn is_bad_input(&self) -> bool {
         match self {
             Self::Contradictions(_)
+            | Self::Input(_)
             | Self::Traffic(_)
             | Self::Lacks { .. }
             | Self::NotStored { .. }

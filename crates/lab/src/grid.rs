@@ -9,7 +9,7 @@ use std::path::Path;
 use pillion_settings::experiment::{Experiment, Planned};
 
 use crate::Error;
-use crate::engine::MEMORY_MIB;
+use crate::engine::memory_mib;
 use crate::run::MANIFEST_FILE;
 use crate::store::{EXPERIMENT_FILE, folder_name};
 
@@ -26,14 +26,14 @@ const BESIDE_MIB: u32 = 256;
 ///
 /// # Errors
 /// [`Error::File`].
-pub fn write(experiment: &Experiment, memory_mib: Option<u32>, folder: &Path) -> Result<(), Error> {
+pub fn write(experiment: &Experiment, given_mib: Option<u32>, folder: &Path) -> Result<(), Error> {
     let jobs = folder.join(JOBS);
     fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
     for planned in &experiment.runs {
         let file = jobs.join(format!("{}.toml", folder_name(planned)));
         write_new(&file, &planned.run.to_text())?;
     }
-    let text = workflow(&experiment.runs, memory_mib);
+    let text = workflow(&experiment.runs, given_mib);
     write_new(&folder.join(WORKFLOW_FILE), &text)
 }
 
@@ -44,13 +44,13 @@ fn write_new(file: &Path, text: &str) -> Result<(), Error> {
     }
 }
 
-fn workflow(runs: &[Planned], memory_mib: Option<u32>) -> String {
+fn workflow(runs: &[Planned], given_mib: Option<u32>) -> String {
     let runs = runs.iter().map(|planned| {
-        let memory_mib = memory_mib.or(planned.run.memory).unwrap_or(MEMORY_MIB);
+        let memory_mib = memory_mib(given_mib, &planned.run);
         format!("    {:?}: {memory_mib},\n", folder_name(planned))
     });
     let runs: String = runs.collect();
-    let given = memory_mib.map_or_else(String::new, |mib| format!(" --memory {mib}"));
+    let given = given_mib.map_or_else(String::new, |mib| format!(" --memory {mib}"));
     format!(
         r#"# The runs of {EXPERIMENT_FILE}, a job each; written by `pillion lab grid`.
 #
@@ -114,9 +114,9 @@ memory = 2048
 memory = 8192
 ";
 
-    fn workflow_of(text: &str, memory_mib: Option<u32>) -> String {
+    fn workflow_of(text: &str, given_mib: Option<u32>) -> String {
         let experiment = of_text("a.toml", text, Extent::Full).unwrap();
-        workflow(&experiment.runs, memory_mib)
+        workflow(&experiment.runs, given_mib)
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! names and devices no persistence, so both end with the process.
 
 mod cache;
+pub mod campaign;
 mod capture;
 mod demo;
 pub mod engine;

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-
+use pillion_lab::campaign::{Progress, RunProgress};
 use pillion_settings::experiment::Planned;
 
 /// The progress of runs: on a terminal, a line for each run at work, and one for all of them.
@@ -14,7 +14,7 @@ pub struct Board {
 }
 
 /// The line of one run on the board; it goes when it is dropped.
-pub struct Line<'a> {
+struct Line<'a> {
     board: &'a Board,
     bar: ProgressBar,
 }
@@ -35,15 +35,6 @@ impl Board {
         board
     }
 
-    /// Begins a run's line.
-    pub fn begin(&self, planned: &Planned) -> Line<'_> {
-        let bar = ProgressBar::new(millis(planned.plan.duration));
-        let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
-        let bar = self.lines.insert_before(&self.all, bar);
-        bar.set_message(planned.name.clone());
-        Line { board: self, bar }
-    }
-
     /// Takes all lines away.
     pub fn finish(&self) {
         let _ = self.lines.clear();
@@ -55,9 +46,18 @@ impl Board {
     }
 }
 
-impl Line<'_> {
-    /// Shows how far the run's virtual time has come.
-    pub fn reached(&self, time: Duration) {
+impl Progress for Board {
+    fn begin<'a>(&'a self, planned: &Planned) -> Box<dyn RunProgress + 'a> {
+        let bar = ProgressBar::new(millis(planned.plan.duration));
+        let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
+        let bar = self.lines.insert_before(&self.all, bar);
+        bar.set_message(planned.name.clone());
+        Box::new(Line { board: self, bar })
+    }
+}
+
+impl RunProgress for Line<'_> {
+    fn reached(&self, time: Duration) {
         let length = self.bar.length().unwrap_or(0);
         let before = self.bar.position();
         let now = millis(time).clamp(before, length.max(before));

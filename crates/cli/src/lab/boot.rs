@@ -11,7 +11,7 @@ use pillion_settings::times::parse_s;
 
 use crate::stop;
 
-use super::machine::MachineArgs;
+use super::machine::{MachineArgs, pillion, this_core};
 
 /// Run a program in a Linux kernel whose time is virtual
 ///
@@ -58,8 +58,8 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let machine = self.machine.machine(self.seed)?;
-        let pillion = std::env::current_exe().context("find the pillion binary")?;
+        let machine = self.machine.machines()?.for_program(self.seed, this_core());
+        let pillion = pillion()?;
         let mut image = Image::new(&pillion)?;
         image.add_programs(&self.tool)?;
         for given in &self.file {

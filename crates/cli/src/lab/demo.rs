@@ -2,11 +2,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use pillion_lab::campaign::{Campaign, make_both_live};
 use pillion_lab::{Demo, Error, Namespace, Setting, demo_page, demo_table};
 use pillion_settings::experiment;
 
 use super::board::Board;
-use super::run::{Campaign, live};
+use crate::VERSION;
 use crate::output_file::OutputFile;
 use crate::print::{print_json, print_line};
 use crate::stop;
@@ -42,11 +43,12 @@ impl Args {
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);
-        let made = live::make_both(
+        let made = make_both_live(
             &runs,
             &Campaign {
+                version: VERSION,
                 folder: folder.path(),
-                board: &board,
+                progress: &board,
                 stop: &stop,
                 after: &|_| {},
             },

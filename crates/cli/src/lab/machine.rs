@@ -1,10 +1,11 @@
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use nix::sched::sched_getcpu;
-use pillion_lab::engine::{EngineError, LabKernel, MEMORY_MIB, Machine};
-use pillion_settings::experiment::Run;
+use pillion_lab::campaign::Kernels;
+use pillion_lab::engine::{Image, LabKernel, Machines, cores};
 use pillion_settings::times::parse_s;
 
 /// Options of everything that runs in the lab kernel.
@@ -27,32 +28,33 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The kernel's memory in MiB, where a run asks for so much.
-    pub fn memory_mib(&self, of_run: Option<u32>) -> u32 {
-        self.memory.or(of_run).unwrap_or(MEMORY_MIB)
-    }
-
-    /// The machine for a run, of one like the given.
-    pub fn for_run(&self, machine: &Machine, run: &Run) -> Result<Machine, EngineError> {
-        Ok(Machine {
-            kernel: LabKernel::for_run(&machine.kernel, run.kernel)?,
-            high_resolution_timers: run.kernel.high_resolution_timers,
-            memory_mib: self.memory_mib(run.memory),
-            seed: run.seed.into(),
-            ..machine.clone()
-        })
-    }
-
-    /// A machine on the core that pillion runs on just now.
-    pub fn machine(&self, seed: u64) -> Result<Machine> {
-        Ok(Machine {
+    /// What the lab kernels run on.
+    pub fn machines(&self) -> Result<Machines> {
+        Ok(Machines {
             kernel: LabKernel::find(self.kernel.as_deref())?,
-            high_resolution_timers: true,
-            memory_mib: self.memory_mib(None),
-            seed,
-            core: sched_getcpu().ok(),
+            memory_mib: self.memory,
             patience: self.patience,
-            limit: None,
         })
     }
+
+    /// Lab kernels that make runs, so many at a time, or else one on each core.
+    pub fn kernels(&self, jobs: Option<NonZeroUsize>) -> Result<Kernels> {
+        let mut cores = cores()?;
+        cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
+        Ok(Kernels {
+            machines: self.machines()?,
+            image: Image::new(&pillion()?)?,
+            cores,
+        })
+    }
+}
+
+/// The path of this program, which is each lab kernel's init.
+pub fn pillion() -> Result<PathBuf> {
+    std::env::current_exe().context("find the pillion binary")
+}
+
+/// The processor core that pillion runs on just now; a lab kernel is fastest on one core.
+pub fn this_core() -> Option<usize> {
+    sched_getcpu().ok()
 }

@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
-use pillion_analysis::reproduction::{DigestedRun, Row, page, published_csv, summary_table, which};
-use pillion_lab::reproduction::{PUBLISHED, digest, row};
+use pillion_analysis::reproduction::{Row, files, page, summary_table, which};
+use pillion_lab::campaign::Campaign;
+use pillion_lab::reproduction::{Chosen, PUBLISHED};
 use pillion_lab::store::{Maker, Making};
 use pillion_report::Fact;
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent, Planned};
+use pillion_settings::experiment::{Extent, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
-use super::run::Campaign;
-use super::run::in_kernel::Kernels;
+use crate::VERSION;
 use crate::exit::one_line;
 use crate::output_file::OutputFile;
 use crate::print::{print, print_line, say_line};
@@ -76,24 +76,14 @@ pub struct Args {
 /// Columns of the summary that a terminal has room for; the report has the others.
 const IN_TERMINAL: usize = 5;
 
-/// An experiment, and where its runs are.
-struct Chosen {
-    name: String,
-    /// Its file.
-    text: String,
-    experiment: Experiment,
-    folder: PathBuf,
-}
-
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let chosen = self.chosen()?;
         if self.list {
             for it in &chosen {
-                let runs = &it.experiment.runs;
-                let seconds: f64 = runs.iter().map(|it| it.plan.duration.as_secs_f64()).sum();
                 let title = it.experiment.title.as_deref().unwrap_or_default();
-                let (name, count) = (&it.name, runs.len());
+                let (name, count) = (&it.name, it.experiment.runs.len());
+                let seconds = it.sending_s();
                 print_line!("{name}: {title}; {count} runs, {seconds:.0} s")?;
             }
             return Ok(ExitCode::SUCCESS);
@@ -105,9 +95,12 @@ impl Args {
                 .with_context(|| format!("write --figures {}", folder.display()))?;
         }
         let whole = self.no_runs || self.make_runs(&chosen)?;
-        let mut makers = BTreeSet::new();
-        let rows = chosen.iter().map(|it| it.row(&mut makers));
-        let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        let (mut rows, mut makers) = (Vec::new(), BTreeSet::new());
+        for it in &chosen {
+            let (row, made_by) = it.judged()?;
+            rows.push(row);
+            makers.extend(made_by);
+        }
         for row in &rows {
             for (doubt, runs) in row.doubts() {
                 say_line!("pillion: {}: {runs}: doubtful: {doubt}", row.name);
@@ -133,8 +126,8 @@ impl Args {
         };
         let chosen: Vec<Chosen> = names
             .iter()
-            .map(|name| self.choose(name))
-            .collect::<Result<_>>()?;
+            .map(|name| Chosen::find(name, self.extent(), &self.store))
+            .collect::<Result<_, _>>()?;
         let mut known = BTreeSet::new();
         match chosen.iter().find(|it| !known.insert(&it.name)) {
             Some(Chosen { name, .. }) => Err(BadInput(format!(
@@ -145,53 +138,21 @@ impl Args {
         }
     }
 
-    fn choose(&self, name: &str) -> Result<Chosen> {
-        let (extent, part) = match (self.quick, self.full) {
-            (true, _) => (Extent::Quick, "quick"),
-            (_, true) => (Extent::Full, "full"),
-            _ => (Extent::Default, "default"),
-        };
-        let path = Path::new(name);
-        let published = PUBLISHED.iter().find(|it| it.name == name);
-        let (name, place, text, experiment) = match published {
-            Some(it) => {
-                let text = it.text.to_owned();
-                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
-            }
-            None if path.is_file() => {
-                let text = fs::read_to_string(path).with_context(|| format!("read {name}"))?;
-                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                // Of a published experiment by that name, its runs must not take the place.
-                let place = format!("{stem}.toml");
-                let experiment = experiment::load_part(path, extent)?;
-                (stem.into_owned(), place, text, experiment)
-            }
-            None => {
-                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
-                let mistake = format!(
-                    "no published experiment, and no file, is called `{name}`; there are {}",
-                    known.join(", ")
-                );
-                return Err(BadInput(mistake).into());
-            }
-        };
-        // What says nothing to be judged is told before hours of work.
-        row(&name, &experiment, Vec::new())?;
-        Ok(Chosen {
-            folder: self.store.join(place).join(part),
-            name,
-            text,
-            experiment,
-        })
+    fn extent(&self) -> Extent {
+        match (self.quick, self.full) {
+            (true, _) => Extent::Quick,
+            (_, true) => Extent::Full,
+            _ => Extent::Default,
+        }
     }
 
     /// Makes the runs that are not there; whether all are then.
     fn make_runs(&self, chosen: &[Chosen]) -> Result<bool> {
-        let kernels = Kernels::new(&self.machine, self.jobs)?;
+        let kernels = self.machine.kernels(self.jobs)?;
         let stop = stop::on_signal()?;
         let mut whole = true;
         for it in chosen {
-            let making = Making::begin(&it.folder, &it.text)?;
+            let making = Making::begin(it.making.folder(), &it.text)?;
             let _held = making.hold()?;
             let maker = |planned: &Planned| kernels.maker(planned);
             let missing = making.missing(&it.experiment.runs, maker)?;
@@ -200,17 +161,12 @@ impl Args {
                 say_line!("pillion: {}: {to_make} of {all} runs to make", it.name);
             }
             let board = Board::new(&missing);
-            // It is kept in a file; what keeps it from being made is said when it is read.
-            let keep = |planned: &Planned| {
-                if let Ok(Some(run)) = making.made(planned) {
-                    let _ = digest(&run, planned);
-                }
-            };
             let campaign = Campaign {
-                folder: &it.folder,
-                board: &board,
+                version: VERSION,
+                folder: making.folder(),
+                progress: &board,
                 stop: &stop,
-                after: &keep,
+                after: &|planned| it.keep_digest(planned),
             };
             let made = kernels.make_all(&missing, &campaign);
             board.finish();
@@ -220,7 +176,7 @@ impl Args {
             let mut failed = BTreeMap::<String, Vec<&str>>::new();
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
-                    let runs = failed.entry(one_line(&error)).or_default();
+                    let runs = failed.entry(one_line(&error.into())).or_default();
                     runs.push(&planned.name);
                 }
             }
@@ -234,43 +190,15 @@ impl Args {
     }
 }
 
-impl Chosen {
-    /// What was run, judged; and what made it.
-    fn row(&self, makers: &mut BTreeSet<Maker>) -> Result<Row> {
-        let making = Making::of(&self.folder);
-        let mut digested = Vec::new();
-        for planned in &self.experiment.runs {
-            if let Some(run) = making.made(planned)? {
-                makers.insert(run.maker()?);
-                let digest = digest(&run, planned)?;
-                let name = planned.name.clone();
-                digested.push(DigestedRun { name, digest });
-            }
-        }
-        Ok(row(&self.name, &self.experiment, digested)?)
-    }
-}
-
-/// Each figure as SVG and as CSV, by the experiment's name and a number; how many there are. Each
-/// table as CSV, and all published numbers in `published.csv`.
+/// Writes figures and numbers into a folder; how many figures there are.
 fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
-    let file = folder.join("published.csv");
-    fs::write(&file, published_csv(rows)).with_context(|| format!("write {}", file.display()))?;
-    let mut count = 0;
-    for row in rows {
-        for (number, figure) in (1..).zip(row.figures()) {
-            for (end, text) in [("svg", figure.to_svg()), ("csv", figure.to_csv())] {
-                let file = folder.join(format!("{}-{number}.{end}", row.name));
-                fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
-            }
-            count += 1;
-        }
-        for (number, table) in (1..).zip(row.tables()) {
-            let file = folder.join(format!("{}-table-{number}.csv", row.name));
-            fs::write(&file, table.csv).with_context(|| format!("write {}", file.display()))?;
-        }
+    let mut figures = 0;
+    for (name, text) in files(rows) {
+        figures += usize::from(name.ends_with(".svg"));
+        let file = folder.join(name);
+        fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
     }
-    Ok(count)
+    Ok(figures)
 }
 
 fn method(chosen: &[Chosen], makers: &BTreeSet<Maker>) -> Vec<Fact> {

@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use pillion_lab::campaign::Progress;
 use pillion_lab::engine::{Image, verify};
 use pillion_lab::run::RUN_FILE;
 use pillion_settings::experiment::load_run;
@@ -10,7 +11,7 @@ use crate::print::print_line;
 use crate::stop;
 
 use super::board::Board;
-use super::machine::MachineArgs;
+use super::machine::{MachineArgs, pillion, this_core};
 
 /// Make a run again, and compare every byte of what it leaves
 ///
@@ -30,10 +31,11 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let planned = load_run(&self.run.join(RUN_FILE))?;
-        let machine = self.machine.machine(planned.plan.seed)?;
-        let machine = self.machine.for_run(&machine, &planned.run)?;
-        let pillion = std::env::current_exe().context("find the pillion binary")?;
-        let image = Image::new(&pillion)?;
+        let machine = self
+            .machine
+            .machines()?
+            .for_run(&planned.run, this_core())?;
+        let image = Image::new(&pillion()?)?;
         let stop = stop::on_signal()?;
         let board = Board::new(std::slice::from_ref(&planned));
         let line = board.begin(&planned);

@@ -19,9 +19,6 @@ use nix::unistd::{Pid, dup2_raw, dup2_stdout, pipe2};
 use super::lines::{self, Line};
 use super::{EngineError, Image, LabKernel, Running};
 
-/// Memory of a lab kernel in MiB where nothing else is said.
-pub const MEMORY_MIB: u32 = 1024;
-
 /// A lab kernel and what it runs on.
 #[derive(Debug, Clone)]
 pub struct Machine {

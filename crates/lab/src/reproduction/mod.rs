@@ -1,5 +1,6 @@
 //! The published experiments that come with pillion, and how what was run of them is judged.
 
+mod chosen;
 mod digest;
 mod fairness;
 mod row;
@@ -7,6 +8,7 @@ mod row;
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Experiment, Extent};
 
+pub use chosen::Chosen;
 pub use digest::{digest, digest_file};
 pub use row::row;
 

@@ -1,7 +1,5 @@
 //! `pillion lab run`: every run of an experiment, each into a folder of its own.
 
-pub(super) mod in_kernel;
-pub(super) mod live;
 mod outcome;
 
 use std::ffi::OsStr;
@@ -9,19 +7,18 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use pillion_lab::store::{Maker, Making, State, Store, StoredRun, folder_name};
+use pillion_lab::campaign::{Campaign, live_maker, make_all_live};
+use pillion_lab::store::{Maker, Making, State, Store, StoredRun};
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Engine, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
+use crate::VERSION;
 use crate::print::say_line;
 use crate::stop;
-use in_kernel::Kernels;
 use outcome::{Outcome, print};
 
 /// Run an experiment
@@ -61,27 +58,11 @@ pub struct Args {
     json: bool,
 }
 
-/// What every run of an experiment has in common.
-pub(super) struct Campaign<'a> {
-    pub(super) folder: &'a Path,
-    pub(super) board: &'a Board,
-    pub(super) stop: &'a Arc<AtomicBool>,
-    /// What is to be done with each run once it is made, beside the next ones.
-    pub(super) after: &'a (dyn Fn(&Planned) + Sync),
-}
-
-impl Campaign<'_> {
-    /// The path of the folder that a run is to have.
-    fn place(&self, planned: &Planned) -> PathBuf {
-        self.folder.join(folder_name(planned))
-    }
-}
-
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let experiment = experiment::load(&self.file)?;
         let kernels = match self.engine {
-            Engine::Virtual => Some(Kernels::new(&self.machine, self.jobs)?),
+            Engine::Virtual => Some(self.machine.kernels(self.jobs)?),
             Engine::Live => None,
         };
         let (folder, runs) = match &self.folder {
@@ -89,7 +70,7 @@ impl Args {
             Some(folder) => {
                 let maker = |planned: &Planned| match &kernels {
                     Some(kernels) => kernels.maker(planned),
-                    None => live::maker(),
+                    None => live_maker(VERSION),
                 };
                 missing(experiment.runs, folder, maker)?
             }
@@ -100,14 +81,15 @@ impl Args {
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);
         let campaign = Campaign {
+            version: VERSION,
             folder: &folder,
-            board: &board,
+            progress: &board,
             stop: &stop,
             after: &|_| {},
         };
         let results = match &kernels {
-            Some(kernels) => kernels.make_all(&runs, &campaign),
-            None => live::make_all(&runs, &campaign),
+            Some(kernels) => of_engine(kernels.make_all(&runs, &campaign)),
+            None => of_engine(make_all_live(&runs, &campaign)),
         };
         board.finish();
         let shown = self.folder.as_ref().unwrap_or(&folder);
@@ -156,6 +138,10 @@ fn missing(
         return Err(BadInput(why).into());
     }
     Ok((making.folder().to_owned(), making.missing(&runs, maker)?))
+}
+
+fn of_engine<E: Into<anyhow::Error>>(made: Vec<Result<PathBuf, E>>) -> Vec<Result<PathBuf>> {
+    made.into_iter().map(|it| it.map_err(E::into)).collect()
 }
 
 fn conclude(

@@ -1,5 +1,3 @@
-//! The live engine.
-
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,39 +5,44 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use pillion_lab::Error;
-use pillion_lab::run::{How, Stage, perform};
-use pillion_lab::store::Maker;
 use pillion_settings::experiment::{Engine, Planned};
 
 use super::Campaign;
-use crate::VERSION;
+use crate::Error;
+use crate::run::{How, Stage, perform};
+use crate::store::Maker;
 
 /// Time between two moves of the progress line.
 const TICK: Duration = Duration::from_millis(100);
 /// Time between two looks whether the other runs are ready.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What makes a run here.
-pub fn maker() -> Maker {
+/// What makes a run on this host's kernel: this version of pillion.
+#[must_use]
+pub fn live_maker(version: &str) -> Maker {
     Maker {
-        version: VERSION.to_owned(),
+        version: version.to_owned(),
         lab_kernel: None,
     }
 }
 
-/// Makes one run after the other: side by side they would disturb each other.
-pub fn make_all(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf>> {
+/// Makes one run after the other on this host's kernel: side by side they would disturb each other.
+/// The results are in the order of the runs: the path of each run's folder, or, as in [`perform`],
+/// why it is not there.
+#[must_use]
+pub fn make_all_live(runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf, Error>> {
     let made = runs
         .iter()
         .map(|planned| make(planned, campaign, false, || {}));
-    made.map(|made| made.map_err(anyhow::Error::from)).collect()
+    made.collect()
 }
 
-/// Makes two runs at the same time, so that both are disturbed alike; with pillion's own path, so
-/// that both lose the same. Where one fails, the other is stopped.
-pub fn make_both(runs: &[Planned; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
+/// Makes two runs at the same time on this host's kernel, so that both are disturbed alike; with
+/// pillion's own path, so that both lose the same. Where one fails, the other is stopped.
+///
+/// # Errors
+/// As [`perform`]; of two failures, the one that is not for the other's sake.
+pub fn make_both_live(runs: &[Planned; 2], campaign: &Campaign) -> Result<[PathBuf; 2], Error> {
     // Each run holds it until it is ready, or over.
     let awaited = Arc::new(());
     let others = Arc::downgrade(&awaited);
@@ -84,19 +87,19 @@ fn make(
     if campaign.stop.load(Ordering::Relaxed) {
         return Err(Error::Stopped);
     }
-    let line = campaign.board.begin(planned);
+    let progress = campaign.progress.begin(planned);
     let folder = campaign.place(planned);
     let (sending, over) = (OnceLock::new(), AtomicBool::new(false));
     thread::scope(|scope| {
         let ticker = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 let since = sending.get().map(Instant::elapsed);
-                line.reached(since.unwrap_or_default());
+                progress.reached(since.unwrap_or_default());
                 thread::park_timeout(TICK);
             }
         });
         let how = How {
-            version: VERSION,
+            version: campaign.version,
             engine: Engine::Live,
             lab_kernel: None,
             own_path,

@@ -1,0 +1,59 @@
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use pillion_settings::experiment::Planned;
+
+use super::Campaign;
+use crate::engine::{EngineError, Failed, Image, LabKernel, Machines, run_virtually, side_by_side};
+use crate::store::Maker;
+
+/// Lab kernels that make runs side by side.
+pub struct Kernels {
+    /// What the kernels run on.
+    pub machines: Machines,
+    /// What each finds as its root file system; its init is pillion.
+    pub image: Image,
+    /// The processor cores, by number, of which each kernel has one for itself.
+    pub cores: Vec<usize>,
+}
+
+impl Kernels {
+    /// What makes a run; no lab kernel does where the one that the run asks for is not there.
+    #[must_use]
+    pub fn maker(&self, planned: &Planned) -> Maker {
+        let kernel = LabKernel::for_run(&self.machines.kernel, planned.run.kernel).ok();
+        Maker {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lab_kernel: kernel.and_then(|it| it.hash().map(str::to_owned)),
+        }
+    }
+
+    /// Makes runs, as many at a time as there are cores. The results are in the order of the runs:
+    /// the path of each run's folder, or, as in [`run_virtually`], why it is not there.
+    #[must_use]
+    pub fn make_all(&self, runs: &[Planned], campaign: &Campaign) -> Vec<Result<PathBuf, Failed>> {
+        side_by_side(&self.cores, runs, |core, planned| {
+            self.make(core, planned, campaign)
+        })
+    }
+
+    fn make(&self, core: usize, planned: &Planned, campaign: &Campaign) -> Result<PathBuf, Failed> {
+        if campaign.stop.load(Ordering::Relaxed) {
+            return Err(EngineError::Stopped.into());
+        }
+        let machine = self.machines.for_run(&planned.run, Some(core))?;
+        let progress = campaign.progress.begin(planned);
+        let folder = campaign.place(planned);
+        run_virtually(
+            &machine,
+            &self.image,
+            campaign.version,
+            &planned.run,
+            &folder,
+            campaign.stop,
+            |time| progress.reached(time),
+        )?;
+        (campaign.after)(planned);
+        Ok(folder)
+    }
+}

@@ -1,0 +1,105 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use pillion_analysis::reproduction::{DigestedRun, Row};
+use pillion_settings::BadInput;
+use pillion_settings::experiment::{self, Experiment, Extent, Planned};
+
+use super::{PUBLISHED, digest, row};
+use crate::Error;
+use crate::store::{Maker, Making};
+
+/// An experiment that is to be reproduced, and where its runs are.
+pub struct Chosen {
+    /// The name under which runs and figures are kept.
+    pub name: String,
+    /// The text of the experiment's file.
+    pub text: String,
+    /// What is to be run, as far as was asked for.
+    pub experiment: Experiment,
+    /// Where its runs are, or are to be made.
+    pub making: Making,
+}
+
+impl Chosen {
+    /// A published experiment by its name, or a file that reproduces something by its path; with
+    /// the folder in `store` that is for its runs of this extent.
+    ///
+    /// # Errors
+    /// [`BadInput`] where there is no such experiment, where the file has mistakes, or where a
+    /// published number in it says nothing that can be judged.
+    pub fn find(name: &str, extent: Extent, store: &Path) -> Result<Self, BadInput> {
+        let path = Path::new(name);
+        let published = PUBLISHED.iter().find(|it| it.name == name);
+        let (name, place, text, experiment) = match published {
+            Some(it) => {
+                let text = it.text.to_owned();
+                (name.to_owned(), name.to_owned(), text, it.load(extent)?)
+            }
+            None if path.is_file() => {
+                let experiment = experiment::load_part(path, extent)?;
+                let text = fs::read_to_string(path)
+                    .map_err(|error| BadInput(format!("{name}: {error}")))?;
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                // Of a published experiment by that name, its runs must not take the place.
+                let place = format!("{stem}.toml");
+                (stem.into_owned(), place, text, experiment)
+            }
+            None => {
+                let known: Vec<_> = PUBLISHED.iter().map(|it| it.name).collect();
+                return Err(BadInput(format!(
+                    "no published experiment, and no file, is called `{name}`; there are {}",
+                    known.join(", ")
+                )));
+            }
+        };
+        // What says nothing to be judged is told before hours of work.
+        row(&name, &experiment, Vec::new())?;
+        let part = match extent {
+            Extent::Quick => "quick",
+            Extent::Default => "default",
+            Extent::Full => "full",
+        };
+        Ok(Self {
+            making: Making::of(&store.join(place).join(part)),
+            name,
+            text,
+            experiment,
+        })
+    }
+
+    /// Virtual time in seconds that its runs send, all together.
+    #[must_use]
+    pub fn sending_s(&self) -> f64 {
+        let runs = self.experiment.runs.iter();
+        runs.map(|planned| planned.plan.duration.as_secs_f64())
+            .sum()
+    }
+
+    /// Keeps what is judged of a run that was just made, so that it need not be read again. What
+    /// keeps it from being read is said by [`Self::judged`].
+    pub fn keep_digest(&self, planned: &Planned) {
+        if let Ok(Some(run)) = self.making.made(planned) {
+            let _ = digest(&run, planned);
+        }
+    }
+
+    /// What was run of it, judged; and what made those runs.
+    ///
+    /// # Errors
+    /// As [`digest`].
+    pub fn judged(&self) -> Result<(Row, BTreeSet<Maker>), Error> {
+        let (mut digested, mut makers) = (Vec::new(), BTreeSet::new());
+        for planned in &self.experiment.runs {
+            if let Some(run) = self.making.made(planned)? {
+                makers.insert(run.maker()?);
+                let digest = digest(&run, planned)?;
+                let name = planned.name.clone();
+                digested.push(DigestedRun { name, digest });
+            }
+        }
+        let row = row(&self.name, &self.experiment, digested)?;
+        Ok((row, makers))
+    }
+}
