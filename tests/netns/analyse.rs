@@ -79,6 +79,8 @@ fn connections_are_chosen_by_address_port_and_number() {
         (&["--address", "192.0.2.9"], 0),
         (&["--port", "81", "--port", "80"], 1),
         (&["--port", "81"], 0),
+        (&["--port", "79-81"], 1),
+        (&["--port", "81-90"], 0),
         (&["--connection", "1"], 1),
         (&["--connection", "1", "--port", "81"], 0),
     ] {

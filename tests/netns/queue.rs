@@ -157,6 +157,29 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
 }
 
 #[test]
+fn a_file_of_packets_stays_as_it_is_until_another_is_whole() {
+    needs_root!();
+    let host = Host::create(&["qdisc add dev v0 root pfifo limit 20"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("packets.csv");
+    let file = file.to_str().unwrap();
+    let queue = Queue::watch(&host, &["--csv", file]);
+    host.send(10, &[1]);
+    queue.end();
+    let packets = std::fs::read_to_string(file).unwrap();
+    assert!(packets.lines().count() > 10, "{packets}");
+
+    let refused = pillion(&["queue", "nosuch0", "--csv", file]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
+    // What is read and what is written may be the same.
+    let again = pillion(&["queue", "--from", file, "--csv", file]);
+    assert!(again.status.success(), "{}", stderr(&again));
+    assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
     for arguments in [
         &["queue", "--from", "/proc/mounts"][..],

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use pillion_trace::pair::Fate;
@@ -13,7 +14,7 @@ pub struct Choice {
     /// Those with an end at one of these addresses.
     pub addresses: Vec<IpNet>,
     /// Those with an end at one of these ports.
-    pub ports: Vec<u16>,
+    pub ports: Vec<RangeInclusive<u16>>,
     /// Those with one of these numbers.
     pub connections: Vec<u64>,
 }
@@ -26,9 +27,10 @@ impl Choice {
         let fits = |end: Endpoint| {
             let end = SocketAddr::from(end);
             let network = |network: &IpNet| network.contains(&end.ip());
+            let port = |ports: &RangeInclusive<u16>| ports.contains(&end.port());
             (
                 self.addresses.is_empty() || self.addresses.iter().any(network),
-                self.ports.is_empty() || self.ports.contains(&end.port()),
+                self.ports.is_empty() || self.ports.iter().any(port),
             )
         };
         let (one, other) = (fits(connection.originator), fits(connection.responder));

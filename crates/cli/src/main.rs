@@ -30,6 +30,7 @@ mod print;
 mod privilege;
 mod progress;
 mod queue;
+mod records_output;
 mod rules;
 mod run;
 mod service;

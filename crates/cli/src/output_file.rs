@@ -1,17 +1,15 @@
 //! Files of results: what is there stays until the new one is whole, and is then replaced by it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::fcntl::Flock;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pillion_host::new_file;
-use tempfile::NamedTempFile;
+use pillion_host::replacement::Replacement;
 
 /// How long who reads a pipe may read nothing, in milliseconds.
 const PATIENCE: u16 = 60_000;
@@ -30,11 +28,11 @@ impl OutputFile {
             option,
             path: path.to_owned(),
         };
-        let opened = match place(path) {
-            Some(place) => beside(&place).and_then(NamedTempFile::close),
+        let begun = Replacement::begin(path).and_then(|new| match new {
+            Some(_) => Ok(()),
             None => open(path).map(drop),
-        };
-        opened.with_context(|| file.failed())?;
+        });
+        begun.with_context(|| file.failed())?;
         Ok(file)
     }
 
@@ -49,10 +47,11 @@ impl OutputFile {
     }
 
     fn write_within(&self, patience: PollTimeout, text: &str) -> Result<()> {
-        let written = match place(&self.path) {
-            Some(place) => replace(&place, text),
-            None => open(&self.path).and_then(|file| write_all(&file, text.as_bytes(), patience)),
-        };
+        let text = text.as_bytes();
+        let written = Replacement::begin(&self.path).and_then(|new| match new {
+            Some(mut new) => new.write_all(text).and_then(|()| new.finish()),
+            None => open(&self.path).and_then(|file| write_all(&file, text, patience)),
+        });
         written.with_context(|| self.failed())
     }
 
@@ -64,14 +63,6 @@ impl OutputFile {
 
     fn failed(&self) -> String {
         format!("write {} {}", self.option, self.path.display())
-    }
-}
-
-/// The regular file that is to be replaced; `None` for a pipe, a terminal and the like.
-fn place(path: &Path) -> Option<PathBuf> {
-    match fs::metadata(path) {
-        Ok(found) if !found.is_file() => None,
-        _ => new_file::place(path).ok(),
     }
 }
 
@@ -102,30 +93,10 @@ fn write_all(mut file: &File, mut bytes: &[u8], patience: PollTimeout) -> io::Re
     Ok(())
 }
 
-fn replace(place: &Path, text: &str) -> io::Result<()> {
-    let mut new = beside(place)?;
-    new.as_file_mut().write_all(text.as_bytes())?;
-    match new.persist(place) {
-        // Something is mounted there, as a single file in a container: nothing can take its place.
-        Err(error) if error.error.raw_os_error() == Some(libc::EBUSY) => fs::write(place, text),
-        persisted => Ok(persisted.map(drop)?),
-    }
-}
-
-/// A new file with the rights of the one that it is to replace, and never with more.
-fn beside(place: &Path) -> io::Result<NamedTempFile<Flock<File>>> {
-    let known = fs::metadata(place).map(|known| known.permissions()).ok();
-    let mode = known.as_ref().map_or(0o666, PermissionsExt::mode);
-    let new = new_file::create(place, mode)?;
-    if let Some(known) = known {
-        new.as_file().set_permissions(known)?;
-    }
-    Ok(new)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
     use std::thread;
 
     use super::*;

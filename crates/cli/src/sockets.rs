@@ -1,18 +1,19 @@
 //! `pillion sockets`: TCP sockets over time.
 
-use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_host::Ticks;
-use pillion_records::Writer;
 use pillion_settings::BadInput;
+use pillion_settings::policy::Ports;
 use pillion_settings::times::{parse_interval, parse_s};
 use pillion_sockets::{Sample, Sockets};
 
 use crate::netns::NetnsArgs;
+use crate::print::print_if_read;
+use crate::records_output::RecordsOutput;
 use crate::stop;
 
 /// Sample TCP connections over time: congestion window, packets in flight, RTT, retransmissions
@@ -29,9 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "S", value_parser = parse_s)]
     duration: Option<Duration>,
 
-    /// Only connections with this port, at either end
-    #[arg(long = "port", value_name = "PORT")]
-    ports: Vec<u16>,
+    /// Only connections with this port at either end, or one of a range, as in 8000-8100; may be
+    /// repeated
+    #[arg(long = "port", value_name = "PORTS")]
+    ports: Vec<Ports>,
 
     #[command(flatten)]
     netns: NetnsArgs,
@@ -56,17 +58,9 @@ impl Args {
             return Err(BadInput(why).into());
         }
         let mut sockets = self.netns.open()?.enter(Sockets::open)??;
-        let path = self.csv.as_ref();
-        let failed = || {
-            format!(
-                "write {}",
-                path.map_or_else(String::new, |path| path.display().to_string())
-            )
-        };
-        let mut csv = path
-            .map(|path| Writer::create(path))
-            .transpose()
-            .with_context(failed)?;
+        let csv = self.csv.as_ref();
+        let csv = csv.map(|path| RecordsOutput::to("--csv", path));
+        let mut csv = csv.transpose()?;
         let stop = stop::on_signal()?;
         let mut ticks = Ticks::every(self.interval);
         let mut first_ns = None;
@@ -79,36 +73,35 @@ impl Args {
             let mut samples = sockets.sample(at_ns)?;
             samples.retain(|sample| self.is_wanted(sample));
             match &mut csv {
-                Some(csv) => csv.write(&samples).with_context(failed)?,
-                None => match self.print(&samples, first_ns) {
-                    Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-                    result => result.context("print the samples")?,
-                },
+                Some(csv) => csv.write(&samples)?,
+                None if print_if_read(&self.lines(&samples, first_ns)?)? => {}
+                None => break,
             }
             let next = Duration::from_nanos(at_ns - first_ns) + self.interval;
             if self.duration.is_some_and(|duration| next > duration) {
                 break;
             }
         }
-        csv.map(Writer::finish).transpose().with_context(failed)?;
+        csv.map(RecordsOutput::finish).transpose()?;
         Ok(ExitCode::SUCCESS)
     }
 
     fn is_wanted(&self, sample: &Sample) -> bool {
         let ports = [sample.local.port(), sample.peer.port()];
-        self.ports.is_empty() || ports.iter().any(|port| self.ports.contains(port))
+        let fits = |chosen: &Ports| ports.iter().any(|port| chosen.0.contains(port));
+        self.ports.is_empty() || self.ports.iter().any(fits)
     }
 
-    fn print(&self, samples: &[Sample], first_ns: u64) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    fn lines(&self, samples: &[Sample], first_ns: u64) -> Result<String> {
+        let mut lines = String::new();
         for sample in samples {
-            if self.json {
-                writeln!(out, "{}", serde_json::to_string(sample)?)?;
-            } else {
-                writeln!(out, "{}", line(sample, first_ns))?;
-            }
+            lines += &match self.json {
+                true => serde_json::to_string(sample)?,
+                false => line(sample, first_ns),
+            };
+            lines.push('\n');
         }
-        out.flush()
+        Ok(lines)
     }
 }
 

@@ -14,6 +14,7 @@ mod offloads;
 mod owners;
 pub mod pattern;
 mod process_began;
+pub mod replacement;
 mod socket_owners;
 mod tcp_info;
 mod ticks;

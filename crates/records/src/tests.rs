@@ -103,3 +103,23 @@ fn what_cannot_be_read_is_named_with_its_line_and_ends_the_reading() {
     assert!(matches!(read_all(&path), Err(ReadError::Io(_))));
     assert!(read_all(&folder.path().join("b")).is_err());
 }
+
+#[test]
+fn a_file_stays_as_it_is_until_the_one_that_replaces_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.csv", "a.csv.zst"] {
+        let path = folder.path().join(name);
+        let old = written(&path);
+        let begun = || {
+            let mut new = Writer::replacing(&path).unwrap();
+            new.write([&records()[0]]).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), old);
+            new
+        };
+        drop(begun());
+        assert_eq!(fs::read(&path).unwrap(), old);
+        begun().finish().unwrap();
+        assert_eq!(read_all(&path).unwrap(), records()[..1]);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}

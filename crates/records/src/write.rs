@@ -2,6 +2,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use pillion_host::replacement::Replacement;
 use serde::Serialize;
 
 use crate::is_compressed;
@@ -12,9 +13,15 @@ pub struct Writer(csv::Writer<To>);
 #[allow(clippy::large_enum_variant)]
 enum To {
     /// The file is written as it is.
-    Plain(File),
+    Plain(Place),
     /// The file is compressed by zstd's fastest level: records are much alike.
-    Compressed(zstd::Encoder<'static, File>),
+    Compressed(zstd::Encoder<'static, Place>),
+}
+
+/// Where the file's bytes go.
+enum Place {
+    Itself(File),
+    Beside(Replacement),
 }
 
 impl Writer {
@@ -23,10 +30,26 @@ impl Writer {
     /// # Errors
     /// What the system says.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let file = File::create(path)?;
+        Self::to(path, Place::Itself(File::create(path)?))
+    }
+
+    /// Makes a file that takes the place of one that is there once it is finished; until then, that
+    /// one stays as it is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn replacing(path: &Path) -> io::Result<Self> {
+        let place = match Replacement::begin(path)? {
+            Some(new) => Place::Beside(new),
+            None => Place::Itself(File::options().write(true).open(path)?),
+        };
+        Self::to(path, place)
+    }
+
+    fn to(path: &Path, place: Place) -> io::Result<Self> {
         let to = match is_compressed(path) {
-            true => To::Compressed(zstd::Encoder::new(file, 1)?),
-            false => To::Plain(file),
+            true => To::Compressed(zstd::Encoder::new(place, 1)?),
+            false => To::Plain(place),
         };
         Ok(Self(csv::Writer::from_writer(to)))
     }
@@ -47,9 +70,13 @@ impl Writer {
     pub fn finish(mut self) -> io::Result<()> {
         self.0.flush()?;
         let to = self.0.into_inner();
-        match to.map_err(|error| io::Error::other(error.to_string()))? {
-            To::Plain(_) => Ok(()),
-            To::Compressed(encoder) => encoder.finish().map(drop),
+        let place = match to.map_err(|error| io::Error::other(error.to_string()))? {
+            To::Plain(place) => place,
+            To::Compressed(encoder) => encoder.finish()?,
+        };
+        match place {
+            Place::Itself(_) => Ok(()),
+            Place::Beside(new) => new.finish(),
         }
     }
 }
@@ -57,7 +84,7 @@ impl Writer {
 impl Write for To {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Plain(file) => file.write(bytes),
+            Self::Plain(place) => place.write(bytes),
             Self::Compressed(encoder) => encoder.write(bytes),
         }
     }
@@ -65,8 +92,24 @@ impl Write for To {
     /// Leaves what the encoder holds back where it is: a block of its own would be compressed less.
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(file) => file.flush(),
+            Self::Plain(place) => place.flush(),
             Self::Compressed(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Itself(file) => file.write(bytes),
+            Self::Beside(new) => new.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Itself(file) => file.flush(),
+            Self::Beside(new) => new.flush(),
         }
     }
 }

@@ -10,6 +10,8 @@ mod bad_input;
 mod bundling;
 mod document;
 pub mod experiment;
+mod host_name;
+mod host_port;
 mod numbers;
 pub mod policy;
 mod rate;
@@ -21,6 +23,7 @@ pub mod traffic;
 pub use arguments::arguments;
 pub use bad_input::BadInput;
 pub use bundling::{Bundling, idle_option, refuse_unsafe};
+pub use host_port::parse_host_port;
 pub use rate::Rate;
 pub use telling::{Endpoint, Telling};
 

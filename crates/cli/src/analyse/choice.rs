@@ -1,18 +1,20 @@
 use pillion_analysis::{Choice, Chosen};
 use pillion_settings::BadInput;
-use pillion_settings::policy::Peer;
+use pillion_settings::policy::{Peer, Ports};
 
 /// Which connections are looked at: those that fit each kind of condition given.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Which connections")]
 pub struct ChoiceArgs {
-    /// Look at connections with an end at this address or in this network; may be repeated
-    #[arg(long, value_name = "ADDRESS[/PREFIX]")]
+    /// Look at connections with an end at this address or in this network, as in 192.0.2.0/24, or at
+    /// an address that this host's name has now; may be repeated
+    #[arg(long, value_name = "PEER")]
     address: Vec<Peer>,
 
-    /// Look at connections with an end at this port; may be repeated
-    #[arg(long, value_name = "PORT")]
-    port: Vec<u16>,
+    /// Look at connections with an end at this port, or at one of a range, as in 8000-8100; may be
+    /// repeated
+    #[arg(long, value_name = "PORTS")]
+    port: Vec<Ports>,
 
     /// Look at the connection with this number in --list; may be repeated
     #[arg(long, value_name = "N")]
@@ -37,7 +39,7 @@ impl From<ChoiceArgs> for Choice {
                 .into_iter()
                 .flat_map(|peer| peer.nets)
                 .collect(),
-            ports: args.port,
+            ports: args.port.into_iter().map(|ports| ports.0).collect(),
             connections: args.connection,
         }
     }

@@ -1,24 +1,22 @@
 use std::io;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pillion_queue::measure::{Measures, Summary};
 use pillion_queue::{Event, Reasons, Row};
-use pillion_records::Writer;
 
 use super::Args;
+use crate::records_output::RecordsOutput;
 
 /// Where events of the queue go: into the file asked for, and into the measures.
 pub struct Outputs {
-    csv: Option<Writer>,
+    csv: Option<RecordsOutput>,
     measures: Measures,
 }
 
 impl Outputs {
     pub fn open(args: &Args) -> Result<Self> {
-        let csv = args.csv.as_ref().map(|path| {
-            let name = path.display();
-            Writer::create(path).with_context(|| format!("write {name}"))
-        });
+        let csv = args.csv.as_ref();
+        let csv = csv.map(|path| RecordsOutput::to("--csv", path));
         Ok(Self {
             csv: csv.transpose()?,
             measures: Measures::default(),
@@ -34,8 +32,7 @@ impl Outputs {
     }
 
     pub fn finish(self, reasons: &Reasons) -> Result<Summary> {
-        let finished = self.csv.map(Writer::finish).transpose();
-        finished.context("write the CSV")?;
+        self.csv.map(RecordsOutput::finish).transpose()?;
         Ok(self.measures.finish(reasons))
     }
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use pillion_queue::{Reasons, Row};
 use pillion_records::{ReadError, read};
 use pillion_settings::BadInput;
@@ -24,7 +24,7 @@ impl Args {
             match row {
                 Ok(row) => {
                     let event = row.event(&mut reasons);
-                    outputs.take(&event, &reasons).context("write the CSV")?;
+                    outputs.take(&event, &reasons)?;
                 }
                 Err(ReadError::Io(error)) => {
                     return Err(anyhow!(error).context(format!("read {name}")));

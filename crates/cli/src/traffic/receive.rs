@@ -7,9 +7,9 @@ use pillion_report::number;
 use pillion_settings::traffic::{Receiving, on_the_command_line};
 use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
-use super::RecordsFile;
 use crate::print::{print_json, print_line, say_line};
 use crate::progress::Progress;
+use crate::records_output::RecordsOutput;
 use crate::stop;
 
 /// Receive streams, verify every byte, and measure each message's delivery latency
@@ -47,7 +47,9 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let manner = self.receiving.manner().map_err(on_the_command_line)?;
         let stop = stop::on_signal()?;
-        let file = RecordsFile::create(self.records.as_deref())?;
+        let file = self.records.as_ref();
+        let file = file.map(|path| RecordsOutput::to("--records", path));
+        let file = file.transpose()?;
         let receiver = Receiver::bind(ReceiveConfig {
             listen: self.listen,
             streams: self.streams,
@@ -60,7 +62,10 @@ impl Args {
         let received = receiver.run(&stop);
         progress.finish();
         let received = received?;
-        file.write(&received.records)?;
+        if let Some(mut file) = file {
+            file.write(&received.records)?;
+            file.finish()?;
+        }
         let report = &received.report;
         if self.json {
             print_json(report)?;

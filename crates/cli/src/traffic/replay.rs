@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_analysis::Traces;
 use pillion_analysis::writes::Writes;
-use pillion_settings::BadInput;
 use pillion_settings::times::Itt;
+use pillion_settings::{BadInput, parse_host_port};
 use pillion_trace::input::{InputError, Unreadable};
 use pillion_traffic::wire::MAX_SIZE;
 use pillion_traffic::{
@@ -33,7 +33,7 @@ pub struct Args {
     connection: Option<u64>,
 
     /// The receiver
-    #[arg(long, value_name = "HOST:PORT", value_parser = super::parse_endpoint)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     to: SocketAddr,
 
     /// How many times as fast

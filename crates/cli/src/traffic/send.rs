@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Id;
 use pillion_settings::times::parse_s;
 use pillion_settings::traffic::{self, Group, Mix, on_the_command_line};
-use pillion_settings::{BadInput, arguments};
+use pillion_settings::{BadInput, arguments, parse_host_port};
 use pillion_traffic::Traffic;
 
 use super::sending;
@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "HOST:PORT",
-        value_parser = super::parse_endpoint,
+        value_parser = parse_host_port,
         required_unless_present = "check_config"
     )]
     to: Option<SocketAddr>,

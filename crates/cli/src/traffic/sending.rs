@@ -10,9 +10,9 @@ use pillion_report::number;
 use pillion_settings::traffic::Sending;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
-use super::RecordsFile;
 use crate::print::{print_json, print_line, say_line};
 use crate::progress::Progress;
+use crate::records_output::RecordsOutput;
 use crate::stop;
 
 /// Where neither a duration nor a number of messages is given.
@@ -39,12 +39,17 @@ impl SendingArgs {
             records: self.records.is_some(),
             ..self.sending.send(traffic)
         })?;
-        let file = RecordsFile::create(self.records.as_deref())?;
+        let file = self.records.as_ref();
+        let file = file.map(|path| RecordsOutput::to("--records", path));
+        let file = file.transpose()?;
         let progress = Progress::watch("sending", sender.planned(), sender.progress());
         let sent = sender.run_recording(&stop);
         progress.finish();
         let sent = sent?;
-        file.write(&sent.records)?;
+        if let Some(mut file) = file {
+            file.write(&sent.records)?;
+            file.finish()?;
+        }
         let report = &sent.report;
         if self.json {
             print_json(report)?;

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use super::resolve::addresses;
 use crate::BadInput;
+use crate::host_name::{addresses, is_name};
 
 /// A port from 1 to 65535, or a range of them, as in `8000-8100`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,16 +74,12 @@ impl From<IpAddr> for Peer {
 
 /// The addresses of a host by its name.
 fn resolve(name: &str) -> Result<Vec<IpNet>, BadInput> {
-    let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');
-    let is_number = name.chars().all(|it| it.is_ascii_digit() || it == '.');
-    if name.is_empty() || is_number || !name.chars().all(is_of_name) {
+    if !is_name(name) {
         let expected = "expected an address, a network or a host's name, as in 192.0.2.0/24, \
                         2001:db8::/32 or game.example.org";
         return Err(expected.into());
     }
-    let found = addresses(name);
-    let found = found.map_err(|why| BadInput(format!("the name has no address: {why}")))?;
-    let mut nets: Vec<_> = found.into_iter().map(IpNet::from).collect();
+    let mut nets: Vec<_> = addresses(name)?.into_iter().map(IpNet::from).collect();
     nets.sort();
     nets.dedup();
     Ok(nets)

@@ -3,7 +3,6 @@
 mod condition;
 mod draft;
 mod example;
-mod resolve;
 mod rule;
 
 use std::path::Path;
@@ -61,7 +60,7 @@ pub struct File {
 /// [`BadInput`] with a line for each mistake: `FILE:LINE:COLUMN: what; remedy`, or one
 /// that says why the file cannot be read.
 pub fn load(path: &Path, allow_unsafe: bool) -> Result<File, BadInput> {
-    resolve::for_a_file(|| {
+    crate::host_name::for_a_file(|| {
         document::load(path, "docs/policy.md", |document, mistakes| {
             read(document, allow_unsafe, mistakes)
         })

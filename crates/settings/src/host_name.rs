@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::BadInput;
+
 /// For all names of a file together: a service's watchdog waits for it several times over.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -23,22 +25,35 @@ type Answer = Result<Vec<IpAddr>, String>;
 
 /// Reads a file: each name in it is asked for once, and all together are waited for no longer than a
 /// single one, or twice as long where name servers are silent and others may need none.
-pub(super) fn for_a_file<T>(read: impl FnOnce() -> T) -> T {
+pub(crate) fn for_a_file<T>(read: impl FnOnce() -> T) -> T {
     OF_THE_FILE.set(Some(Asked::with(PATIENCE)));
     let found = read();
     OF_THE_FILE.set(None);
     found
 }
 
-/// The addresses of a host by its name.
+/// Whether a text can be the name of a host, and is no address.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_of_name = |it: char| it.is_alphanumeric() || matches!(it, '-' | '.' | '_');
+    let is_number = text.chars().all(|it| it.is_ascii_digit() || it == '.');
+    !is_number && text.chars().all(is_of_name)
+}
+
+/// The addresses of a host by its name, at least one.
 ///
 /// # Errors
-/// What the resolver says; or that nobody has answered in time.
-pub(super) fn addresses(name: &str) -> Answer {
-    OF_THE_FILE.with_borrow_mut(|of_the_file| match of_the_file {
+/// [`BadInput`] with what the resolver says; or that nobody has answered in time.
+pub(crate) fn addresses(name: &str) -> Result<Vec<IpAddr>, BadInput> {
+    let answer = OF_THE_FILE.with_borrow_mut(|of_the_file| match of_the_file {
         Some(asked) => asked.addresses(name, look_up),
         None => Asked::with(PATIENCE).addresses(name, look_up),
-    })
+    });
+    let why = match answer {
+        Ok(found) if found.is_empty() => "the resolver knows of none".to_owned(),
+        Ok(found) => return Ok(found),
+        Err(why) => why,
+    };
+    Err(BadInput(format!("the name has no address: {why}")))
 }
 
 fn look_up(name: &str) -> Answer {
