@@ -51,8 +51,8 @@ fn write_run_without(failed: u32, folder: &Path, base_ms: f64, seed: u32) {
     let received: Vec<Value> = (failed..STREAMS).map(received).collect();
     write(
         "streams.json",
-        &json!([{"name": "thin", "from": "10.77.1.1:20000", "first_stream": 0,
-            "sent": {"streams": sent}, "received": {"streams": received}}]),
+        &json!([{"name": "thin", "from": "10.77.1.1:20000", "to": "10.77.2.1:7000", "first_stream": 0,
+            "sent": {"send_error_us": {"p99": 1.0}, "streams": sent}, "received": {"streams": received}}]),
     );
     let arrived = (0..STREAMS * MESSAGES).filter(|number| number % STREAMS >= failed);
     let records = arrived.map(|number| Record {

@@ -2,7 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::{flow_types, types};
 use crate::statistic::statistic;
@@ -12,7 +12,8 @@ use crate::{Outcome, Statistic};
 macro_rules! counters {
     ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
         /// What became of the data segments of one connection, or of many.
-        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Counters {
             /// Segments by outcome; outcomes that never happened are left out.
             pub outcomes: BTreeMap<Outcome, u64>,

@@ -1,9 +1,9 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::{flow_types, types};
 
 /// What TFRC-SP compared when it was last asked about a reaction (RFC 4828).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Decision {
     /// Bytes of payload per second that the stream might send; headers are taken off.
     pub rate_allowed: u32,

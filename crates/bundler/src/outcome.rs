@@ -1,11 +1,11 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::types::outcome as raw;
 
 macro_rules! outcomes {
     ($($(#[$doc:meta])* $name:ident = $raw:ident, $label:literal;)*) => {
         /// What became of a segment with data; each segment gets exactly one outcome.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u32)]
         pub enum Outcome {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
 use crate::statistic::statistic;
@@ -12,7 +12,8 @@ use crate::{Companion, Counters, Decision, Error, Statistic};
 macro_rules! totals {
     ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
         /// All that one pillion did, connections that ended included.
-        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+        #[serde(default)]
         pub struct Totals {
             /// What became of all connections' segments.
             #[serde(flatten)]

@@ -15,10 +15,8 @@ fn main() -> std::io::Result<()> {
     let plain = Distribution::new((0..MESSAGES).map(|_| plain(&mut rng)));
     let bundled = Distribution::new((0..MESSAGES).map(|_| bundled(&mut rng)));
     let table = table(&plain, &bundled);
-    print!("{}", table.to_text(std::env::args().any(|a| a == "--ansi")));
-
-    let path = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    if let Some(path) = path {
+    print!("{}", table.to_text());
+    if let Some(path) = std::env::args().nth(1) {
         std::fs::write(path, page(&plain, &bundled, table).to_html())?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 
 /// Prints what was found, and what is wrong.
 pub fn outcome(outcome: &Outcome, accepted: &Accepted) {
-    print!("{}", costs(outcome, accepted).to_text(false));
+    print!("{}", costs(outcome, accepted).to_text());
     for stream in &outcome.streams {
         println!(
             "{}: stream, {}: {} messages verified, {} redundant bytes, {} losses repaired, {} \

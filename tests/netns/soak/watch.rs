@@ -87,7 +87,7 @@ pub fn soak(length: Length, seed: u64) -> Result<(), String> {
     let table = watch
         .tally
         .table(&watch.books, &path, &watch.samples, length.samples());
-    print!("{}", table.to_text(false));
+    print!("{}", table.to_text());
     let tally = &watch.tally;
     if tally.bundles == 0 || tally.connections == 0 {
         return Err("nothing was bundled".to_owned());

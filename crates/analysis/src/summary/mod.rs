@@ -29,9 +29,9 @@ impl Summary<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = self.heading() + "\n\n";
-        text += &self.counts().to_text(false);
+        text += &self.counts().to_text();
         text += "\n";
-        text += &self.times().to_text(false);
+        text += &self.times().to_text();
         for note in self.notes() {
             text += &format!("\nnote: {note}");
         }

@@ -57,7 +57,7 @@ pub struct Companions {
 macro_rules! companions {
     ($($(#[$doc:meta])* $name:ident = $raw:ident, $option:literal, $label:literal;)*) => {
         /// One of the mechanisms in [`Companions`].
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u32)]
         pub enum Companion {

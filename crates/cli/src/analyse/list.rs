@@ -19,7 +19,7 @@ pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
     } else if connections.is_empty() {
         print("no TCP connection in the trace, or none of those chosen\n")?;
     } else {
-        print(&table(&connections).to_text(false))?;
+        print(&table(&connections).to_text())?;
     }
     Ok(exit_code)
 }

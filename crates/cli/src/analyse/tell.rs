@@ -9,7 +9,7 @@ const MOST_WAITED: usize = 10;
 /// The story for people.
 pub fn text(story: &Story, traces: &[Trace]) -> String {
     let mut text = heading(story);
-    text += &table(story, traces).to_text(false);
+    text += &table(story, traces).to_text();
     text += &outcome(story);
     if !story.waited_behind.is_empty() {
         text += &waited(&story.waited_behind);
@@ -140,10 +140,7 @@ fn waited(behind: &[Waited]) -> String {
         .sum::<i64>();
     let mut text = format!(
         "{} behind it ({bytes} bytes) had arrived before it and waited:\n",
-        match behind.len() {
-            1 => "1 range".to_owned(),
-            more => format!("{more} ranges"),
-        }
+        number::counted(behind.len() as u64, "range")
     );
     for range in behind.iter().take(MOST_WAITED) {
         let (bytes, ms) = (span(range.begin, range.end), number::millis(range.ms));

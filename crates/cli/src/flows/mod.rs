@@ -93,7 +93,7 @@ fn fitting(
     table: impl Fn(&[Shown]) -> Table,
 ) -> String {
     loop {
-        let text = table(&shown).to_text(false);
+        let text = table(&shown).to_text();
         let widest = text.lines().map(columns_of).max();
         let fits = width.is_none_or(|width| widest.is_none_or(|widest| widest <= width));
         match fewer(&shown).filter(|_| !fits) {

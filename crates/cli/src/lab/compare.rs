@@ -6,9 +6,10 @@ use pillion_analysis::runs::{
     CompareError, Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare,
     comparison_page, differences_table, measure, pools, values_table,
 };
-use pillion_lab::store::{Found, State, Store, StoredRun};
+use pillion_lab::store::{Found, State, StoredRun};
 use pillion_settings::BadInput;
 
+use super::store::StoreArgs;
 use crate::output_file::OutputFile;
 use crate::print::{print, print_json, print_line};
 
@@ -35,9 +36,8 @@ pub struct Args {
     #[arg(long, value_name = "MEASURE", value_delimiter = ',')]
     measures: Vec<String>,
 
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print JSON
     #[arg(long)]
@@ -85,7 +85,7 @@ impl Args {
 
     /// All runs that are named and whole, each once.
     fn runs(&self) -> Result<Vec<StoredRun>> {
-        let store = Store::new(&self.store);
+        let store = self.store.open();
         let mut runs: Vec<StoredRun> = Vec::new();
         for name in &self.names {
             let found = match store.find(name)? {
@@ -141,9 +141,9 @@ fn print_comparison(comparison: &Comparison, pools: &[Pool]) -> Result<()> {
     for section in &comparison.sections {
         let title = [&section.point, &section.group].map(String::as_str);
         print_line!("\n{}", title.join(" ").trim_start())?;
-        print(&values_table(section).to_text(false))?;
+        print(&values_table(section).to_text())?;
         if let Some(differences) = differences_table(section, &comparison.baseline) {
-            print(&format!("\n{}", differences.to_text(false)))?;
+            print(&format!("\n{}", differences.to_text()))?;
         }
     }
     for pool in pools {

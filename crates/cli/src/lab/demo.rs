@@ -63,7 +63,7 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         print_line!("{}", Setting::of(&demo.run))?;
-        print_line!("{}", demo_table(&demo).to_text(false))?;
+        print_line!("{}", demo_table(&demo).to_text())?;
         print_line!("report: {}", report.name().display())?;
         Ok(ExitCode::SUCCESS)
     }

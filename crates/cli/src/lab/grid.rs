@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_lab::grid::{self, WORKFLOW_FILE};
 use pillion_lab::store::Making;
+use pillion_report::number;
 use pillion_settings::experiment;
 
 use crate::print::print_line;
@@ -41,7 +42,11 @@ impl Args {
         grid::write(&experiment, self.memory, making.folder())?;
         let file = making.folder().join(WORKFLOW_FILE);
         let (runs, folder) = (experiment.runs.len(), self.jobs.display());
-        print_line!("{runs} jobs: {}", file.display())?;
+        print_line!(
+            "{}: {}",
+            number::counted(runs as u64, "job"),
+            file.display()
+        )?;
         print_line!("make them: cd {folder} && snakemake --cores all")?;
         Ok(ExitCode::SUCCESS)
     }

@@ -2,18 +2,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_lab::store::{Made, State, Store};
+use pillion_lab::store::{Made, State};
 use pillion_report::{Column, Table};
 use serde::Serialize;
 
+use super::store::StoreArgs;
 use crate::print::{print_json, print_line};
 
 /// List the experiments that were run
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print JSON, with every run
     #[arg(long)]
@@ -38,12 +38,12 @@ struct ListedRun<'a> {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let all = Store::new(&self.store).list()?;
+        let all = self.store.open().list()?;
         if self.json {
             let all: Vec<_> = all.iter().map(listed).collect();
             print_json(&all)?;
         } else if all.is_empty() {
-            print_line!("no runs in {}", self.store.display())?;
+            print_line!("no runs in {}", self.store.folder().display())?;
         } else {
             let columns = [
                 Column::left("experiment"),
@@ -59,7 +59,7 @@ impl Args {
                     whole.count().to_string(),
                 ]);
             }
-            print_line!("{}", table.to_text(false))?;
+            print_line!("{}", table.to_text())?;
         }
         Ok(ExitCode::SUCCESS)
     }

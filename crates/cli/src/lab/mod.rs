@@ -11,6 +11,7 @@ mod reproduce;
 mod run;
 mod run_one;
 mod show;
+mod store;
 mod verify;
 
 use std::process::ExitCode;

@@ -55,9 +55,10 @@ impl Args {
             let streams = number::count(run.streams as u64);
             table.row([run.name.to_owned(), streams, run.duration_s.to_string()]);
         }
-        print_line!("{}", table.to_text(false))?;
+        print_line!("{}", table.to_text())?;
         let seconds: f64 = runs.iter().map(|run| run.duration_s).sum();
-        print_line!("{} runs, {seconds} s of sending", runs.len())?;
+        let count = number::counted(runs.len() as u64, "run");
+        print_line!("{count}, {seconds} s of sending")?;
         Ok(ExitCode::SUCCESS)
     }
 }

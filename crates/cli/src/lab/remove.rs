@@ -1,9 +1,9 @@
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_lab::store::{Found, Store};
+use pillion_lab::store::Found;
 
+use super::store::StoreArgs;
 use crate::print::print_line;
 
 /// Remove experiments that were run, or single runs, from the disk
@@ -16,14 +16,13 @@ pub struct Args {
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,
 
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let store = Store::new(&self.store);
+        let store = self.store.open();
         let found = self.names.iter().map(|name| store.find(name));
         let found: Vec<Found> = found.collect::<Result<_, _>>()?;
         for found in found {

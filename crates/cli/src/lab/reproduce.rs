@@ -16,6 +16,7 @@ use pillion_settings::experiment::{Extent, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
+use super::store::StoreArgs;
 use crate::VERSION;
 use crate::exit::one_line;
 use crate::output_file::OutputFile;
@@ -45,9 +46,8 @@ pub struct Args {
     #[arg(long)]
     full: bool,
 
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// The report, one HTML file that needs nothing else
     #[arg(long, value_name = "FILE", default_value = "pillion-reproduction.html")]
@@ -106,9 +106,9 @@ impl Args {
                 say_line!("pillion: {}: {runs}: doubtful: {doubt}", row.name);
             }
         }
-        print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text(false))?;
+        print(&summary_table(&rows).narrowed(IN_TERMINAL).to_text())?;
         for it in rows.iter().flat_map(Row::tables) {
-            print(&format!("\n  {}\n{}", it.title, it.table.to_text(false)))?;
+            print(&format!("\n  {}\n{}", it.title, it.table.to_text()))?;
         }
         file.write(&page(&rows, method(&chosen, &makers)).to_html())?;
         if let Some(folder) = &self.figures {
@@ -126,7 +126,7 @@ impl Args {
         };
         let chosen: Vec<Chosen> = names
             .iter()
-            .map(|name| Chosen::find(name, self.extent(), &self.store))
+            .map(|name| Chosen::find(name, self.extent(), self.store.folder()))
             .collect::<Result<_, _>>()?;
         let mut known = BTreeSet::new();
         match chosen.iter().find(|it| !known.insert(&it.name)) {

@@ -1,15 +1,15 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
 use pillion_lab::run::{Summary, WayCounts};
-use pillion_lab::store::{Found, Made, State, Store, StoredRun};
+use pillion_lab::store::{Found, Made, State, StoredRun};
 use pillion_report::{Column, Table, number};
 use serde::Serialize;
 
 use super::list::word;
+use super::store::StoreArgs;
 use crate::print::{print, print_json, print_line};
 
 /// Show what came of an experiment, or of one of its runs
@@ -26,9 +26,8 @@ pub struct Args {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print each run's summary and measures as JSON
     #[arg(long)]
@@ -46,7 +45,7 @@ struct Shown {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        match Store::new(&self.store).find(&self.name)? {
+        match self.store.open().find(&self.name)? {
             Found::Made(made) if self.json => {
                 let whole = made.runs.iter().filter(|run| run.state == State::Whole);
                 let all = whole.map(|run| Ok((&run.name, shown(run)?)));
@@ -109,7 +108,7 @@ fn print_table<const N: usize>(
 ) -> Result<()> {
     print_line!("\ndelivery latency (p50 to max): {DELIVERY_LATENCY}")?;
     let rows = groups.iter().map(|(names, group)| (names.clone(), group));
-    print_line!("{}", groups_table(columns, rows).to_text(false))?;
+    print_line!("{}", groups_table(columns, rows).to_text())?;
     Ok(())
 }
 
@@ -153,7 +152,7 @@ fn show_run(run: &StoredRun) -> Result<()> {
     for (_, group) in &groups {
         print_survivors(&group.name, group)?;
     }
-    print_line!("{}", ways(&summary).to_text(false))?;
+    print_line!("{}", ways(&summary).to_text())?;
     print_jitter("to the receiver", &summary.forward)?;
     print_jitter("back", &summary.backward)?;
     for doubt in &summary.doubts {

@@ -10,6 +10,7 @@ use nix::sys::signalfd::SignalFd;
 use pillion_bundler::{
     Attachment, Change, Observation, Observing, Programs, Selection, cgroup2_mount,
 };
+use pillion_report::number;
 
 use super::args::ObserveArgs;
 use crate::bundling::BundlingArgs;
@@ -142,9 +143,9 @@ impl Session {
         let totals = self.attachment.totals()?;
         if totals.unobserved > 0 {
             say_line!(
-                "pillion: {} connections were not observed, for more than --max-connections were \
-                 there, or for want of kernel memory",
-                totals.unobserved
+                "pillion: not observed: {}, for more than --max-connections were there, or for \
+                 want of kernel memory",
+                number::counted(totals.unobserved, "connection")
             );
         }
         self.teller.stats.write(&totals)

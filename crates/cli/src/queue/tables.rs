@@ -9,9 +9,9 @@ const STREAMS: usize = 20;
 
 /// The measures of a queue as text, for people.
 pub fn text(summary: &Summary) -> String {
-    let mut text = accounts(summary).to_text(false);
+    let mut text = accounts(summary).to_text();
     text += "\n";
-    text += &lengths(summary).to_text(false);
+    text += &lengths(summary).to_text();
     for line in lines(summary) {
         let _ = write!(text, "\n{line}");
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Id;
+use pillion_report::number;
 use pillion_settings::times::parse_s;
 use pillion_settings::traffic::{self, Group, Mix, on_the_command_line};
 use pillion_settings::{BadInput, arguments, parse_host_port};
@@ -72,8 +73,9 @@ impl Args {
         let streams: usize = mix.groups.iter().map(|group| group.streams).sum();
         let Some(to) = self.to.filter(|_| !self.check_config) else {
             print_line!(
-                "no mistake: would send {streams} streams in {} groups",
-                mix.groups.len()
+                "no mistake: would send {} in {}",
+                number::counted(streams as u64, "stream"),
+                number::counted(mix.groups.len() as u64, "group"),
             )?;
             return Ok(ExitCode::SUCCESS);
         };

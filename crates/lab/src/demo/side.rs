@@ -3,11 +3,10 @@ use std::path::Path;
 use pillion_measure::Percentile;
 use pillion_path::{Counts, Ledger};
 use pillion_report::Distribution;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use crate::Error;
-use crate::run::{BUNDLING_FILE, PATH_FILE, STREAMS_FILE};
+use crate::run::{GroupBundled, PATH_FILE};
 use crate::store::StoredRun;
 
 /// What the streams of one run experienced.
@@ -26,34 +25,7 @@ pub struct Side {
     /// By how much messages were handed over late, 99th percentile, in microseconds.
     pub send_error_p99_us: f64,
     /// What the bundler counted, in the bundled run.
-    pub bundler: Option<Value>,
-}
-
-/// What is used of a group in the file of streams.
-#[derive(Deserialize)]
-struct GroupFile {
-    sent: Sent,
-    received: Received,
-}
-
-#[derive(Deserialize)]
-struct Sent {
-    send_error_us: Lateness,
-}
-
-#[derive(Deserialize)]
-struct Lateness {
-    p99: f64,
-}
-
-#[derive(Deserialize)]
-struct Received {
-    streams: Vec<ReceivedStream>,
-}
-
-#[derive(Deserialize)]
-struct ReceivedStream {
-    fault: Option<Value>,
+    pub bundler: Option<GroupBundled>,
 }
 
 impl Side {
@@ -69,7 +41,7 @@ impl Side {
         let latencies = groups.iter().flat_map(|group| &group.streams);
         let latencies = latencies.flat_map(|stream| stream.delivery_ms.iter().copied());
         let summary = run.summary()?;
-        let files: Vec<GroupFile> = run.json(STREAMS_FILE)?;
+        let files = run.streams()?;
         let ([told], [file]) = (&summary.groups[..], &files[..]) else {
             return Err(void("it has not one group"));
         };
@@ -86,17 +58,13 @@ impl Side {
             return Err(void(&why));
         }
         let uncounted = || void("the kernel does not count retransmissions");
-        let mut bundlers: Vec<Value> = match folder.join(BUNDLING_FILE).exists() {
-            true => run.json(BUNDLING_FILE)?,
-            false => Vec::new(),
-        };
         Ok(Self {
             messages: told.received,
             latency: Distribution::new(latencies),
             retransmissions: told.retransmissions.ok_or_else(uncounted)?,
             path: ledger.forward,
             send_error_p99_us: file.sent.send_error_us.p99,
-            bundler: bundlers.pop(),
+            bundler: run.bundled()?.pop(),
         })
     }
 }

@@ -67,14 +67,14 @@ pub fn demo_table(demo: &Demo) -> Table {
         number::ratio(ratio),
         judged(Some(ratio)).to_owned(),
     ]);
-    for (name, key) in [
-        ("losses hidden", "hidden_losses"),
-        ("window reductions for them", "reactions"),
+    let counters = pillion.bundler.as_ref().map(|it| &it.totals.counters);
+    for (name, counted) in [
+        ("losses hidden", counters.map(|it| it.hidden_losses)),
+        (
+            "window reductions for them",
+            counters.map(|it| it.reactions),
+        ),
     ] {
-        let counted = pillion
-            .bundler
-            .as_ref()
-            .and_then(|account| account[key].as_u64());
         let counted = counted.map_or_else(String::new, number::count);
         let none = String::new;
         table.row([name.to_owned(), none(), counted, none(), none()]);

@@ -6,7 +6,7 @@ use pillion_bundler::{
     Selection, Totals, cgroup2_mount,
 };
 use pillion_settings::experiment::Streams;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::testbed::{DEVICE, Node};
@@ -20,12 +20,14 @@ pub(super) struct Bundling {
     attachment: Attachment,
 }
 
-/// What pillion did for one group.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Bundled {
-    group: String,
+/// What pillion did for one group; what a run of an older version does not tell is 0.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupBundled {
+    /// The group's name.
+    pub group: String,
+    /// All that was done for its connections.
     #[serde(flatten)]
-    totals: Totals,
+    pub totals: Totals,
 }
 
 impl Bundling {
@@ -68,9 +70,9 @@ impl Bundling {
     }
 
     /// Ends the bundling, and returns what was done.
-    pub(super) fn finish(mut self) -> Result<Bundled, Error> {
+    pub(super) fn finish(mut self) -> Result<GroupBundled, Error> {
         self.attachment.detach();
-        Ok(Bundled {
+        Ok(GroupBundled {
             totals: self.attachment.totals()?,
             group: self.group,
         })

@@ -25,6 +25,7 @@ use std::time::Duration;
 use pillion_records::Writer;
 use pillion_settings::experiment::{Engine, Kernel, Plan, Run};
 
+pub use bundling::GroupBundled;
 pub use counts::WayCounts;
 pub use folder::{
     BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,

@@ -1,8 +1,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use pillion_analysis::runs::Totals;
+use pillion_report::number;
 use pillion_settings::experiment::Plan;
-use pillion_traffic::{Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
+use pillion_traffic::{Kind, Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
 use serde::{Deserialize, Serialize};
 
 use super::counts::WayCounts;
@@ -84,12 +85,11 @@ impl<'a> GroupTraffic<'a> {
 
 impl GroupSummary {
     /// That nothing was sent, or what never came, if it is so much that latencies are not those of all
-    /// messages. Datagrams are to get lost.
-    fn doubt(&self) -> Option<String> {
+    /// messages; those of which some are to get lost tell nothing by that.
+    fn doubt(&self, is_lossy: bool) -> Option<String> {
         if self.sent == 0 && self.streams > 0 {
             return Some(format!("group {}: sent nothing", self.name));
         }
-        let is_lossy = self.kind == "datagrams";
         let totals = Totals {
             streams: self.streams as u64,
             failed_streams: self.failed as u64,
@@ -152,10 +152,14 @@ impl Summary {
         }
         let corrupt: usize = ended.iter().map(|(_, it)| it.report.corrupt).sum();
         if corrupt > 0 {
-            doubts.push(format!("{corrupt} streams carried a wrong byte"));
+            let corrupt = number::counted(corrupt as u64, "stream");
+            doubts.push(format!("{corrupt} carried a wrong byte"));
         }
         let groups: Vec<_> = groups.collect();
-        doubts.extend(groups.iter().filter_map(GroupSummary::doubt));
+        for (streams, group) in plan.streams.iter().zip(&groups) {
+            let is_lossy = matches!(streams.traffic.kind, Kind::Datagrams { .. });
+            doubts.extend(group.doubt(is_lossy));
+        }
         Self {
             groups,
             forward,
@@ -189,10 +193,11 @@ mod tests {
 
     #[test]
     fn a_group_of_which_much_never_came_is_in_doubt() {
-        assert_eq!(group(6000, 0).doubt(), None);
-        assert!(group(6000, 24).doubt().is_some());
-        assert!(group(2726, 0).doubt().is_some());
-        let doubt = group(2726, 24).doubt().unwrap().replace('\u{a0}', " ");
+        assert_eq!(group(6000, 0).doubt(false), None);
+        assert_eq!(group(2726, 0).doubt(true), None);
+        assert!(group(6000, 24).doubt(false).is_some());
+        assert!(group(2726, 0).doubt(false).is_some());
+        let doubt = group(2726, 24).doubt(false).unwrap().replace('\u{a0}', " ");
         let told = "group thin: 2 726 of 6 000 messages received, 24 of 30 streams failed;";
         assert!(doubt.starts_with(told), "{doubt}");
     }
@@ -203,12 +208,12 @@ mod tests {
             sent: 0,
             ..group(0, 0)
         };
-        assert_eq!(silent.doubt().unwrap(), "group thin: sent nothing");
+        assert_eq!(silent.doubt(false).unwrap(), "group thin: sent nothing");
         let none = GroupSummary {
             streams: 0,
             ..silent
         };
-        assert_eq!(none.doubt(), None, "flows that would start at the end");
+        assert_eq!(none.doubt(false), None, "flows that would start at the end");
     }
 
     fn sent(messages: u64) -> SendReport {

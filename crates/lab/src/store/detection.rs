@@ -5,7 +5,7 @@ use pillion_analysis::runs::{Group, Repairs, Totals};
 use pillion_trace::Period;
 
 use super::StoredRun;
-use super::groups::GroupFile;
+use super::streams::GroupStreams;
 use crate::Error;
 
 impl StoredRun {
@@ -15,7 +15,7 @@ impl StoredRun {
     /// [`Error::File`], [`Error::Trace`].
     pub(super) fn add_detection(
         &self,
-        files: &[GroupFile],
+        files: &[GroupStreams],
         groups: &mut [Group],
     ) -> Result<(), Error> {
         let is_bundled = |group: &&mut Group| group.whole.bundled_runs > 0;

@@ -1,85 +1,19 @@
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 
-use pillion_analysis::runs::{Group, Stream, Totals};
+use pillion_analysis::runs::{Group, Totals};
 use pillion_traffic::{Measured, Quantiles, Record};
 use serde::Deserialize;
 
 use super::StoredRun;
+use super::streams::GroupStreams;
 use crate::Error;
-use crate::run::{BUNDLING_FILE, RECORDS_FILE, RUN_FILE, STREAMS_FILE, WayCounts};
+use crate::run::{RECORDS_FILE, RUN_FILE, WayCounts};
 
 /// What is needed of a run's file.
 #[derive(Deserialize)]
 struct RunFile {
     duration: f64,
-}
-
-/// What is needed of a group in the file of streams.
-#[derive(Deserialize)]
-pub(super) struct GroupFile {
-    pub(super) name: String,
-    /// The senders' address, and the first stream's port; each next stream has the next.
-    from: SocketAddr,
-    first_stream: u32,
-    pub(super) sent: SentFile,
-    received: ReceivedFile,
-}
-
-#[derive(Deserialize)]
-pub(super) struct SentFile {
-    pub(super) streams: Vec<StreamSent>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct StreamSent {
-    pub(super) stream: u32,
-    messages: u64,
-    error: Option<String>,
-    completion_us: Option<f64>,
-    retransmissions: Option<u64>,
-    bytes_retrans: Option<u64>,
-    bytes_sent: Option<u64>,
-    pub(super) bundling: Option<StreamBundled>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct StreamBundled {
-    pub(super) hidden_losses: u64,
-}
-
-#[derive(Deserialize)]
-struct ReceivedFile {
-    streams: Vec<StreamReceived>,
-}
-
-#[derive(Deserialize)]
-struct StreamReceived {
-    stream: Option<u32>,
-    messages: u64,
-    bytes: u64,
-}
-
-/// What is needed of a group in the file of bundling.
-#[derive(Deserialize)]
-struct BundledFile {
-    group: String,
-    redundant_bytes: u64,
-    hidden_losses: u64,
-    /// Runs of older versions do not tell.
-    #[serde(default)]
-    reordered: u64,
-    reactions: u64,
-}
-
-impl GroupFile {
-    /// Where a stream comes from, by its number.
-    pub(super) fn sender(&self, stream: u32) -> SocketAddr {
-        let behind = u16::try_from(stream.saturating_sub(self.first_stream));
-        let port = self.from.port().saturating_add(behind.unwrap_or(u16::MAX));
-        SocketAddr::new(self.from.ip(), port)
-    }
 }
 
 impl StoredRun {
@@ -88,32 +22,30 @@ impl StoredRun {
     /// # Errors
     /// [`Error::File`], if it is not whole as well.
     pub fn groups(&self) -> Result<Vec<Group>, Error> {
-        self.groups_of(&self.json::<Vec<GroupFile>>(STREAMS_FILE)?)
+        self.groups_of(&self.streams()?)
     }
 
-    fn groups_of(&self, streams: &[GroupFile]) -> Result<Vec<Group>, Error> {
+    fn groups_of(&self, streams: &[GroupStreams]) -> Result<Vec<Group>, Error> {
         let summary = self.summary()?;
         let whole = self.whole(&summary.forward)?;
-        let bundled: Vec<BundledFile> = match self.path.join(BUNDLING_FILE).exists() {
-            true => self.json(BUNDLING_FILE)?,
-            false => Vec::new(),
-        };
+        let bundled = self.bundled()?;
         let groups = streams.iter().map(|group| {
             let told = summary.groups.iter().find(|it| it.name == group.name);
             let mut whole = whole;
             if let Some(bundled) = bundled.iter().find(|it| it.group == group.name) {
+                let counters = &bundled.totals.counters;
                 whole += Totals {
                     bundled_runs: 1,
-                    bundled_bytes: bundled.redundant_bytes,
-                    hidden_losses: bundled.hidden_losses,
-                    reordered: bundled.reordered,
-                    reactions: bundled.reactions,
+                    bundled_bytes: counters.redundant_bytes,
+                    hidden_losses: counters.hidden_losses,
+                    reordered: counters.reordered,
+                    reactions: counters.reactions,
                     ..Totals::default()
                 };
             }
             Group {
                 delivery_ms: told.and_then(|it| it.delivery_us).map_or([None; 6], in_ms),
-                streams: group.streams(),
+                streams: group.experienced(),
                 name: group.name.clone(),
                 whole,
             }
@@ -127,7 +59,7 @@ impl StoredRun {
     /// # Errors
     /// [`Error::File`], if it is not whole as well.
     pub fn groups_with_messages(&self) -> Result<Vec<Group>, Error> {
-        let streams: Vec<GroupFile> = self.json(STREAMS_FILE)?;
+        let streams = self.streams()?;
         let mut groups = self.groups_of(&streams)?;
         self.add_detection(&streams, &mut groups)?;
         let path = self.path.join(RECORDS_FILE);
@@ -170,43 +102,6 @@ impl StoredRun {
     }
 }
 
-impl GroupFile {
-    fn streams(&self) -> Vec<Stream> {
-        let received = self.received.streams.iter();
-        let received = received.filter_map(|it| Some((it.stream?, it)));
-        let received: HashMap<u32, &StreamReceived> = received.collect();
-        let sent = self.sent.streams.iter();
-        let streams = sent.map(|it| Stream {
-            totals: it.totals(received.get(&it.stream).copied()),
-            delivery_ms: Vec::new(),
-        });
-        streams.collect()
-    }
-}
-
-impl StreamSent {
-    fn totals(&self, received: Option<&StreamReceived>) -> Totals {
-        let told = [self.retransmissions, self.bytes_retrans, self.bytes_sent];
-        let is_told = told.iter().all(Option::is_some);
-        let [retransmissions, retransmitted_bytes, sent_bytes] =
-            told.map(Option::unwrap_or_default);
-        Totals {
-            streams: 1,
-            failed_streams: u64::from(self.error.is_some()),
-            sent_messages: self.messages,
-            received_messages: received.map_or(0, |it| it.messages),
-            received_bytes: received.map_or(0, |it| it.bytes),
-            completed_flows: u64::from(self.completion_us.is_some()),
-            completion_ms: self.completion_us.map_or(0.0, |it| it / 1e3),
-            untold: u64::from(!is_told),
-            retransmissions,
-            sent_bytes,
-            retransmitted_bytes,
-            ..Totals::default()
-        }
-    }
-}
-
 fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
     [us.p50, us.p90, us.p97, us.p99, us.p99_9, us.max].map(|us| Some(us / 1e3))
 }
@@ -221,14 +116,14 @@ mod tests {
     use super::super::State;
 
     use super::*;
-    use crate::run::SUMMARY_FILE;
+    use crate::run::{BUNDLING_FILE, STREAMS_FILE, SUMMARY_FILE};
     use crate::store::Origin;
 
     const SUMMARY: &str = r#"{"groups": [], "doubts": [],
         "forward": {"queue_dropped": 3, "queue_passed": 97, "lost": 2, "delivered": 95},
         "backward": {"queue_dropped": 0, "lost": 0, "delivered": 90}}"#;
-    const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005", "first_stream": 5,
-        "sent": {"streams": [
+    const STREAMS: &str = r#"[{"name": "thin", "from": "10.77.1.1:20005",
+        "to": "10.77.2.1:7000", "first_stream": 5, "sent": {"send_error_us": {"p99": 1.0}, "streams": [
             {"stream": 5, "messages": 10, "retransmissions": 1, "bytes_retrans": 100,
              "bytes_sent": 1000, "completion_us": 400500},
             {"stream": 6, "messages": 10, "retransmissions": 2, "bytes_retrans": 100,

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use pillion_traffic::{Measured, Record};
 
 use super::StoredRun;
-use super::groups::GroupFile;
 use crate::Error;
-use crate::run::{RECORDS_FILE, STREAMS_FILE};
+use crate::run::RECORDS_FILE;
 
 /// Whose a message is.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +28,7 @@ impl StoredRun {
         if !path.exists() {
             return Ok(());
         }
-        let groups: Vec<GroupFile> = self.json(STREAMS_FILE)?;
+        let groups = self.streams()?;
         let mut origins = HashMap::new();
         for group in &groups {
             let streams = group.sent.streams.iter();

@@ -3,12 +3,14 @@
 //! What belongs to a store is told by its files alone, so that runs may be moved, copied and
 //! removed by hand as well.
 
+mod bundled;
 mod detection;
 mod entry;
 mod groups;
 mod maker;
 mod making;
 mod messages;
+mod streams;
 mod traced;
 
 use std::fs;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::StoredRun;
 use crate::Error;
-use crate::run::{MANIFEST_FILE, RECEIVER_TRACE, SENDER_TRACE, STREAMS_FILE};
+use crate::run::{MANIFEST_FILE, RECEIVER_TRACE, SENDER_TRACE};
 
 /// What an analysis of a run's traces needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,13 +16,6 @@ pub struct Traced {
     pub receiver: PathBuf,
     /// Each group's name, and where its streams go.
     pub groups: Vec<(String, SocketAddr)>,
-}
-
-/// What is needed of a group in the file of streams.
-#[derive(Deserialize)]
-struct GroupFile {
-    name: String,
-    to: SocketAddr,
 }
 
 /// What is needed of the manifest.
@@ -68,11 +61,14 @@ impl StoredRun {
         if !sender.is_file() || !receiver.is_file() {
             return Ok(None);
         }
-        let groups: Vec<GroupFile> = self.json(STREAMS_FILE)?;
         Ok(Some(Traced {
             sender,
             receiver,
-            groups: groups.into_iter().map(|it| (it.name, it.to)).collect(),
+            groups: self
+                .streams()?
+                .into_iter()
+                .map(|it| (it.name, it.to))
+                .collect(),
         }))
     }
 }
@@ -82,7 +78,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::run::{RUN_FILE, SUMMARY_FILE};
+    use crate::run::{RUN_FILE, STREAMS_FILE, SUMMARY_FILE};
 
     #[test]
     fn a_runs_traces_come_with_the_names_and_ports_of_its_groups() {
@@ -97,7 +93,9 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         assert!(run.traced().is_err(), "it has no file of streams");
-        let streams = r#"[{"name": "thin", "to": "10.77.2.1:7001", "host": "any"}]"#;
+        let streams = r#"[{"name": "thin", "host": "any", "from": "10.77.1.1:20000",
+            "to": "10.77.2.1:7001", "first_stream": 0,
+            "sent": {"send_error_us": {"p99": 1.0}, "streams": []}, "received": {"streams": []}}]"#;
         fs::write(folder.path().join(STREAMS_FILE), streams).unwrap();
         let groups = run.traced().unwrap().unwrap().groups;
         assert_eq!(

@@ -7,19 +7,12 @@ use super::{Align, NO_DATA, Row, Table};
 
 const INDENT: &str = "  ";
 const GAP: &str = "   ";
-const BOLD: &str = "\u{1b}[1m";
-const DIM: &str = "\u{1b}[2m";
-const PLAIN: &str = "\u{1b}[0m";
 
 impl Table {
-    /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. With `ansi`,
-    /// headers are bold and rules dim. Characters
+    /// Aligned UTF-8 text, each line ended by a newline and without trailing spaces. Characters
     /// that steer are replaced, so a cell cannot steer the terminal.
-    pub fn to_text(&self, ansi: bool) -> String {
-        let paint = |style: &str, text: String| match ansi {
-            true => format!("{style}{text}{PLAIN}\n"),
-            false => text + "\n",
-        };
+    #[must_use]
+    pub fn to_text(&self) -> String {
         let headings = self.columns.iter().map(|c| printable(&c.heading()));
         let headings: Vec<String> = headings.collect();
         let rows = self.printable_rows();
@@ -36,12 +29,12 @@ impl Table {
             })
             .collect();
 
-        let mut out = paint(BOLD, self.line(&headings, &widths));
+        let mut out = self.line(&headings, &widths) + "\n";
         let ruled = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
-        out += &paint(DIM, format!("{INDENT}{}", "─".repeat(ruled)));
+        out += &format!("{INDENT}{}\n", "─".repeat(ruled));
         for row in &rows {
             out += &match row {
-                Row::Section(title) => paint(BOLD, format!("{INDENT}{title}")),
+                Row::Section(title) => format!("{INDENT}{title}\n"),
                 Row::Cells(cells) => self.lines(cells, &widths),
             };
         }

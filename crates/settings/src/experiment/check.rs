@@ -1,3 +1,5 @@
+use pillion_traffic::Kind;
+
 use super::plan::SOURCE_PORTS;
 use super::{Bottleneck, Discipline, Limit, Loss, Plan, Shaper};
 use crate::times::to_ms;
@@ -105,7 +107,7 @@ impl Plan {
 
     fn check_bottleneck(&self, fails: &mut impl FnMut(&[&str], String)) {
         let bottleneck = &self.bottleneck;
-        let greedy = |kind: &pillion_traffic::Kind| kind.name() == "greedy";
+        let greedy = |kind: &Kind| matches!(kind, Kind::Greedy { .. });
         let mut groups = self.streams.iter().map(|streams| &streams.traffic);
         if let (Some(group), None) = (groups.find(|group| greedy(&group.kind)), bottleneck.rate) {
             let text = format!(

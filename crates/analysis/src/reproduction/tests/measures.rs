@@ -62,7 +62,7 @@ fn a_published_table_has_ours_below_each_of_its_lines() {
     let [table] = filled.as_slice() else {
         panic!("nothing of the second one was run: {filled:?}");
     };
-    let text = table.table.to_text(false);
+    let text = table.table.to_text();
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         "plain published 1 100 <1 today 1 067 5.50 % kernel=then 1 940 10.0 %",

@@ -10,12 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_lab::campaign::{Campaign, live_maker, make_all_live};
-use pillion_lab::store::{Maker, Making, State, Store, StoredRun};
+use pillion_lab::store::{Maker, Making, State, StoredRun};
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Engine, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;
+use super::store::StoreArgs;
 use crate::VERSION;
 use crate::print::say_line;
 use crate::stop;
@@ -38,9 +39,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Engine::Virtual)]
     engine: Engine,
 
-    /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "pillion-runs")]
-    store: PathBuf,
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Make the one run of the experiment into this folder, unless it is there already
     #[arg(long, value_name = "FOLDER", conflicts_with = "store")]
@@ -107,7 +107,7 @@ impl Args {
         })?;
         let text = fs::read_to_string(&self.file);
         let text = text.with_context(|| format!("read {}", self.file.display()))?;
-        let making = Making::begin_now(&Store::new(&self.store), name, &text)?;
+        let making = Making::begin_now(&self.store.open(), name, &text)?;
         Ok(making.folder().to_owned())
     }
 }

@@ -160,7 +160,7 @@ fn print_advice(advice: &[Advice]) -> Result<()> {
     if advice.is_empty() {
         return print_line!("no connection sent anything");
     }
-    print(&tell::seen(advice).to_text(false))?;
+    print(&tell::seen(advice).to_text())?;
     for it in advice {
         print_line!("{}: {}", tell::title(it), tell::recommendation(it))?;
     }

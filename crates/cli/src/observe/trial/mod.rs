@@ -167,7 +167,7 @@ impl Args {
         let results = trial.results();
         let printed = match self.observe.json {
             true => print_json(&results),
-            false => print(&tell::table(&results, self.draw_by).to_text(false))
+            false => print(&tell::table(&results, self.draw_by).to_text())
                 .and_then(|()| print_line!("{}", tell::verdict(&results))),
         };
         let reported = report.map_or(Ok(()), |file| {
