@@ -12,6 +12,7 @@ mod estimate;
 mod explained;
 mod figures;
 mod files;
+mod in_step;
 mod messages;
 mod numbers;
 mod page;

@@ -9,6 +9,7 @@ use pillion_settings::experiment::Planned;
 use pillion_traffic::Kind;
 use serde::{Deserialize, Serialize};
 
+use super::drops::drops;
 use crate::Error;
 use crate::hash::hash_of;
 use crate::run::MANIFEST_FILE;
@@ -106,20 +107,23 @@ fn of_traces(
 ) -> Result<(Digest, FirstSendings), Error> {
     let duration_s = planned.plan.duration.as_secs_f64();
     let began_ns = run.sending_began_ns()?;
-    let digest = Digest::read(
+    let mut digest = Digest::read(
         &traced.sender,
         &traced.receiver,
         &traced.groups,
         began_ns,
         duration_s,
     )?;
+    for (group, times_ns, itt_ns) in drops(run, traced, planned)? {
+        digest.add_drops(&group, &times_ns, itt_ns);
+    }
     let sender = Traces::one(&traced.sender).map_err(OpenError::from)?;
     let sendings = sender.observe(FirstSendings::default()).whole()?.observer;
     Ok((digest, sendings))
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-12.json";
+const KEPT: &str = ".digest-13.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod digest;
+mod drops;
 mod fairness;
 mod row;
 

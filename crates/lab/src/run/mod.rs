@@ -28,8 +28,8 @@ use pillion_settings::experiment::{Engine, Kernel, Plan, Run};
 pub use bundling::GroupBundled;
 pub use counts::WayCounts;
 pub use folder::{
-    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, RECEIVER_TRACE, RECORDS_FILE, RUN_FILE,
-    SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
+    BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, QUEUE_FILE, RECEIVER_TRACE,
+    RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
 };
 pub use queue::QueueSeen;
 pub use summary::{GroupSummary, Summary};
@@ -129,7 +129,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
     });
     let captures = captures.transpose()?;
     let watched = [
-        (OUT, "queue.csv.zst", true),
+        (OUT, QUEUE_FILE, true),
         (IN, "queue-back.csv.zst", plan.has_queue_back()),
     ];
     let queues = watched.map(|(device, name, is_there)| {
