@@ -94,6 +94,7 @@ enum tcp_ca_state {
 
 enum {
 	BPF_TCP_ESTABLISHED = 1,
+	BPF_TCP_SYN_SENT = 2,
 	BPF_TCP_SYN_RECV = 3,
 	BPF_TCP_FIN_WAIT1 = 4,
 	BPF_TCP_FIN_WAIT2 = 5,

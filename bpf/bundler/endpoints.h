@@ -54,4 +54,11 @@ static __always_inline void read_ends(struct sock_common *skc,
 	}
 }
 
+/* Has its connection ended? A socket may listen after that. */
+static __always_inline bool has_no_connection(const struct sock_common *skc)
+{
+	return skc->skc_state == BPF_TCP_CLOSE ||
+	       skc->skc_state == BPF_TCP_LISTEN;
+}
+
 #endif /* PILLION_ENDPOINTS_H */

@@ -35,8 +35,8 @@ static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
 	struct flow_record record = {};
 	struct tcp_sock *tp;
 
-	/* It has ended: its port is given back, and its storage soon. */
-	if (skc->skc_state == BPF_TCP_CLOSE)
+	/* Its port is given back, and its storage soon. */
+	if (has_no_connection(skc))
 		return;
 	tp = bpf_skc_to_tcp_sock(skc);
 	if (!tp)

@@ -102,7 +102,9 @@ static __always_inline int on_state(struct bpf_sock_ops *ops)
 	struct tcp_sock *tp;
 	struct flow *flow;
 
-	if (ops->args[1] == BPF_TCP_CLOSE)
+	/* A socket that ended may listen, or try to connect, and end anew. */
+	if (ops->args[1] == BPF_TCP_CLOSE && ops->args[0] != BPF_TCP_LISTEN &&
+	    ops->args[0] != BPF_TCP_SYN_SENT)
 		sk = ops->sk;
 	flow = sk ? bpf_sk_storage_get(&pillion_flows, sk, NULL, 0) : NULL;
 	tp = flow ? bpf_skc_to_tcp_sock(sk) : NULL;
@@ -366,6 +368,7 @@ static __always_inline void tell_kept(struct seq_file *seq, struct sock *sk,
 		.uid = uid,
 		.packets_out = tp ? tp->packets_out : 0,
 		.share = share,
+		.is_over = has_no_connection(&sk->__sk_common),
 	};
 
 	write_kept(seq, &kept);

@@ -53,7 +53,8 @@ struct kept {
 	__u32 inode; /* by which processes have it open, of sockfs; 0: none */
 	__u32 uid;
 	__u32 packets_out; /* TCP's, not acknowledged yet */
-	enum share share;
+	__u16 share; /* of enum share */
+	__u16 is_over; /* its connection has ended, though it is open */
 };
 
 static __always_inline __u64 *come(__u32 uid)

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
-    Attachment, Counters, Device, Observation, Outcome, Policy, Programs, Scope, Totals,
-    cgroup2_mount,
+    Attachment, Counters, Device, Hook, Namespaces, Observation, Outcome, Policy, Programs, Scope,
+    Selection, Totals, cgroup2_mount,
 };
 
 use crate::link::Link;
@@ -214,6 +214,20 @@ impl Wire {
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals_of(0)
+    }
+
+    /// Has the first bundler see to it that it stays attached, as the command does each second.
+    pub fn stay(&mut self) {
+        let none = Namespaces::default();
+        let selection = Selection::new(&[device::TAP], &none, Hook::of_this_kernel());
+        self.attachments[0].stay(&mut selection.expect("the device is there"));
+    }
+
+    /// How many connections the first bundler covers at this moment.
+    #[must_use]
+    pub fn connections_now(&self) -> u64 {
+        let readings = self.attachments[0].readings().expect("readings");
+        readings.connections().expect("they are counted")
     }
 
     /// What one of the bundlers did so far, in the order in which they were attached.

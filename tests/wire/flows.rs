@@ -1,10 +1,12 @@
 //! What is told of a connection is what went over the wire.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen};
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
 use pillion_bundler::{Flow, FlowLister, list_closed, list_flows};
 use pillion_tests::{Ip, Setup};
@@ -15,6 +17,7 @@ const PORT_OF_READERS: u16 = 7998;
 const PORT_OF_THE_ENDED: u16 = 7997;
 const PORT_OF_THE_LATE: u16 = 7996;
 const PORT_OF_BOTH_WAYS: u16 = 7995;
+const PORT_OF_THE_LISTENER: u16 = 7990;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -127,6 +130,44 @@ fn a_connection_that_has_ended_is_not_listed_though_its_socket_is_open() {
         assert_eq!((closed.local, closed.peer), (flow.local, flow.peer));
         assert_eq!(closed.counters, wire.totals().counters);
         assert_eq!(closed.counters.of(Bundled), 1);
+    });
+}
+
+/// A socket whose connection has ended may be used for anything.
+#[test]
+fn a_socket_that_listens_once_its_connection_has_ended_is_no_connection() {
+    Setup::default().run(|wire| {
+        wire.reconnect(PORT_OF_THE_LISTENER);
+        wire.sends("1:101 1:201");
+        let flow = find(PORT_OF_THE_LISTENER).expect("it is listed");
+        let closed = || {
+            let all = list_closed().expect("the list");
+            let of_it = all.into_iter().filter(|it| it.cookie == flow.cookie);
+            of_it.count()
+        };
+        wire.end();
+        assert_eq!((wire.connections_now(), closed()), (0, 1));
+        let socket = wire.socket().try_clone_to_owned().expect("a handle");
+        let end = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 8999)));
+        bind(socket.as_raw_fd(), &end).expect("a port");
+        listen(&socket, Backlog::new(1).expect("one")).expect("it listens");
+        let flows = list_flows().expect("the list");
+        assert!(
+            !flows.iter().any(|it| it.cookie == flow.cookie),
+            "{flows:?}"
+        );
+        wire.end();
+        assert_eq!((wire.connections_now(), closed()), (0, 1));
+    });
+}
+
+#[test]
+fn a_connection_that_was_reset_is_covered_no_more_though_its_socket_is_open() {
+    Setup::default().run(|wire| {
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.connections_now(), 1);
+        wire.peer_resets();
+        assert_eq!(wire.connections_now(), 0);
     });
 }
 

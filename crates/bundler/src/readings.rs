@@ -24,6 +24,8 @@ impl Readings {
     /// # Errors
     /// [`Error::System`] if the kernel refuses to go through them.
     pub fn connections(&self) -> Result<u64, Error> {
-        Ok(self.connections.read(&[Namespace::default()])?.len() as u64)
+        let kept = self.connections.read(&[Namespace::default()])?;
+        // An application may keep a socket whose connection has ended.
+        Ok(kept.iter().filter(|it| it.is_over == 0).count() as u64)
     }
 }

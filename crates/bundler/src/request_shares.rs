@@ -53,7 +53,7 @@ impl RequestShares {
 pub(crate) fn sum(sockets: &[types::kept]) -> HashMap<u32, u64> {
     let mut shares = HashMap::new();
     for socket in sockets {
-        let share = u64::from(socket.share.0);
+        let share = u64::from(socket.share);
         *shares.entry(socket.uid).or_default() += share;
         *shares.entry(ALL_USERS).or_default() += share;
     }
