@@ -6,11 +6,16 @@
 #include "endpoints.h"
 #include "rule.h"
 
-#define CGROUP_LEVELS 16
+/* Those nearest the root by which rules are found, the root with them. */
+#define CGROUP_LEVELS 14
+/* Those on the way up to the root: of sockets deeper down nothing is known. */
+#define CGROUP_STEPS 64
 
 struct connection {
 	struct endpoints ends;
-	__u64 cgroups[CGROUP_LEVELS]; /* ids, from its own on upwards */
+	/* ids of those that it lies in, nearest the root; in no order */
+	__u64 cgroups[CGROUP_LEVELS];
+	__u64 is_deep; /* the way up to the root is too long */
 	__u32 uid;
 	enum opening opening;
 };
@@ -21,8 +26,10 @@ static __always_inline __u32 uid_of(struct tcp_sock *tp)
 }
 
 /*
- * Describes a connection for the rules. It is all zero before: the cgroups
- * above the root stay so.
+ * Describes a connection for the rules. It is all zero before: places of more
+ * cgroups than it lies in stay so. Who may make cgroups below one that a rule
+ * names must not get out of the rule: the deepest are forgotten, not the
+ * highest.
  */
 static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 				     struct connection *connection)
@@ -30,15 +37,20 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 	struct sock *sk = (struct sock *)tp;
 	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
 	struct cgroup_subsys_state *above;
+	int place = 0;
 
 	read_ends(&sk->__sk_common, &connection->ends);
 	connection->uid = uid_of(tp);
 	connection->opening = opening;
-	for (int i = 0; i < CGROUP_LEVELS && cgroup; i++) {
-		connection->cgroups[i] = cgroup->kn->id;
+	for (int i = 0; i < CGROUP_STEPS && cgroup; i++) {
+		/* No remainder: the verifier knows none. */
+		if (place == CGROUP_LEVELS)
+			place = 0;
+		connection->cgroups[place++] = cgroup->kn->id;
 		above = cgroup->self.parent;
 		cgroup = above ? above->cgroup : NULL;
 	}
+	connection->is_deep = cgroup != NULL;
 }
 
 /* Cgroups that one may lie in, each in the next: more than anybody nests. */

@@ -124,6 +124,9 @@ __noinline int find_grant(const struct connection *connection,
 	all = bpf_map_lookup_elem(&pillion_rules, &table);
 	if (!all || !connection || !grant || !companions)
 		return -1;
+	/* It may be one that a rule leaves alone. */
+	if (all->asks_cgroup && connection->is_deep)
+		return -1;
 	if (all->asks_cgroup)
 		by_cgroup = rules_of_cgroups(connection, table);
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {

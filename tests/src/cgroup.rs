@@ -1,10 +1,12 @@
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use libbpf_sys::bpf_link_create;
 
 use crate::constant::{load, own_fd};
+use crate::detach::detach_link;
 
 /// Cgroups (v2) one below the other, below the one that the tests are in. The calling thread
 /// is in the innermost, and so are the sockets that it makes, until this is dropped.
@@ -77,15 +79,44 @@ impl Nested {
     /// # Panics
     /// When the kernel refuses.
     pub fn attach_alone(&self, level: usize) {
+        self.alone(level, libbpf_sys::BPF_CGROUP_INET_EGRESS);
+    }
+
+    /// Detaches what this process has at one of the cgroups for packets that arrive, and attaches
+    /// there such that nobody else can.
+    ///
+    /// # Panics
+    /// When the kernel refuses, or nothing is there.
+    pub fn take_arrivals(&self, level: usize) {
+        let links = self.links(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
+        assert!(!links.is_empty(), "nothing is attached");
+        assert!(links.into_iter().all(detach_link));
+        self.alone(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
+    }
+
+    /// The links of this process at one of the cgroups, by their ids.
+    fn links(&self, level: usize, kind: u32) -> Vec<u32> {
+        let cgroup = fs::metadata(self.level(level)).expect("the cgroup").ino();
+        let known = fs::read_dir("/proc/self/fdinfo").expect("what is open");
+        let texts = known.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+        let value = |text: &str, key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key));
+            value.and_then(|value| value.trim().parse::<u64>().ok())
+        };
+        let is_there = |text: &String| {
+            value(text, "cgroup_id:") == Some(cgroup)
+                && value(text, "attach_type:") == Some(kind.into())
+        };
+        let there = texts.filter(is_there);
+        let ids = there.filter_map(|text| u32::try_from(value(&text, "link_id:")?).ok());
+        ids.collect()
+    }
+
+    fn alone(&self, level: usize, kind: u32) {
         let cgroup = File::open(self.level(level)).expect("the cgroup");
         // SAFETY: two file descriptors and integers. It ends with the cgroup.
         let result = unsafe {
-            libbpf_sys::bpf_prog_attach(
-                at_egress(1).as_raw_fd(),
-                cgroup.as_raw_fd(),
-                libbpf_sys::BPF_CGROUP_INET_EGRESS,
-                0,
-            )
+            libbpf_sys::bpf_prog_attach(at_egress(1).as_raw_fd(), cgroup.as_raw_fd(), kind, 0)
         };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
     }

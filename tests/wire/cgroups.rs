@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use pillion_bundler::{
-    Attachment, Error, LossRule, Options, Policy, Programs, Rule, Scope, ThinTest,
+    Attachment, CgroupName, Error, LossRule, Mode, Options, Policy, Programs, Rule, Scope, ThinTest,
 };
 use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
 
@@ -13,16 +14,19 @@ use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
 const WINDOW: u32 = 10;
 const REDUCED: u32 = 5;
 
-fn setup() -> Setup {
-    let options = Options {
+fn options() -> Options {
+    Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
         ..Options::default()
-    };
+    }
+}
+
+fn setup() -> Setup {
     Setup {
         initial_window: WINDOW,
-        ..Setup::bundling(options)
+        ..Setup::bundling(options())
     }
 }
 
@@ -123,6 +127,63 @@ fn what_a_program_of_others_answers_stays_answered() {
             assert_eq!(wire.option(KNOWN), 0);
             wire.set_option(UNKNOWN, &[0; 4]);
         }
+    });
+}
+
+/// Who may make cgroups below one that a rule names must not get out of the rule.
+#[test]
+fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
+    for (depth, mode, expected) in [
+        (2, Mode::LeaveAlone, "1:101 101:201"),
+        (17, Mode::LeaveAlone, "1:101 101:201"),
+        (40, Mode::LeaveAlone, "1:101 101:201"),
+        (80, Mode::LeaveAlone, "1:101 101:201"),
+        (2, Mode::Bundle(options()), "1:101 1:201"),
+        (17, Mode::Bundle(options()), "1:101 1:201"),
+        (40, Mode::Bundle(options()), "1:101 1:201"),
+        // So far below, nothing is known of a socket.
+        (80, Mode::Bundle(options()), "1:101 101:201"),
+    ] {
+        nested(depth, |cgroups| {
+            let named = Rule {
+                cgroups: vec![name_of(cgroups.level(0))],
+                mode: mode.clone(),
+                ..Rule::all(options())
+            };
+            let any = Rule::all(options());
+            let rules = match mode {
+                Mode::LeaveAlone => vec![named, any],
+                _ => vec![named],
+            };
+            println!("{depth} cgroups");
+            let bundlers = vec![Bundler::by(&rules)];
+            let mut wire = Wire::open(Setup {
+                bundlers,
+                ..setup()
+            });
+            wire.sends(expected);
+        });
+    }
+}
+
+fn name_of(cgroup: &Path) -> CgroupName {
+    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let below = cgroup.strip_prefix(mount).expect("a cgroup of version 2");
+    format!("/{}", below.display()).parse().expect("a name")
+}
+
+#[test]
+fn where_acks_are_seen_no_more_nothing_is_bundled() {
+    nested(2, |cgroups| {
+        let cgroup = Some(cgroups.level(0).to_owned());
+        let mut wire = Wire::open(Setup { cgroup, ..setup() });
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        cgroups.take_arrivals(0);
+        wire.stay();
+        wire.sends("201:301 301:401");
+        wire.ack(401);
+        wire.sends("401:501 501:601");
     });
 }
 

@@ -24,10 +24,11 @@ enum Place {
 }
 
 impl Place {
-    /// The connections come after their packets: each is bundled from its first byte or not at all.
+    /// What sees ACKs comes before what announces bundles, and connections after their packets: each
+    /// is bundled from its first byte or not at all.
     const ALL: [Self; 5] = [
-        Self::Egress,
         Self::Ingress,
+        Self::Egress,
         Self::SockOps,
         Self::SetSockOpt,
         Self::GetSockOpt,
@@ -66,10 +67,17 @@ impl CgroupLinks {
         Ok(links)
     }
 
-    /// Lets go of the links that others have detached; true if there are any.
+    /// Lets go of the links that others have detached; true if there are any. Where what sees ACKs is
+    /// among them, what announces bundles is detached as well: of those no loss would be seen.
     pub(crate) fn drop_the_detached(&mut self) -> bool {
         let before = self.all.len();
         self.all.retain(|(_, link)| link::has_cgroup(link.as_fd()));
+        if !self.all.iter().any(|(place, _)| *place == Place::Ingress) {
+            let announcing = |(place, _): &mut (Place, OwnedFd)| *place == Place::Egress;
+            for (_, link) in self.all.extract_if(.., announcing) {
+                link::detach(link);
+            }
+        }
         self.all.len() < before
     }
 

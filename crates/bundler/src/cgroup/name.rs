@@ -15,13 +15,23 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CgroupName(PathBuf);
 
+/// How far below the root a cgroup may lie for rules to find it (`CGROUP_LEVELS` in
+/// `bpf/bundler/connection.h`, with the root).
+const DEEPEST: usize = 13;
+
 /// A text that is no [`CgroupName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that of a \
-     process, on the line that begins with 0::"
-)]
-pub struct CgroupNameError;
+pub enum CgroupNameError {
+    /// It is no path of a cgroup.
+    #[error(
+        "expected a cgroup as in /system.slice/game-*.service; /proc/PID/cgroup names that of a \
+         process, on the line that begins with 0::"
+    )]
+    NoPath,
+    /// Programs would not find it.
+    #[error("a cgroup lies too deep that is more than {DEEPEST} below the root; name one above it")]
+    TooDeep,
+}
 
 impl FromStr for CgroupName {
     type Err = CgroupNameError;
@@ -29,9 +39,12 @@ impl FromStr for CgroupName {
     fn from_str(text: &str) -> Result<Self, CgroupNameError> {
         let path = Path::new(text.trim_start_matches('/'));
         let is_plain = |part| matches!(part, Component::Normal(_));
-        match !text.is_empty() && path.components().all(is_plain) {
-            true => Ok(Self(path.to_owned())),
-            false => Err(CgroupNameError),
+        if text.is_empty() || !path.components().all(is_plain) {
+            return Err(CgroupNameError::NoPath);
+        }
+        match path.components().count() {
+            ..=DEEPEST => Ok(Self(path.to_owned())),
+            _ => Err(CgroupNameError::TooDeep),
         }
     }
 }
@@ -83,8 +96,12 @@ mod tests {
             assert_eq!(name.parse::<CgroupName>().unwrap().to_string(), shown);
         }
         for mistake in ["", "..", "/a/../b"] {
-            assert!(mistake.parse::<CgroupName>().is_err(), "{mistake}");
+            let error = mistake.parse::<CgroupName>().unwrap_err();
+            assert_eq!(error, CgroupNameError::NoPath, "{mistake}");
         }
+        let deep = |levels: usize| "/a".repeat(levels).parse::<CgroupName>();
+        assert!(deep(DEEPEST).is_ok());
+        assert_eq!(deep(DEEPEST + 1), Err(CgroupNameError::TooDeep));
         let none = "/no/such-*".parse::<CgroupName>().unwrap().ids();
         assert!(none.unwrap().is_empty());
     }
