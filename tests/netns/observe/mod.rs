@@ -6,6 +6,7 @@ mod truth;
 
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,6 +105,48 @@ fn what_was_found_is_told_though_a_file_cannot_be_written() {
             assert!(stderr(&output).contains(text(&file)), "{}", stderr(&output));
             assert!(json(&output).is_object());
         }
+    }
+}
+
+#[test]
+fn a_request_for_the_account_ends_nothing_and_writes_it() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let [stats, record] = ["stats", "record"].map(|it| folder.path().join(it));
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        let going = begin(
+            &pair,
+            &[command, &["--json", "--stats", text(&stats)]].concat(),
+        );
+        let process = Pid::from_raw(going.id().cast_signed());
+        eventually("it is written for the first time", || stats.exists());
+        std::fs::remove_file(&stats).unwrap();
+        for request in [Signal::SIGUSR2, Signal::SIGUSR1] {
+            kill(process, request).unwrap();
+        }
+        // Long before it is written by itself.
+        within(Duration::from_secs(5), "it is written on demand", || {
+            stats.exists()
+        });
+        assert!(json(&end(going)).is_object());
+        std::fs::remove_file(&stats).unwrap();
+    }
+}
+
+/// Without a file to write, too.
+#[test]
+fn requests_mean_nothing_where_there_is_no_account_to_write() {
+    needs_root!();
+    let pair = clean_pair();
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("record");
+    for command in [&["advise"][..], &["trial", "--record", text(&record)]] {
+        let going = begin(&pair, &[command, &["--json"]].concat());
+        for request in [Signal::SIGUSR1, Signal::SIGUSR2] {
+            kill(Pid::from_raw(going.id().cast_signed()), request).unwrap();
+        }
+        assert!(json(&end(going)).is_object());
     }
 }
 

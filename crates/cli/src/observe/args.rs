@@ -38,7 +38,8 @@ pub struct ObserveArgs {
     #[arg(long, value_name = "MS", default_value = "300", value_parser = parse_us)]
     pub stall: u32,
 
-    /// Keep the account of what was done in FILE, as JSON: each ten seconds, and at the end
+    /// Keep the account of what was done in FILE, as JSON: each ten seconds, on SIGUSR1, and at the
+    /// end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
 

@@ -28,6 +28,12 @@ use crate::stats::Stats;
 /// How long what is observed is left to itself.
 const A_MOMENT: Duration = Duration::from_secs(1);
 
+/// The signals that end it.
+const ENDS: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
+/// Those that `attach` takes for requests: who sends them to all pillions is to cost none its findings.
+const REQUESTS: [Signal; 2] = [Signal::SIGUSR1, Signal::SIGUSR2];
+
 /// Connections are observed while this lives.
 pub struct Session {
     attachment: Attachment,
@@ -85,7 +91,7 @@ impl Session {
         let mount = cgroup2_mount()?;
         let stats = Stats::to(args.stats.clone())?;
         let hang_up = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
-        let signals = [Signal::SIGINT, Signal::SIGTERM].into_iter().chain(hang_up);
+        let signals = ENDS.into_iter().chain(REQUESTS).chain(hang_up);
         let signals = signals::receive(signals)?;
         let policy = args.policy(bundling, &selection, observing)?;
         let mut rules = Rules::of(policy.clone())?;
@@ -127,13 +133,28 @@ impl Session {
             ..
         } = self;
         let until = Some(until);
-        let signal = until_readable_or(signals, attachment, selection, until, teller);
-        let next = match (signal.context("wait for a signal")?, self.end) {
+        let has_come = until_readable_or(signals, attachment, selection, until, teller);
+        let is_told = has_come.context("wait for a signal")? && self.heed()?;
+        let next = match (is_told, self.end) {
             (true, _) => Next::Stop,
             (false, Some(end)) if Instant::now() >= end => Next::Over,
             _ => Next::GoOn,
         };
-        Ok((next, attachment.observations()?))
+        Ok((next, self.attachment.observations()?))
+    }
+
+    /// Does what the signal that has come asks for; true if it ends this.
+    fn heed(&mut self) -> Result<bool> {
+        let Some(signal) = signals::read(&self.signals)? else {
+            return Ok(false);
+        };
+        match Signal::try_from(signal.ssi_signo.cast_signed()) {
+            Ok(Signal::SIGUSR1) => self.teller.stats.now(&self.attachment),
+            // Nothing is handed over.
+            Ok(Signal::SIGUSR2) => {}
+            _ => return Ok(true),
+        }
+        Ok(false)
     }
 
     /// Ends it, with the account of what was done.
