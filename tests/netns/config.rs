@@ -242,6 +242,34 @@ fn a_reload_changes_the_options_of_a_running_stream_and_keeps_its_counters() {
 }
 
 #[test]
+fn a_reload_says_which_changed_keys_take_a_new_start() {
+    needs_root!();
+    let pair = clean_pair();
+    let rules = |telling: &str| format!("{telling}[[rule]]\nports = 7171\n");
+    let mut attached = Attached::begin(&pair, &rules("totals-every = 3600\n"));
+    let reloaded = "pillion: reloaded FILE: 1 rule; 0 connections covered";
+    let of = |keys: &str| {
+        format!("pillion: changes of {keys} take a new start; until then all is told as before")
+    };
+    for (telling, changed) in [
+        ("totals-every = 3600\n", None),
+        // The command line goes before it.
+        ("totals-every = 3600\nstats = \"/nonexistent\"\n", None),
+        ("totals-every = 60\n", Some("`totals-every`")),
+        (
+            "metrics = \"127.0.0.1:9273\"\n",
+            Some("`metrics`, `totals-every`"),
+        ),
+    ] {
+        assert_eq!(attached.reload(&rules(telling)), reloaded);
+        if let Some(keys) = changed {
+            assert_eq!(attached.line(), of(keys));
+        }
+    }
+    attached.end();
+}
+
+#[test]
 fn a_reload_lets_go_of_what_is_no_longer_covered_and_adopts_what_is() {
     needs_root!();
     let pair = clean_pair();

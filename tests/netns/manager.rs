@@ -191,13 +191,14 @@ fn while_it_waits_it_hears_of_other_rules_and_has_no_successor() {
     manager.hear("READY=1");
     says("waits: no network namespace `pillion-test-tpyo`");
     let text = format!(
-        "netns = \"/proc/{}/ns/net\"\n[[rule]]\n[[rule]]\n",
+        "netns = \"/proc/{}/ns/net\"\ntotals-every = 60\n[[rule]]\n[[rule]]\n",
         resident.pid()
     );
     fs::write(&rules, text).unwrap();
     signal(&service, Signal::SIGHUP);
     manager.hear("RELOADING=1");
     says("rules.toml: 2 rules");
+    says("changes of `totals-every` take a new start");
     says(&format!(
         "bundling by 2 rules of {file} on lo in /proc/{}/ns/net",
         resident.pid()

@@ -42,6 +42,22 @@ impl Telling {
             stats: self.stats.or(other.stats),
         }
     }
+
+    /// The keys that another one has otherwise.
+    pub fn differing(&self, other: &Self) -> impl Iterator<Item = &'static str> {
+        let Self {
+            metrics,
+            totals_every,
+            stats,
+        } = other;
+        let keys = [
+            ("metrics", self.metrics != *metrics),
+            ("totals-every", self.totals_every != *totals_every),
+            ("stats", self.stats != *stats),
+        ];
+        keys.into_iter()
+            .filter_map(|(key, differs)| differs.then_some(key))
+    }
 }
 
 /// Where metrics are served: never to other hosts.
@@ -96,6 +112,22 @@ impl fmt::Display for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_is_named_as_in_the_file() {
+        let keys = crate::document::known::keys::<Telling>();
+        let other = Telling {
+            metrics: "127.0.0.1:1".parse().ok(),
+            totals_every: Some(1),
+            stats: Some("stats".into()),
+        };
+        let mut differing: Vec<_> = Telling::default().differing(&other).collect();
+        differing.sort_unstable();
+        let mut expected = keys.clone();
+        expected.sort_unstable();
+        assert_eq!(differing, expected);
+        assert_eq!(other.differing(&other).count(), 0);
+    }
 
     #[test]
     fn metrics_are_served_to_this_host_alone() {

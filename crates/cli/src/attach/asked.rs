@@ -34,8 +34,13 @@ impl Args {
         Ok(file.map(|file| Asked {
             namespaces: self.namespaces(file.namespaces, &file.policy),
             policy: file.policy,
-            telling: self.telling.clone().or(file.telling),
+            telling: self.telling(file.telling),
         }))
+    }
+
+    /// What the command line leaves open is as the file has it.
+    pub(super) fn telling(&self, of_the_file: Telling) -> Telling {
+        self.telling.clone().or(of_the_file)
     }
 
     /// What the options on the command line make: one rule, or none.

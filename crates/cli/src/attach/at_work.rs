@@ -9,6 +9,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Attachment, Namespaces, Selection};
+use pillion_settings::Telling;
 
 use super::follower::{Follower, say_no_successor};
 use super::reload::Reloaded;
@@ -29,6 +30,8 @@ pub(super) struct AtWork<'a> {
     pub janitor: Option<Janitor>,
     pub selection: Selection,
     pub namespaces: Namespaces,
+    /// As it was when this began.
+    pub telling: Telling,
     /// False where what it takes to enter other network namespaces was given up.
     pub may_enter: bool,
     pub args: &'a Args,

@@ -83,6 +83,7 @@ impl Args {
             janitor,
             selection,
             namespaces,
+            telling,
             may_enter,
             args: self,
         })

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use pillion_bundler::{Change, Namespaces, Policy, Selection};
 use pillion_report::number::counted;
-use pillion_settings::BadInput;
 use pillion_settings::policy::File;
+use pillion_settings::{BadInput, Telling};
 
 use super::Args;
 use super::asked::name;
@@ -81,6 +81,9 @@ impl AtWork<'_> {
             let places = places(&self.namespaces);
             log += &format!("\npillion: bundling in {places} now, and no longer elsewhere");
         }
+        let telling = self.args.telling(read.telling);
+        let told_of = takes_a_new_start(&self.telling, &telling);
+        log.extend(told_of.map(|line| format!("\n{line}")));
         Ok(Reloaded {
             bundling: chosen,
             rules,
@@ -117,6 +120,17 @@ impl Args {
         }
         self.read(file)
     }
+}
+
+/// A line about what is told beside the log, if a file has it otherwise now: that is read at the start
+/// alone.
+pub(super) fn takes_a_new_start(old: &Telling, new: &Telling) -> Option<String> {
+    let keys: Vec<_> = old.differing(new).map(|key| format!("`{key}`")).collect();
+    let line = format!(
+        "pillion: changes of {} take a new start; until then all is told as before",
+        keys.join(", ")
+    );
+    (!keys.is_empty()).then_some(line)
 }
 
 /// Network namespaces, in words.

@@ -11,6 +11,7 @@ use pillion_settings::BadInput;
 use super::asked::{Asked, name};
 use super::follower::say_no_successor;
 use super::place::{Place, Waited};
+use super::reload::takes_a_new_start;
 use super::{Args, is_terminals};
 use crate::print::{say, say_line};
 use crate::service::{Announced, manager};
@@ -66,6 +67,10 @@ impl Args {
                 asked.policy = read.policy;
                 let rules = counted(asked.policy.rules.len() as u64, "rule");
                 say_line!("pillion: reloaded {name}: {rules}");
+                let telling = self.telling(read.telling);
+                takes_a_new_start(&asked.telling, &telling)
+                    .iter()
+                    .for_each(|line| say(line));
                 Ok(())
             }
             Err(why) => {
