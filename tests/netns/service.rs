@@ -290,7 +290,7 @@ fn files_that_may_not_grow_are_no_end_to_it() {
     assert!(attached.0.try_wait().unwrap().is_none());
 }
 
-fn status(namespace: &Namespace) -> (Option<i32>, String) {
+pub fn status(namespace: &Namespace) -> (Option<i32>, String) {
     let output = pillion_in(namespace, &["status"]).output().unwrap();
     (output.status.code(), stdout(&output) + &stderr(&output))
 }

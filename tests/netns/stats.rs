@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::attach::send_to;
 use crate::common::*;
+use crate::service::status;
 
 /// An `attach` that writes its file into a folder of its own.
 struct Attached {
@@ -88,10 +89,21 @@ fn a_folder_that_goes_is_said_once_and_the_file_is_back_with_it() {
         line.starts_with("pillion: write --stats ") && line.ends_with("; trying again"),
         "{line}"
     );
+    let namespace = &pair.sender.namespace;
+    let what = format!("write --stats {}", attached.folder.path().display());
+    let (fails, failed) = (format!("  fails: {what}"), format!(" ago: {what}"));
+    eventually("its status says that it fails", || {
+        let (code, said) = status(namespace);
+        code == Some(1) && said.contains(&fails) && said.contains(&failed)
+    });
     fs::create_dir(attached.folder.path()).unwrap();
     attached.kill(Signal::SIGUSR1);
     eventually("the file is back", || {
         attached.folder.path().join("stats.json").exists()
+    });
+    eventually("its status says that it failed", || {
+        let (code, said) = status(namespace);
+        code == Some(3) && !said.contains(&fails) && said.contains(&failed)
     });
     attached.kill(Signal::SIGTERM);
     assert!(attached.process.wait().unwrap().success());

@@ -18,7 +18,8 @@ const EVERY: Duration = Duration::from_secs(10);
 pub struct Stats {
     file: Option<OutputFile>,
     next: Instant,
-    has_failed: bool,
+    /// Why it cannot be written, if that is so.
+    failing: Option<String>,
 }
 
 impl Stats {
@@ -32,7 +33,7 @@ impl Stats {
         Ok(Self {
             file: file.transpose()?,
             next: Instant::now(),
-            has_failed: false,
+            failing: None,
         })
     }
 
@@ -48,10 +49,16 @@ impl Stats {
         self.next = Instant::now() + EVERY;
         let totals = attachment.totals().map_err(anyhow::Error::from);
         let written = totals.and_then(|totals| self.write(&totals));
-        if let (Err(error), false) = (&written, self.has_failed) {
-            say_line!("pillion: {}; trying again", one_line(error));
+        let failing = written.err().map(|error| one_line(&error));
+        if let (Some(why), None) = (&failing, &self.failing) {
+            say_line!("pillion: {why}; trying again");
         }
-        self.has_failed = written.is_err();
+        self.failing = failing;
+    }
+
+    /// Why it cannot be written, if that is so.
+    pub fn failing(&self) -> Option<&str> {
+        self.failing.as_deref()
     }
 
     pub fn write(&self, totals: &Totals) -> Result<()> {

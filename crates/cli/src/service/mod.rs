@@ -31,6 +31,8 @@ const OUT_OF_DATE: &str = "the file of the rules was not reloaded, and the old o
 pub struct Service {
     shared: Arc<Shared>,
     stats: Stats,
+    /// What keeps the file of `--stats` from being written.
+    stats_fail: Option<String>,
     /// What keeps the rules from following cgroups.
     rules_fail: Option<String>,
     /// Whether the file says something else than the rules in force, for it could not be read again.
@@ -53,6 +55,7 @@ impl Service {
         Ok(Self {
             shared,
             stats,
+            stats_fail: None,
             rules_fail: None,
             is_out_of_date,
             told: None,
@@ -101,12 +104,7 @@ impl Service {
 
     /// Remembers what keeps the rules from following cgroups now, if anything does.
     pub fn rules_fail(&mut self, why: Option<&str>) {
-        if self.rules_fail.as_deref() != why {
-            self.rules_fail = why.map(str::to_owned);
-            self.rules_fail
-                .iter()
-                .for_each(|it| self.shared.failed(it.clone()));
-        }
+        remember(&mut self.rules_fail, why, &self.shared);
     }
 
     /// Remembers what it does not cover now, and why.
@@ -120,6 +118,14 @@ impl Service {
     }
 }
 
+/// Remembers what fails now, if anything does, and that it is what failed last.
+fn remember(failing: &mut Option<String>, why: Option<&str>, shared: &Shared) {
+    if failing.as_deref() != why {
+        *failing = why.map(str::to_owned);
+        failing.iter().for_each(|it| shared.failed(it.clone()));
+    }
+}
+
 impl Watcher for Service {
     /// Says what has changed, and remembers it.
     fn tell(&mut self, change: &Change) {
@@ -128,12 +134,14 @@ impl Watcher for Service {
     }
 
     fn keep_up(&mut self, attachment: &Attachment, selection: &Selection) {
+        self.stats.keep_up(attachment);
+        remember(&mut self.stats_fail, self.stats.failing(), &self.shared);
         let failing = selection.failing().map(str::to_owned);
         let failing = failing.chain(self.rules_fail.clone());
+        let failing = failing.chain(self.stats_fail.clone());
         let out_of_date = self.is_out_of_date.then(|| OUT_OF_DATE.to_owned());
         let failing = failing.chain(out_of_date);
         self.shared.follow(attachment, failing.collect());
-        self.stats.keep_up(attachment);
         manager::is_alive();
         let words = self.shared.words();
         if self.told.as_ref().is_some_and(|told| *told != words) {
