@@ -179,14 +179,18 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
 fn a_signal_leaves_the_terminal_as_it_was() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let terminal = InTerminal::begin(&namespace, &[]);
-    terminal.shows("pillion top");
-    kill(
-        Pid::from_raw(terminal.top.id().cast_signed()),
+    for signal in [
         Signal::SIGTERM,
-    )
-    .unwrap();
-    terminal.ends();
+        Signal::SIGQUIT,
+        Signal::SIGABRT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ] {
+        let terminal = InTerminal::begin(&namespace, &[]);
+        terminal.shows("pillion top");
+        kill(Pid::from_raw(terminal.top.id().cast_signed()), signal).unwrap();
+        terminal.ends();
+    }
 }
 
 /// What `top` does when its terminal is closed: its exit status; `SIGHUP` is ignored, as `nohup` has it.

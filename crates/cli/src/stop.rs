@@ -9,10 +9,30 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{SigSet, Signal};
 use pillion_host::clock::monotonic;
 
+/// What ends long work.
+const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// What else others may send that would end a process at once.
+const ENDS_AT_ONCE: [Signal; 4] = [
+    Signal::SIGQUIT,
+    Signal::SIGABRT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
 /// A flag that the first SIGINT, SIGTERM or SIGHUP sets, and that wakes the calling thread; a second
 /// one ends the process.
 pub fn on_signal() -> Result<Arc<AtomicBool>> {
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    on(ENDS.into_iter().collect())
+}
+
+/// The same of whatever others may send that would end the process, where that must not leave things as
+/// they are.
+pub fn on_any_signal() -> Result<Arc<AtomicBool>> {
+    on(ENDS.into_iter().chain(ENDS_AT_ONCE).collect())
+}
+
+fn on(signals: SigSet) -> Result<Arc<AtomicBool>> {
     signals.thread_block().context("block signals")?;
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);

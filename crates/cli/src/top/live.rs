@@ -74,7 +74,7 @@ pub fn run(source: Source, view: View, interval: Duration) -> Result<()> {
 }
 
 fn show(mut source: Source, mut view: View, interval: Duration) -> Result<()> {
-    let stop = stop::on_signal()?;
+    let stop = stop::on_any_signal()?;
     end_with_the_terminal();
     view.take(source.read()?);
     let mut due = Instant::now() + interval;
