@@ -33,6 +33,19 @@ fn an_unknown_device_is_named_beside_those_that_exist() {
 }
 
 #[test]
+fn what_no_bundle_can_have_is_refused_wherever_it_is_asked_for() {
+    for command in [&["lab", "demo"][..], &["attach", "--all"], &["run"]] {
+        for (option, value) in [("--max-packets", "4294967295"), ("--max-bytes", "1")] {
+            let said = refused(&[command, &[option, value]].concat());
+            assert!(
+                said.contains(option) && said.contains(": expected "),
+                "{said}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_unknown_network_namespace_is_named_beside_those_that_exist() {
     let attach = |namespace| refused(&["attach", "--all", "--netns", namespace]);
     let said = attach("no-such-namespace");

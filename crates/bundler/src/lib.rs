@@ -78,6 +78,7 @@ pub use error::Error;
 pub use flows::{Flow, FlowLister, FlowReader, WantedBy, list_flows};
 pub use followed_rules::FollowedRules;
 pub use hook::Hook;
+pub use limits::{parse_bytes, parse_packets};
 pub use namespaces::Namespaces;
 pub use netns::Namespace;
 pub use netns_name::{NamespaceName, NoNamespaceName};

@@ -10,7 +10,11 @@ use crate::contract::types;
 /// no room for more previous segments, even of one byte each, beside a new byte.
 const MOST_PACKETS: u32 = offset_of!(types::flow, counters) as u32 - 1;
 
-pub(crate) fn parse_packets(text: &str) -> Result<u32, String> {
+/// The number of previous segments that a command line says.
+///
+/// # Errors
+/// What was expected, where no bundle can have so many.
+pub fn parse_packets(text: &str) -> Result<u32, String> {
     text.parse().map_or_else(|_| Err(expected()), of_packets)
 }
 
@@ -33,7 +37,11 @@ pub(crate) fn packets<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>,
 const EXPECTED_BYTES: &str = "expected bytes, 2 (a new one, and one that rides along) or more, or 0: \
                               the MSS alone limits";
 
-pub(crate) fn parse_bytes(text: &str) -> Result<u32, &'static str> {
+/// The bytes of a segment with its bundle that a command line says.
+///
+/// # Errors
+/// What was expected, where nothing could ride along.
+pub fn parse_bytes(text: &str) -> Result<u32, &'static str> {
     text.parse().map_or(Err(EXPECTED_BYTES), of_bytes)
 }
 

@@ -42,3 +42,10 @@ pub fn refuse_unsafe(options: &Options, allowed: bool) -> Result<(), BadInput> {
 pub fn idle_option(options: &Options) -> Option<&'static str> {
     (options.level == Level::Fixed && options.target.is_some()).then_some("target")
 }
+
+/// The key of a file, if there is one, that has no effect beside the others, and what to do.
+pub(crate) fn idle_key(options: &Options) -> Option<(&'static str, String)> {
+    let key = idle_option(options)?;
+    let text = format!("`{key}` is for level = \"adaptive\"; give that, too, or remove it");
+    Some((key, text))
+}

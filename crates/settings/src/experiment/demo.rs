@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use pillion_bundler::{Reaction, ThinTest};
+use pillion_bundler::{Reaction, ThinTest, parse_bytes, parse_packets};
 use pillion_traffic::Distribution;
 
 use super::path::parse_rtt;
@@ -55,11 +55,11 @@ pub struct Demo {
     congestion: Option<String>,
 
     /// Previous segments that ride along at most; 0 for no limit [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_packets)]
     max_packets: Option<u32>,
 
     /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits [default: 0]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     max_bytes: Option<u32>,
 
     /// When to bundle, as for `pillion run` [default: dpifl:10]
@@ -137,10 +137,14 @@ mod tests {
 
     use super::*;
 
-    fn runs(arguments: &[String]) -> Result<[Planned; 2], BadInput> {
+    fn demo(arguments: &[impl AsRef<str>]) -> Result<Demo, clap::Error> {
         let command = Demo::augment_args(Command::new("demo").no_binary_name(true));
-        let matches = command.try_get_matches_from(arguments).unwrap();
-        Demo::from_arg_matches(&matches).unwrap().runs()
+        let matches = command.try_get_matches_from(arguments.iter().map(AsRef::as_ref))?;
+        Demo::from_arg_matches(&matches)
+    }
+
+    fn runs(arguments: &[String]) -> Result<[Planned; 2], BadInput> {
+        demo(arguments).unwrap().runs()
     }
 
     #[test]
@@ -177,6 +181,18 @@ mod tests {
         assert_eq!(plain.plan.rtt(), Duration::from_millis(80));
         assert_eq!(plain.plan.bottleneck.limit, Some(Limit::Packets(9)));
         assert_eq!(plain.plan.streams[0].traffic.streams, 3);
+    }
+
+    #[test]
+    fn bundles_have_the_limits_that_they_have_elsewhere() {
+        for (option, most, beyond) in [
+            ("--max-packets", "2047", "4294967295"),
+            ("--max-bytes", "2", "1"),
+        ] {
+            demo(&[option, most]).unwrap();
+            let said = demo(&[option, beyond]).unwrap_err().to_string();
+            assert!(said.contains(": expected"), "{said}");
+        }
     }
 
     #[test]

@@ -17,6 +17,14 @@ fn mistakes_are_told_with_their_place_and_remedy() {
         ("bundle = 1\n", "3:10: `1`; expected true, false, or how"),
         ("bundle = { thin = \"x\" }\n", "3:19: `x`; expected dpifl"),
         (
+            "bundle = { target = 5 }\n",
+            "3:21: `target` is for level = \"adaptive\"; give that, too",
+        ),
+        (
+            "[defaults]\nbundle = { target = 5 }\n",
+            "4:21: `target` is for level = \"adaptive\"; give that, too",
+        ),
+        (
             "kind = \"greedy\"\n",
             "1:1: the greedy streams of `thin` have no rate",
         ),

@@ -8,6 +8,7 @@ use super::{
     Contradiction, Group, Mechanism, Mechanisms, Plan, ReceivingHost, RoundTrips, Run, SendingHost,
     Streams,
 };
+use crate::bundling::idle_key;
 use crate::traffic::option_of;
 
 /// What contradicts, while it is being found.
@@ -91,6 +92,9 @@ impl Run {
 impl Plan {
     fn add(&mut self, name: &str, group: &Group, found: &mut Found) {
         twice(name, group, found);
+        if let Some((key, text)) = group.bundle.and_then(|how| idle_key(&how.options)) {
+            found.push(Contradiction::new(&["group", name, "bundle", key], text));
+        }
         let traffic = group.traffic.group().map_err(|wrong| {
             found.extend(Contradiction::all_of(&["group", name], wrong));
         });

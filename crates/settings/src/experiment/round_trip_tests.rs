@@ -51,7 +51,11 @@ fn values() -> Vec<String> {
         let key = line.split(" = ").next();
         known.iter().any(|known| Some(known.as_str()) == key)
     });
-    let bundles = of_bundling.map(|line| format!("bundle.{line}\n"));
+    let bundles = of_bundling.map(|line| match line.starts_with("target") {
+        // It is refused without.
+        true => format!("bundle.level = \"adaptive\"\nbundle.{line}\n"),
+        false => format!("bundle.{line}\n"),
+    });
     let all = VALUES.iter().map(ToString::to_string);
     all.chain(bundles).collect()
 }

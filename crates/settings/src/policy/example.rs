@@ -218,6 +218,8 @@ mod tests {
         let lines: Vec<String> = example().lines().map(bare).collect();
         // The cgroup is looked for on this host, which may have none.
         let text = lines.join("\n").replace("cgroup = \"/\"\n", "");
+        // The target is refused without.
+        let text = text.replace("level = \"fixed\"", "level = \"adaptive\"");
         assert_eq!(loads(&text), 1);
         for key in keys::<Rule>().into_iter().chain(keys::<Telling>()) {
             let start = format!("{key} = ");

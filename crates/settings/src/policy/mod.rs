@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::bundling::idle_key;
 use crate::document::known::keys;
-use crate::document::{self, Mistake, Value};
+use crate::document::{self, Mistake, Value, span_of};
 use crate::{BadInput, Bundling, Telling, text};
 pub use condition::{Peer, Ports};
 pub use draft::Draft;
@@ -124,6 +125,10 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         }
         rules.push(rule);
     }
+    // What follows from a mistake is none.
+    if rules.len() == tables.len() {
+        mistakes.extend(idle_default(&of_all.options, &defaults, &rules));
+    }
     let telling = Spanned::new(0..0, DeValue::Table(telling));
     let named = namespaces.0.into_iter();
     File {
@@ -137,6 +142,21 @@ fn read(document: &DeTable, allow_unsafe: bool, mistakes: &mut Vec<Mistake>) -> 
         namespaces: named.map(NamespaceName::without_process).collect(),
         telling: document::read(&telling, mistakes).unwrap_or_default(),
     }
+}
+
+/// What `[defaults]` say to no effect, whichever rule takes them.
+fn idle_default(
+    of_all: &Options,
+    defaults: &DeTable,
+    rules: &[pillion_bundler::Rule],
+) -> Option<Mistake> {
+    let (key, text) = idle_key(of_all)?;
+    let is_of_use = rules.iter().any(|rule| match &rule.mode {
+        Mode::Bundle(options) | Mode::Allow(options) => idle_key(options).is_none(),
+        Mode::Companions | Mode::LeaveAlone => false,
+    });
+    let span = span_of(defaults, &[key]).unwrap_or(0..0);
+    (!is_of_use).then(|| Mistake::new(span, text))
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::condition::{self, Peer, Ports};
+use crate::bundling::idle_key;
 use crate::document::known::{flattened, keys};
 use crate::document::{self, Mistake, Value, merge, span_of};
-use crate::{idle_option, refuse_unsafe, text};
+use crate::{refuse_unsafe, text};
 
 /// A rule as a file has it: conditions, all of which must hold, and what becomes of the
 /// connections.
@@ -127,9 +128,9 @@ pub(super) fn read(
         let keys = whole.get_ref().as_table().unwrap_or(own);
         refuse(&rule.options, keys, allow_unsafe, mistakes);
         // Those of all rules may be there for others.
-        let idle = idle_option(&rule.options).and_then(|key| Some((key, own.get(key)?)));
-        if let Some((key, value)) = idle {
-            let text = format!("`{key}` is for level = \"adaptive\"; give that, too, or remove it");
+        if let Some((key, text)) = idle_key(&rule.options)
+            && let Some(value) = own.get(key)
+        {
             mistakes.push(Mistake::new(value.span(), text));
         }
     }

@@ -421,3 +421,21 @@ fn a_target_without_the_level_that_takes_it_is_a_mistake() {
     let of_all = "[defaults]\ntarget = 1\n[[rule]]\nlevel = \"adaptive\"\n[[rule]]\n";
     assert_eq!(read_text(of_all).unwrap().len(), 2);
 }
+
+#[test]
+fn a_target_of_all_rules_that_none_takes_is_a_mistake() {
+    let idle = ["2:10: `target` is for level = \"adaptive\"; give that, too, or remove it"];
+    for rules in [
+        "[[rule]]\n",
+        "[[rule]]\nmode = \"leave-alone\"\n[[rule]]\nmode = \"allow\"\n",
+    ] {
+        let text = format!("[defaults]\ntarget = 1\n{rules}");
+        assert_eq!(mistakes(text), idle, "{rules}");
+    }
+    assert_eq!(
+        mistakes("[defaults]\ntarget = 1\n[[rule]]\nports = 0\n").len(),
+        1
+    );
+    let adaptive = "[defaults]\ntarget = 1\nlevel = \"adaptive\"\n[[rule]]\n";
+    assert_eq!(read_text(adaptive).unwrap().len(), 1);
+}
