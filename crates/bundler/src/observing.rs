@@ -1,3 +1,5 @@
+use std::fmt;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +47,16 @@ impl DrawBy {
             Self::Peer => types::draw_by::DRAW_BY_PEER,
             Self::Connection => types::draw_by::DRAW_BY_CONNECTION,
         }
+    }
+}
+
+/// As it is said on the command line.
+impl fmt::Display for DrawBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Peer => "peer",
+            Self::Connection => "connection",
+        })
     }
 }
 

@@ -29,4 +29,4 @@ pub use measures::{MEASURES, Of};
 pub use record::{Record, RecordError};
 pub use record_file::RecordFile;
 pub use summary::Summary;
-pub use trial::{ArmResults, Comparison, Results, SHARES_PPM, Setting, Trial, Unit};
+pub use trial::{ArmResults, Comparison, FirstLook, Results, SHARES_PPM, Setting, Trial, Unit};

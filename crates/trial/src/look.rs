@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const ERROR_RATE: f64 = 0.05;
 
 /// Segments before the first look.
-const FIRST: u64 = 4_000;
+pub(crate) const FIRST: u64 = 4_000;
 
 /// One look at a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -136,7 +136,7 @@ impl Setting {
         let of = |setting: &Self| {
             [
                 ("share in ppm (--share)", setting.bundled_ppm.to_string()),
-                ("draw (--draw-by)", format!("{:?}", setting.draw_by)),
+                ("draw (--draw-by)", setting.draw_by.to_string()),
                 ("grace in us (--grace)", setting.grace_us.to_string()),
                 ("stall in us (--stall)", setting.stall_us.to_string()),
                 ("connections", setting.chosen.clone()),
@@ -188,6 +188,19 @@ mod tests {
             arm: Arm::Plain,
             summary,
         }
+    }
+
+    #[test]
+    fn another_draw_is_told_in_the_words_that_one_types() {
+        let other = Setting {
+            draw_by: pillion_bundler::DrawBy::Connection,
+            ..Setting::example()
+        };
+        let (what, old, new) = Setting::example().differing(&other).unwrap();
+        assert_eq!(
+            [what, &old, &new],
+            ["draw (--draw-by)", "peer", "connection"]
+        );
     }
 
     #[test]

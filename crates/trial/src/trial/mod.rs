@@ -5,7 +5,7 @@ use pillion_measure::Measure;
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{FEWEST, Sample, generator};
-use crate::look::{due_at, threshold};
+use crate::look::{FIRST, due_at, threshold};
 use crate::randomisation::chances;
 use crate::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
@@ -44,6 +44,29 @@ pub struct Setting {
     /// For how long the trial is to observe, in milliseconds; none until it is clear.
     #[serde(default)]
     pub duration_ms: Option<u64>,
+}
+
+/// What has to be there before a trial looks for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstLook {
+    /// Segments, in both arms together; fewer at the end of a time that was said before.
+    pub segments: u64,
+    /// Units that are compared, in both arms together.
+    pub units: u64,
+    /// Segments with which a unit is compared.
+    pub segments_each: u64,
+}
+
+impl Setting {
+    /// What a trial's first look takes.
+    #[must_use]
+    pub fn first_look(&self) -> FirstLook {
+        FirstLook {
+            segments: FIRST,
+            units: fewest_units(self.bundled_ppm),
+            segments_each: FEWEST_SEGMENTS,
+        }
+    }
 }
 
 /// What is drawn: connections that share an arm.
@@ -180,7 +203,7 @@ impl Trial {
             .filter_map(|unit| Some((unit.arm, unit.summary.cut_share()?)))
             .collect();
         // To wait until so many are there would have the draw decide when it is looked.
-        if !fill_both_arms(values.len(), self.record.setting.bundled_ppm) {
+        if (values.len() as u64) < fewest_units(self.record.setting.bundled_ppm) {
             return None;
         }
         let number = self.record.looks.len() + 1;
@@ -260,11 +283,11 @@ fn is_compared(unit: &Summary) -> bool {
     unit.segments >= FEWEST_SEGMENTS
 }
 
-/// True if the draw can be expected to put enough of so many units into each arm.
-fn fill_both_arms(units: usize, bundled_ppm: u32) -> bool {
+/// The fewest units of which the draw can be expected to put enough into each arm.
+fn fewest_units(bundled_ppm: u32) -> u64 {
     let bundled = u64::from(bundled_ppm);
     let smaller = bundled.min(MILLION.saturating_sub(bundled));
-    units as u64 * smaller >= FEWEST as u64 * MILLION
+    (FEWEST as u64 * MILLION).div_ceil(smaller.max(1))
 }
 
 fn compare(measure: Measure<Of>, [bundled, plain]: &[Sample; 2]) -> Comparison {

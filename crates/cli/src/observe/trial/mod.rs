@@ -142,7 +142,10 @@ impl Args {
                 return unsaved.map_or(Ok(()), |why| Err(why.into()));
             }
             if !self.quiet && said.elapsed() >= self.every {
-                say_line!("pillion: {}", tell::standing(&trial.results()));
+                say_line!(
+                    "pillion: {}",
+                    tell::standing(&trial.results(), &trial.record().setting)
+                );
                 said = Instant::now();
             }
         }
@@ -164,14 +167,14 @@ impl Args {
     }
 
     fn tell(&self, trial: &Trial, report: Option<&OutputFile>) -> Result<()> {
-        let results = trial.results();
+        let (results, setting) = (trial.results(), trial.record().setting);
         let printed = match self.observe.json {
             true => print_json(&results),
-            false => print(&tell::table(&results, self.draw_by).to_text())
-                .and_then(|()| print_line!("{}", tell::verdict(&results))),
+            false => print(&tell::table(&results, &setting).to_text())
+                .and_then(|()| print_line!("{}", tell::verdict(&results, &setting))),
         };
         let reported = report.map_or(Ok(()), |file| {
-            file.write(&tell::page(&results, &trial.record().setting).to_html())
+            file.write(&tell::page(&results, &setting).to_html())
         });
         printed.and(reported)
     }

@@ -1,6 +1,5 @@
 //! What a trial has found, in words, as a table and as a page.
 
-use clap::ValueEnum;
 use pillion_bundler::DrawBy;
 use pillion_measure::Unit;
 use pillion_report::number::{self, counted};
@@ -24,25 +23,18 @@ fn units(draw_by: DrawBy) -> &'static str {
 /// All of it, with the latencies of both arms as a figure.
 pub fn page(results: &Results, setting: &Setting) -> Page {
     let units = units(setting.draw_by);
-    let draw = setting.draw_by.to_possible_value();
     let looks = results.looks.iter().map(|look| look_line(look, units));
     Page {
         title: "Does bundling help?".to_owned(),
-        lead: verdict(results),
-        parts: vec![
-            table(results, setting.draw_by).into(),
-            latencies(results).into(),
-        ],
+        lead: verdict(results, setting),
+        parts: vec![table(results, setting).into(), latencies(results).into()],
         method: vec![
             Fact::new("connections", setting.chosen.as_str()),
             Fact::new(
                 "bundled",
                 number::percent(f64::from(setting.bundled_ppm) / 1e6),
             ),
-            Fact::new(
-                "drawn by",
-                draw.map_or_else(String::new, |it| it.get_name().to_owned()),
-            ),
+            Fact::new("drawn by", setting.draw_by.to_string()),
             Fact::new(
                 "intervals",
                 format!("95 % confidence, by bootstrap over {units}"),
@@ -88,8 +80,32 @@ fn look_line(look: &Look, units: &str) -> String {
     )
 }
 
+/// What there is too little of for a first look, if there was none.
+fn too_little(results: &Results, setting: &Setting) -> Option<String> {
+    let first = setting.first_look();
+    let arms = [&results.bundled, &results.plain];
+    let sum = |of: fn(&ArmResults) -> u64| arms.into_iter().map(of).sum::<u64>();
+    let units = units(setting.draw_by);
+    let each = format!("{units} with {} segments or more", first.segments_each);
+    let taken = [
+        (
+            first.segments,
+            sum(|arm| arm.summary.segments),
+            "segments".to_owned(),
+        ),
+        (first.units, sum(|arm| arm.compared), each),
+    ];
+    let missing = taken.into_iter().filter(|(fewest, seen, _)| seen < fewest);
+    let missing = missing.map(|(fewest, seen, of)| {
+        let [fewest, seen] = [fewest, seen].map(number::count);
+        format!("{fewest} {of} ({seen} seen)")
+    });
+    let missing: Vec<_> = missing.collect();
+    (results.looks.is_empty() && !missing.is_empty()).then(|| missing.join(", and "))
+}
+
 /// How it stands, in a line.
-pub fn standing(results: &Results) -> String {
+pub fn standing(results: &Results, setting: &Setting) -> String {
     let arm = |name: &str, of: fn(&Comparison) -> Option<Estimate>, arm: &ArmResults| {
         let value = |name: &str| {
             let found = results.measures.iter().find(|it| it.measure.name == name);
@@ -103,11 +119,14 @@ pub fn standing(results: &Results) -> String {
             value("ack_latency_ms_p99"),
         )
     };
+    let looks = too_little(results, setting).map_or_else(
+        || counted(results.looks.len() as u64, "look"),
+        |missing| format!("no look before {missing}"),
+    );
     format!(
-        "{}; {}; {} looks, not clear yet{}",
+        "{}; {}; {looks}, not clear yet{}",
         arm("bundled", |it| it.bundled, &results.bundled),
         arm("plain", |it| it.plain, &results.plain),
-        results.looks.len(),
         left_out(results),
     )
 }
@@ -123,7 +142,7 @@ fn left_out(results: &Results) -> String {
     }
 }
 
-pub fn table(results: &Results, draw_by: DrawBy) -> Table {
+pub fn table(results: &Results, setting: &Setting) -> Table {
     let mut table = Table::new(
         "Both arms, with intervals of 95 % confidence",
         [
@@ -134,12 +153,11 @@ pub fn table(results: &Results, draw_by: DrawBy) -> Table {
         ],
     );
     let arms = [&results.bundled, &results.plain];
+    let each = setting.first_look().segments_each;
+    let compared = format!("of these compared, with {each} segments or more");
     for (name, counts) in [
-        (units(draw_by), arms.map(|arm| arm.units)),
-        (
-            "of these compared, with 20 segments or more",
-            arms.map(|arm| arm.compared),
-        ),
+        (units(setting.draw_by), arms.map(|arm| arm.units)),
+        (compared.as_str(), arms.map(|arm| arm.compared)),
         ("segments", arms.map(|arm| arm.summary.segments)),
         (
             "losses repaired by bundles",
@@ -180,7 +198,7 @@ fn cut_short(results: &Results) -> String {
 }
 
 /// The verdict in words, and how far it can be trusted.
-pub fn verdict(results: &Results) -> String {
+pub fn verdict(results: &Results, setting: &Setting) -> String {
     let late = &results.measures[0];
     let by = |of: Option<Estimate>| estimate(of, Unit::Milliseconds);
     let sure = format!(
@@ -203,12 +221,85 @@ pub fn verdict(results: &Results) -> String {
         Verdict::Harms if cut => format!("Bundling harms: {}; {sure}.", cut_short(results)),
         Verdict::Helps => format!("Bundling helps: {waits}; {sure}.{but}"),
         Verdict::Harms => format!("Bundling harms: {waits}; {sure}.{but}"),
-        Verdict::Undecided => format!(
-            "Not clear: the {} of the arms differs by {} ms, which may be chance ({} looks{}).",
-            MEASURES[0].label,
-            by(late.difference),
-            results.looks.len(),
-            left_out(results),
-        ),
+        Verdict::Undecided => match too_little(results, setting) {
+            Some(missing) => format!(
+                "Not clear: nothing was compared, for that takes {missing}{}.",
+                left_out(results)
+            ),
+            None => format!(
+                "Not clear: the {} of the arms differs by {} ms, which may be chance ({}{}).",
+                MEASURES[0].label,
+                by(late.difference),
+                counted(results.looks.len() as u64, "look"),
+                left_out(results),
+            ),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_bundler::DrawBy;
+    use pillion_trial::{Record, Trial};
+
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting {
+            bundled_ppm: 250_000,
+            draw_by: DrawBy::Peer,
+            grace_us: 50_000,
+            stall_us: 300_000,
+            chosen: "all connections".to_owned(),
+            places: "all devices".to_owned(),
+            bundling: "{}".to_owned(),
+            duration_ms: None,
+        }
+    }
+
+    fn results(looks: usize) -> Results {
+        let look = Look {
+            segments: 4_000,
+            units: 20,
+            chance_of_better: 0.5,
+            chance_of_worse: 0.5,
+            chance_of_more_cut: 0.5,
+            threshold: 0.0125,
+        };
+        let mut record = Record::new(setting(), [1, 2]);
+        record.looks = vec![look; looks];
+        Trial::new(record).results()
+    }
+
+    #[test]
+    fn what_a_first_look_takes_is_said_until_there_was_one() {
+        let missing =
+            "4\u{a0}000 segments (0 seen), and 20 peers with 20 segments or more (0 seen)";
+        let none = results(0);
+        assert_eq!(
+            verdict(&none, &setting()),
+            format!("Not clear: nothing was compared, for that takes {missing}.")
+        );
+        let line = standing(&none, &setting());
+        let expected = format!("; no look before {missing}, not clear yet");
+        assert!(line.ends_with(&expected), "{line}");
+        let mut enough = none;
+        enough.plain.summary.segments = 4_000;
+        let line = standing(&enough, &setting());
+        assert!(line.contains("no look before 20 peers"), "{line}");
+    }
+
+    #[test]
+    fn one_look_is_told_in_the_singular() {
+        for (looks, words) in [(1, "1 look"), (2, "2 looks")] {
+            let results = results(looks);
+            let line = standing(&results, &setting());
+            assert!(
+                line.ends_with(&format!("; {words}, not clear yet")),
+                "{line}"
+            );
+            let told = verdict(&results, &setting());
+            assert!(told.ends_with(&format!("chance ({words}).")), "{told}");
+        }
     }
 }
