@@ -344,6 +344,11 @@ fn a_mistake_at_reload_leaves_the_old_rules_in_force_and_is_told() {
         stdout(&status()).contains(out_of_date)
     });
     assert_eq!(status().status.code(), Some(1));
+    let told = stdout(&status());
+    let mut of_last = told.lines().filter(|line| line.contains("last error, "));
+    let last = of_last.next().unwrap_or_else(|| panic!("{told}"));
+    assert!(last.contains(":2:9: `70000`"), "{told}");
+    assert!(last.ends_with("not reloaded: the old rules hold"), "{told}");
     let said = attached.reload("[[rule]]\nthin = \"always\"\nports = 7141\n");
     assert!(said.starts_with("pillion: reloaded FILE"), "{said}");
     eventually("all is well", || status().status.success());

@@ -165,7 +165,7 @@ impl Shared {
 
     pub fn tell(&self, change: &Change) {
         if let Change::Refused(error) = change {
-            self.failed(error.to_string());
+            self.failed(&error.to_string());
         }
     }
 
@@ -173,9 +173,13 @@ impl Shared {
         self.change(|state| state.health.notes = notes);
     }
 
-    pub fn failed(&self, text: String) {
+    /// Remembers what failed, of which the log may have many lines.
+    pub fn failed(&self, text: &str) {
         let now = Moment::now();
-        let error = LastError { at: now.at, text };
+        let error = LastError {
+            at: now.at,
+            text: in_one_line(text),
+        };
         self.change(|state| {
             state.failed = now;
             state.health.last_error = Some(error);
@@ -183,9 +187,33 @@ impl Shared {
     }
 }
 
+/// Lines of the log as one that stands elsewhere.
+fn in_one_line(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| line.trim_start_matches("pillion: "));
+    lines.collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_failed_is_one_line_whatever_the_log_has_of_it() {
+        for (text, told) in [
+            ("write --stats", "write --stats"),
+            (
+                "rules:1:1: a\nrules:2:1: b\npillion: rules not reloaded",
+                "rules:1:1: a; rules:2:1: b; rules not reloaded",
+            ),
+        ] {
+            let shared = Shared::new(String::new());
+            shared.failed(text);
+            let (health, _) = shared.read().unwrap();
+            assert_eq!(health.last_error.unwrap().text, told);
+        }
+    }
 
     fn moment(at: u64, since_start: u64) -> Moment {
         Moment {

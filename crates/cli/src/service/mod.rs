@@ -97,7 +97,7 @@ impl Service {
         self.is_out_of_date = outcome.is_err();
         match outcome {
             Ok(reloaded) => self.shared.bundles(reloaded.bundling.clone()),
-            Err(why) => self.shared.failed(why.clone()),
+            Err(why) => self.shared.failed(why),
         }
         self.is_at_work();
     }
@@ -122,7 +122,7 @@ impl Service {
 fn remember(failing: &mut Option<String>, why: Option<&str>, shared: &Shared) {
     if failing.as_deref() != why {
         *failing = why.map(str::to_owned);
-        failing.iter().for_each(|it| shared.failed(it.clone()));
+        failing.iter().for_each(|it| shared.failed(it));
     }
 }
 
