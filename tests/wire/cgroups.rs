@@ -147,7 +147,7 @@ fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
         nested(depth, |cgroups| {
             let named = Rule {
                 cgroups: vec![name_of(cgroups.level(0))],
-                mode: mode.clone(),
+                mode,
                 ..Rule::all(options())
             };
             let any = Rule::all(options());
