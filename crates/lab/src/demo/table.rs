@@ -1,7 +1,7 @@
 use pillion_measure::Percentile;
 use pillion_report::{Column, Distribution, Table, number};
 
-use super::Demo;
+use super::{Demo, Side};
 
 /// The demo's numbers, both groups beside each other.
 #[must_use]
@@ -35,7 +35,7 @@ pub fn demo_table(demo: &Demo) -> Table {
             number::millis(quantiles[0]),
             number::millis(quantiles[1]),
             number::ratio(ratio),
-            judged(ratio).to_owned(),
+            judged(ratio.filter(|_| are_told_apart(plain, pillion, share))).to_owned(),
         ]);
         if share > FAR && share < 1.0 {
             let [plain, pillion] = [plain, pillion].map(|side| range(&side.latency, share));
@@ -96,6 +96,17 @@ fn judged(ratio: Option<f64>) -> &'static str {
 /// Quantiles beyond this rest on few messages.
 const FAR: f64 = 0.99;
 
+/// Whether a quantile's difference is more than chance: of those that rest on few messages, whether
+/// the intervals of both lie apart.
+fn are_told_apart(plain: &Side, pillion: &Side, share: f64) -> bool {
+    let [plain, pillion] = [plain, pillion].map(|side| interval(&side.latency, share));
+    let is_below = |one: Option<(f64, Option<f64>)>, other: Option<(f64, Option<f64>)>| {
+        let (high, low) = (one.and_then(|(_, high)| high), other.map(|(low, _)| low));
+        high.zip(low).is_some_and(|(high, low)| high < low)
+    };
+    share <= FAR || is_below(plain, pillion) || is_below(pillion, plain)
+}
+
 /// The interval of a quantile, in words.
 fn range(latency: &Distribution, share: f64) -> String {
     match interval(latency, share) {
@@ -127,6 +138,27 @@ mod tests {
     fn better_and_worse_are_told_apart_and_alike_is_neither() {
         let ratios = [Some(2.0), Some(0.6), Some(1.01), None];
         assert_eq!(ratios.map(judged), ["better", "worse", "", ""]);
+    }
+
+    #[test]
+    fn of_the_far_tail_nothing_is_said_that_may_be_chance() {
+        let side = |slowest: f64| Side {
+            messages: 10_000,
+            latency: Distribution::new((0..10_000).map(|it| match it {
+                9_900.. => slowest + f64::from(it),
+                _ => f64::from(it),
+            })),
+            retransmissions: 0,
+            path: Default::default(),
+            send_error_p99_us: 0.0,
+            bundler: None,
+        };
+        let (plain, alike, slow) = (side(0.0), side(5.0), side(1000.0));
+        assert!(are_told_apart(&plain, &alike, 0.99));
+        assert!(!are_told_apart(&plain, &alike, 0.999));
+        assert!(are_told_apart(&plain, &slow, 0.999));
+        assert!(are_told_apart(&slow, &plain, 0.999));
+        assert!(!are_told_apart(&plain, &slow, 1.0), "one message each");
     }
 
     #[test]
