@@ -165,8 +165,8 @@ pub enum Error {
     #[error(
         "no cgroup v2 hierarchy is mounted; mount one: \
          mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 none /sys/fs/cgroup/unified \
-         (`ip netns exec` hides it: from outside, `pillion attach --netns NAME` serves the same \
-         connections)"
+         (within `ip netns exec`, which hides it, at /sys/fs/cgroup itself; or from outside, `pillion \
+         attach --netns NAME` serves the same connections)"
     )]
     NoCgroup2,
     /// A file of the cgroup file system could not be used.

@@ -45,7 +45,7 @@ pub fn check() -> Vec<Finding> {
         let has_socket_option = programs.setsockopt.is_some();
         let attaching = attaching(programs, &findings);
         findings.extend(attaching);
-        findings.push(own_cgroup());
+        findings.push(own_cgroup(&findings));
         findings.push(socket_option(has_socket_option));
         findings.push(socket_storage());
         findings.push(match list_flows() {
@@ -66,10 +66,12 @@ pub fn check() -> Vec<Finding> {
 /// What failed; where something that it takes is `above`, because of that.
 fn failure(name: &'static str, error: &Error, above: &[Finding]) -> Finding {
     let is_missing = |finding: &Finding| finding.standing == Standing::Missing;
+    let failed = error.to_string();
+    let said = above.iter().find(|finding| finding.found == failed);
     Finding {
         name,
         standing: Standing::Missing,
-        found: error.to_string(),
+        found: said.map_or(failed, |finding| format!("takes {}", finding.name)),
         remedy: above
             .iter()
             .any(is_missing)
@@ -166,10 +168,11 @@ fn cgroup() -> Finding {
 }
 
 /// `run` makes a cgroup for its command; `attach` needs none.
-fn own_cgroup() -> Finding {
+fn own_cgroup(above: &[Finding]) -> Finding {
     let made = Cgroup::create().and_then(|cgroup| cgroup.remove());
     match made {
         Ok(()) => Finding::ok("own cgroup", "can be made, as `pillion run` does"),
+        Err(error @ Error::NoCgroup2) => failure("own cgroup", &error, above),
         Err(error) => Finding::bad(
             "own cgroup",
             Standing::Warning,

@@ -72,8 +72,8 @@ pub fn recommendation(advice: &Advice) -> String {
                 .to_owned()
         }
         Finding::Ineligible => {
-            "leave it alone: none of its segments could have had a bundle; the outcomes in --stats \
-             FILE say why not"
+            "nothing learnt: none of its segments could have had a bundle, as where another pillion \
+             bundles them; the outcomes in --stats FILE say why not"
                 .to_owned()
         }
         Finding::LittleToRepair => format!(
