@@ -1,15 +1,16 @@
 //! What is told of a connection is what went over the wire.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen};
+use nix::errno::Errno;
+use nix::sys::socket::{Backlog, SockaddrStorage, bind, connect, listen};
 use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
 use pillion_bundler::{Flow, FlowLister, list_closed, list_flows};
-use pillion_tests::{Ip, Setup};
+use pillion_tests::{Ip, Setup, sysctl};
 
 /// Peers' ports that no other test uses: all namespaces' connections are listed.
 const PORT: u16 = 7999;
@@ -18,6 +19,7 @@ const PORT_OF_THE_ENDED: u16 = 7997;
 const PORT_OF_THE_LATE: u16 = 7996;
 const PORT_OF_BOTH_WAYS: u16 = 7995;
 const PORT_OF_THE_LISTENER: u16 = 7990;
+const PORT_OF_THE_VAIN: u16 = 7989;
 
 fn find(port: u16) -> Option<Flow> {
     let flows = list_flows().expect("the list");
@@ -114,13 +116,7 @@ fn a_connection_that_has_ended_is_not_listed_though_its_socket_is_open() {
         wire.reconnect(PORT_OF_THE_ENDED);
         wire.sends("1:101 1:201");
         let flow = find(PORT_OF_THE_ENDED).expect("it is listed");
-        // SAFETY: zeroes are an address without a family; it lives across the call.
-        let disconnected = unsafe {
-            let nowhere: libc::sockaddr = std::mem::zeroed();
-            let length = size_of_val(&nowhere) as libc::socklen_t;
-            libc::connect(wire.socket().as_raw_fd(), &raw const nowhere, length)
-        };
-        assert_eq!(disconnected, 0);
+        wire.end();
         let flows = list_flows().expect("the list");
         let is_it = |it: &Flow| it.netns == flow.netns && it.local.ip() == flow.local.ip();
         assert!(!flows.iter().any(is_it), "{flows:?}");
@@ -158,6 +154,28 @@ fn a_socket_that_listens_once_its_connection_has_ended_is_no_connection() {
         );
         wire.end();
         assert_eq!((wire.connections_now(), closed()), (0, 1));
+    });
+}
+
+#[test]
+fn a_socket_that_connects_in_vain_once_its_connection_has_ended_ends_no_second_time() {
+    Setup::default().run(|wire| {
+        wire.reconnect(PORT_OF_THE_VAIN);
+        wire.sends("1:101 1:201");
+        let flow = find(PORT_OF_THE_VAIN).expect("it is listed");
+        wire.end();
+        // The only port that there is has another socket.
+        sysctl("net.ipv4.ip_local_port_range", "40000 40000");
+        let holder = TcpListener::bind("10.0.0.1:40000").expect("the port is free");
+        let peer = SockaddrStorage::from(SocketAddr::from(([10, 0, 0, 2], PORT_OF_THE_VAIN)));
+        for _ in 0..3 {
+            let tried = connect(wire.socket().as_raw_fd(), &peer);
+            assert_eq!(tried, Err(Errno::EADDRNOTAVAIL));
+        }
+        drop(holder);
+        let closed = list_closed().expect("the list");
+        let ends = closed.iter().filter(|it| it.cookie == flow.cookie);
+        assert_eq!(ends.count(), 1);
     });
 }
 
