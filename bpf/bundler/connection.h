@@ -25,6 +25,14 @@ static __always_inline __u32 uid_of(struct tcp_sock *tp)
 	return ((struct sock *)tp)->sk_uid.val;
 }
 
+/* The one that it lies in; NULL: it is the root. */
+static __always_inline struct cgroup *parent_of(struct cgroup *cgroup)
+{
+	struct cgroup_subsys_state *parent = cgroup->self.parent;
+
+	return parent ? parent->cgroup : NULL;
+}
+
 /*
  * Describes a connection for the rules. It is all zero before: places of more
  * cgroups than it lies in stay so. Who may make cgroups below one that a rule
@@ -36,7 +44,6 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 {
 	struct sock *sk = (struct sock *)tp;
 	struct cgroup *cgroup = sk->sk_cgrp_data.cgroup;
-	struct cgroup_subsys_state *above;
 	int place = 0;
 
 	read_ends(&sk->__sk_common, &connection->ends);
@@ -47,8 +54,7 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 		if (place == CGROUP_LEVELS)
 			place = 0;
 		connection->cgroups[place++] = cgroup->kn->id;
-		above = cgroup->self.parent;
-		cgroup = above ? above->cgroup : NULL;
+		cgroup = parent_of(cgroup);
 	}
 	connection->is_deep = cgroup != NULL;
 }
@@ -63,13 +69,11 @@ static __always_inline void describe(struct tcp_sock *tp, enum opening opening,
 static __always_inline bool is_below(struct tcp_sock *tp, __u64 id)
 {
 	struct cgroup *cgroup = ((struct sock *)tp)->sk_cgrp_data.cgroup;
-	struct cgroup_subsys_state *above;
 
 	for (int i = 0; i < DEEPEST && cgroup; i++) {
 		if (cgroup->kn->id == id)
 			return true;
-		above = cgroup->self.parent;
-		cgroup = above ? above->cgroup : NULL;
+		cgroup = parent_of(cgroup);
 	}
 	return false;
 }

@@ -90,7 +90,9 @@ static __always_inline bool matches(const struct rule *rule,
 		return false;
 	if (rule->ipv6 && is_ipv4(ends->peer))
 		return false;
-	return !rule->cgroups || rule->cgroups & by_cgroup;
+	/* One whose cgroups are not known may be in those. */
+	return !rule->cgroups || rule->cgroups & by_cgroup ||
+	       connection->is_deep;
 }
 
 static __always_inline __u32 table_in_force(void)
@@ -124,9 +126,6 @@ __noinline int find_grant(const struct connection *connection,
 	all = bpf_map_lookup_elem(&pillion_rules, &table);
 	if (!all || !connection || !grant || !companions)
 		return -1;
-	/* It may be one that a rule leaves alone. */
-	if (all->asks_cgroup && connection->is_deep)
-		return -1;
 	if (all->asks_cgroup)
 		by_cgroup = rules_of_cgroups(connection, table);
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
@@ -137,6 +136,10 @@ __noinline int find_grant(const struct connection *connection,
 		grant->rule = rule->number;
 		grant->opening = connection->opening;
 		grant->options = rule->options;
+		if (rule->cgroups && connection->is_deep) {
+			grant->mode = LEAVE_ALONE;
+			return 0;
+		}
 		*companions = rule->companions;
 		return 0;
 	}

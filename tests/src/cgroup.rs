@@ -82,15 +82,21 @@ impl Nested {
         self.alone(level, libbpf_sys::BPF_CGROUP_INET_EGRESS);
     }
 
-    /// Detaches what this process has at one of the cgroups for packets that arrive, and attaches
-    /// there such that nobody else can.
+    /// Detaches what this process has at one of the cgroups for packets that arrive.
     ///
     /// # Panics
     /// When the kernel refuses, or nothing is there.
-    pub fn take_arrivals(&self, level: usize) {
+    pub fn detach_arrivals(&self, level: usize) {
         let links = self.links(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
         assert!(!links.is_empty(), "nothing is attached");
         assert!(links.into_iter().all(detach_link));
+    }
+
+    /// The same as [`Self::attach_alone`], for packets that arrive.
+    ///
+    /// # Panics
+    /// When the kernel refuses.
+    pub fn take_arrivals(&self, level: usize) {
         self.alone(level, libbpf_sys::BPF_CGROUP_INET_INGRESS);
     }
 

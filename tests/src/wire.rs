@@ -216,11 +216,16 @@ impl Wire {
         self.totals_of(0)
     }
 
-    /// Has the first bundler see to it that it stays attached, as the command does each second.
-    pub fn stay(&mut self) {
+    /// Has the first bundler see to it that it stays attached, each second as the command does, so
+    /// many times.
+    pub fn stay(&mut self, times: u32) {
         let none = Namespaces::default();
         let selection = Selection::new(&[device::TAP], &none, Hook::of_this_kernel());
-        self.attachments[0].stay(&mut selection.expect("the device is there"));
+        let mut selection = selection.expect("the device is there");
+        for _ in 0..times {
+            self.attachments[0].stay(&mut selection);
+            thread::sleep(Duration::from_secs(1));
+        }
     }
 
     /// How many connections the first bundler covers at this moment.

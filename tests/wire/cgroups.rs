@@ -6,9 +6,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use pillion_bundler::{
-    Attachment, CgroupName, Error, LossRule, Mode, Options, Policy, Programs, Rule, Scope, ThinTest,
+    Attachment, CgroupName, CgroupNameError, Error, LossRule, Mode, Options, Policy, Programs,
+    Rule, Scope, ThinTest,
 };
 use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
+
+use crate::socket_option::pillion;
 
 /// Initial window, and Reno's threshold after a reduction.
 const WINDOW: u32 = 10;
@@ -166,10 +169,61 @@ fn a_rule_for_a_cgroup_holds_any_number_of_cgroups_below_it() {
     }
 }
 
+#[test]
+fn the_deepest_cgroup_that_a_rule_can_name_is_found() {
+    nested(40, |cgroups| {
+        let names = (0..40).map_while(|level| try_name_of(cgroups.level(level)).ok());
+        let rule = Rule {
+            cgroups: vec![names.last().expect("one at least")],
+            ..Rule::all(options())
+        };
+        let bundlers = vec![Bundler::by(&[rule])];
+        let mut wire = Wire::open(Setup {
+            bundlers,
+            ..setup()
+        });
+        wire.sends("1:101 1:201");
+    });
+}
+
+/// Neither does one get out that is so far below that nothing is known of it.
+#[test]
+fn a_socket_too_far_below_is_left_alone_once_a_rule_names_a_cgroup() {
+    nested(80, |cgroups| {
+        let any = Rule::all(options());
+        let named = Rule {
+            cgroups: vec![name_of(cgroups.level(0))],
+            mode: Mode::LeaveAlone,
+            ..any.clone()
+        };
+        let bundlers = vec![Bundler::by(std::slice::from_ref(&any))];
+        let mut wire = Wire::open(Setup {
+            bundlers,
+            ..setup()
+        });
+        wire.sends("1:101 1:201");
+        wire.replace_rules(&Bundler::by(&[named.clone(), any]));
+        wire.sends("201:301 301:401");
+        let allows = Bundler {
+            rules: vec![named],
+            otherwise: Mode::Allow(options()),
+        };
+        wire.replace_rules(&allows);
+        let asked = pillion::set(&wire.socket(), pillion::BUNDLE, 1);
+        let refused = asked.expect_err("the rule holds").raw_os_error();
+        assert_eq!(refused, Some(libc::EPERM));
+        wire.sends("401:501 501:601");
+    });
+}
+
 fn name_of(cgroup: &Path) -> CgroupName {
+    try_name_of(cgroup).expect("a name")
+}
+
+fn try_name_of(cgroup: &Path) -> Result<CgroupName, CgroupNameError> {
     let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
     let below = cgroup.strip_prefix(mount).expect("a cgroup of version 2");
-    format!("/{}", below.display()).parse().expect("a name")
+    format!("/{}", below.display()).parse()
 }
 
 #[test]
@@ -179,11 +233,25 @@ fn where_acks_are_seen_no_more_nothing_is_bundled() {
         let mut wire = Wire::open(Setup { cgroup, ..setup() });
         wire.sends("1:101 1:201");
         wire.ack(201);
+        cgroups.detach_arrivals(0);
         cgroups.take_arrivals(0);
-        wire.stay();
+        wire.stay(2);
         wire.sends("201:301 301:401");
         wire.ack(401);
         wire.sends("401:501 501:601");
+    });
+}
+
+#[test]
+fn where_acks_are_seen_again_bundles_go_on() {
+    nested(2, |cgroups| {
+        let cgroup = Some(cgroups.level(0).to_owned());
+        let mut wire = Wire::open(Setup { cgroup, ..setup() });
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        cgroups.detach_arrivals(0);
+        wire.stay(3);
+        wire.sends("201:301 201:401");
     });
 }
 

@@ -2,7 +2,7 @@
 //! told.
 
 #[path = "../../../crates/bundler/examples/switch/pillion.rs"]
-mod pillion;
+pub(crate) mod pillion;
 mod values;
 
 use std::io;

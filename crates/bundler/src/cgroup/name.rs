@@ -1,6 +1,7 @@
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
@@ -9,15 +10,19 @@ use pillion_host::pattern::matching;
 
 use super::cgroup2_mount;
 use crate::Error;
+use crate::contract::types;
 
 /// What a user calls cgroups (v2): a path as in `/proc/PID/cgroup`, from the mount point on, in which
 /// `*`, `?` and `[...]` stand for what they do in shells. Which cgroups these are may change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CgroupName(PathBuf);
 
-/// How far below the root a cgroup may lie for rules to find it (`CGROUP_LEVELS` in
-/// `bpf/bundler/connection.h`, with the root).
-const DEEPEST: usize = 13;
+/// How far below the root a cgroup may lie for rules to find it: of each connection the programs know
+/// so many cgroups, the root and those nearest to it.
+const DEEPEST: usize = (offset_of!(types::connection, is_deep)
+    - offset_of!(types::connection, cgroups))
+    / size_of::<u64>()
+    - 1;
 
 /// A text that is no [`CgroupName`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
