@@ -493,6 +493,7 @@ struct tcp_sock {
 	__u32 rcv_wnd;
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 snd_wnd;
 	__u32 write_seq;
 	__u32 snd_cwnd;
 	__u32 snd_ssthresh;

@@ -254,16 +254,19 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	announce(egress, seg, NEW_DATA, varying, room);
 }
 
-static __always_inline void transmit_retransmission(struct __sk_buff *skb,
-						    struct flow *flow,
-						    struct bpf_tcp_sock *tp,
-						    const struct segment *seg,
-						    enum outcome outcome)
+/*
+ * TCP retransmits. What is to follow ends within the peer's window, which may
+ * have shrunk since it was sent.
+ */
+static __always_inline void
+transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
+			struct bpf_tcp_sock *tp, const struct tcp_sock *full,
+			const struct segment *seg, enum outcome outcome)
 {
 	__u32 packets = skb->gso_size ? skb->gso_segs : 1;
 	struct egress *egress = &flow->egress;
 	struct lost_bundles lost = {};
-	__u32 varying = 0;
+	__u32 varying = 0, room, window;
 
 	note_unseen(egress, tp, packets);
 	egress->retransmitted += packets;
@@ -273,12 +276,15 @@ static __always_inline void transmit_retransmission(struct __sk_buff *skb,
 	note_lost_bundles(&egress->path, &flow->ingress, &lost, tp->snd_nxt);
 	if (flow->off)
 		return;
-	if (outcome == ELIGIBLE && flow->options.retransmissions &&
-	    options_are_plain(skb, seg, &varying))
-		announce(egress, seg, RETRANSMISSION, varying,
-			 room_to_retransmit(egress, seg));
-	else
+	if (outcome != ELIGIBLE || !flow->options.retransmissions ||
+	    !options_are_plain(skb, seg, &varying)) {
 		count(flow, OLD_DATA);
+		return;
+	}
+	room = room_to_retransmit(egress, seg);
+	window = tp->snd_una + full->snd_wnd - seg->seq;
+	announce(egress, seg, RETRANSMISSION, varying,
+		 window < room ? window : room);
 }
 
 /*
@@ -311,7 +317,7 @@ transmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		transmit_new(skb, flow, tp, full, seg, parsed);
 		break;
 	case IS_RETRANSMISSION:
-		transmit_retransmission(skb, flow, tp, seg, parsed);
+		transmit_retransmission(skb, flow, tp, full, seg, parsed);
 		break;
 	default:
 		note_unseen(&flow->egress, tp, 0);

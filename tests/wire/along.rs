@@ -149,6 +149,19 @@ fn whole_segments_ride_along_the_oldest_first_as_the_limits_allow() {
     });
 }
 
+/// The window ends at 229, 357 and 485.
+#[test]
+fn what_the_peer_has_no_room_for_any_more_does_not_ride_along() {
+    let cases = [(128, "101:201"), (256, "101:301"), (384, "101:401")];
+    run_all(cases, |(window, again)| {
+        run(setup(options()), |wire| {
+            wire.sends("1:101 101:201 201:301 301:401");
+            wire.ack_window(101, window);
+            wire.expect(again);
+        });
+    });
+}
+
 #[test]
 fn what_is_acknowledged_does_not_ride_along() {
     run_all(
