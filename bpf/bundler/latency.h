@@ -137,10 +137,13 @@ __noinline int add_saved(struct observation *seen, const struct acked *acked,
 {
 	__u32 then_us;
 
-	if (!seen || !acked || !acked->sooner)
+	if (!seen || !acked || !acked->began)
 		return 0;
-	then_us = later(sent_us + acked->srtt_us, acked->held_us);
+	then_us = sent_us + acked->srtt_us;
 	if (before(then_us, acked->now_us))
+		seen->losses.copies_saved_us += acked->now_us - then_us;
+	then_us = later(then_us, acked->held_us);
+	if (acked->sooner && before(then_us, acked->now_us))
 		seen->losses.saved_us += acked->now_us - then_us;
 	return 0;
 }

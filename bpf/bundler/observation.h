@@ -53,6 +53,8 @@ struct losses {
 	__u32 needless_repairable; /* both */
 	__u32 unfollowed; /* nothing that could have had them was sent yet */
 	__u64 saved_us; /* sooner acknowledged, with all that waited behind */
+	__u64 copies_saved_us; /* the same with a copy of each, if none is lost
+				*/
 };
 
 struct observation {

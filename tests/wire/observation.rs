@@ -148,7 +148,9 @@ fn a_loss_is_repairable_by_the_bundle_that_followed() {
         let seen = seen(wire);
         assert_eq!((seen.losses.segments, seen.losses.repairable), (1, 1));
         assert_eq!(seen.losses.unfollowed, 0);
-        assert!(seen.losses.saved_us > 0 && seen.losses.saved_us <= seen.latency_us);
+        let losses = seen.losses;
+        assert!(losses.saved_us > 0 && losses.saved_us <= losses.copies_saved_us);
+        assert!(losses.copies_saved_us <= seen.latency_us);
         let again = seen.retransmitted;
         assert_eq!(again.fast + again.after_timeout + again.probes, 1);
     });
@@ -168,6 +170,8 @@ fn what_nothing_followed_is_not_repairable() {
         let seen = seen(wire);
         assert_eq!((seen.losses.segments, seen.losses.unfollowed), (1, 1));
         assert_eq!((seen.losses.repairable, seen.losses.saved_us), (0, 0));
+        // A copy would have had it, an RTT after it left: before the time-out.
+        assert!(seen.losses.copies_saved_us > 200_000, "{seen:?}");
     });
 }
 

@@ -89,6 +89,8 @@ pub struct Losses {
     /// How much sooner bundles would have had them acknowledged, with all that waited behind, in
     /// microseconds.
     pub saved_us: u64,
+    /// The same in place of bundles with a copy of each segment beside it, had none been lost.
+    pub copies_saved_us: u64,
 }
 
 /// Segments by the logarithm of their ACK latency.
@@ -233,6 +235,7 @@ fn parse(cookie: u64, inode: Option<u64>, has_ended: bool, value: &[u8]) -> Opti
                 .saturating_sub(raw.losses.needless_repairable),
             unfollowed: raw.losses.unfollowed,
             saved_us: raw.losses.saved_us,
+            copies_saved_us: raw.losses.copies_saved_us,
         },
         held_back: raw.held_back,
         held_back_bytes: raw.held_back_bytes,

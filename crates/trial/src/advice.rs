@@ -82,6 +82,8 @@ pub struct Advice {
     pub repairable: Option<Estimate>,
     /// By how much less a segment would have waited on average, in milliseconds.
     pub saved_ms: Option<Estimate>,
+    /// By how much less it would have waited, at most, with a copy of each segment in place of bundles.
+    pub copies_saved_ms: Option<Estimate>,
     /// Bytes that would have been added, as a share of the payload.
     pub added: Option<Estimate>,
     /// What follows.
@@ -127,6 +129,8 @@ fn needed(all: &Summary) -> f64 {
 const LOSS: Of = |all| share(losses(all), all.segments);
 const REPAIRABLE: Of = |all| share(all.repairable, losses(all));
 const SAVED_MS: Of = |all| share(all.saved_us, all.segments).map(|us| us * needed(all) / 1e3);
+const COPIES_SAVED_MS: Of =
+    |all| share(all.copies_saved_us, all.segments).map(|us| us * needed(all) / 1e3);
 const ADDED: Of = |all| share(all.held_back_bytes, all.new_bytes);
 
 /// What is to be said of these together, in a group of no name yet: with so few units, nothing that is
@@ -145,6 +149,7 @@ pub(crate) fn of(units: &[&Summary], fewest: usize) -> Advice {
         loss: widened(sample.estimate(LOSS), summary.segments),
         repairable,
         saved_ms: sample.estimate(SAVED_MS),
+        copies_saved_ms: sample.estimate(COPIES_SAVED_MS),
         added: sample.estimate(ADDED),
         finding: match finding(&summary, repairable) {
             Finding::Bundle | Finding::LittleToRepair if units.len() < fewest => {

@@ -70,6 +70,10 @@ summary! {
     unfollowed = |seen| seen.losses.unfollowed.into(),
     /// How much sooner bundles would have had segments acknowledged, in microseconds.
     saved_us = |seen| seen.losses.saved_us,
+    /// How much sooner a copy of each segment would have, had none been lost, in microseconds.
+    /// An older record of a trial is without it.
+    #[serde(default)]
+    copies_saved_us = |seen| seen.losses.copies_saved_us,
     /// Segments that would have had a bundle.
     held_back = |seen| seen.held_back.into(),
     /// Bytes that would have ridden along.

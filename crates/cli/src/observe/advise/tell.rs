@@ -33,10 +33,11 @@ pub fn recommendation(advice: &Advice) -> String {
     match advice.finding {
         Finding::Bundle => format!(
             "bundle it. Of {losses} losses, bundles would have repaired {}; a segment would have \
-             waited {} ms less on average, for {} more bytes",
+             waited {} ms less on average, for {} more bytes{}",
             estimate(advice.repairable, Unit::Share),
             estimate(advice.saved_ms, Unit::Milliseconds),
             estimate(advice.added, Unit::Share),
+            copies(advice),
         ),
         Finding::TooFewSegments => format!(
             "{} segments are too few to say anything; watch for longer",
@@ -57,11 +58,11 @@ pub fn recommendation(advice: &Advice) -> String {
             "leave it alone: it has so much in flight that TCP repairs losses soon (not thin)"
                 .to_owned()
         }
-        Finding::Alone => {
+        Finding::Alone => format!(
             "leave it alone: each message was acknowledged before the next was sent, so that \
-             nothing could have ridden along"
-                .to_owned()
-        }
+             nothing could have ridden along{}",
+            copies(advice),
+        ),
         Finding::NoRoom => {
             "leave it alone: its messages leave no room in a segment (the MSS) for one before"
                 .to_owned()
@@ -77,10 +78,22 @@ pub fn recommendation(advice: &Advice) -> String {
                 .to_owned()
         }
         Finding::LittleToRepair => format!(
-            "leave it alone: of {losses} losses, bundles would have repaired {}",
+            "leave it alone: of {losses} losses, bundles would have repaired {}{}",
             estimate(advice.repairable, Unit::Share),
+            copies(advice),
         ),
     }
+}
+
+/// What a copy of each segment would have brought, for one who could send them: pillion does not.
+fn copies(advice: &Advice) -> String {
+    if advice.summary.copies_saved_us == 0 {
+        return String::new();
+    }
+    format!(
+        "; {} ms less at most with a copy of each segment, for twice the packets",
+        estimate(advice.copies_saved_ms, Unit::Milliseconds)
+    )
 }
 
 /// What was seen. What the model makes of it is too wide for a terminal, and in the advice.
@@ -126,6 +139,7 @@ fn model(advice: &[Advice]) -> Table {
             Column::right("lost"),
             Column::right("repairable"),
             Column::right("saved").unit("ms a segment"),
+            Column::right("by copies at most").unit("ms a segment"),
             Column::right("bytes added"),
         ],
     );
@@ -135,6 +149,7 @@ fn model(advice: &[Advice]) -> Table {
             estimate(it.loss, Unit::Share),
             estimate(it.repairable, Unit::Share),
             estimate(it.saved_ms, Unit::Milliseconds),
+            estimate(it.copies_saved_ms, Unit::Milliseconds),
             estimate(it.added, Unit::Share),
         ]);
     }
