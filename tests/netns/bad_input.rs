@@ -265,6 +265,28 @@ fn a_dry_run_fails_where_the_work_would() {
     let output = pillion(&[&dry_run[..], &["--stats", stats.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(!stats.exists(), "a dry run writes nothing");
+    let output = pillion(&[&dry_run[..], &["--metrics", "unix:/nonexistent/metrics"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
+    assert!(stderr(&output).starts_with("pillion: serve --metrics unix:/nonexistent/metrics: "));
+}
+
+#[test]
+fn a_dash_is_no_name_of_a_file_of_results() {
+    needs_root!();
+    for results in [
+        &["attach", "--dry-run", "--all", "--stats", "-"][..],
+        &["advise", "--duration", "1", "--html", "-"],
+        &["advise", "--duration", "1", "--write-config", "-"],
+        &["sockets", "--duration", "1", "--csv", "-"],
+    ] {
+        let output = pillion(results);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let line = stderr(&output);
+        assert!(
+            line.contains(" -: is no name of a file here; /dev/stdout"),
+            "{line}"
+        );
+    }
 }
 
 #[test]

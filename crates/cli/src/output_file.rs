@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use pillion_host::replacement::Replacement;
+use pillion_settings::BadInput;
 
 /// How long who reads a pipe may read nothing, in milliseconds.
 const PATIENCE: u16 = 60_000;
@@ -24,6 +25,7 @@ pub struct OutputFile {
 impl OutputFile {
     /// Finds out that it can be written, and leaves what is there as it is.
     pub fn to(option: &'static str, path: &Path) -> Result<Self> {
+        refuse_dash(option, path)?;
         let file = Self {
             option,
             path: path.to_owned(),
@@ -63,6 +65,15 @@ impl OutputFile {
 
     fn failed(&self) -> String {
         format!("write {} {}", self.option, self.path.display())
+    }
+}
+
+/// What other programs take for standard output would be a file here.
+pub fn refuse_dash(option: &str, path: &Path) -> Result<(), BadInput> {
+    let why = "is no name of a file here; /dev/stdout is standard output, and ./- a file called so";
+    match path == Path::new("-") {
+        true => Err(BadInput(format!("{option} -: {why}"))),
+        false => Ok(()),
     }
 }
 

@@ -5,6 +5,8 @@ use anyhow::{Context, Result};
 use pillion_records::Writer;
 use serde::Serialize;
 
+use crate::output_file::refuse_dash;
+
 /// A file of records that an option names. It is known from the beginning that it can be written;
 /// what is there stays as it is until the new one is whole.
 pub struct RecordsOutput {
@@ -15,6 +17,7 @@ pub struct RecordsOutput {
 
 impl RecordsOutput {
     pub fn to(option: &'static str, path: &Path) -> Result<Self> {
+        refuse_dash(option, path)?;
         let writer = Writer::replacing(path).with_context(|| failed(option, path))?;
         let path = path.to_owned();
         Ok(Self {

@@ -1,12 +1,13 @@
 //! What is said in place of any work.
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use pillion_bundler::{Device, FollowedRules, Policy, Programs};
 
 use super::Args;
 use super::asked::Asked;
 use super::place::Place;
 use crate::print::{print_line, say_line};
+use crate::service::is_taken;
 
 impl Args {
     /// That the file has no mistake, and what its rules do not cover now.
@@ -26,10 +27,21 @@ impl Args {
     /// What would be bundled, and where, by programs that the kernel has and this user may load.
     pub(super) fn dry_run(&self, asked: &Asked) -> Result<()> {
         Programs::load(&asked.policy)?;
+        let metrics = asked.telling.metrics.as_ref();
+        let metrics = metrics.map(|it| Ok::<_, Error>((it, is_taken(it)?)));
+        let metrics = metrics.transpose()?;
         let Place { devices, mount, .. } = self.names(&asked.namespaces).find()?;
         let chosen = self.connections(&asked.policy);
         print_line!("would bundle {chosen} on {}", names(&devices))?;
         print_line!("would attach to the cgroup {}", mount.display())?;
+        if let Some((endpoint, is_taken)) = metrics {
+            let now = if is_taken {
+                ", where somebody serves now"
+            } else {
+                ""
+            };
+            print_line!("would serve metrics at {endpoint}{now}")?;
+        }
         match self.config {
             Some(_) => Ok(()),
             None => print_line!("with {}", self.bundling.words()?),

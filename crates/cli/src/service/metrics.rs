@@ -101,6 +101,13 @@ impl Metrics {
         Ok(metrics)
     }
 
+    fn hidden(socket: Socket) -> Self {
+        Self {
+            socket: Some(socket),
+            hidden: Some(Hidden::Socket),
+        }
+    }
+
     /// Shows the server, if it is not yet; its socket in the place of one that is there: a killed
     /// pillion's, or that of the one whose work this one takes over.
     pub fn show(&mut self) -> Result<()> {
@@ -130,6 +137,23 @@ fn begin<L: Listen + Send + 'static>(listener: L, shared: Arc<Shared>) -> io::Re
         http::serve(&listener, |asked| answer(asked, &shared))
     };
     thread::Builder::new().spawn(serve).map(drop)
+}
+
+/// Finds out whether metrics could be served there, and leaves nothing behind; true if somebody serves
+/// there now.
+pub fn is_taken(endpoint: &Endpoint) -> Result<bool> {
+    let tried = match endpoint {
+        Endpoint::Loopback(address) => TcpListener::bind(address).map(drop),
+        Endpoint::Unix(path) => leave_to_others(path)
+            .and_then(|()| listen(path))
+            .map(|(_, socket)| drop(Metrics::hidden(socket))),
+    };
+    match tried {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Ok(true),
+        tried => tried
+            .map(|()| false)
+            .with_context(|| format!("serve --metrics {endpoint}")),
+    }
 }
 
 /// The port can be had by two processes of one user, so that a successor has it at once; no other
@@ -268,15 +292,30 @@ mod tests {
     }
 
     #[test]
+    fn to_find_out_whether_it_could_be_served_there_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics");
+        let endpoint = |path: &Path| format!("unix:{}", path.display()).parse().unwrap();
+        assert!(!is_taken(&endpoint(&path)).unwrap());
+        assert_eq!(sockets(folder.path()), 0);
+        let served = UnixListener::bind(&path).unwrap();
+        assert!(is_taken(&endpoint(&path)).unwrap());
+        drop(served);
+        assert!(!is_taken(&endpoint(&path)).unwrap());
+        assert_eq!(sockets(folder.path()), 1);
+        is_taken(&endpoint(&folder.path().join("none/metrics"))).unwrap_err();
+        let served = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = served.local_addr().unwrap();
+        assert!(is_taken(&Endpoint::Loopback(address)).unwrap());
+    }
+
+    #[test]
     fn what_a_killed_successor_left_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
         drop(UnixListener::bind(folder.path().join(".metrics.new")).unwrap());
         let (listener, socket) = listen(&path).unwrap();
-        let mut metrics = Metrics {
-            socket: Some(socket),
-            hidden: Some(Hidden::Socket),
-        };
+        let mut metrics = Metrics::hidden(socket);
         assert_eq!(sockets(folder.path()), 1);
         metrics.show().unwrap();
         UnixStream::connect(&path).unwrap();
@@ -292,10 +331,7 @@ mod tests {
             let mut both = [(); 2].map(|()| {
                 let (listener, socket) = listen(&path).unwrap();
                 listener.set_nonblocking(true).unwrap();
-                let metrics = Metrics {
-                    socket: Some(socket),
-                    hidden: Some(Hidden::Socket),
-                };
+                let metrics = Metrics::hidden(socket);
                 (listener, metrics)
             });
             let shown = [first, 1 - first].map(|it| (it, both[it].1.show().is_ok()));
@@ -316,20 +352,14 @@ mod tests {
         let first = UnixListener::bind(&path).unwrap();
         first.set_nonblocking(true).unwrap();
         let (_listener, socket) = listen(&path).unwrap();
-        let metrics = Metrics {
-            socket: Some(socket),
-            hidden: Some(Hidden::Socket),
-        };
+        let metrics = Metrics::hidden(socket);
         UnixStream::connect(&path).unwrap();
         assert!(first.accept().is_ok());
         drop(metrics);
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "{left:?}");
         let (listener, socket) = listen(&path).unwrap();
-        let mut metrics = Metrics {
-            socket: Some(socket),
-            hidden: Some(Hidden::Socket),
-        };
+        let mut metrics = Metrics::hidden(socket);
         metrics.show().unwrap();
         UnixStream::connect(&path).unwrap();
         assert!(listener.accept().is_ok());

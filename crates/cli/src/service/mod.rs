@@ -24,6 +24,7 @@ pub use announced::Announced;
 use health::Shared;
 pub use health::{Health, now};
 use metrics::Metrics;
+pub use metrics::is_taken;
 
 const OUT_OF_DATE: &str = "the file of the rules was not reloaded, and the old ones hold";
 
