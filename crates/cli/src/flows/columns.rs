@@ -1,6 +1,7 @@
 //! What is shown of connections, one column each.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::iter;
 
 use pillion_bundler::{Counters, Flow, Outcome, WantedBy};
@@ -9,6 +10,9 @@ use pillion_report::{Column, Table, number};
 use super::Connection;
 use crate::companions::words;
 use crate::status::since;
+
+/// The heading of the column that tells network namespaces apart.
+const NAMESPACE: &str = "namespace";
 
 /// A cell, and how it compares with others of its column.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +85,7 @@ pub fn columns() -> Vec<Shown> {
         })
         .in_all(|_| "all together".to_owned()),
         Shown::new(words("peer"), 0, |it| Cell::Words(it.flow.peer.to_string())),
+        Shown::new(words(NAMESPACE), 1, |it| Cell::Words(it.namespace.clone())),
         Shown::new(words("process"), 2, |it| {
             Cell::Words(it.process.clone().unwrap_or_default())
         }),
@@ -130,6 +135,15 @@ pub fn columns() -> Vec<Shown> {
             Cell::Words(companions(&it.flow))
         }),
     ]
+}
+
+/// The columns without that of the namespace, where all connections are of one.
+pub fn telling(mut shown: Vec<Shown>, connections: &[&Connection]) -> Vec<Shown> {
+    let namespaces = connections.iter().map(|it| it.flow.netns);
+    if namespaces.collect::<BTreeSet<_>>().len() < 2 {
+        shown.retain(|it| it.column.header != NAMESPACE);
+    }
+    shown
 }
 
 /// The columns of connections that have ended.
@@ -195,12 +209,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_a_narrow_terminal_the_reason_goes_last() {
+    fn on_a_narrow_terminal_what_tells_them_apart_and_the_reason_go_last() {
         let all = iter::successors(Some(columns()), |shown| fewer(shown));
         let left: Vec<Vec<String>> = all
             .map(|shown| shown.into_iter().map(|it| it.column.header).collect())
             .collect();
-        assert_eq!(left[left.len() - 2], ["local", "peer", "last segment"]);
+        let last: Vec<_> = left.iter().rev().skip(1).take(2).collect();
+        assert_eq!(last[0], &["local", "peer", "namespace"]);
+        assert_eq!(last[1], &["local", "peer", "namespace", "last segment"]);
         assert!(left.windows(2).all(|two| two[0].len() == two[1].len() + 1));
     }
 }

@@ -35,6 +35,7 @@ pub fn example(port: u16) -> Connection {
         process: None,
         pid: None,
         unit: None,
+        namespace: "game".to_owned(),
         flow,
     }
 }

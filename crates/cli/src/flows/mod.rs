@@ -2,11 +2,9 @@ mod columns;
 mod connection;
 #[cfg(test)]
 mod example;
+mod network_namespaces;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, IsTerminal};
-use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -15,7 +13,7 @@ use pillion_report::{Table, columns_of};
 use rustix::termios::tcgetwinsize;
 
 pub use columns::{Cell, columns};
-use columns::{Shown, all_together, columns_of_closed, fewer};
+use columns::{Shown, all_together, columns_of_closed, fewer, telling};
 pub use connection::{Connection, owned, owners};
 #[cfg(test)]
 pub use example::example;
@@ -50,14 +48,16 @@ impl Args {
                 "no connection that was bundled has ended",
             ),
         };
-        let flows = owned(flows, &mut owners());
+        let mut flows = owned(flows, &mut owners());
+        if !self.closed {
+            flows.sort_by(|a, b| a.namespace.cmp(&b.namespace));
+        }
         if self.json {
             print_json(&flows)?;
         } else if flows.is_empty() {
             print_line!("{none}")?;
         } else {
-            let table = |shown: &[Shown]| by_namespace(&flows, shown);
-            print(&fitting(width(), columns, table))?;
+            print(&list(&flows.iter().collect::<Vec<_>>(), columns, width()).text)?;
         }
         // One that does not answer is waited for.
         tell_of_other_versions();
@@ -86,80 +86,44 @@ fn width() -> Option<usize> {
     (columns > 0).then_some(columns.into())
 }
 
-/// A table with as many columns as fit.
-fn fitting(
-    width: Option<usize>,
-    mut shown: Vec<Shown>,
-    table: impl Fn(&[Shown]) -> Table,
-) -> String {
+/// A table of connections, in this order.
+pub struct List {
+    /// Below two lines of headings a line for each connection; the last one is of all together where
+    /// there are several.
+    pub text: String,
+    /// The headings of the columns that fit.
+    pub headings: Vec<String>,
+}
+
+/// The connections, with as many of the columns as fit.
+pub fn list(connections: &[&Connection], columns: Vec<Shown>, width: Option<usize>) -> List {
+    let mut shown = telling(columns, connections);
     loop {
-        let text = table(&shown).to_text();
+        let text = table(connections, &shown).to_text();
         let widest = text.lines().map(columns_of).max();
         let fits = width.is_none_or(|width| widest.is_none_or(|widest| widest <= width));
         match fewer(&shown).filter(|_| !fits) {
             Some(kept) => shown = kept,
-            None => return text,
+            None => {
+                let headings = shown.into_iter().map(|it| it.column.header).collect();
+                return List { text, headings };
+            }
         }
     }
 }
 
-/// A line for each connection, in this order, below two of headings; the last one is of all together
-/// where there are several.
-pub fn list(connections: &[&Connection], width: Option<usize>) -> String {
-    fitting(width, columns(), |shown| {
-        let mut table = Table::new("", shown.iter().map(|it| it.column.clone()));
-        for connection in connections {
-            table.row(cells(connection, shown));
-        }
-        all_together(connections, shown, &mut table);
-        table
-    })
+fn table(connections: &[&Connection], shown: &[Shown]) -> Table {
+    let mut table = Table::new("", shown.iter().map(|it| it.column.clone()));
+    for connection in connections {
+        table.row(cells(connection, shown));
+    }
+    all_together(connections, shown, &mut table);
+    table
 }
 
 fn cells(connection: &Connection, shown: &[Shown]) -> impl Iterator<Item = String> {
     let cells = shown.iter().map(|it| (it.of)(connection).text().to_owned());
     cells.collect::<Vec<_>>().into_iter()
-}
-
-fn by_namespace(connections: &[Connection], shown: &[Shown]) -> Table {
-    let mut table = Table::new("", shown.iter().map(|it| it.column.clone()));
-    let names = namespaces();
-    let mut namespaced = BTreeMap::<_, Vec<&Connection>>::new();
-    for connection in connections {
-        let namespace = connection.flow.netns;
-        namespaced.entry(namespace).or_default().push(connection);
-    }
-    for (netns, of_it) in &namespaced {
-        if namespaced.len() > 1 {
-            let number = netns.unwrap_or(0);
-            let name = names.get(&u64::from(number)).cloned();
-            let of_unit = || {
-                of_it
-                    .iter()
-                    .find_map(|it| Some(format!("of {}", it.unit.as_ref()?)))
-            };
-            let name = name.or_else(of_unit);
-            let name = name.unwrap_or_else(|| number.to_string());
-            table.section(format!("network namespace {name}"));
-        }
-        for connection in of_it {
-            table.row(cells(connection, shown));
-        }
-    }
-    all_together(&connections.iter().collect::<Vec<_>>(), shown, &mut table);
-    table
-}
-
-/// What network namespaces are called, by their inode numbers.
-fn namespaces() -> BTreeMap<u64, String> {
-    let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    let named = named.filter_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        Some((fs::metadata(entry.path()).ok()?.ino(), name))
-    });
-    let this = fs::metadata("/proc/self/ns/net").ok();
-    let this = this.map(|it| (it.ino(), "of this shell".to_owned()));
-    this.into_iter().chain(named).collect()
 }
 
 #[cfg(test)]
@@ -173,7 +137,7 @@ mod tests {
     }
 
     fn fitting(connections: &[Connection], width: Option<usize>) -> String {
-        super::fitting(width, columns(), |shown| by_namespace(connections, shown))
+        list(&connections.iter().collect::<Vec<_>>(), columns(), width).text
     }
 
     #[test]
@@ -213,8 +177,12 @@ mod tests {
     #[test]
     fn namespaces_are_told_apart_where_there_are_several() {
         let mut flows = [flow(5001, 0), flow(5002, 0)];
-        assert!(!fitting(&flows, None).contains("network namespace"));
+        assert!(!fitting(&flows, None).contains("namespace"));
         flows[1].flow.netns = Some(2);
-        assert!(fitting(&flows, None).contains("network namespace 2"));
+        flows[1].namespace = "voice".to_owned();
+        for width in [None, Some(80)] {
+            let text = fitting(&flows, width);
+            assert!(text.contains("game") && text.contains("voice"), "{text}");
+        }
     }
 }

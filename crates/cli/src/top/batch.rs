@@ -7,7 +7,7 @@ use pillion_host::Ticks;
 
 use super::Source;
 use super::view::View;
-use crate::flows::list;
+use crate::flows::{columns, list};
 use crate::print::print_if_read;
 use crate::stop;
 
@@ -31,7 +31,7 @@ pub fn run(
             let blank = if round > 0 { "\n" } else { "" };
             match wanted.is_empty() {
                 true => format!("{blank}{}\n", view.nothing()),
-                false => format!("{blank}{}", list(&wanted, None)),
+                false => format!("{blank}{}", list(&wanted, columns(), None).text),
             }
         };
         if !print_if_read(&text)? {

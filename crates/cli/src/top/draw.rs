@@ -72,7 +72,7 @@ fn list(frame: &mut Frame, area: Rect, view: &mut View) {
         return;
     }
     let rows = wanted.len();
-    let text = flows::list(&wanted, Some(area.width.into()));
+    let flows::List { text, headings } = flows::list(&wanted, columns(), Some(area.width.into()));
     let place = view.place();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).map(Line::from).collect();
     lines[0] = std::mem::take(&mut lines[0]).style(BOLD);
@@ -90,6 +90,7 @@ fn list(frame: &mut Frame, area: Rect, view: &mut View) {
     ])
     .areas(area);
     view.room = usize::from(body.height).max(1);
+    view.headings = headings;
     if let Some(place) = place {
         view.first = view
             .first

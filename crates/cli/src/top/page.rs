@@ -79,6 +79,7 @@ fn facts(connection: &Connection) -> Vec<Line<'static>> {
         of("process", shown("process")),
         pid,
         connection.unit.clone(),
+        Some(format!("network namespace {}", connection.namespace)),
     ];
     let who = who.into_iter().flatten().collect::<Vec<_>>().join(", ");
     let mut lines = vec![

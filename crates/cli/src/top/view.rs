@@ -66,6 +66,8 @@ pub struct View {
     pub first: usize,
     /// How many lines of the list there were room for.
     pub room: usize,
+    /// The headings of the columns that there was room for.
+    pub headings: Vec<String>,
 }
 
 impl View {
@@ -80,6 +82,7 @@ impl View {
             paused: false,
             first: 0,
             room: 1,
+            headings: Vec::new(),
         }
     }
 
@@ -207,10 +210,20 @@ impl View {
         self.chosen = wanted.get(next).map(|it| (*it).clone());
     }
 
-    fn sort_by(&mut self, columns_right: isize) {
-        let count = columns().len();
-        let column = self.order.column as isize + columns_right;
-        self.order = Order::by(column.rem_euclid(count as isize) as usize);
+    /// Sorts by the next column that is seen, to the right or to the left.
+    fn sort_by(&mut self, step: isize) {
+        let columns = columns();
+        let count = columns.len() as isize;
+        let next = (1..=count).map(|steps| {
+            let column = self.order.column as isize + steps * step;
+            column.rem_euclid(count) as usize
+        });
+        let is_seen = |place: &usize| self.headings.contains(&columns[*place].column.header);
+        self.order = next
+            .filter(is_seen)
+            .map(Order::by)
+            .next()
+            .unwrap_or(self.order);
         self.order.sort(&mut self.connections);
     }
 }
@@ -257,6 +270,22 @@ mod tests {
         connections[1].flow.counters.saved_us = 9;
         view.take(connections);
         assert_eq!(ports(&view)[0], 5002);
+    }
+
+    #[test]
+    fn arrows_sort_by_the_columns_that_are_seen() {
+        let mut view = view();
+        view.headings = ["local", "peer", "saved"].map(str::to_owned).into();
+        let header = |view: &View| columns()[view.order.column].column.header.clone();
+        for (key, sorted) in [
+            (KeyCode::Left, "saved"),
+            (KeyCode::Right, "local"),
+            (KeyCode::Right, "peer"),
+            (KeyCode::Right, "saved"),
+        ] {
+            view.key(key.into());
+            assert_eq!(header(&view), sorted);
+        }
     }
 
     #[test]
