@@ -72,6 +72,10 @@ fn of_the_file() -> String {
             page.control("TP", []);
             page.text([bold(key.name), roman(format!(" = {}", key.value))]);
             page.text([roman(format!("{}.", key.meaning))]);
+            for value in key.values {
+                page.control("br", []);
+                page.text([roman(value)]);
+            }
         }
     }
     page.control("SH", ["FILES"]);

@@ -1,6 +1,6 @@
 //! The file of rules with every key, made from the keys' own descriptions.
 
-use clap::{Args, Command};
+use clap::{Arg, Args, Command};
 use serde::Serialize;
 
 use crate::{Bundling, Telling};
@@ -25,6 +25,8 @@ pub struct Key {
     pub meaning: String,
     /// A value: the default, if there is one.
     pub value: String,
+    /// What it can be, with what that means, where these are all.
+    pub values: Vec<String>,
 }
 
 /// Values of keys that have no default.
@@ -93,6 +95,7 @@ pub fn sections() -> Vec<Section> {
                   application asks, or \"leave-alone\""
             .to_owned(),
         value: "\"allow\"".to_owned(),
+        values: Vec::new(),
     };
     let netns = Key {
         name: "netns".to_owned(),
@@ -101,11 +104,13 @@ pub fn sections() -> Vec<Section> {
                   /proc/PID/ns/net"
             .to_owned(),
         value: "[\"web\", \"cni-*\"]".to_owned(),
+        values: Vec::new(),
     };
     let choice = CHOICE.iter().map(|(name, value, meaning)| Key {
         name: (*name).to_owned(),
         meaning: (*meaning).to_owned(),
         value: (*value).to_owned(),
+        values: Vec::new(),
     });
     vec![
         Section {
@@ -154,9 +159,22 @@ fn keys<T: Args + Default + Serialize>() -> Vec<Key> {
                 .or_else(|| value_of(name))
                 .unwrap_or("false")
                 .to_owned(),
+            values: values(option),
         })
     });
     options.collect()
+}
+
+/// What an option that takes one of some words can be.
+fn values(option: &Arg) -> Vec<String> {
+    if !option.get_action().takes_values() {
+        return Vec::new();
+    }
+    let values = option.get_possible_values().into_iter().map(|it| {
+        let meaning = it.get_help().map(|help| format!(": {help}"));
+        format!("\"{}\"{}", it.get_name(), meaning.unwrap_or_default())
+    });
+    values.collect()
 }
 
 /// The file as it is installed: every key is there, and all but `otherwise` are comments.
@@ -180,10 +198,13 @@ pub fn example() -> String {
             name,
             meaning,
             value,
+            values,
         } in keys
         {
             let comment = if name == "otherwise" { "" } else { "#" };
-            text += &format!("\n# {meaning}.\n{comment}{name} = {value}\n");
+            text += &format!("\n# {meaning}.\n");
+            values.iter().for_each(|it| text += &format!("#   {it}\n"));
+            text += &format!("{comment}{name} = {value}\n");
         }
     }
     text
@@ -207,6 +228,15 @@ mod tests {
     #[test]
     fn it_can_be_installed_as_it_is() {
         assert_eq!(loads(&example()), 0);
+    }
+
+    #[test]
+    fn words_that_a_key_can_have_are_told() {
+        let example = example();
+        for words in ["#   \"cwr\": ", "#   \"adaptive\": ", "#   \"smoothed\""] {
+            assert!(example.contains(words), "{words} {example}");
+        }
+        assert!(!example.contains("#   \"true\""));
     }
 
     #[test]
