@@ -133,21 +133,22 @@ impl Record {
 impl Setting {
     /// The first thing in which another setting differs, as it is in both.
     pub(crate) fn differing(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        // As the options take them.
+        let percent = |ppm: u32| format!("{}%", f64::from(ppm) / 1e4);
+        let ms = |us: u32| (f64::from(us) / 1e3).to_string();
+        let s = |ms: Option<u64>| {
+            ms.map_or_else(|| "none".to_owned(), |ms| (ms as f64 / 1e3).to_string())
+        };
         let of = |setting: &Self| {
             [
-                ("share in ppm (--share)", setting.bundled_ppm.to_string()),
-                ("draw (--draw-by)", setting.draw_by.to_string()),
-                ("grace in us (--grace)", setting.grace_us.to_string()),
-                ("stall in us (--stall)", setting.stall_us.to_string()),
+                ("--share", percent(setting.bundled_ppm)),
+                ("--draw-by", setting.draw_by.to_string()),
+                ("--grace, in ms", ms(setting.grace_us)),
+                ("--stall, in ms", ms(setting.stall_us)),
                 ("connections", setting.chosen.clone()),
                 ("devices or network namespaces", setting.places.clone()),
                 ("options of bundling", setting.bundling.clone()),
-                (
-                    "duration in ms (--duration)",
-                    setting
-                        .duration_ms
-                        .map_or_else(|| "none".to_owned(), |ms| ms.to_string()),
-                ),
+                ("--duration, in s", s(setting.duration_ms)),
             ]
         };
         let pairs = of(self).into_iter().zip(of(other));
@@ -197,10 +198,13 @@ mod tests {
             ..Setting::example()
         };
         let (what, old, new) = Setting::example().differing(&other).unwrap();
-        assert_eq!(
-            [what, &old, &new],
-            ["draw (--draw-by)", "peer", "connection"]
-        );
+        assert_eq!([what, &old, &new], ["--draw-by", "peer", "connection"]);
+        let other = Setting {
+            bundled_ppm: 125_000,
+            ..Setting::example()
+        };
+        let (what, old, new) = Setting::example().differing(&other).unwrap();
+        assert_eq!([what, &old, &new], ["--share", "50%", "12.5%"]);
     }
 
     #[test]

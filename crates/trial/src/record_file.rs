@@ -293,7 +293,7 @@ mod tests {
         };
         let refused = open(&other).unwrap_err().to_string();
         assert!(
-            refused.contains("--share") && refused.contains("300000"),
+            refused.contains("--share") && refused.contains("30%"),
             "{refused}"
         );
         fs::write(&path, "{}").unwrap();

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_report::number;
+use pillion_settings::parse_host_port;
 use pillion_settings::traffic::{Receiving, on_the_command_line};
 use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
@@ -20,7 +21,7 @@ use crate::stop;
 #[derive(clap::Args)]
 pub struct Args {
     /// Where to listen; port 0 for any free one
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
     listen: SocketAddr,
 
     /// End when so many connections have closed, or streams of datagrams ended [default: end with Ctrl-C]
