@@ -13,6 +13,7 @@ use pillion_trace::measure::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::fairness::JAIN_OF_ALL;
 use super::slices::OF_SLICES;
 use super::{derived, slices};
 use crate::{OpenError, Traces};
@@ -277,7 +278,7 @@ fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
 
 /// Whether a measure is Jain's index.
 pub(super) fn is_index(measure: &str) -> bool {
-    measure.ends_with(JAIN)
+    measure.ends_with(JAIN) || measure == JAIN_OF_ALL
 }
 
 /// The unit of a measure, by the end of its name.

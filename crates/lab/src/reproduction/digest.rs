@@ -10,6 +10,7 @@ use pillion_traffic::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::drops::drops;
+use super::due::due;
 use crate::Error;
 use crate::hash::hash_of;
 use crate::run::MANIFEST_FILE;
@@ -21,10 +22,12 @@ use crate::store::{StoredRun, Traced};
 /// # Errors
 /// [`Error::File`], [`Error::Trace`].
 pub fn digest(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
-    Ok(Digest {
+    let mut digest = Digest {
         doubts: run.summary()?.doubts,
         ..of_results(run, planned)?
-    })
+    };
+    digest.add_fairness(&due(&planned.plan));
+    Ok(digest)
 }
 
 fn of_results(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {

@@ -1,15 +1,19 @@
 use std::collections::BTreeSet;
 
 use pillion_analysis::reproduction::{
-    PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
+    JAIN_OF_ALL, PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
 };
 use pillion_names::run;
 use pillion_settings::experiment::{Planned, Reproduction, Selector};
 
 /// What is shown of streams that share a bottleneck.
-const COLUMNS: [(&str, &str); 4] = [
+const COLUMNS: [(&str, &str); 5] = [
     (
-        "Jain's index of goodputs",
+        "Jain's index of all, relative to their optimum",
+        JAIN_OF_ALL,
+    ),
+    (
+        "of the group's goodputs",
         "received_goodput_bit_per_s of streams jain",
     ),
     ("goodput of all", "received_goodput_bit_per_s"),

@@ -3,6 +3,7 @@
 mod chosen;
 mod digest;
 mod drops;
+mod due;
 mod fairness;
 mod row;
 

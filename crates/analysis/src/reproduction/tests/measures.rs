@@ -18,6 +18,33 @@ fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
 }
 
 #[test]
+fn all_streams_are_set_against_what_each_is_due() {
+    let group = |goodputs: &[f64]| GroupDigest {
+        streams: [("received_goodput_bit_per_s".to_owned(), goodputs.to_vec())].into(),
+        ..GroupDigest::default()
+    };
+    let index = |due: &[(&str, f64)]| {
+        let groups = [("thin", group(&[9_600.0])), ("greedy", group(&[990_400.0]))];
+        let mut digest = Digest {
+            groups: groups.map(|(name, it)| (name.to_owned(), it)).into(),
+            ..Digest::default()
+        };
+        let due = due.iter().map(|(name, due)| ((*name).to_owned(), *due));
+        digest.add_fairness(&due.collect());
+        digest.groups["thin"].value(JAIN_OF_ALL)
+    };
+    // The thesis's own example: 51 % by throughput alone, 1 by what each is due.
+    assert_eq!(
+        index(&[("thin", 9_600.0), ("greedy", 990_400.0)]),
+        Some(1.0)
+    );
+    let even = index(&[("thin", 1.0), ("greedy", 1.0)]).unwrap();
+    assert!((even - 0.51).abs() < 0.005, "{even}");
+    assert_eq!(index(&[("thin", 9_600.0)]), None);
+    assert_eq!(unit(JAIN_OF_ALL).symbol(), "");
+}
+
+#[test]
 fn a_published_table_has_ours_below_each_of_its_lines() {
     let cell = |measure: &str, factor, published| PublishedCell {
         measure: measure.to_owned(),
