@@ -1,31 +1,30 @@
 //! `pillion flows`, and what it may not see.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Output;
 
+use caps::Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON, CAP_SYS_ADMIN};
+use caps::{CapSet, Capability};
+
 use crate::common::*;
 
-/// By one who has these capabilities alone, by their numbers.
-fn flows_with(capabilities: &'static [u64]) -> Output {
+/// By one who has these capabilities alone.
+fn flows_with(kept: &[Capability]) -> Output {
     let namespace = namespace_with_loopback();
     let mut flows = pillion_in(&namespace, &["flows"]);
+    let mut others = caps::all();
+    others.retain(|it| !kept.contains(it));
     let drop_others = move || {
-        for capability in (0..=40u64).filter(|it| !capabilities.contains(it)) {
-            // SAFETY: a plain system call.
-            let dropped = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-            assert_eq!(dropped, 0);
-        }
-        Ok(())
+        let mut others = others.iter();
+        others
+            .try_for_each(|it| caps::drop(None, CapSet::Bounding, *it))
+            .map_err(io::Error::other)
     };
     // SAFETY: between fork and exec only system calls are made.
     unsafe { flows.pre_exec(drop_others) };
     flows.output().unwrap()
 }
-
-const CAP_NET_ADMIN: u64 = 12;
-const CAP_SYS_ADMIN: u64 = 21;
-const CAP_PERFMON: u64 = 38;
-const CAP_BPF: u64 = 39;
 
 #[test]
 fn flows_that_may_not_be_seen_are_not_said_to_be_none() {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use caps::Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON};
 use pillion_tests::HostPair;
 use tempfile::TempDir;
 
@@ -158,7 +159,7 @@ fn systemd_starts_it_reloads_it_lets_it_hand_over_and_stops_it() {
             .unwrap();
         u64::from_str_radix(line.trim(), 16).unwrap()
     };
-    let (net_admin, perfmon, bpf) = (1 << 12, 1 << 38, 1u64 << 39);
+    let [net_admin, perfmon, bpf] = [CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF].map(|it| it.bitmask());
     assert_eq!(set("CapEff:"), net_admin | bpf, "{process}");
     assert_eq!(set("CapPrm:"), net_admin | bpf | perfmon, "{process}");
     let url = "http://pillion/metrics";

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 
@@ -136,19 +137,19 @@ fn sack() -> Finding {
 }
 
 fn privilege() -> Finding {
-    const NEEDED: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
-    let status = read("/proc/self/status");
-    let effective = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("CapEff:")?.trim(), 16).ok())
-        .unwrap_or(0);
+    const NEEDED: [Capability; 3] = [
+        Capability::CAP_NET_ADMIN,
+        Capability::CAP_PERFMON,
+        Capability::CAP_BPF,
+    ];
+    let effective = caps::read(None, CapSet::Effective).unwrap_or_default();
     let missing: Vec<_> = NEEDED
         .iter()
-        .filter(|(_, bit)| effective & (1 << bit) == 0)
-        .map(|(name, _)| *name)
+        .filter(|it| !effective.contains(it))
+        .map(ToString::to_string)
         .collect();
     if missing.is_empty() {
-        return Finding::ok("privilege", NEEDED.map(|(name, _)| name).join(", "));
+        return Finding::ok("privilege", NEEDED.map(|it| it.to_string()).join(", "));
     }
     Finding::bad(
         "privilege",

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, socket};
@@ -90,24 +91,18 @@ fn is_akin(stream: &UnixStream) -> bool {
 /// Anybody may have such a socket, but nobody else may have the capability; in a user namespace of
 /// their own they may.
 fn may_bundle(stream: &UnixStream) -> bool {
-    const CAP_BPF: u64 = 1 << 39;
     let Ok(peer) = getsockopt(stream, PeerCredentials) else {
         return false;
     };
     let user_namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/user")).map(|it| it.ino());
-    let peer = peer.pid().to_string();
-    match (user_namespace("self"), user_namespace(&peer)) {
+    match (
+        user_namespace("self"),
+        user_namespace(&peer.pid().to_string()),
+    ) {
         (Ok(own), Ok(of_peer)) if own == of_peer => {}
         _ => return false,
     }
-    let status = fs::read_to_string(format!("/proc/{peer}/status")).ok();
-    let permitted = status.as_deref().and_then(|status| {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("CapPrm:"))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    });
-    permitted.is_some_and(|set| set & CAP_BPF != 0)
+    caps::has_cap(Some(peer.pid()), CapSet::Permitted, Capability::CAP_BPF).unwrap_or(false)
 }
 
 /// Those at work in a network namespace, as far as this user may know.
