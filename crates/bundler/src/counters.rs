@@ -2,6 +2,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
+use pillion_measure::share;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{flow_types, types};
@@ -133,10 +134,8 @@ impl Counters {
     /// the redundant share of a trace has.
     #[must_use]
     pub fn bundled_share(&self) -> f64 {
-        match self.new_bytes + self.redundant_bytes {
-            0 => 0.0,
-            all => self.redundant_bytes as f64 / all as f64,
-        }
+        let all = self.new_bytes + self.redundant_bytes;
+        share(self.redundant_bytes, all).unwrap_or(0.0)
     }
 }
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_host::libbpf::Messages;
+use pillion_measure::share;
 use serde::Serialize;
 
 use crate::companions;
@@ -88,8 +89,7 @@ impl Flow {
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
         let lost = u64::from(self.retransmitted) + self.counters.hidden_losses;
-        let sent = f64::from(self.data_packets);
-        (sent > 0.0).then(|| (lost as f64 / sent).min(1.0))
+        share(lost, self.data_packets.into()).map(|share| share.min(1.0))
     }
 }
 

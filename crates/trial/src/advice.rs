@@ -123,7 +123,7 @@ fn losses(all: &Summary) -> u64 {
 
 /// The share of retransmissions that were needed: the model takes all for losses.
 fn needed(all: &Summary) -> f64 {
-    losses(all) as f64 / all.lost.max(1) as f64
+    share(losses(all), all.lost).unwrap_or(0.0)
 }
 
 const LOSS: Of = |all| share(losses(all), all.segments);

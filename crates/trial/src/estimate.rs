@@ -126,6 +126,7 @@ impl Sample {
 
 #[cfg(test)]
 mod tests {
+    use pillion_measure::share;
     use rand_distr::{Distribution, Normal};
 
     use super::*;
@@ -142,7 +143,7 @@ mod tests {
         Sample::new(units, units.len(), &mut generator(units.len() as u64)).estimate(of)
     }
 
-    const MEAN: Of = |all| (all.segments > 0).then(|| all.late_us as f64 / all.segments as f64);
+    const MEAN: Of = |all| share(all.late_us, all.segments);
 
     #[test]
     fn the_interval_is_over_units_and_not_over_segments() {

@@ -1,4 +1,4 @@
-use pillion_measure::{Measure, Unit};
+use pillion_measure::{Measure, Unit, share};
 
 use crate::Summary;
 
@@ -22,7 +22,7 @@ const fn measure(
 }
 
 fn of_segments(part: u64, summary: &Summary) -> Option<f64> {
-    (summary.segments > 0).then(|| part as f64 / summary.segments as f64)
+    share(part, summary.segments)
 }
 
 /// What is told of connections. The first one decides a trial, and the one of what is cut short.
@@ -97,6 +97,6 @@ pub const MEASURES: [Measure<Of>; 10] = [
         "bytes added",
         Unit::Share,
         "redundant bytes, of the payload that was sent for the first time",
-        |all| (all.new_bytes > 0).then(|| all.redundant_bytes as f64 / all.new_bytes as f64),
+        |all| share(all.redundant_bytes, all.new_bytes),
     ),
 ];

@@ -1,3 +1,4 @@
+use pillion_measure::share;
 use pillion_report::{Axis, Figure, Line, Part};
 use pillion_trace::measure::{Measures, Rates};
 
@@ -65,14 +66,14 @@ fn in_flight(all: &Measures) -> Figure {
 }
 
 fn losses(all: &Measures, with_receiver: bool) -> Figure {
-    let share = |packets: u32, rates: &Rates| {
-        (rates.data_packets > 0).then(|| f64::from(packets) / f64::from(rates.data_packets) * 100.0)
+    let percent = |packets: u32, rates: &Rates| {
+        share(packets.into(), rates.data_packets.into()).map(|share| share * 100.0)
     };
     let mut lines = vec![line("retransmitted", all, |rates| {
-        share(rates.retransmitted_packets, rates)
+        percent(rates.retransmitted_packets, rates)
     })];
     if with_receiver {
-        let lost = |rates: &Rates| share(rates.lost_data_packets, rates);
+        let lost = |rates: &Rates| percent(rates.lost_data_packets, rates);
         lines.insert(0, line("lost", all, lost));
     }
     figure(

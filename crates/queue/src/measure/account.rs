@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use pillion_measure::share;
 use serde::Serialize;
 
 use super::Quantiles;
@@ -35,8 +36,7 @@ impl Account {
     /// The share of the packets offered that was dropped, 0 to 1; `None` if none was offered.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
-        let dropped = self.refused + self.dropped;
-        (self.offered > 0).then(|| dropped as f64 / self.offered as f64)
+        share(self.refused + self.dropped, self.offered)
     }
 }
 

@@ -172,17 +172,6 @@ impl HalfConnection {
     }
 }
 
-impl Counts {
-    /// Bundled bytes as a share of all payload, from 0 to 1.
-    #[must_use]
-    pub fn bundled_share(&self) -> f64 {
-        if self.payload_bytes == 0 {
-            return 0.0;
-        }
-        self.bundled_bytes as f64 / self.payload_bytes as f64
-    }
-}
-
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.packets += other.packets;

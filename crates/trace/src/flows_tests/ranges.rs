@@ -37,8 +37,7 @@ fn a_bundle_has_an_old_part_and_a_new_part() {
     assert_eq!((bundle.old_bytes, bundle.new_bytes), (100, 100));
     let counts = record.only().forward;
     assert_eq!((counts.bundled_packets, counts.bundled_bytes), (1, 100));
-    assert_eq!(counts.new_bytes, 200);
-    assert_eq!(counts.bundled_share(), 1.0 / 3.0);
+    assert_eq!((counts.new_bytes, counts.payload_bytes), (200, 300));
     assert_eq!(counts.retransmitted_packets, 0);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_measure::Unit;
+use pillion_measure::{Unit, share};
 use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use pillion_trial::{Advice, Finding, Service};
 use serde_json::json;
@@ -114,14 +114,13 @@ pub fn seen(advice: &[Advice]) -> Table {
     );
     for it in advice {
         let all = &it.summary;
-        let late = (all.segments > 0).then(|| all.late as f64 / all.segments as f64);
         table.row([
             title(it),
             number::count(all.connections),
             number::count(all.segments),
             number::millis(all.latencies.quantile_ms(0.5)),
             number::millis(all.latencies.quantile_ms(0.99)),
-            number::percent(late),
+            number::percent(share(all.late, all.segments)),
             number::percent(it.loss.map(|loss| loss.value)),
             number::count(all.timeouts),
             number::count(all.probes),
