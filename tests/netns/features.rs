@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recv, recvmsg, send};
 use pillion_bundler::{Counters, Outcome};
+use pillion_host::socket_option::set;
 
 use crate::common::*;
 use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};
@@ -21,14 +22,6 @@ fn assert_bundled(counters: Option<Counters>) {
     let counters = counters.expect("a bundler");
     let bundled = counters.of(Outcome::Bundled);
     assert!(bundled * 2 > counters.segments(), "{counters:?}");
-}
-
-fn set_option(stream: &TcpStream, (level, option): (i32, i32), value: u32) {
-    let length = size_of_val(&value) as libc::socklen_t;
-    let fd = stream.as_raw_fd();
-    // SAFETY: the value lives across the call and has the length stated.
-    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
-    assert_eq!(result, 0, "{option}: {}", std::io::Error::last_os_error());
 }
 
 /// What the error queue says until one thing is said, or ten seconds are over.
@@ -71,7 +64,7 @@ fn timestamps(stream: &TcpStream, messages: u32) -> [Vec<u32>; 3] {
         | libc::SOF_TIMESTAMPING_TX_SOFTWARE
         | libc::SOF_TIMESTAMPING_TX_SCHED
         | libc::SOF_TIMESTAMPING_TX_ACK;
-    set_option(stream, (libc::SOL_SOCKET, libc::SO_TIMESTAMPING), flags);
+    set(stream, (libc::SOL_SOCKET, libc::SO_TIMESTAMPING), &flags).unwrap();
     let bytes = 100 * messages;
     send_thinly(stream, &content(bytes as usize), 100, 0);
     let reports = reports(stream, libc::SO_EE_ORIGIN_TIMESTAMPING, |report| {
@@ -107,7 +100,7 @@ fn zero_copy_completes() {
     const ZERO_COPY: u8 = 5; // SO_EE_ORIGIN_ZEROCOPY
     needs_root!();
     let outcome = carry_to_end(Bundled, |stream| {
-        set_option(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), 1);
+        set(stream, (libc::SOL_SOCKET, libc::SO_ZEROCOPY), &1).unwrap();
         // Until it completes, the data must stay as it is.
         let data = content(5000);
         send_thinly(stream, &data, 100, libc::MSG_ZEROCOPY);
@@ -158,12 +151,12 @@ fn what_is_held_back_is_sent_at_once_and_bundled() {
     let outcome = carry_to_end(Bundled, |stream| {
         let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);
         for message in content(5000).chunks(100) {
-            set_option(stream, cork, 1);
+            set(stream, cork, &1).unwrap();
             for part in message.chunks(10) {
                 let all = send(stream.as_raw_fd(), part, MsgFlags::empty());
                 assert_eq!(all, Ok(part.len()));
             }
-            set_option(stream, cork, 0);
+            set(stream, cork, &0).unwrap();
             pause();
         }
     });

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::Read;
 use std::mem::offset_of;
 use std::net::TcpListener;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,6 +15,7 @@ use std::thread::JoinHandle;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use nix::unistd::Pid;
+use pillion_host::socket_option;
 use pillion_options as option;
 use pillion_tests::HostPair;
 use serde_json::Value;
@@ -231,23 +231,14 @@ fn an_answer_of_the_kernels_that_is_longer_than_there_is_room_for_is_as_without_
         let flags = SockFlag::SOCK_CLOEXEC;
         let protocol = SockProtocol::NetlinkRoute;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, protocol).unwrap();
-        let (group, mut groups) = (33_u32, 0_u32);
-        let mut len = size_of_val(&groups) as libc::socklen_t;
-        // SAFETY: the kernel reads and writes as much as the values have, which live across the calls.
-        let [joined, told] = unsafe {
-            let add = libc::NETLINK_ADD_MEMBERSHIP;
-            let group = (&raw const group).cast();
-            let fd = socket.as_raw_fd();
-            let joined = libc::setsockopt(fd, libc::SOL_NETLINK, add, group, len);
-            let list = libc::NETLINK_LIST_MEMBERSHIPS;
-            let groups = (&raw mut groups).cast();
-            let told = libc::getsockopt(fd, libc::SOL_NETLINK, list, groups, &raw mut len);
-            [joined, told]
-        };
-        (joined, told, len > 4)
+        let group = (libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP);
+        let joined = socket_option::set(&socket, group, &33_u32);
+        let groups = (libc::SOL_NETLINK, libc::NETLINK_LIST_MEMBERSHIPS);
+        let length = socket_option::read(&socket, groups, &mut [0; 4]);
+        (joined, length.map(|length| length > 4))
     };
     let without = namespace.enter(answer).unwrap();
-    assert_eq!(without, (0, 0, true));
+    assert_eq!(without, (Ok(()), Ok(true)));
     let mut attach = pillion_in(&namespace, &["attach", "--all", "--dev", "lo"]);
     let mut attach = attach.stderr(Stdio::null()).spawn().unwrap();
     await_attached(attach.id());

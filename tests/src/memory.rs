@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+
+use pillion_host::socket_option;
 
 use crate::netns::ip;
 use crate::socket;
@@ -26,22 +27,7 @@ pub fn segment_overhead() -> u32 {
 
 /// Memory that a socket is charged for what it has received and not handed on, in bytes.
 fn charged(socket: &TcpStream) -> u32 {
-    /// Place of `SK_MEMINFO_RMEM_ALLOC` among the numbers of the kernel's `sock_diag.h`, and how
-    /// many there are.
-    const RECEIVED: usize = 0;
-    const VALUES: usize = 9;
-    let mut values = [0u32; VALUES];
-    let mut length = size_of_val(&values) as libc::socklen_t;
-    // SAFETY: the array lives across the call and has the length stated.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MEMINFO,
-            values.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    assert_eq!(result, 0, "SO_MEMINFO");
-    values[RECEIVED]
+    // The first of the kernel's numbers is SK_MEMINFO_RMEM_ALLOC.
+    let received = socket_option::get(socket, (libc::SOL_SOCKET, libc::SO_MEMINFO));
+    u32::from_ne_bytes(received.expect("SO_MEMINFO"))
 }

@@ -1,7 +1,7 @@
 //! A connection that is taken down and put up again, as checkpoints do it (TCP_REPAIR).
 
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::sys::socket::{SockaddrStorage, bind, setsockopt, sockopt::ReuseAddr};
 
@@ -56,10 +56,10 @@ impl Wire {
     }
 }
 
-fn set(socket: &impl AsRawFd, name: i32, value: i32) {
+fn set(socket: impl AsFd, name: i32, value: i32) {
     set_option(socket, libc::IPPROTO_TCP, name, &value.to_ne_bytes());
 }
 
-fn get(socket: &impl AsRawFd, name: i32) -> i32 {
+fn get(socket: impl AsFd, name: i32) -> i32 {
     option(socket, libc::IPPROTO_TCP, name)
 }

@@ -1,7 +1,7 @@
 //! TCP MD5 signatures (RFC 2385), one key for all.
 
 use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 
 use etherparse::TcpHeader;
 
@@ -17,7 +17,7 @@ const DIGEST: usize = 16;
 pub(crate) const LENGTH: u16 = (OPTION.len() + DIGEST) as u16;
 
 /// Has the kernel sign what it sends to a peer, and take in nothing that is not signed.
-pub(crate) fn require(socket: &impl AsRawFd, peer: IpAddr) {
+pub(crate) fn require(socket: &impl AsFd, peer: IpAddr) {
     const ADDRESS_STORAGE: usize = 128;
     const KEY_STORAGE: usize = 80;
     // struct tcp_md5sig: a sockaddr_storage, flags, prefix, key's length, device, key.

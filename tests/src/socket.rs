@@ -1,5 +1,5 @@
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -10,6 +10,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
     socket,
 };
+use pillion_host::socket_option;
 
 use crate::peer::PATIENCE;
 
@@ -66,7 +67,7 @@ pub(crate) fn listener(address: SocketAddr) -> TcpListener {
 }
 
 /// Chooses the initial sequence number of a socket that is not yet connected.
-pub(crate) fn set_isn(socket: &impl AsRawFd, isn: u32) {
+pub(crate) fn set_isn(socket: &impl AsFd, isn: u32) {
     const OFF_WITHOUT_PROBE: libc::c_int = -1;
     const SEND_QUEUE: libc::c_int = 2;
     for (option, value) in [
@@ -83,42 +84,16 @@ pub(crate) fn set_isn(socket: &impl AsRawFd, isn: u32) {
 ///
 /// # Panics
 /// When the kernel refuses it.
-pub fn set_option(socket: &impl AsRawFd, level: i32, option: i32, value: &[u8]) {
-    let length = value.len() as libc::socklen_t;
-    // SAFETY: the value lives across the call and has the length stated.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            value.as_ptr().cast(),
-            length,
-        )
-    };
-    let error = io::Error::last_os_error();
-    assert_eq!(
-        result, 0,
-        "socket option {level}/{option}={value:?}: {error}"
-    );
+pub fn set_option(socket: impl AsFd, level: i32, option: i32, value: &[u8]) {
+    socket_option::set(socket, (level, option), value)
+        .unwrap_or_else(|error| panic!("socket option {level}/{option}={value:?}: {error}"));
 }
 
 /// Reads a socket option that is an integer.
-pub(crate) fn option(socket: &impl AsRawFd, level: i32, option: i32) -> i32 {
-    let mut value = 0;
-    let mut length = size_of_val(&value) as libc::socklen_t;
-    // SAFETY: the value and its length live across the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    let error = io::Error::last_os_error();
-    assert_eq!(result, 0, "socket option {level}/{option}: {error}");
-    value
+pub(crate) fn option(socket: impl AsFd, level: i32, option: i32) -> i32 {
+    let value = socket_option::get(socket, (level, option));
+    let value = value.unwrap_or_else(|error| panic!("socket option {level}/{option}: {error}"));
+    i32::from_ne_bytes(value)
 }
 
 /// Bytes written that are not yet acknowledged.
@@ -152,21 +127,10 @@ pub(crate) fn sacked(socket: &TcpStream) -> u32 {
 /// When the kernel says nothing.
 #[must_use]
 pub fn tcp_info(socket: &TcpStream) -> libc::tcp_info {
-    // SAFETY: plain integers, for which all zeroes is a value.
-    let mut info: libc::tcp_info = unsafe { mem::zeroed() };
-    let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: the structure and its length live across the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
-            (&raw mut info).cast(),
-            &raw mut length,
-        )
-    };
-    assert_eq!(result, 0, "TCP_INFO: {}", io::Error::last_os_error());
-    info
+    const BYTES: usize = size_of::<libc::tcp_info>();
+    let info = socket_option::get::<BYTES>(socket, (libc::IPPROTO_TCP, libc::TCP_INFO));
+    // SAFETY: plain integers, for which any bytes are a value.
+    unsafe { mem::transmute(info.expect("TCP_INFO")) }
 }
 
 /// Waits until something comes true; false when it does not in good time.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use pillion_host::interface_request;
 
 use crate::link::{ETHERNET_HEADER, Link};
 
@@ -132,11 +133,7 @@ fn complete_checksum(bytes: &mut [u8], start: usize, offset: usize) {
 }
 
 fn create(tun: &File, name: &str, link: Link, in_pages: bool) -> io::Result<()> {
-    // SAFETY: ifreq is plain integers and unions of them, for which all zeroes is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
-    }
+    let mut request = interface_request(name)?;
     let kind = match link {
         Link::Ethernet { .. } => libc::IFF_TAP,
         Link::Absent => libc::IFF_TUN,

@@ -1,7 +1,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -310,7 +310,7 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     stream
 }
 
-fn set_options(setup: &Setup, socket: &impl AsRawFd) {
+fn set_options(setup: &Setup, socket: &impl AsFd) {
     for (option, value) in &setup.tcp_options {
         socket::set_option(socket, libc::IPPROTO_TCP, *option, &value.to_ne_bytes());
     }

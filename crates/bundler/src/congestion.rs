@@ -1,10 +1,11 @@
+use std::ffi::OsString;
 use std::fmt;
 use std::fs;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::str::FromStr;
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::errno::Errno;
+use nix::sys::socket::sockopt::TcpCongestion;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket};
 use serde::{Serialize, Serializer};
 
 use crate::Error;
@@ -32,7 +33,7 @@ impl CongestionControl {
         };
         let found: Self = name.parse().map_err(|_| unknown())?;
         match found.try_out() {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Err(unknown()),
+            Err(Errno::ENOENT) => Err(unknown()),
             // Restricted; another failure of the trial says nothing of the name.
             _ => Ok(found),
         }
@@ -40,28 +41,14 @@ impl CongestionControl {
 
     /// Sets the congestion control on a socket of its own, which has the kernel load a module where
     /// it needs one.
-    fn try_out(self) -> io::Result<()> {
+    fn try_out(self) -> nix::Result<()> {
         let socket = socket(
             AddressFamily::Inet,
             SockType::Stream,
             SockFlag::SOCK_CLOEXEC,
             None,
         )?;
-        let name = self.as_str();
-        // SAFETY: the name lives across the call and has the length stated.
-        let result = unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_CONGESTION,
-                name.as_ptr().cast(),
-                name.len() as libc::socklen_t,
-            )
-        };
-        match result {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        setsockopt(&socket, TcpCongestion, &OsString::from(self.as_str()))
     }
 
     /// The congestion control's name.

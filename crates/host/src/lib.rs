@@ -6,15 +6,18 @@ mod cgroup_units;
 pub mod clock;
 mod containers;
 pub mod held_file;
+mod interface_request;
 mod known;
 pub mod libbpf;
 pub mod network_namespace;
 pub mod new_file;
 mod offloads;
 mod owners;
+pub mod packet_socket;
 pub mod pattern;
 mod process_began;
 pub mod replacement;
+pub mod socket_option;
 mod socket_owners;
 mod tcp_info;
 mod ticks;
@@ -25,6 +28,7 @@ pub use containers::{
     Container, ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName,
     ContainerNameError, Containers, Described, RuntimeFiles,
 };
+pub use interface_request::interface_request;
 pub use known::Known;
 pub use offloads::Offload;
 pub use owners::{Owners, Socket};

@@ -1,11 +1,13 @@
 //! Network namespaces, by files that refer to them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::thread;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use crate::socket_option;
 
 /// Runs `work` in the network namespace that a file refers to, in a thread of its own, so that the
 /// calling thread stays where it is.
@@ -34,20 +36,6 @@ pub fn enter<T: Send>(
 pub fn cookie() -> io::Result<u64> {
     let kind = SockType::Datagram;
     let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;
-    let mut cookie = 0u64;
-    let mut length = size_of_val(&cookie) as libc::socklen_t;
-    // SAFETY: the value and its length live on this stack and have the sizes stated.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut length,
-        )
-    };
-    match result {
-        0 => Ok(cookie),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let cookie = socket_option::get(socket, (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE))?;
+    Ok(u64::from_ne_bytes(cookie))
 }

@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
+use crate::interface_request;
+
 /// One of these works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offload {
@@ -64,16 +66,8 @@ struct Value {
 }
 
 fn ask(device: &str, command: u32, data: u32) -> io::Result<u32> {
-    let is_name = device.len() < libc::IFNAMSIZ && !device.contains('\0');
-    if !is_name {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
     let mut value = Value { command, data };
-    // SAFETY: plain integers and a union of such, for which all zeroes is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(device.bytes()) {
-        *place = byte.cast_signed();
-    }
+    let mut request = interface_request(device)?;
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
     let kind = SockType::Datagram;
     let socket = socket(AddressFamily::Unix, kind, SockFlag::SOCK_CLOEXEC, None)?;

@@ -1,6 +1,8 @@
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
+
+use crate::socket_option;
 
 /// Bytes of room for the kernel's answer: more than any kernel writes.
 const ROOM: usize = 512;
@@ -36,19 +38,8 @@ impl<'a> TcpInfo<'a> {
     /// The kernel's, as of a socket that is not TCP's.
     pub fn read<T>(socket: impl AsFd, work: impl FnOnce(TcpInfo) -> T) -> Result<T, Errno> {
         let mut bytes = [0u8; ROOM];
-        let mut length = ROOM as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, and their number to `length`.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                bytes.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        Errno::result(result)?;
-        Ok(work(TcpInfo(&bytes[..length as usize])))
+        let length = socket_option::read(socket, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut bytes)?;
+        Ok(work(TcpInfo(&bytes[..length])))
     }
 
     fields! {

@@ -161,25 +161,15 @@ fn parse(message: &[u8]) -> Option<(Named, &[u8])> {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::AsRawFd;
+
+    use pillion_host::socket_option;
 
     use super::*;
 
     /// Bytes of a socket's `TCP_INFO` from `offset` on.
     fn own_word<const N: usize>(stream: &TcpStream, offset: usize) -> [u8; N] {
         let mut info = [0u8; 512];
-        let mut length = info.len() as libc::socklen_t;
-        // SAFETY: the buffer and its length live on this stack and have the sizes stated.
-        let result = unsafe {
-            libc::getsockopt(
-                stream.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                info.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        assert_eq!(result, 0);
+        socket_option::read(stream, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut info).unwrap();
         info[offset..offset + N].try_into().unwrap()
     }
 

@@ -8,6 +8,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::sys::time::TimeVal;
+use pillion_host::packet_socket;
 
 use super::watch::PacketDirection;
 
@@ -52,20 +53,6 @@ impl PacketSocket {
 
     /// Packets that found no room in the socket, since the last call.
     pub fn missed(&self) -> io::Result<u32> {
-        // SAFETY: two integers, for which zero is a value.
-        let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `counts`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut counts).cast(),
-                &raw mut length,
-            )
-        };
-        Errno::result(result)?;
-        Ok(counts.tp_drops)
+        Ok(packet_socket::missed(&self.0)?)
     }
 }

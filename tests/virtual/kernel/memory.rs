@@ -3,6 +3,7 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use pillion_host::socket_option;
 
 /// Pages that are mapped in one piece.
 const BLOCK: usize = 1 << 17;
@@ -20,17 +21,8 @@ fn a_process_forks_while_it_has_a_packet_ring_mapped() {
         tp_frame_size: 2048,
         tp_frame_nr: (BLOCKS * BLOCK / 2048) as u32,
     };
-    // SAFETY: the request lives across the call and has the length stated.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_RX_RING,
-            (&raw const request).cast(),
-            size_of_val(&request) as libc::socklen_t,
-        )
-    };
-    Errno::result(set).unwrap();
+    let ring = (libc::SOL_PACKET, libc::PACKET_RX_RING);
+    socket_option::set(&socket, ring, &request).unwrap();
     // SAFETY: a new mapping of the socket's memory.
     let memory = unsafe {
         libc::mmap(

@@ -1,51 +1,30 @@
 //! Values and lengths, statistics, and sockets and options that are not pillion's.
 
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use nix::sys::socket::SockProtocol;
 use pillion::STATS;
 use pillion_bundler::{Outcome, WantedBy, list_flows};
+use pillion_host::socket_option;
 
 use super::*;
 
 /// setsockopt(2) with any length.
 fn set_bytes(socket: BorrowedFd, option: i32, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the value lives across the call and has the length stated.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            value.as_ptr().cast(),
-            value.len() as libc::socklen_t,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    Ok(socket_option::set(
+        socket,
+        (libc::IPPROTO_TCP, option),
+        value,
+    )?)
 }
 
 /// getsockopt(2) with any length; the bytes that were written.
 fn get_bytes(socket: BorrowedFd, option: i32, length: usize) -> io::Result<Vec<u8>> {
     let mut value = vec![0xee; length];
-    let mut written = length as libc::socklen_t;
-    // SAFETY: the value and its length live across the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            value.as_mut_ptr().cast(),
-            &raw mut written,
-        )
-    };
-    value.truncate(written as usize);
-    match result {
-        0 => Ok(value),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let written = socket_option::read(socket, (libc::IPPROTO_TCP, option), &mut value)?;
+    value.truncate(written);
+    Ok(value)
 }
 
 #[test]

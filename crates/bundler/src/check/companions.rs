@@ -4,6 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
+use pillion_host::interface_request;
+
 use super::finding::{Finding, Standing, read};
 use crate::{Companion, Companions, CongestionControl, Error, Totals, offered_congestion_controls};
 
@@ -32,11 +34,7 @@ pub(super) fn connection() -> Result<(TcpListener, TcpStream), Error> {
 }
 
 fn bring_up_loopback(socket: &impl AsRawFd) -> io::Result<()> {
-    // SAFETY: plain integers and a union of such, for which all zeroes is a value.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
-        *place = byte.cast_signed() as libc::c_char;
-    }
+    let mut request = interface_request("lo")?;
     request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
     // SAFETY: the request lives across the call, which reads a name and flags from it.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) };

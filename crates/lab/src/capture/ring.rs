@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use pillion_host::{packet_socket, socket_option};
 
 use super::pcap::Frame;
 
@@ -52,8 +53,8 @@ impl Ring {
             tp_frame_nr: (LENGTH / slot) as u32,
         };
         let version = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
-        set(&socket, libc::PACKET_VERSION, &version)?;
-        set(&socket, libc::PACKET_RX_RING, &request)?;
+        socket_option::set(&socket, (libc::SOL_PACKET, libc::PACKET_VERSION), &version)?;
+        socket_option::set(&socket, (libc::SOL_PACKET, libc::PACKET_RX_RING), &request)?;
         // SAFETY: a new mapping of the socket's memory, of the length asked for above.
         let memory = unsafe {
             libc::mmap(
@@ -128,21 +129,7 @@ impl Ring {
 
     /// Packets that found no slot, since the last call.
     pub(super) fn missed(&self) -> io::Result<u32> {
-        // SAFETY: two integers, for which zero is a value.
-        let mut counts: libc::tpacket_stats = unsafe { std::mem::zeroed() };
-        let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `counts`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut counts).cast(),
-                &raw mut length,
-            )
-        };
-        Errno::result(result)?;
-        Ok(counts.tp_drops)
+        Ok(packet_socket::missed(&self.socket)?)
     }
 }
 
@@ -151,19 +138,4 @@ impl Drop for Ring {
         // SAFETY: the mapping made above, of which no reference is left.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.length) };
     }
-}
-
-fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads the value where it lies.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            option,
-            ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    Errno::result(result)?;
-    Ok(())
 }

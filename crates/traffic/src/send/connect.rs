@@ -11,6 +11,7 @@ use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
 };
+use pillion_host::socket_option;
 
 use super::{SendError, datagrams, switch};
 use crate::clock::{now_ns, ns};
@@ -187,8 +188,8 @@ fn start(
     let no_delay = !options.nagle;
     setsockopt(&socket, sockopt::TcpNoDelay, &no_delay).map_err(system("TCP_NODELAY"))?;
     if options.linear_timeouts {
-        set_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS, 1)
-            .map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
+        let linear = (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS);
+        socket_option::set(&socket, linear, &1).map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
     }
     if let Some(name) = &options.congestion {
         set_congestion(&socket, name)?;
@@ -209,25 +210,6 @@ fn start(
     })
 }
 
-/// Sets an option of TCP that takes an int.
-pub(super) fn set_int(
-    socket: &OwnedFd,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> Result<(), Errno> {
-    // SAFETY: the kernel reads an int from where `value` lies.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            option,
-            (&raw const value).cast(),
-            size_of_val(&value) as libc::socklen_t,
-        )
-    };
-    Errno::result(result).map(drop)
-}
-
 fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {
     setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name)).map_err(|source| {
         SendError::Congestion {
@@ -245,21 +227,8 @@ mod tests {
 
     use super::*;
 
-    fn get_int(socket: &impl AsRawFd, option: libc::c_int) -> libc::c_int {
-        let mut value: libc::c_int = 0;
-        let mut len = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes to `value`, and their number to `len`.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                option,
-                (&raw mut value).cast(),
-                &raw mut len,
-            )
-        };
-        assert_eq!(result, 0);
-        value
+    fn get_int(socket: impl AsFd, option: libc::c_int) -> libc::c_int {
+        libc::c_int::from_ne_bytes(socket_option::get(socket, (libc::IPPROTO_TCP, option)).unwrap())
     }
 
     #[test]

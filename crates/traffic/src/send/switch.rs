@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use libc::c_int;
+use pillion_host::socket_option;
 
 use super::SendError;
-use super::connect::set_int;
 use crate::plan::SocketOptions;
 
 const BUNDLE: c_int = 0x7069_6c01;
@@ -13,8 +13,9 @@ const MAX_PACKETS: c_int = 0x7069_6c02;
 
 /// Says to pillion what the options ask of it.
 pub(super) fn set(socket: &OwnedFd, options: &SocketOptions) -> Result<(), SendError> {
-    let set = |option, number, value| {
-        set_int(socket, number, value).map_err(|source| SendError::Switch { option, source })
+    let set = |option, number, value: c_int| {
+        let set = socket_option::set(socket, (libc::IPPROTO_TCP, number), &value);
+        set.map_err(|source| SendError::Switch { option, source })
     };
     if let Some(on) = options.pillion {
         set("PILLION_BUNDLE", BUNDLE, on.into())?;
