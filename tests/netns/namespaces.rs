@@ -10,6 +10,7 @@ use std::{fs, thread};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{SockaddrStorage, connect};
 use nix::unistd::Pid;
+use pillion_host::pillion::{BUNDLE, get, set};
 use pillion_lab::Namespace;
 use pillion_tests::disconnect;
 use serde_json::Value;
@@ -18,7 +19,6 @@ use crate::attach::send_to;
 use crate::common::*;
 use crate::devices::{Attach, Hosts};
 use crate::hooks::shown;
-use crate::socket_option::pillion_options::{BUNDLE, get, set};
 
 /// A process that does nothing in a namespace.
 pub struct Resident(Child);

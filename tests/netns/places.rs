@@ -14,12 +14,12 @@ use nix::sys::socket::sockopt::TcpUserTimeout;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::unistd::{Pid, Uid, setfsuid};
 use pillion_bundler::list_flows;
+use pillion_host::pillion::{BUNDLE, get, set};
 use pillion_lab::Namespace;
 
 use crate::common::*;
 use crate::devices::Attach;
 use crate::namespaces::{Name, Resident};
-use crate::socket_option::pillion_options::{BUNDLE, get, set};
 use crate::succession::ends_well;
 
 /// A pillion on loopback; a single user has half of its places.

@@ -1,8 +1,5 @@
 //! The application's own switch, with a program in C that knows nothing but the header.
 
-#[path = "../../crates/bundler/examples/switch/pillion.rs"]
-pub mod pillion_options;
-
 use std::fs;
 use std::io::Read;
 use std::mem::offset_of;
@@ -15,8 +12,7 @@ use std::thread::JoinHandle;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use nix::unistd::Pid;
-use pillion_host::socket_option;
-use pillion_options as option;
+use pillion_host::{pillion as option, socket_option};
 use pillion_tests::HostPair;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -177,45 +173,51 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
 
 #[test]
 fn the_header_says_the_same_to_c_and_to_rust() {
-    let source = r#"
-        #include <pillion.h>
-        #include <stddef.h>
-        #include <stdio.h>
-        int main(void)
-        {
-            printf("%d %d %d %d %d\n", PILLION_BUNDLE, PILLION_MAX_PACKETS,
-                   PILLION_MAX_BYTES, PILLION_MODE, PILLION_STATS);
-            printf("%d %d %d\n", PILLION_ADAPTIVE, PILLION_WAIT_FOR_LOSS, PILLION_REACT_CWR);
-            printf("%d %d %d %d\n", (int)PILLION_OFF, (int)PILLION_BY_RULE,
-                   (int)PILLION_BY_APPLICATION, (int)PILLION_REFUSED);
-            printf("%d %d %d\n", (int)sizeof(struct pillion_stats),
-                   (int)offsetof(struct pillion_stats, saved_us),
-                   (int)offsetof(struct pillion_stats, mode));
-            return 0;
-        }
-    "#;
-    let expected = format!(
-        "{} {} {} {} {}\n{} {} {}\n{} {} {} {}\n{} {} {}\n",
-        option::BUNDLE,
-        option::MAX_PACKETS,
-        option::MAX_BYTES,
-        option::MODE,
-        option::STATS,
-        option::ADAPTIVE,
-        option::WAIT_FOR_LOSS,
-        option::REACT_CWR,
-        option::OFF,
-        option::BY_RULE,
-        option::BY_APPLICATION,
-        option::REFUSED,
-        size_of::<option::Stats>(),
-        offset_of!(option::Stats, saved_us),
-        offset_of!(option::Stats, mode),
+    macro_rules! offsets {
+        ($($field:ident)+) => {
+            [$((
+                concat!("offsetof(struct pillion_stats, ", stringify!($field), ")"),
+                offset_of!(option::Stats, $field),
+            )),+]
+        };
+    }
+    let offsets = offsets! {
+        segments bundled new_bytes redundant_bytes hidden_losses repaired_bytes reactions saved_us
+        standing last rule in_flight level max_packets max_bytes mode
+    };
+    let size = ("sizeof(struct pillion_stats)", size_of::<option::Stats>());
+    let options = [
+        ("PILLION_BUNDLE", option::BUNDLE),
+        ("PILLION_MAX_PACKETS", option::MAX_PACKETS),
+        ("PILLION_MAX_BYTES", option::MAX_BYTES),
+        ("PILLION_MODE", option::MODE),
+        ("PILLION_STATS", option::STATS),
+        ("PILLION_ADAPTIVE", option::ADAPTIVE),
+        ("PILLION_WAIT_FOR_LOSS", option::WAIT_FOR_LOSS),
+        ("PILLION_REACT_CWR", option::REACT_CWR),
+    ];
+    let standings = [
+        ("PILLION_OFF", option::OFF),
+        ("PILLION_BY_RULE", option::BY_RULE),
+        ("PILLION_BY_APPLICATION", option::BY_APPLICATION),
+        ("PILLION_REFUSED", option::REFUSED),
+    ];
+    let all = offsets.into_iter().chain([size]);
+    let all = all.chain(options.map(|(name, number)| (name, number as usize)));
+    let all = all.chain(standings.map(|(name, number)| (name, number as usize)));
+    let (mut prints, mut expected) = (String::new(), String::new());
+    for (name, number) in all {
+        prints += &format!("printf(\"%s %d\\n\", \"{name}\", (int)({name}));\n");
+        expected += &format!("{name} {number}\n");
+    }
+    let source = format!(
+        "#include <pillion.h>\n#include <stddef.h>\n#include <stdio.h>\n\
+         int main(void)\n{{\n{prints}return 0;\n}}\n"
     );
     let folder = tempfile::tempdir().unwrap();
     for (compiler, name) in [("cc", "print.c"), ("c++", "print.cc")] {
         let file = folder.path().join(name);
-        fs::write(&file, source).unwrap();
+        fs::write(&file, &source).unwrap();
         let (_folder, program) = compile(compiler, &file);
         let said = Command::new(program).output().unwrap();
         assert_eq!(stdout(&said), expected, "{compiler}");

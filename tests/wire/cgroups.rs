@@ -9,9 +9,8 @@ use pillion_bundler::{
     Attachment, CgroupName, CgroupNameError, Error, LossRule, Mode, Options, Policy, Programs,
     Rule, Scope, ThinTest,
 };
+use pillion_host::pillion;
 use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
-
-use crate::socket_option::pillion;
 
 /// Initial window, and Reno's threshold after a reduction.
 const WINDOW: u32 = 10;

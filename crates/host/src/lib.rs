@@ -1,5 +1,6 @@
-//! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, its network
-//! namespaces and containers, whose sockets are, and why it refuses a program.
+//! What several crates ask of a Linux host: its clock, what it knows of a TCP connection, socket
+//! options (pillion's own as well), its network namespaces and containers, whose sockets are, and why
+//! it refuses a program.
 
 mod cgroup_folders;
 mod cgroup_units;
@@ -15,6 +16,7 @@ mod offloads;
 mod owners;
 pub mod packet_socket;
 pub mod pattern;
+pub mod pillion;
 mod process_began;
 pub mod replacement;
 pub mod socket_option;

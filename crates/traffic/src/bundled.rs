@@ -1,6 +1,6 @@
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
-use nix::errno::Errno;
+use pillion_host::pillion::{self, BY_APPLICATION, BY_RULE, Stats};
 use serde::Serialize;
 
 /// What pillion counted of a connection that it bundles (`struct pillion_stats` of
@@ -23,75 +23,47 @@ pub struct Bundled {
     pub reactions: u64,
 }
 
-const STATS: libc::c_int = 0x7069_6c05;
-
-/// `struct pillion_stats`, as far as it is used: eight counts, and how the connection stands.
-type Stats = [u64; 9];
-
 impl Bundled {
     /// Asks pillion about a socket; `None` where there is no pillion, or it leaves the socket
     /// alone.
-    pub(crate) fn read(socket: impl AsFd) -> Option<Self> {
-        let mut stats = Stats::default();
-        let mut length = size_of::<Stats>() as libc::socklen_t;
-        // SAFETY: at most `length` bytes are written to `stats`, for which any bytes are values.
-        let result = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                STATS,
-                stats.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        Errno::result(result).ok()?;
-        Self::of(&stats).filter(|_| length as usize >= size_of::<Stats>())
+    pub(crate) fn read(socket: &impl AsFd) -> Option<Self> {
+        Self::of(pillion::stats(socket).ok()?)
     }
 
-    fn of(stats: &Stats) -> Option<Self> {
-        const BY_RULE: u32 = 1;
-        const BY_APPLICATION: u32 = 2;
-        let [
-            segments,
-            bundled,
-            new_bytes,
-            redundant_bytes,
-            hidden_losses,
-            repaired_bytes,
-            reactions,
-            _saved_us,
-            standing,
-        ] = *stats;
-        let standing = u32::from_ne_bytes(*standing.to_ne_bytes().first_chunk()?);
-        [BY_RULE, BY_APPLICATION]
-            .contains(&standing)
-            .then_some(Self {
-                segments,
-                bundled,
-                new_bytes,
-                redundant_bytes,
-                hidden_losses,
-                repaired_bytes,
-                reactions,
-            })
+    fn of(stats: Stats) -> Option<Self> {
+        matches!(stats.standing, BY_RULE | BY_APPLICATION).then_some(Self {
+            segments: stats.segments,
+            bundled: stats.bundled,
+            new_bytes: stats.new_bytes,
+            redundant_bytes: stats.redundant_bytes,
+            hidden_losses: stats.hidden_losses,
+            repaired_bytes: stats.repaired_bytes,
+            reactions: stats.reactions,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pillion_host::pillion::{OFF, REFUSED};
+
     use super::*;
 
     #[test]
     fn only_a_connection_that_is_bundled_has_counts() {
-        let standing = |standing: u32, last: u32| {
-            let [a, b] = [standing, last].map(u32::to_ne_bytes);
-            let both: [u8; 8] = [a, b].concat().try_into().unwrap();
-            Bundled::of(&[1, 2, 3, 4, 5, 6, 7, 8, u64::from_ne_bytes(both)])
+        let counts = |standing| {
+            Bundled::of(Stats {
+                hidden_losses: 5,
+                standing,
+                ..Stats::default()
+            })
         };
-        for (stands, bundled) in [(0, false), (1, true), (2, true), (3, false)] {
-            assert_eq!(standing(stands, 9).is_some(), bundled);
+        for standing in [OFF, REFUSED] {
+            assert_eq!(counts(standing), None);
         }
-        assert_eq!(standing(1, 0).map(|it| it.hidden_losses), Some(5));
+        for standing in [BY_RULE, BY_APPLICATION] {
+            assert_eq!(counts(standing).map(|it| it.hidden_losses), Some(5));
+        }
     }
 
     #[test]

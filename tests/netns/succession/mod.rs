@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
+use pillion_host::pillion::{self as option, BUNDLE, MAX_BYTES};
 use pillion_lab::Namespace;
 use tempfile::TempDir;
 
 use crate::common::*;
 use crate::manager::{Manager, signal};
-use crate::socket_option::pillion_options::{self as option, BUNDLE, MAX_BYTES};
 
 /// Waits until it ends, and that in good order.
 pub fn ends_well(pillion: &mut Child) -> bool {

@@ -1,8 +1,6 @@
 //! The application's own switch: from when to when its socket bundles, and what it is
 //! told.
 
-#[path = "../../../crates/bundler/examples/switch/pillion.rs"]
-pub(crate) mod pillion;
 mod values;
 
 use std::io;
@@ -10,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pillion::{BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_bundler::{Direction, Level, LossRule, Mode, Options, Reaction, Rule};
+use pillion_host::pillion::{self, BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
 use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, isolated, sysctl, unlimited};
 
 fn under(bundler: Bundler) -> Setup {

@@ -4,8 +4,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 
 use nix::sys::socket::SockProtocol;
-use pillion::STATS;
 use pillion_bundler::{Outcome, WantedBy, list_flows};
+use pillion_host::pillion::STATS;
 use pillion_host::socket_option;
 
 use super::*;

@@ -6,12 +6,12 @@
 //! cargo run -p pillion-bundler --example switch -- ADDRESS:PORT
 //! ```
 
-mod pillion;
-
 use std::io::{self, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
+
+use pillion_host::pillion;
 
 const LINES: u32 = 50;
 

@@ -1,15 +1,13 @@
-//! pillion's own socket options, as `include/pillion.h` numbers them.
+//! What is asked of pillion by its socket options.
 
 use std::os::fd::OwnedFd;
 
 use libc::c_int;
+use pillion_host::pillion::{BUNDLE, MAX_PACKETS};
 use pillion_host::socket_option;
 
 use super::SendError;
 use crate::plan::SocketOptions;
-
-const BUNDLE: c_int = 0x7069_6c01;
-const MAX_PACKETS: c_int = 0x7069_6c02;
 
 /// Says to pillion what the options ask of it.
 pub(super) fn set(socket: &OwnedFd, options: &SocketOptions) -> Result<(), SendError> {

@@ -1,6 +1,6 @@
 //! pillion's socket options, as in `include/pillion.h`, which says what each means.
-// A program uses what it needs of it.
-#![allow(dead_code)]
+//!
+//! A module to copy for programs that have none of pillion's own: it needs nothing but `libc`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
