@@ -1,6 +1,5 @@
 //! A stream of the tests' own over a path, bundled as much as can be or not at all.
 
-use std::fs::File;
 use std::io::Read;
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -9,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{Backlog, MsgFlags, SockaddrStorage, bind, connect, listen, send};
 use pillion_bundler::{
-    Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, cgroup2_mount,
+    Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, open_cgroup2,
 };
 
 use crate::common::clean_pair;
@@ -144,7 +143,7 @@ fn attach() -> Attachment {
         ..Policy::default()
     };
     let programs = Programs::load(&policy).expect("the programs load");
-    let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("its root");
+    let cgroup = open_cgroup2().expect("cgroup v2");
     let devices = Device::select(&["tap0".to_owned()]).expect("the device");
     Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
 }

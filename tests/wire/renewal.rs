@@ -1,13 +1,11 @@
 //! Programs that were at work can be as they were when loaded, without another verification.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pillion_bundler::{
-    Attachment, DrawBy, Mode, Observing, Policy, Programs, Scope, Totals, cgroup2_mount,
-    list_closed,
+    Attachment, DrawBy, Mode, Observing, Policy, Programs, Scope, Totals, list_closed, open_cgroup2,
 };
 use pillion_tests::{Setup, isolated};
 
@@ -56,7 +54,7 @@ fn nothing_of_what_the_programs_did_is_left_in_them() {
     let Some(mut programs) = used else { return };
     isolated(|| {
         until_renewed(&mut programs);
-        let cgroup = File::open(cgroup2_mount().expect("cgroup v2")).expect("it opens");
+        let cgroup = open_cgroup2().expect("cgroup v2");
         let attachment = Attachment::new(programs, cgroup.as_fd(), &[]);
         let mut attachment = attachment.expect("they attach");
         assert_eq!(attachment.totals().expect("the totals"), Totals::default());

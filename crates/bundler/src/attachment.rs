@@ -14,7 +14,7 @@ use crate::policy::bytes;
 use crate::selection::Step;
 use crate::{
     Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Readings,
-    Requests, Selection, Totals,
+    Requests, Selection, Totals, open_cgroup2,
 };
 
 /// How long following may take at a time: signals wait meanwhile.
@@ -66,6 +66,21 @@ impl Attachment {
         let mut changes = Vec::new();
         let devices = DeviceAttachments::begin(&programs, selection, patience, &mut changes)?;
         Ok((Self::on(programs, cgroup, devices)?, changes))
+    }
+
+    /// As [`Attachment::begin`], the connections of all cgroups, those included that exist already.
+    ///
+    /// # Errors
+    /// As [`Attachment::begin`], [`open_cgroup2`] and [`Attachment::review`].
+    pub fn begin_everywhere(
+        programs: Programs,
+        selection: &mut Selection,
+        patience: Option<Duration>,
+    ) -> Result<(Self, Vec<Change>), Error> {
+        let cgroup = open_cgroup2()?;
+        let (attachment, changes) = Self::begin(programs, cgroup.as_fd(), selection, patience)?;
+        attachment.review()?;
+        Ok((attachment, changes))
     }
 
     fn on(

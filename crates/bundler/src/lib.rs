@@ -62,7 +62,9 @@ mod walk;
 mod watch;
 
 pub use attachment::Attachment;
-pub use cgroup::{Cgroup, CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_whole};
+pub use cgroup::{
+    Cgroup, CgroupName, CgroupNameError, cgroup1_mount, cgroup2_mount, is_whole, open_cgroup2,
+};
 pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use closed::list_closed;

@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::cgroup_room::shares;
 use crate::contract::types;
 
-use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope};
+use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope, Selection};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
 /// applications.
@@ -59,6 +59,17 @@ impl Policy {
     pub fn containers(&self) -> Vec<ContainerChoice> {
         let asked_for = self.rules.iter().map(|rule| &rule.containers);
         asked_for.filter(|it| !it.is_empty()).cloned().collect()
+    }
+
+    /// The same, for the connections of a selection's network namespaces and the containers that it
+    /// has seen to run.
+    #[must_use]
+    pub fn at(self, selection: &Selection) -> Self {
+        Self {
+            running: selection.containers().to_vec(),
+            scope: selection.scope(),
+            ..self
+        }
     }
 
     /// Cgroups that all rules together may name, each counted for each rule that names it.

@@ -9,7 +9,7 @@ use crate::followed_namespace::FollowedNamespace;
 use crate::troubles::Troubles;
 use crate::{
     Change, Container, Containers, Device, Error, Hook, Namespace, NamespaceName, Namespaces,
-    device_list,
+    Scope, device_list,
 };
 
 /// How often names of network namespaces, and containers, are looked at: nothing tells of their end.
@@ -200,6 +200,14 @@ impl Selection {
             }
         }
         namespaces
+    }
+
+    /// The scope of these network namespaces.
+    pub(crate) fn scope(&self) -> Scope {
+        match self.asked_for.is_own_alone() {
+            true => Scope::ThisNamespace,
+            false => Scope::Namespaces(self.namespaces()),
+        }
     }
 
     /// What fails at present and is tried again, in words.

@@ -1,11 +1,11 @@
-//! What `run` and `attach` share: options of bundling, and where the account goes at the end.
+//! What all share that bundle or observe: options of bundling, and the devices chosen by them.
 
 use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use pillion_bundler::{Hook, Options, Policy};
+use pillion_bundler::{Error, Hook, Namespaces, Options, Policy, Selection};
 use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
 use crate::lent::refuse;
@@ -93,6 +93,13 @@ impl BundlingArgs {
                 (name, value) => Some(format!("--{name} {}", value.trim_matches('"'))),
             });
         Ok(words.collect::<Vec<_>>().join(" "))
+    }
+
+    /// The devices of these network namespaces, of which there is one at least.
+    pub fn selection(&self, namespaces: &Namespaces) -> Result<Selection, Error> {
+        let selection = Selection::new(&self.devices, namespaces, self.hook())?;
+        selection.devices()?;
+        Ok(selection)
     }
 
     /// Where the programs are to stand.

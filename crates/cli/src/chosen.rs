@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use pillion_bundler::{
     CgroupName, ContainerChoice, ContainerLabel, ContainerName, NamespaceName, Namespaces, Options,
-    Programs, Rule, Scope, Selection, remove_filters,
+    Programs, Rule, remove_filters,
 };
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Peer, Ports};
@@ -127,14 +127,6 @@ pub fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
         (text.len(), text)
     });
     all
-}
-
-/// The scope of the namespaces that are asked for.
-pub fn scope(namespaces: &Namespaces, selection: &Selection) -> Scope {
-    match namespaces.is_own_alone() {
-        true => Scope::ThisNamespace,
-        false => Scope::Namespaces(selection.namespaces()),
-    }
 }
 
 /// Sees to it that nothing of the programs stays behind in these namespaces; `None` where nothing

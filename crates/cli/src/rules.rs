@@ -1,8 +1,8 @@
 //! What is said of the rules in force, while cgroups and containers that they name come and go.
 
-use std::path::Path;
-
-use pillion_bundler::{Attachment, Error, FollowedRules, Policy, Selection, is_whole};
+use pillion_bundler::{
+    Attachment, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_whole,
+};
 
 use crate::print::say_line;
 
@@ -73,13 +73,11 @@ impl Rules {
 }
 
 /// What it means that only a part of the hierarchy can be seen, if that is so.
-pub fn of_the_view(mount: &Path) -> Option<String> {
-    let text = || {
-        format!(
-            "only sockets of this container are seen, for {} is a part of the host's cgroups: to \
-             cover others as well, give it the host's cgroup namespace and /sys/fs/cgroup",
-            mount.display()
-        )
-    };
-    (!is_whole(mount)).then(text)
+pub fn of_the_view() -> Option<String> {
+    let mount = cgroup2_mount().ok().filter(|mount| !is_whole(mount))?;
+    Some(format!(
+        "only sockets of this container are seen, for {} is a part of the host's cgroups: to \
+         cover others as well, give it the host's cgroup namespace and /sys/fs/cgroup",
+        mount.display()
+    ))
 }

@@ -75,6 +75,15 @@ impl Cgroup {
     }
 }
 
+/// The root of cgroups, as far as it is seen from here: every socket's is it or below it.
+///
+/// # Errors
+/// As [`cgroup2_mount`]; [`Error::Cgroup`] with what the kernel said.
+pub fn open_cgroup2() -> Result<File, Error> {
+    let mount = cgroup2_mount()?;
+    File::open(&mount).map_err(|source| at(&mount, source))
+}
+
 /// No process can join what is made below such a cgroup. The root has no type.
 fn is_threaded(path: &Path) -> bool {
     let kind = fs::read_to_string(path.join("cgroup.type"));

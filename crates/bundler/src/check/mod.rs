@@ -5,7 +5,6 @@ mod devices;
 mod finding;
 mod receivers;
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
@@ -20,7 +19,7 @@ pub use finding::{Finding, Standing};
 use crate::walk;
 use crate::{
     Attachment, Cgroup, Device, Error, Hook, Namespace, Policy, Programs, Rule, Scope, Totals,
-    cgroup2_mount, list_flows,
+    cgroup2_mount, list_flows, open_cgroup2,
 };
 
 /// Looks at everything that bundling needs. Programs are tried in a network namespace made for
@@ -225,8 +224,7 @@ fn attaching(mut programs: Programs, above: &[Finding]) -> Vec<Finding> {
         programs.served.begin(&Namespace::default())?;
         let devices = Device::select(&["lo".to_owned()])?;
         let connection = companions::connection()?;
-        let path = cgroup2_mount()?;
-        let cgroup = File::open(&path).map_err(|error| Error::system("open the cgroup", error))?;
+        let cgroup = open_cgroup2()?;
         let totals = Attachment::new(programs, cgroup.as_fd(), &devices).and_then(|attachment| {
             attachment.review()?;
             attachment.totals()

@@ -1,11 +1,9 @@
 //! Putting the bundler to work.
 
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use pillion_bundler::{Attachment, Namespaces, Policy, Programs};
+use anyhow::Result;
+use pillion_bundler::{Attachment, Namespaces, Policy, Programs, Selection};
 use pillion_settings::{Endpoint, Telling};
 
 use super::Args;
@@ -13,7 +11,6 @@ use super::asked::Asked;
 use super::at_work::AtWork;
 use super::dry_run::names;
 use super::follower::Follower;
-use super::place::Place;
 use crate::chosen;
 use crate::follow::Watcher;
 use crate::print::{say, say_line};
@@ -28,11 +25,11 @@ use crate::succession::inherited;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Args {
-    /// Bundles what is asked for, in its place, and gives up what that takes no longer.
+    /// Bundles what is asked for, where that is to be, and gives up what that takes no longer.
     pub(super) fn begin(
         &self,
         asked: Asked,
-        place: Place,
+        mut selection: Selection,
         stats: Stats,
         announced: Announced,
     ) -> Result<AtWork<'_>> {
@@ -41,30 +38,22 @@ impl Args {
             namespaces,
             telling,
         } = asked;
-        let Place {
-            mut selection,
-            devices,
-            mount,
-        } = place;
         let chosen = self.connections(&policy);
         let policy = Policy {
-            running: selection.containers().to_vec(),
-            scope: chosen::scope(&namespaces, &selection),
             max_connections: self.bundling.max_connections,
             ..policy
-        };
+        }
+        .at(&selection);
         // Before they go to the kernel: what comes and goes meanwhile is seen by the difference.
         let rules = Rules::of(policy.clone())?;
         let programs = self.load(&policy)?;
         let janitor = chosen::watch(&programs, &namespaces)?;
-        let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
         let service = Service::begin(&telling, stats, announced)?;
-        // They keep their network namespaces from ending, and may have changed since.
-        drop((devices, policy));
+        // It keeps its network namespaces from ending.
+        drop(policy);
         let (attachment, changes) =
-            Attachment::begin(programs, cgroup.as_fd(), &mut selection, Some(PATIENCE))?;
-        attachment.review()?;
-        let mut follower = Follower::new(service, rules, of_the_view(&mount));
+            Attachment::begin_everywhere(programs, &mut selection, Some(PATIENCE))?;
+        let mut follower = Follower::new(service, rules, of_the_view());
         let service = &mut follower.service;
         service.has_begun(chosen.clone(), &attachment, &selection)?;
         say_line!(

@@ -1,11 +1,10 @@
 //! What is said in place of any work.
 
 use anyhow::{Error, Result};
-use pillion_bundler::{Device, FollowedRules, Policy, Programs};
+use pillion_bundler::{Device, FollowedRules, Policy, Programs, cgroup2_mount};
 
 use super::Args;
 use super::asked::Asked;
-use super::place::Place;
 use crate::print::{print_line, say_line};
 use crate::service::is_taken;
 
@@ -30,15 +29,14 @@ impl Args {
         let metrics = asked.telling.metrics.as_ref();
         let metrics = metrics.map(|it| Ok::<_, Error>((it, is_taken(it)?)));
         let metrics = metrics.transpose()?;
-        let Place { devices, mount, .. } = self.names(&asked.namespaces).find()?;
+        let devices = self.find(&asked.namespaces)?.devices()?;
         let chosen = self.connections(&asked.policy);
         print_line!("would bundle {chosen} on {}", names(&devices))?;
-        print_line!("would attach to the cgroup {}", mount.display())?;
+        print_line!("would attach to the cgroup {}", cgroup2_mount()?.display())?;
         if let Some((endpoint, is_taken)) = metrics {
-            let now = if is_taken {
-                ", where somebody serves now"
-            } else {
-                ""
+            let now = match is_taken {
+                true => ", where somebody serves now",
+                false => "",
             };
             print_line!("would serve metrics at {endpoint}{now}")?;
         }

@@ -15,7 +15,6 @@ use anyhow::{Context, Result};
 use clap::Id;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
-use pillion_bundler::Namespaces;
 use pillion_settings::policy::Otherwise;
 use pillion_settings::{Bundling, Telling, arguments};
 
@@ -28,7 +27,6 @@ use crate::service::Announced;
 use crate::signals;
 use crate::stats::Stats;
 use crate::succession::{leave_predecessor, remember_program, take_over};
-use place::Names;
 pub use reload::Reloaded;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
@@ -112,8 +110,8 @@ impl Args {
         }
         let signals = self.signals()?;
         let announced = Announced::begin(self.connections(&asked.policy));
-        if let Some(place) = self.place(&mut asked, &announced, &signals)? {
-            let mut at_work = self.begin(asked, place, stats, announced)?;
+        if let Some(selection) = self.place(&mut asked, &announced, &signals)? {
+            let mut at_work = self.begin(asked, selection, stats, announced)?;
             take_over()?;
             let why = at_work.go_on(&signals)?;
             at_work.end(why, &signals)?;
@@ -137,15 +135,6 @@ impl Args {
         let read_again = self.config.as_ref().map(|_| Signal::SIGHUP);
         let requests = [Signal::SIGUSR1, Signal::SIGUSR2];
         requests.into_iter().chain(read_again).collect()
-    }
-
-    /// What the command line calls the place, in these network namespaces.
-    fn names<'a>(&'a self, namespaces: &'a Namespaces) -> Names<'a> {
-        Names {
-            devices: &self.bundling.devices,
-            namespaces,
-            hook: self.bundling.hook(),
-        }
     }
 }
 

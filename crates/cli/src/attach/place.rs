@@ -1,15 +1,14 @@
 //! Where to bundle, and waiting for it.
 
-use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
 use nix::sys::signalfd::{SignalFd, siginfo};
-use pillion_bundler::{Device, Error, Hook, Namespaces, Selection, cgroup2_mount};
+use pillion_bundler::{Error, Namespaces, Selection, cgroup2_mount};
 
+use super::Args;
 use crate::exit::one_line;
 use crate::print::say_line;
 use crate::service::{Announced, manager};
@@ -19,46 +18,30 @@ use crate::succession::is_still_to_succeed;
 /// How often it is looked whether what is waited for has come.
 const LOOK_EVERY_MS: u16 = 1000;
 
-/// What the command line calls it.
-pub struct Names<'a> {
-    pub devices: &'a [OsString],
-    pub namespaces: &'a Namespaces,
-    pub hook: Hook,
-}
-
-/// What is there under these names.
-pub struct Place {
-    pub selection: Selection,
-    pub devices: Vec<Device>,
-    /// Where cgroups are.
-    pub mount: PathBuf,
-}
-
 /// What waiting has come to.
 pub enum Waited {
-    Come(Place),
+    Come(Selection),
     Told(siginfo),
 }
 
-impl Names<'_> {
-    pub fn find(&self) -> Result<Place> {
-        let selection = Selection::new(self.devices, self.namespaces, self.hook)?;
-        Ok(Place {
-            devices: selection.devices()?,
-            mount: cgroup2_mount()?,
-            selection,
-        })
+impl Args {
+    /// The devices, with all else that it takes.
+    pub(super) fn find(&self, namespaces: &Namespaces) -> Result<Selection> {
+        let selection = self.bundling.selection(namespaces)?;
+        cgroup2_mount()?;
+        Ok(selection)
     }
 
     /// Waits for what is not there yet, or for a signal. `said` is why it waits, as said before.
-    pub fn wait(
+    pub(super) fn wait(
         &self,
+        namespaces: &Namespaces,
         announced: &Announced,
         signals: &SignalFd,
         said: &mut String,
     ) -> Result<Waited> {
         loop {
-            let why = match self.find() {
+            let why = match self.find(namespaces) {
                 Err(error) if is_still_to_come(&error) => one_line(&error),
                 found => return found.map(Waited::Come),
             };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use pillion_bundler::{Change, Namespaces, Policy, Selection};
+use pillion_bundler::{Change, Namespaces, Selection};
 use pillion_report::number::counted;
 use pillion_settings::policy::File;
 use pillion_settings::{BadInput, Telling};
@@ -43,10 +43,7 @@ impl AtWork<'_> {
             false => Some(self.select(&namespaces).map_err(refused)?),
         };
         let seen = other.as_ref().unwrap_or(&self.selection);
-        let policy = Policy {
-            running: seen.containers().to_vec(),
-            ..read.policy
-        };
+        let policy = read.policy.at(seen);
         let (count, chosen) = (policy.rules.len(), self.args.connections(&policy));
         let rules = Rules::of(policy).and_then(|rules| {
             rules.put(&self.attachment)?;
@@ -103,10 +100,7 @@ impl AtWork<'_> {
         if self.janitor.is_some() {
             bail!("this kernel has no tcx, so that other network namespaces take a new start");
         }
-        let bundling = &self.args.bundling;
-        let selection = Selection::new(&bundling.devices, namespaces, bundling.hook())?;
-        selection.devices()?;
-        Ok(selection)
+        Ok(self.args.bundling.selection(namespaces)?)
     }
 }
 

@@ -5,12 +5,13 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use pillion_bundler::Selection;
 use pillion_report::number::counted;
 use pillion_settings::BadInput;
 
 use super::asked::{Asked, name};
 use super::follower::say_no_successor;
-use super::place::{Place, Waited};
+use super::place::Waited;
 use super::reload::takes_a_new_start;
 use super::{Args, is_terminals};
 use crate::print::{say, say_line};
@@ -24,15 +25,14 @@ impl Args {
         asked: &mut Asked,
         announced: &Announced,
         signals: &SignalFd,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<Selection>> {
         if !self.wait {
-            return self.names(&asked.namespaces).find().map(Some);
+            return self.find(&asked.namespaces).map(Some);
         }
         let mut said = String::new();
         loop {
-            let names = self.names(&asked.namespaces);
-            let signal = match names.wait(announced, signals, &mut said)? {
-                Waited::Come(place) => return Ok(Some(place)),
+            let signal = match self.wait(&asked.namespaces, announced, signals, &mut said)? {
+                Waited::Come(selection) => return Ok(Some(selection)),
                 Waited::Told(signal) => signal,
             };
             let number = Signal::try_from(signal.ssi_signo.cast_signed());

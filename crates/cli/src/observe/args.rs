@@ -12,7 +12,7 @@ use pillion_settings::times::{parse_ms, parse_s};
 
 use super::config::Conditions;
 use crate::bundling::BundlingArgs;
-use crate::chosen::{self, ChoiceArgs, NamespaceArgs, in_order};
+use crate::chosen::{ChoiceArgs, NamespaceArgs, in_order};
 use crate::output_file::OutputFile;
 
 /// Which connections are observed, how, and how long.
@@ -133,10 +133,10 @@ impl ObserveArgs {
         Ok(Policy {
             rules: vec![self.choice.rule(&bundling.how, options)],
             otherwise: pillion_bundler::Mode::LeaveAlone,
-            running: selection.containers().to_vec(),
-            scope: chosen::scope(&self.namespaces(), selection),
             max_connections: bundling.max_connections,
             observing: Some(observing),
-        })
+            ..Policy::default()
+        }
+        .at(selection))
     }
 }

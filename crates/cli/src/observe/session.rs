@@ -1,15 +1,11 @@
 //! The time through which connections are observed.
 
-use std::fs::File;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use pillion_bundler::{
-    Attachment, Change, Observation, Observing, Programs, Selection, cgroup2_mount,
-};
+use pillion_bundler::{Attachment, Change, Observation, Observing, Programs, Selection};
 use pillion_report::number;
 
 use super::args::ObserveArgs;
@@ -84,36 +80,29 @@ impl Session {
     ) -> Result<Self> {
         Descriptors::raise();
         outlive_file_limit().context("ignore SIGXFSZ")?;
-        let hook = bundling.hook();
         let namespaces = args.namespaces();
-        let mut selection = Selection::new(&bundling.devices, &namespaces, hook)?;
-        selection.devices()?;
-        let mount = cgroup2_mount()?;
+        let mut selection = bundling.selection(&namespaces)?;
         let stats = Stats::to(args.stats.clone())?;
         let hang_up = (!is_ignored(Signal::SIGHUP)).then_some(Signal::SIGHUP);
         let signals = ENDS.into_iter().chain(REQUESTS).chain(hang_up);
         let signals = signals::receive(signals)?;
         let policy = args.policy(bundling, &selection, observing)?;
-        let mut rules = Rules::of(policy.clone())?;
-        let programs = Programs::load(&policy)?.by(hook);
+        let rules = Rules::of(policy.clone())?;
+        let programs = Programs::load(&policy)?.by(bundling.hook());
         let janitor = chosen::watch(&programs, &namespaces)?;
-        let cgroup = File::open(&mount).with_context(|| format!("open {}", mount.display()))?;
-        let (attachment, changes) =
-            Attachment::begin(programs, cgroup.as_fd(), &mut selection, None)?;
-        attachment.review()?;
+        let (attachment, changes) = Attachment::begin_everywhere(programs, &mut selection, None)?;
         say_line!("pillion: {what} {}; end with Ctrl-C", args.chosen());
-        for change in changes {
-            say_line!("pillion: {change}");
-        }
-        if let Some(view) = of_the_view(&mount) {
+        let mut teller = Teller { stats, rules };
+        changes.iter().for_each(|change| teller.tell(change));
+        if let Some(view) = of_the_view() {
             say_line!("pillion: {view}");
         }
-        rules.tell_of_idle(&selection);
+        teller.rules.tell_of_idle(&selection);
         tell_of_others();
         Ok(Self {
             attachment,
             selection,
-            teller: Teller { stats, rules },
+            teller,
             signals,
             // One that no clock comes to is none.
             end: duration.and_then(|it| Instant::now().checked_add(it)),

@@ -98,9 +98,7 @@ impl Args {
         self.bundling.refuse_lent()?;
         let options = self.bundling.options()?;
         let descriptors = Descriptors::raise();
-        let hook = self.bundling.hook();
-        let mut selection = Selection::new(&self.bundling.devices, &Namespaces::default(), hook)?;
-        selection.devices()?;
+        let mut selection = self.bundling.selection(&Namespaces::default())?;
         let mut log = Log {
             quiet: self.quiet,
             stats: Stats::to(self.stats.clone())?,
@@ -122,7 +120,7 @@ impl Args {
             max_connections: self.bundling.max_connections,
             ..Policy::default()
         })?
-        .by(hook);
+        .by(self.bundling.hook());
 
         let cgroup = Cgroup::create()?;
         let filters = programs.left_behind();

@@ -1,9 +1,8 @@
-use std::fs::File;
 use std::os::fd::AsFd;
 
 use pillion_bundler::{
-    Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs, Rule, Scope,
-    Selection, Totals, cgroup2_mount,
+    Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs, Rule,
+    Selection, Totals, open_cgroup2,
 };
 use pillion_settings::experiment::Streams;
 use serde::{Deserialize, Serialize};
@@ -44,18 +43,17 @@ impl Bundling {
             ..Namespaces::default()
         };
         let selection = Selection::new(&[DEVICE], &namespaces, Hook::of_this_kernel())?;
-        let programs = Programs::load(&Policy {
+        let policy = Policy {
             rules: vec![Rule {
                 remote_ports: vec![port..=port],
                 companions: how.companions,
                 ..Rule::all(how.options)
             }],
             otherwise: Mode::LeaveAlone,
-            scope: Scope::Namespaces(selection.namespaces()),
             ..Policy::default()
-        })?;
-        let mount = cgroup2_mount()?;
-        let cgroup = File::open(&mount).map_err(Error::file(&mount))?;
+        };
+        let programs = Programs::load(&policy.at(&selection))?;
+        let cgroup = open_cgroup2()?;
         let devices = selection.devices()?;
         Ok(Some(Self {
             group: streams.traffic.name.clone(),
