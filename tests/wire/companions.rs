@@ -315,7 +315,7 @@ fn an_older_connection_gets_companions_at_review_and_keeps_them() {
 }
 
 /// A peer's port that no other test uses: all namespaces' connections are listed.
-const PORT: u16 = 7998;
+const PORT: u16 = 7993;
 
 #[test]
 fn the_list_of_connections_says_which_companions_each_has() {

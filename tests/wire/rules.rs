@@ -274,7 +274,7 @@ fn a_connection_no_longer_covered_is_let_go_and_may_be_taken_in_again() {
 #[test]
 fn of_what_a_rule_leaves_alone_other_programs_are_told_nothing() {
     /// A peer's port that no other test uses: all connections of the host meet the program.
-    const PORT: u16 = 7996;
+    const PORT: u16 = 7991;
     let left_alone = Rule {
         mode: Mode::LeaveAlone,
         ..rule()

@@ -66,7 +66,7 @@ fn values_and_lengths_that_cannot_be_are_invalid() {
 #[test]
 fn statistics_are_those_that_pillion_lists() {
     /// A peer's port that no other test uses: all namespaces' connections are listed.
-    const PORT: u16 = 7998;
+    const PORT: u16 = 7992;
     allowed().run(|wire| {
         wire.reconnect(PORT);
         set(wire, BUNDLE, 1);
