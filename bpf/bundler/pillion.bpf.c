@@ -332,8 +332,7 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	}
 	if (!is_reviewed(tp))
 		return 0;
-	if (!flow && state != BPF_TCP_ESTABLISHED &&
-	    state != BPF_TCP_CLOSE_WAIT)
+	if (!flow && !(1 << (state & 15) & SENDING))
 		return 0;
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
 	if (request && request->grant.opening)

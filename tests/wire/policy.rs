@@ -113,6 +113,23 @@ fn an_older_connection_is_bundled_from_its_adoption_on() {
     });
 }
 
+/// Nothing tells of it again, once its handshake has ended (TCP Fast Open).
+#[test]
+fn an_older_connection_that_began_with_data_is_adopted_before_its_handshake_has_ended() {
+    let setup = Setup {
+        bundlers: vec![],
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        wire.reaccept_with_data(7778, 10);
+        wire.attach(&Bundler::unlimited());
+        wire.adopt();
+        wire.ack(1);
+        wire.sends("1:101 1:201");
+        assert_eq!(wire.totals().connections, 1);
+    });
+}
+
 #[test]
 fn an_older_connection_that_is_not_covered_is_not_adopted() {
     let setup = Setup {
