@@ -332,7 +332,8 @@ int pillion_review(struct bpf_iter__tcp *ctx)
 	}
 	if (!is_reviewed(tp))
 		return 0;
-	if (!flow && !(1 << (state & 15) & SENDING))
+	/* One that listens has none any more: its rule is that of no socket. */
+	if (has_no_connection(skc) || (!flow && !(1 << (state & 15) & SENDING)))
 		return 0;
 	request = bpf_sk_storage_get(&pillion_requests, skc, NULL, 0);
 	if (request && request->grant.opening)

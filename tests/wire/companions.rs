@@ -1,7 +1,10 @@
 //! Companions: what the kernel does otherwise on a connection that has them.
 
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen};
 use pillion_bundler::{Companion, Companions, Mode, Rule, list_flows, offered_congestion_controls};
 use pillion_tests::{Bundler, Opening, Setup, Wire, sysctl, unlimited};
 
@@ -312,6 +315,31 @@ fn an_older_connection_gets_companions_at_review_and_keeps_them() {
             assert_has(wire);
         });
     }
+}
+
+/// The sockets that it returns would have them, whatever their own rule says.
+#[test]
+fn a_socket_that_listens_once_its_connection_has_ended_gets_no_companions_at_review() {
+    let companions = Companions {
+        user_timeout: Some(1234 * MS),
+        ..none()
+    };
+    setup(Mode::Bundle(unlimited()), none()).run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.end();
+        let socket = wire.socket().try_clone_to_owned().expect("a handle");
+        let end = SockaddrStorage::from(SocketAddr::from(([0, 0, 0, 0], 8999)));
+        bind(socket.as_raw_fd(), &end).expect("a port");
+        listen(&socket, Backlog::new(1).expect("one")).expect("it listens");
+        let rule = Rule {
+            local_ports: vec![8999..=8999],
+            companions,
+            ..Rule::all(unlimited())
+        };
+        wire.replace_rules(&Bundler::by(&[rule]));
+        assert_eq!(wire.option(USER_TIMEOUT), 0);
+        assert!(wire.totals().companions_set.is_empty());
+    });
 }
 
 /// A peer's port that no other test uses: all namespaces' connections are listed.
