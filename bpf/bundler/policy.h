@@ -294,16 +294,19 @@ put_into_effect(void *sk, struct flow *flow, const struct request *request,
 {
 	struct options options = grant->options;
 
-	if (!is_wanted(grant, request)) {
-		if (flow && grant->mode != LEAVE_ALONE && request &&
-		    request->asked == ASKED_OFF)
-			flow->off = 1;
-		else if (flow)
-			bpf_sk_storage_delete(&pillion_flows, sk);
-		return NULL;
-	}
 	if (request)
 		narrow(&options, request);
+	if (!is_wanted(grant, request)) {
+		if (flow && grant->mode != LEAVE_ALONE && request &&
+		    request->asked == ASKED_OFF) {
+			flow->off = 1;
+			flow->options = options;
+			flow->rule = grant->rule;
+		} else if (flow) {
+			bpf_sk_storage_delete(&pillion_flows, sk);
+		}
+		return NULL;
+	}
 	/*
 	 * With other options it goes on, and what was learnt of it holds. A
 	 * packet that is leaving at this moment may meet some of each; any

@@ -349,8 +349,9 @@ static __always_inline int on_getsockopt(struct bpf_sockopt *ctx)
 		if (!error)
 			written = write_stats(ctx, &stats);
 	} else if ((void *)(value + 1) <= ctx->optval_end) {
-		/* What is asked next counts once a connection has ended. */
-		if (is_in_state(sk, 1 << BPF_TCP_CLOSE | 1 << BPF_TCP_LISTEN))
+		/* What is asked counts where nothing is bundled, or no more. */
+		if (is_in_state(sk, 1 << BPF_TCP_CLOSE | 1 << BPF_TCP_LISTEN) ||
+		    (flow && flow->off))
 			flow = NULL;
 		*value = get_our_option(sk, ctx->optname, flow, request);
 		written = sizeof(*value);

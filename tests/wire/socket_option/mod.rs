@@ -450,6 +450,35 @@ fn once_switched_off_hidden_losses_of_bundles_on_their_way_still_count() {
     });
 }
 
+/// As long as bundles are on their way, the rules of the moment say what follows from what they hid.
+#[test]
+fn once_switched_off_a_connection_has_the_options_of_rules_that_change() {
+    let lax = Options {
+        reaction: Reaction::None,
+        loss_rule: LossRule::Dsack,
+        ..unlimited()
+    };
+    let strict = Options {
+        reaction: Reaction::Cwr,
+        ..lax
+    };
+    for off in [false, true] {
+        under(Bundler::with(lax)).run(|wire| {
+            wire.sends("1:101 1:201 1:301");
+            if off {
+                set(wire, BUNDLE, 0);
+            }
+            wire.replace_rules(&Bundler::with(strict));
+            wire.ack(101);
+            // 1:201 was lost.
+            wire.ack_duplicate(301, "1:101", "");
+            wire.sends("301:401");
+            let counters = wire.totals().counters;
+            assert_eq!((counters.hidden_losses, counters.reactions), (1, 1));
+        });
+    }
+}
+
 #[test]
 fn of_two_bundlers_both_hear_what_the_application_says() {
     let one = || Bundler::always(Mode::Allow(unlimited()));

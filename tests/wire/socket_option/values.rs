@@ -146,6 +146,32 @@ fn what_is_asked_after_a_connection_has_ended_is_what_is_read() {
     });
 }
 
+/// `include/pillion.h`: the limit in force while the connection is bundled, else the one set.
+#[test]
+fn what_is_asked_of_a_connection_that_is_switched_off_is_what_is_read() {
+    let granted = Options {
+        max_packets: Some(4),
+        max_bytes: 1000,
+        ..unlimited()
+    };
+    let asked = [
+        (MAX_PACKETS, 2),
+        (MAX_BYTES, 500),
+        (MODE, pillion::WAIT_FOR_LOSS),
+    ];
+    under(Bundler::with(granted)).run(|wire| {
+        wire.sends("1:101 1:201");
+        set(wire, BUNDLE, 0);
+        for (option, value) in asked {
+            set(wire, option, value);
+        }
+        assert_eq!(asked.map(|(option, _)| (option, get(wire, option))), asked);
+        set(wire, BUNDLE, 1);
+        set(wire, MAX_PACKETS, 5);
+        assert_eq!(get(wire, MAX_PACKETS), 4, "as granted");
+    });
+}
+
 #[test]
 fn without_pillion_the_kernel_does_not_know_the_options() {
     allowed().run(|wire| {
