@@ -212,8 +212,12 @@ struct beginning {
 	__u32 uid; /* whose place it takes */
 };
 
-/* Remembers something of the socket, if there is memory, and a place. */
-static __always_inline struct request *begin_request(void *sk, __u32 uid)
+/*
+ * Remembers something of the socket, if there is memory, and a place; and that
+ * its application declined, where there was none for that.
+ */
+static __always_inline struct request *begin_request(void *sk, __u32 uid,
+						     const struct flow *flow)
 {
 	struct request *request;
 
@@ -221,8 +225,11 @@ static __always_inline struct request *begin_request(void *sk, __u32 uid)
 		return NULL;
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL,
 				     BPF_SK_STORAGE_GET_F_CREATE);
-	if (request)
-		request->uid = uid;
+	if (!request)
+		return NULL;
+	request->uid = uid;
+	if (flow && flow->off)
+		request->asked = ASKED_OFF;
 	return request;
 }
 
@@ -344,11 +351,8 @@ judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
 	describe(tp, opening, &connection);
 	if (find_grant(&connection, grant, &ruling->companions))
 		return NULL;
-	if (!request && is_to_be_remembered(grant)) {
-		request = begin_request(sk, connection.uid);
-		if (request && flow && flow->off)
-			request->asked = ASKED_OFF;
-	}
+	if (!request && (is_to_be_remembered(grant) || (flow && flow->off)))
+		request = begin_request(sk, connection.uid, flow);
 	if (request)
 		request->grant = *grant;
 	beginning.snd_nxt = tp->snd_nxt;

@@ -183,12 +183,8 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 		find_grant_of(flow, request, &grant);
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
-	if (!request) {
-		request = begin_request(sk, beginning.uid);
-		/* It declined when there was no place to remember that in. */
-		if (request && connected && flow && flow->off)
-			request->asked = ASKED_OFF;
-	}
+	if (!request)
+		request = begin_request(sk, beginning.uid, flow);
 	if (!request && connected && flow && option == PILLION_BUNDLE &&
 	    !value) {
 		flow->off = 1;

@@ -205,6 +205,22 @@ fn in_want_of_memory_who_declines_is_bundled_by_no_other_option() {
 }
 
 #[test]
+fn who_declined_in_want_of_memory_is_not_bundled_once_a_rule_covers_the_connection_anew() {
+    isolated(|| {
+        let bundler = || Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
+        let mut wire = Wire::open(under(bundler()));
+        wire.sends("1:101 1:201");
+        sysctl("net.core.optmem_max", "1");
+        set(&wire, BUNDLE, 0);
+        sysctl("net.core.optmem_max", "131072");
+        wire.replace_rules(&Bundler::by(&[]));
+        wire.replace_rules(&bundler());
+        wire.sends("201:301 301:401");
+        assert_eq!(get(&wire, BUNDLE), 0);
+    });
+}
+
+#[test]
 fn in_want_of_memory_nobody_declines_for_a_connection_to_come() {
     isolated(|| {
         let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
