@@ -47,7 +47,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	int told;
 
 	if (flow->sack == SACK_UNKNOWN)
-		flow = look_again(sk, flow);
+		flow = look_again(skb, sk, flow);
 	tp = bpf_tcp_sock(sk);
 	full = bpf_skc_to_tcp_sock(sk);
 	if (!flow || !tp || !full)
@@ -158,6 +158,10 @@ int pillion_ingress(struct __sk_buff *skb)
 	struct segment seg = {};
 	struct ack ack = {};
 
+	if (sk && sk->state == BPF_TCP_LISTEN) {
+		note_offer(skb, sk);
+		return 1;
+	}
 	if (!flow)
 		return 1;
 	tp = bpf_tcp_sock(sk);
@@ -215,6 +219,8 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	 */
 	bpf_sk_storage_delete(&pillion_flows, sk);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
+	if (request)
+		request->multipath = 0;
 	if (op == BPF_SOCK_OPS_TCP_CONNECT_CB) {
 		if (request)
 			request->grant.opening = 0;

@@ -6,6 +6,7 @@
 #include "companions.h"
 #include "connection.h"
 #include "maps.h"
+#include "multipath.h"
 #include "places.h"
 #include "reaction.h"
 #include "record.h"
@@ -359,18 +360,30 @@ judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
 	beginning.data_segs_out = tp->data_segs_out;
-	beginning.sack = read_sack(tp);
+	/* Whether it came with MPTCP, the next packet tells as well. */
+	beginning.sack = opening == OPENED_HERE ? read_sack(tp) : SACK_UNKNOWN;
 	beginning.uid = connection.uid;
 	return put_into_effect(sk, flow, request, grant, &beginning);
 }
 
+/* One whose peer began it with MPTCP is not bundled, whatever is asked. */
+static __always_inline struct request *
+remember_multipath(void *sk, const struct flow *flow, struct request *request)
+{
+	if (!request)
+		request = begin_request(sk, flow->uid, flow);
+	if (request)
+		request->multipath = 1;
+	return request;
+}
+
 /*
  * What a socket option cannot see of the connection that it takes in, the next
- * packet can: whether the peer offers SACK; and what the rules say, which may
- * not have been remembered for want of memory.
+ * packet can: whether the peer offers SACK, or came with MPTCP; and what the
+ * rules say, which may not have been remembered for want of memory.
  */
-static __always_inline struct flow *look_again(struct bpf_sock *sk,
-					       struct flow *flow)
+static __always_inline struct flow *
+look_again(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct ruling ruling = {};
@@ -380,6 +393,13 @@ static __always_inline struct flow *look_again(struct bpf_sock *sk,
 		return NULL;
 	flow->sack = read_sack(tp);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
+	if (came_with_multipath(skb, sk)) {
+		request = remember_multipath(sk, flow, request);
+		if (!request) {
+			bpf_sk_storage_delete(&pillion_flows, sk);
+			return NULL;
+		}
+	}
 	return judge(sk, tp, flow, request, flow->opening, &ruling);
 }
 

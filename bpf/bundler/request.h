@@ -27,6 +27,7 @@ struct request {
 	__u32 mode;
 	struct grant grant; /* opening 0: no connection was looked at */
 	__u32 uid; /* whose place it takes (places.h) */
+	__u32 multipath; /* its peer's SYN offered MPTCP (multipath.h) */
 };
 
 /*
@@ -47,6 +48,8 @@ static __always_inline bool is_wanted(const struct grant *grant,
 {
 	enum asked asked = request ? request->asked : UNSAID;
 
+	if (request && request->multipath)
+		return false;
 	if (grant->mode == BUNDLE)
 		return asked != ASKED_OFF;
 	return grant->mode == ALLOW && asked == ASKED_ON;

@@ -125,6 +125,8 @@ static __always_inline void find_grant_of(const struct flow *flow,
 	} else {
 		grant_unmatched(grant);
 	}
+	if (request && request->multipath)
+		grant->mode = LEAVE_ALONE;
 }
 
 static __always_inline int check_value(__u32 option, __s32 value)

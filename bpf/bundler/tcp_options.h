@@ -12,6 +12,7 @@
 #define TCP_OPT_NOP	   1
 #define TCP_OPT_SACK	   5
 #define TCP_OPT_TIMESTAMPS 8
+#define TCP_OPT_MPTCP	   30
 #define TCP_OPT_ACCECN0	   172 /* RFC 9768; they tell of what was received */
 #define TCP_OPT_ACCECN1	   174
 /*
@@ -45,9 +46,12 @@ struct options_found {
 	__u8 dsack_len;
 	__u8 has_timestamps;
 	__u8 timestamps;
-	__u8 has_others; /* that cover or describe the payload, for all we know
-			  */
+	__u8 has_others; /* that cover or describe the payload, for all we know;
+			  * HAS_MPTCP: one at least is MPTCP's */
 };
+
+#define HAS_OTHERS 1
+#define HAS_MPTCP  2
 
 /* The header's len bytes of options, of which there is at least one word. */
 static __always_inline int load_options(struct __sk_buff *skb, __u32 at,
@@ -105,7 +109,8 @@ __noinline int find_options(const struct tcp_options *options,
 			found->has_timestamps = 1;
 			found->timestamps = at;
 		} else if (kind != TCP_OPT_ACCECN0 && kind != TCP_OPT_ACCECN1) {
-			found->has_others = 1;
+			found->has_others |= kind == TCP_OPT_MPTCP ? HAS_MPTCP
+								   : HAS_OTHERS;
 		}
 		at += len;
 		nops = 0;

@@ -3,19 +3,24 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recv, recvmsg, send};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrStorage, connect, recv, recvmsg, send,
+};
 use pillion_bundler::{Counters, Outcome};
 use pillion_host::socket_option::set;
 
 use crate::common::*;
 use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};
-use crate::stream::{carry, carry_to_end, content, pause, read_to_end, send_thinly};
+use crate::stream::{
+    attach, carry, carry_to_end, content, pause, read_to_end, send_thinly, socket,
+};
 
 /// Most of a test's segments went out with a bundle.
 fn assert_bundled(counters: Option<Counters>) {
@@ -221,6 +226,32 @@ fn mptcp_is_left_alone() {
     let counters = outcome.counters.expect("a bundler");
     assert_eq!(counters.of(Outcome::Bundled), 0, "{counters:?}");
     assert!(counters.of(Outcome::TcpOption) > 40, "{counters:?}");
+}
+
+/// Its socket goes on as plain TCP (RFC 8684, section 3.7).
+#[test]
+fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
+    needs_root!();
+    let pair = clean_pair();
+    let address = SocketAddr::from((pair.sender.address, 7777));
+    let (ready, is_ready) = channel();
+    let sender = pair.sender.namespace.spawn(move || {
+        let _attachment = attach();
+        let listener = TcpListener::bind(address).expect("a listener");
+        ready.send(()).expect("somebody waits");
+        let (stream, _) = listener.accept().expect("a connection");
+        stream.set_nodelay(true).expect("TCP_NODELAY");
+        send_thinly(&stream, &content(5000), 100, 0);
+    });
+    is_ready.recv().expect("it listens");
+    let receive = move || {
+        let socket = socket(BundledMptcp);
+        connect(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");
+        read_to_end(socket.into())
+    };
+    let received = pair.receiver.namespace.enter(receive).expect("enter");
+    sender.join().expect("a sender").expect("its namespace");
+    assert!(received == content(5000), "{} bytes", received.len());
 }
 
 /// Fifty megabytes as fast as they go, in records of so many bytes each.

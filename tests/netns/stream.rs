@@ -111,7 +111,8 @@ pub fn pause() {
     thread::sleep(Duration::from_millis(5));
 }
 
-fn socket(carriage: Carriage) -> OwnedFd {
+/// A socket, not connected yet.
+pub fn socket(carriage: Carriage) -> OwnedFd {
     let protocol = match carriage {
         Carriage::BundledMptcp => libc::IPPROTO_MPTCP,
         Carriage::Plain | Carriage::Bundled => libc::IPPROTO_TCP,
@@ -131,7 +132,8 @@ fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
     socket.into()
 }
 
-fn attach() -> Attachment {
+/// A bundler at this host's device that takes every stream for thin and knows no limit.
+pub fn attach() -> Attachment {
     let options = Options {
         thin: ThinTest::Always,
         max_packets: Some(0),

@@ -30,6 +30,7 @@ pub(crate) struct Peer {
     timestamps: bool,
     sack: bool,
     signed: bool,
+    multipath: bool,
     ecn: bool,
     /// The peer's own port.
     pub port: u16,
@@ -57,6 +58,7 @@ impl Peer {
             timestamps: setup.timestamps,
             sack: setup.sack,
             signed: setup.signed,
+            multipath: setup.multipath,
             ecn: setup.ecn,
             port: PEER_PORT,
             kernel_port: 0,
@@ -110,8 +112,11 @@ impl Peer {
     /// Begins to open a connection by a SYN with data, which has to be taken in; the last
     /// ACK of the handshake is left to the script.
     pub fn begin(&mut self, data: &[u8]) {
+        /// MP_CAPABLE, version 1, with HMAC-SHA256.
+        const MULTIPATH: [u8; 4] = [30, 4, 1, 1];
         self.kernel_port = LISTENING_PORT;
-        self.send_syn(None, &[], data);
+        let more = if self.multipath { &MULTIPATH[..] } else { &[] };
+        self.send_syn(None, more, data);
         let syn_ack = self.read(PATIENCE).expect("a SYN-ACK");
         assert!(syn_ack.header.syn && syn_ack.header.ack, "{syn_ack:?}");
         assert_eq!(syn_ack.header.acknowledgment_number, self.next);

@@ -34,6 +34,8 @@ pub struct Setup {
     /// Both ends sign what they send (TCP MD5; active open only), which takes 20 bytes from
     /// the MSS. The options of a SYN have no room for timestamps as well.
     pub signed: bool,
+    /// The peer offers MPTCP (RFC 8684; passive open only).
+    pub multipath: bool,
     /// Both ends agree on explicit congestion notification (RFC 3168; active open only).
     pub ecn: bool,
     /// Who computes checksums.
@@ -99,6 +101,7 @@ impl Default for Setup {
             timestamps: false,
             sack: true,
             signed: false,
+            multipath: false,
             ecn: false,
             checksums: Checksums::Kernel,
             rto_min: Duration::from_secs(30),

@@ -220,6 +220,37 @@ fn who_declined_in_want_of_memory_is_not_bundled_once_a_rule_covers_the_connecti
     });
 }
 
+/// Linux reads bytes twice there, and then no more, where segments overlap.
+#[test]
+fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_on_request() {
+    for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
+        for timestamps in [false, true] {
+            let setup = Setup {
+                ip,
+                timestamps,
+                opening: Opening::Passive,
+                multipath: true,
+                ..Setup::default()
+            };
+            setup.run(|wire| {
+                wire.sends("1:101 101:201");
+                assert_eq!(get(wire, BUNDLE), 0);
+                let on = pillion::set(&wire.socket(), BUNDLE, 1);
+                assert_eq!(errno(on), libc::EPERM);
+                assert_eq!(stats(wire).standing, pillion::REFUSED);
+                wire.sends("201:301 301:401");
+                wire.replace_rules(&Bundler::by(&[]));
+                wire.replace_rules(&Bundler::unlimited());
+                wire.sends("401:501 501:601");
+                wire.assert_outcomes(&[]);
+                // The next one with that socket is of its own making.
+                wire.reconnect(7778);
+                wire.sends("1:101 1:201");
+            });
+        }
+    }
+}
+
 #[test]
 fn in_want_of_memory_nobody_declines_for_a_connection_to_come() {
     isolated(|| {
