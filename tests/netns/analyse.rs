@@ -410,3 +410,36 @@ fn what_is_no_trace_is_refused() {
     assert_eq!(twice.status.code(), Some(2));
     assert!(stderr(&twice).contains("name a file"), "{}", stderr(&twice));
 }
+
+#[test]
+fn packets_that_are_in_no_number_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.pcap");
+    fs::write(&path, cut(&conversation().at_client(), 30)).unwrap();
+    for options in [&[][..], &["--json"], &["--list"]] {
+        let output = analyse(&["analyse".into(), path.display().to_string()], options);
+        let said = stderr(&output);
+        assert!(
+            said.contains("13 were captured too short for the TCP header")
+                && said.contains("tcpdump -s 128"),
+            "{options:?}: {said}"
+        );
+    }
+}
+
+/// A trace of which each packet was captured as far as that.
+fn cut(trace: &[u8], snaplen: usize) -> Vec<u8> {
+    let (header, mut rest) = trace.split_at(24);
+    let mut cut = header.to_vec();
+    while let Some((record, behind)) = rest.split_at_checked(16) {
+        let captured = u32::from_le_bytes(record[8..12].try_into().unwrap()) as usize;
+        let (packet, next) = behind.split_at(captured);
+        let kept = &packet[..snaplen.min(captured)];
+        cut.extend(&record[..8]);
+        cut.extend((kept.len() as u32).to_le_bytes());
+        cut.extend(&record[12..]);
+        cut.extend(kept);
+        rest = next;
+    }
+    cut
+}

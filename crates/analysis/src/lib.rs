@@ -17,6 +17,7 @@ pub mod reproduction;
 pub mod runs;
 mod summary;
 mod traces;
+mod unread;
 pub mod writes;
 
 pub use choice::{Choice, Chosen};
@@ -27,3 +28,4 @@ pub use explain::{
 pub use list::{List, Listed, ListedDirection};
 pub use summary::{Summary, outcome};
 pub use traces::{Observed, Trace, Traces};
+pub use unread::unread;

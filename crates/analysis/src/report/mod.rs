@@ -8,7 +8,7 @@ use pillion_report::{Fact, Page, Part, number};
 use pillion_trace::measure::catalogue::{self, Distributed};
 use serde_json::json;
 
-use crate::Summary;
+use crate::{Summary, unread};
 
 /// Everything that a summary has, with figures.
 #[must_use]
@@ -61,6 +61,12 @@ fn method(summary: &Summary) -> Vec<Fact> {
             number::count(counts.tcp)
         );
         facts.push(Fact::new(format!("trace at the {end}"), text));
+        for told in unread(counts) {
+            facts.push(Fact::new(
+                "not read",
+                format!("{}: {told}", trace.file_name()),
+            ));
+        }
         for warning in trace.input.warnings() {
             facts.push(Fact::new(
                 "damage",

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::{Observed, OpenError, Traces};
+use pillion_analysis::{Observed, OpenError, Traces, unread};
 use pillion_lab::store::{State, StoredRun};
 use pillion_settings::BadInput;
 use pillion_trace::input::Progress;
@@ -103,7 +103,7 @@ fn refused(error: OpenError) -> anyhow::Error {
 }
 
 /// Reads traces to their ends, shows how far that has come, and says on standard error where they
-/// are damaged.
+/// are damaged, and which packets are in no number.
 pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
     let followed = traces.progress();
     let total = followed.iter().map(Progress::total).sum();
@@ -114,6 +114,9 @@ pub fn observe<O: Observer>(traces: Traces, observer: O) -> Observed<O> {
     for trace in &observed.traces {
         for warning in trace.input.warnings() {
             say_line!("pillion: {}: {warning}", trace.name);
+        }
+        for told in unread(trace.input.counts()) {
+            say_line!("pillion: {}: {told}", trace.name);
         }
     }
     observed
