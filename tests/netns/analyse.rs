@@ -443,3 +443,23 @@ fn cut(trace: &[u8], snaplen: usize) -> Vec<u8> {
     }
     cut
 }
+
+#[test]
+fn options_of_a_trace_that_would_have_no_effect_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = both(folder.path());
+    for (options, named) in [
+        (&["--list", "--slice", "0.1"][..], "--slice"),
+        (&["--list", "--percentiles", "50"], "--percentiles"),
+        (&["--list", "--group", "a=:80"], "--group"),
+        (&["--explain", "1:1", "--port", "80"], "--port"),
+        (&["--explain", "1:1", "--optimum", "9k"], "--optimum"),
+        (&["--json", "--percentiles", "50"], "--percentiles"),
+        (&["--from", "2", "--to", "1"], "--to is not after --from"),
+    ] {
+        let output = analyse(&files, options);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.contains(named), "{options:?}: {said}");
+    }
+}

@@ -9,15 +9,14 @@ use pillion_settings::times::parse_s;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Measures")]
 pub struct Measured {
-    /// Percentiles in the summary and the report, from 0 to 100
+    /// Percentiles in the summary and the report, from 0 to 100 [default: 50,90,97,99,99.9]
     #[arg(
         long,
         value_name = "P,...",
         value_delimiter = ',',
-        default_value = "50,90,97,99,99.9",
         value_parser = parse_percentile
     )]
-    pub percentiles: Vec<f64>,
+    pub percentiles: Option<Vec<f64>>,
 
     /// Measure connections together as well, by an end of theirs; may be repeated
     ///
@@ -43,7 +42,14 @@ struct Optimum {
     bit_per_s: f64,
 }
 
+/// The percentiles that are shown unless others are asked for.
+const PERCENTILES: [f64; 5] = [50.0, 90.0, 97.0, 99.0, 99.9];
+
 impl Measured {
+    pub fn percentiles(self) -> Vec<f64> {
+        self.percentiles.unwrap_or_else(|| PERCENTILES.to_vec())
+    }
+
     pub fn options(&self) -> Result<Options, BadInput> {
         let names = || self.group.iter().map(|group| &group.name);
         for (place, name) in names().enumerate() {

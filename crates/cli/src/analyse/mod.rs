@@ -14,6 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::Target;
+use pillion_settings::BadInput;
 
 use choice::ChoiceArgs;
 pub use files::observe;
@@ -35,7 +36,7 @@ pub struct Args {
     files: Files,
 
     /// List the connections instead: ends, times, packets and bytes each way, how they were opened
-    #[arg(long, conflicts_with_all = ["explain", "csv", "report"])]
+    #[arg(long, conflicts_with_all = ["explain", "csv", "report", "percentiles", "group", "slice", "optimum"])]
     list: bool,
 
     /// Tell the story of one byte range instead: sent, lost, bundled again, delivered, acknowledged
@@ -46,7 +47,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "CONNECTION:[back:][raw=]SEQ",
-        conflicts_with_all = ["csv", "report"]
+        conflicts_with_all = ["csv", "report", "percentiles", "group", "slice", "optimum", "address", "port", "connection"]
     )]
     explain: Option<Target>,
 
@@ -75,7 +76,11 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let mut options = self.measured.options()?;
-        let Opened { traces, groups } = self.files.open(self.part.period())?;
+        if self.json && self.report.is_none() && self.measured.percentiles.is_some() {
+            let why = "--percentiles is of the summary and the report, and JSON has its own; leave it out";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        let Opened { traces, groups } = self.files.open(self.part.period()?)?;
         if options.groups.is_empty() {
             options.groups = groups;
         }
@@ -87,7 +92,7 @@ impl Args {
         }
         results::Wanted {
             options,
-            percentiles: self.measured.percentiles,
+            percentiles: self.measured.percentiles(),
             choice: self.choice.into(),
             json: self.json,
             csv: self.csv,

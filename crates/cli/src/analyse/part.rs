@@ -1,5 +1,6 @@
 use std::time::UNIX_EPOCH;
 
+use pillion_settings::BadInput;
 use pillion_trace::{Period, When};
 
 /// Which part of the traces is looked at.
@@ -20,11 +21,21 @@ pub struct Part {
 }
 
 impl Part {
-    pub fn period(self) -> Period {
-        Period {
+    /// An error if the part ends before it begins, as far as that can be told without the traces.
+    pub fn period(self) -> Result<Period, BadInput> {
+        let is_empty = match (self.from, self.to) {
+            (Some(When::After(from)), Some(When::After(to)))
+            | (Some(When::At(from)), Some(When::At(to))) => to <= from,
+            _ => false,
+        };
+        if is_empty {
+            let why = "--to is not after --from, and nothing lies between them; give a later one";
+            return Err(BadInput(why.to_owned()));
+        }
+        Ok(Period {
             from: self.from,
             until: self.to,
-        }
+        })
     }
 }
 
