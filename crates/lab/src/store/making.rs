@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use pillion_settings::BadInput;
 use pillion_settings::experiment::Planned;
 
 use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
@@ -35,8 +36,15 @@ impl Making {
     /// tell; where another has that second, the next one.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::Input`] if no folder of a store is called so; [`Error::File`].
     pub fn begin_now(store: &Store, experiment: &str, text: &str) -> Result<Self, Error> {
+        if !is_listed(experiment) {
+            let why = format!(
+                "`{experiment}`: runs are kept under an experiment's name, and none is found that is empty, \
+                 begins with a point or has a slash; give the file another name"
+            );
+            return Err(BadInput(why).into());
+        }
         let all = store.0.join(experiment);
         fs::create_dir_all(&all).map_err(Error::file(&all))?;
         loop {
@@ -125,6 +133,11 @@ impl Making {
         }
         Ok(missing)
     }
+}
+
+/// Whether an experiment of this name is one folder of a store, and no hidden one.
+fn is_listed(experiment: &str) -> bool {
+    !experiment.is_empty() && !experiment.starts_with('.') && !experiment.contains('/')
 }
 
 /// The name of a run's folder.

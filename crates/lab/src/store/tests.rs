@@ -60,6 +60,18 @@ fn makings_that_begin_together_have_a_folder_each() {
 }
 
 #[test]
+fn no_experiment_is_kept_where_it_would_not_be_found_or_outside_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(&folder.path().join("store"));
+    for name in ["..", ".hidden", ".", "", "a/b"] {
+        let error = Making::begin_now(&store, name, "").unwrap_err();
+        assert!(error.is_bad_input(), "{name}: {error}");
+        assert!(error.to_string().contains("another name"), "{error}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn an_experiments_name_stands_for_the_last_time_and_longer_ones_for_what_they_name() {
     let (folder, store) = store();
     let path = |name: &str| store.find(name).unwrap().path().to_owned();
