@@ -99,7 +99,8 @@ impl Store {
     /// it.
     ///
     /// # Errors
-    /// [`Error::NotStored`] if it is not in this store, where it belongs; [`Error::File`].
+    /// [`Error::NotStored`] if it is not in this store, where it belongs; [`Error::Busy`] if another
+    /// process makes it just now; [`Error::File`].
     pub fn remove(&self, found: &Found) -> Result<(), Error> {
         let path = found.path();
         let depth = match found {
@@ -109,6 +110,10 @@ impl Store {
         let inside = self.inside(path);
         let Some(inside) = inside.filter(|it| it.components().count() == depth) else {
             return Err(self.without(&path.display().to_string()));
+        };
+        let _held = match found {
+            Found::Made(made) => Making::of(&made.path).hold()?,
+            Found::Run(_) => None,
         };
         let path = self.0.join(inside);
         fs::remove_dir_all(&path).map_err(Error::file(&path))?;

@@ -149,3 +149,16 @@ fn a_store_that_is_not_there_is_empty() {
     let store = Store::new(&folder.path().join("nowhere"));
     assert!(store.list().unwrap().is_empty());
 }
+
+#[test]
+fn runs_that_are_being_made_are_not_removed() {
+    let (_folder, store) = store();
+    let found = store.find("loss").unwrap();
+    let held = Making::of(found.path()).hold().unwrap();
+    let error = store.remove(&found).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    assert!(found.path().is_dir());
+    drop(held);
+    store.remove(&found).unwrap();
+    assert!(!found.path().exists());
+}

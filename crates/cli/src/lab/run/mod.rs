@@ -65,14 +65,19 @@ impl Args {
             Engine::Virtual => Some(self.machine.kernels(self.jobs)?),
             Engine::Live => None,
         };
-        let (folder, runs) = match &self.folder {
-            None => (self.make_folder()?, experiment.runs),
+        let (folder, runs, _held) = match &self.folder {
+            None => {
+                let making = self.make_folder()?;
+                let held = making.hold()?;
+                (making.folder().to_owned(), experiment.runs, held)
+            }
             Some(folder) => {
                 let maker = |planned: &Planned| match &kernels {
                     Some(kernels) => kernels.maker(planned),
                     None => live_maker(VERSION),
                 };
-                missing(experiment.runs, folder, maker)?
+                let (folder, runs) = missing(experiment.runs, folder, maker)?;
+                (folder, runs, None)
             }
         };
         if let (Some(folder), []) = (&self.folder, runs.as_slice()) {
@@ -97,7 +102,7 @@ impl Args {
     }
 
     /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
-    fn make_folder(&self) -> Result<PathBuf> {
+    fn make_folder(&self) -> Result<Making> {
         let name = self.file.file_stem().and_then(OsStr::to_str);
         let name = name.filter(|it| *it != "-").ok_or_else(|| {
             let file = self.file.display();
@@ -107,8 +112,7 @@ impl Args {
         })?;
         let text = fs::read_to_string(&self.file);
         let text = text.with_context(|| format!("read {}", self.file.display()))?;
-        let making = Making::begin_now(&self.store.open(), name, &text)?;
-        Ok(making.folder().to_owned())
+        Ok(Making::begin_now(&self.store.open(), name, &text)?)
     }
 }
 
