@@ -88,8 +88,9 @@ impl StoredRun {
     /// What is known of the run as a whole.
     fn whole(&self, forward: &WayCounts) -> Result<Totals, Error> {
         let path = self.path.join(RUN_FILE);
-        let run: RunFile = toml::from_str(&self.text()?)
-            .map_err(|error| Error::file(&path)(io::Error::other(error)))?;
+        let text = self.text()?;
+        let run: RunFile = toml::from_str(&text)
+            .map_err(|error| Error::file(&path)(io::Error::other(one_line(&error, &text))))?;
         let queued = forward.queue_passed.map(|it| it + forward.queue_dropped);
         let packets = forward.trace_before.or(queued).or(forward.entered);
         Ok(Totals {
@@ -100,6 +101,13 @@ impl StoredRun {
             ..Totals::default()
         })
     }
+}
+
+/// What is wrong with a file in TOML, as it is said of those in JSON.
+fn one_line(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().map_or(0, |place| place.start);
+    let line = text.bytes().take(before).filter(|byte| *byte == b'\n');
+    format!("{} at line {}", error.message(), line.count() + 1)
 }
 
 fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
@@ -226,6 +234,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let error = run.groups_with_messages().unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
             match before {
                 Some(before) => fs::write(&path, before).unwrap(),
                 None => fs::remove_file(&path).unwrap(),
