@@ -191,3 +191,18 @@ fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
         assert_eq!(stderr(&output).lines().count(), 1);
     }
 }
+
+#[test]
+fn a_file_of_packets_gives_a_terminal_no_orders() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("packets.csv");
+    let heading = "arrived_ns,left_ns,fate,reason,protocol,source,destination,seq,payload_bytes,\
+                   tcp_flags,size_bytes,counted_bytes,segments,queue,found_packets,found_bytes,\
+                   behind_packets,behind_bytes";
+    let dropped = "1,2,dropped,\u{1b}[2J,6,10.0.0.1:1,10.0.0.2:2,0,0,0,74,74,1,0,0,0,0,0";
+    std::fs::write(&file, format!("{heading}\n{dropped}\n")).unwrap();
+    let output = pillion(&["queue", "--from", file.to_str().unwrap()]);
+    let text = stdout(&output);
+    assert!(text.contains("why dropped: ?[2J 1"), "{text:?}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}

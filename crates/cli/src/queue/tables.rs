@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use pillion_names::without_steering;
 use pillion_queue::measure::{Account, Drops, Quantiles, Stream, Summary};
 use pillion_report::{Column, Table, number};
 
@@ -117,7 +118,9 @@ fn lines(summary: &Summary) -> Vec<String> {
     }
     if !all.reasons.is_empty() {
         let reasons = all.reasons.iter();
-        let reasons = reasons.map(|(name, count)| format!("{name} {}", number::count(*count)));
+        // A file of packets may say anything.
+        let reasons = reasons
+            .map(|(name, count)| format!("{} {}", without_steering(name), number::count(*count)));
         lines.push(format!(
             "why dropped: {}",
             reasons.collect::<Vec<_>>().join(", ")
