@@ -366,3 +366,19 @@ today = \"kernel=today\"
         assert!(told.contains(what), "{told}\nnot: {what}");
     }
 }
+
+#[test]
+fn a_host_that_no_streams_come_from_is_a_mistake_unless_another_run_has_it() {
+    let text = "duration = 1\n[group.thin]\n[host.thni]\nrate = 5\n";
+    let said = mistake(text);
+    let told = "3:1: no streams come from `thni`; give a group `host = \"thni\"`, or leave it out";
+    assert!(said.contains(told), "{said}");
+    let both = "[variant.a]\n[variant.b]\ngroup.thin.host = \"thni\"\n";
+    let runs = load_text(&format!("{text}{both}")).unwrap().runs;
+    let hosts: Vec<_> = runs
+        .iter()
+        .map(|it| it.plan.hosts[0].name.as_str())
+        .collect();
+    assert_eq!(hosts, ["thin", "thni"]);
+    assert!(runs[0].run.host.is_empty(), "it stays right by itself");
+}

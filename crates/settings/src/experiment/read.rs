@@ -58,16 +58,26 @@ pub(super) fn experiment(
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
         expanded.retain(|it| select::takes(selection, &reproduction.today, &it.name));
     }
-    let mut unused = None;
+    let mut unused = Unused::default();
     let runs = expanded.into_iter().filter_map(|expanded| {
         let (run, plan) = run(expanded.document, &mut unused, mistakes)?;
         let name = expanded.name;
         Some(Planned { name, run, plan })
     });
     let runs: Vec<_> = runs.collect();
-    for name in unused.unwrap_or_default() {
+    let runs_are_right = mistakes.is_empty();
+    for name in unused.parameters.unwrap_or_default() {
         let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");
         let span = span_of(&document, &[PARAMETERS, &name]);
+        mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
+    }
+    // A run with a mistake may be the one that uses it.
+    let hosts = unused.hosts.filter(|_| runs_are_right);
+    for name in hosts.unwrap_or_default() {
+        let text = format!(
+            "no streams come from `{name}`; give a group `host = \"{name}\"`, or leave it out"
+        );
+        let span = span_of(&document, &["host", &name]);
         mistakes.push(Mistake::new(span.unwrap_or(0..1), text));
     }
     let title = runs.last().and_then(|planned| planned.run.title.clone());
@@ -78,11 +88,25 @@ pub(super) fn experiment(
     }
 }
 
-/// One run, from the document that is its own; none if it cannot be. `unused` keeps the parameters
-/// that no run so far has used.
+/// What no run so far has used, by name; `None` before the first run.
+#[derive(Default)]
+struct Unused {
+    parameters: Option<BTreeSet<String>>,
+    hosts: Option<BTreeSet<String>>,
+}
+
+/// Keeps of the names that no run so far has used those that this one does not use either.
+fn keep(unused: &mut Option<BTreeSet<String>>, others: BTreeSet<String>) {
+    *unused = Some(match unused.take() {
+        Some(unused) => unused.intersection(&others).cloned().collect(),
+        None => others,
+    });
+}
+
+/// One run, from the document that is its own; none if it cannot be.
 fn run(
     mut whole: DeTable,
-    unused: &mut Option<BTreeSet<String>>,
+    unused: &mut Unused,
     mistakes: &mut Vec<Mistake>,
 ) -> Option<(Run, Plan)> {
     let known = mistakes.len();
@@ -90,11 +114,8 @@ fn run(
     let numbers = parameters.evaluate(&whole, mistakes);
     let mut document = whole;
     replace(&mut document, &mut numbers.iter().map(String::as_str));
-    let others: BTreeSet<_> = parameters.unused().map(str::to_owned).collect();
-    *unused = Some(match unused.take() {
-        Some(unused) => unused.intersection(&others).cloned().collect(),
-        None => others,
-    });
+    let others = parameters.unused().map(str::to_owned).collect();
+    keep(&mut unused.parameters, others);
     let defaults = document.remove("defaults");
     let defaults = defaults.map(|value| {
         let (defaults, _) = document::defaults::<Group>(&value, &traffic::OWN_KEYS, mistakes);
@@ -102,7 +123,8 @@ fn run(
     });
     inherit(&mut document, &defaults.unwrap_or_default(), mistakes);
     let value = Spanned::new(0..0, DeValue::Table(document));
-    let run = document::read::<Run>(&value, mistakes)?;
+    let mut run = document::read::<Run>(&value, mistakes)?;
+    keep(&mut unused.hosts, run.take_idle_hosts());
     let plan = run.plan().map_err(|contradictions| {
         mistakes.extend(contradictions.into_iter().map(|it| {
             let path: Vec<&str> = it.path.iter().map(String::as_str).collect();

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,18 @@ fn one() -> u32 {
 }
 
 impl Run {
+    /// Takes out the hosts that no group's streams come from, and gives their names.
+    pub(super) fn take_idle_hosts(&mut self) -> BTreeSet<String> {
+        let groups = self.group.iter();
+        let used = groups.map(|(name, group)| group.host.as_deref().unwrap_or(name));
+        let used: BTreeSet<&str> = used.collect();
+        let hosts = std::mem::take(&mut self.host).into_iter();
+        let (kept, idle): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            hosts.partition(|(name, _)| used.contains(&**name));
+        self.host = kept;
+        idle.into_keys().map(|name| name.to_string()).collect()
+    }
+
     /// The run as a file of its own, which says every default as well: it stays this run when
     /// pillion's defaults change.
     #[must_use]
