@@ -170,7 +170,11 @@ fn read_variants<'i>(
         return Vec::new();
     };
     if variants.is_empty() {
-        let text = "no variant; begin each with [variant.NAME], or leave the key out";
+        let begin = match prefix.strip_suffix('=') {
+            Some(axis) => format!("axis.{axis}"),
+            None => "variant".to_owned(),
+        };
+        let text = format!("no variant; begin each with [{begin}.NAME], or leave the key out");
         mistakes.push(Mistake::new(value.span(), text));
     }
     let tables = in_order(variants).into_iter().filter_map(|(key, value)| {

@@ -382,3 +382,9 @@ fn a_host_that_no_streams_come_from_is_a_mistake_unless_another_run_has_it() {
     assert_eq!(hosts, ["thin", "thni"]);
     assert!(runs[0].run.host.is_empty(), "it stays right by itself");
 }
+
+#[test]
+fn an_axis_without_a_choice_says_how_one_begins() {
+    let said = mistake(&format!("{SMALL}[axis.n]\n"));
+    assert!(said.contains("begin each with [axis.n.NAME]"), "{said}");
+}
