@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 #[serde(from = "Vec<(usize, u64)>", into = "Vec<(usize, u64)>")]
 pub struct Latencies([u64; LatencyBuckets::COUNT]);
 
+/// Segments of a bucket at most: those of all buckets have room in a number.
+const MOST: u64 = u64::MAX / LatencyBuckets::COUNT as u64;
+
 impl Default for Latencies {
     fn default() -> Self {
         Self([0; LatencyBuckets::COUNT])
@@ -20,7 +23,7 @@ impl From<Vec<(usize, u64)>> for Latencies {
         let mut all = Self::default();
         for (bucket, count) in buckets {
             if let Some(place) = all.0.get_mut(bucket) {
-                *place = place.saturating_add(count);
+                *place = place.saturating_add(count).min(MOST);
             }
         }
         all
@@ -48,7 +51,7 @@ impl Latencies {
     /// Adds those of another so many times.
     pub(crate) fn add(&mut self, other: &Self, times: u64) {
         for (place, count) in self.0.iter_mut().zip(&other.0) {
-            *place = place.saturating_add(count.saturating_mul(times));
+            *place = place.saturating_add(count.saturating_mul(times)).min(MOST);
         }
     }
 
@@ -60,7 +63,7 @@ impl Latencies {
         let mut below = 0;
         let found = self.0.iter().enumerate().find_map(|(bucket, count)| {
             below += count;
-            (below >= rank).then(|| (bucket, (rank + count - below) as f64 / *count as f64))
+            (below >= rank).then(|| (bucket, (count - (below - rank)) as f64 / *count as f64))
         });
         found.map(|(bucket, share)| {
             let [begin, end] = [bucket, bucket + 1].map(LatencyBuckets::begin_us);

@@ -74,7 +74,7 @@ pub(crate) fn threshold(look: usize) -> f64 {
 /// Segments that are to be observed before a look, the first being 1, where the last one was at
 /// `last`.
 pub(crate) fn due_at(last: Option<u64>) -> u64 {
-    last.map_or(FIRST, |last| 2 * last)
+    last.map_or(FIRST, |last| last.saturating_mul(2))
 }
 
 #[cfg(test)]

@@ -82,7 +82,13 @@ pub const MEASURES: [Measure<Of>; 10] = [
         "retransmitted",
         Unit::Share,
         "packets that TCP retransmitted, of the number of segments",
-        |all| of_segments(all.after_timeout + all.fast + all.probes, all),
+        |all| {
+            let all_kinds = all
+                .after_timeout
+                .saturating_add(all.fast)
+                .saturating_add(all.probes);
+            of_segments(all_kinds, all)
+        },
     ),
     measure(
         "cut_share",

@@ -103,7 +103,7 @@ impl Record {
     pub(crate) fn add(&mut self, number: u64, unit: &Unit, most: usize) {
         match self.give_place(number, unit.arm, most) {
             Some(known) => known.summary += &unit.summary,
-            None => self.left_out += 1,
+            None => self.left_out = self.left_out.saturating_add(1),
         }
     }
 

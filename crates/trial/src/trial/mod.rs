@@ -186,7 +186,8 @@ impl Trial {
     /// is not there.
     pub fn look(&mut self, is_last: bool) -> Option<Look> {
         let units = self.record().units;
-        let segments = units.values().map(|unit| unit.summary.segments).sum();
+        let segments = units.values().map(|unit| unit.summary.segments);
+        let segments = segments.fold(0, u64::saturating_add);
         let last = self.record.looks.last().map(|look| look.segments);
         let is_due = segments >= due_at(last) || is_last && Some(segments) > last;
         if self.verdict() != Verdict::Undecided || !is_due {

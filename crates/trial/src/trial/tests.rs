@@ -220,3 +220,39 @@ fn who_scans_takes_no_place_from_who_stays() {
     record.add(player, &Unit { arm, summary }, MOST_UNITS);
     assert!(record.units.contains_key(&player));
 }
+
+#[test]
+fn numbers_that_no_trial_comes_to_break_nothing() {
+    let most = |arm| Unit {
+        arm,
+        summary: Summary {
+            segments: u64::MAX,
+            late_us: u64::MAX,
+            after_timeout: u64::MAX,
+            fast: u64::MAX,
+            sent: u64::MAX,
+            latencies: vec![(0, u64::MAX), (9, u64::MAX)].into(),
+            ..Summary::default()
+        },
+    };
+    let mut record = Record::new(Setting::example(), [1, 2]);
+    record.left_out = u64::MAX;
+    let arms = [Arm::Bundled, Arm::Plain].into_iter().cycle();
+    record.units = (0..20).zip(arms.map(most)).collect();
+    record.looks.push(Look {
+        segments: u64::MAX,
+        units: 20,
+        chance_of_better: 0.5,
+        chance_of_worse: 0.5,
+        chance_of_more_cut: 0.5,
+        threshold: 0.01,
+    });
+    let mut trial = Trial::new(record);
+    trial.look(false);
+    let results = trial.results();
+    assert_eq!(results.bundled.summary.segments, u64::MAX);
+    let told = results.measures.iter();
+    let values = told.filter_map(|it| it.bundled.as_ref()).map(|it| it.value);
+    assert!(values.clone().count() > 4);
+    assert!(values.into_iter().all(f64::is_finite));
+}
