@@ -4,6 +4,7 @@
 //! left empty. So that it follows from the fields, it comes with the first record: a file without
 //! records is empty.
 
+mod lines;
 mod read;
 mod write;
 

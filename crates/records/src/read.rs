@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 
 use crate::is_compressed;
+use crate::lines::Lines;
 
 /// Why records cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +39,7 @@ pub fn read<T: DeserializeOwned>(
         true => Box::new(zstd::Decoder::new(file).map_err(ReadError::Io)?),
         false => Box::new(file),
     };
-    let mut reader = csv::Reader::from_reader(from);
+    let mut reader = csv::Reader::from_reader(Lines::of(from));
     // Asked for a record at once, it would take a heading that cannot be read for no records.
     reader.headers()?;
     let mut records = reader.into_deserialize();

@@ -123,3 +123,16 @@ fn a_file_stays_as_it_is_until_the_one_that_replaces_it_is_whole() {
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
 }
+
+#[test]
+fn what_has_no_lines_is_refused_before_it_fills_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain, compressed] = ["a.csv", "a.csv.zst"].map(|name| folder.path().join(name));
+    let zeros = vec![0; 8 << 20];
+    fs::write(&plain, &zeros).unwrap();
+    fs::write(&compressed, zstd::encode_all(&zeros[..], 1).unwrap()).unwrap();
+    for path in [plain, compressed] {
+        let error = read_all(&path).unwrap_err().to_string();
+        assert_eq!(error, "a line is longer than 1 MiB, as no record is");
+    }
+}

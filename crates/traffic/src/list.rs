@@ -1,6 +1,7 @@
 //! Lists in CSV files: a heading, then an entry a line.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 /// Why a list cannot be read.
@@ -26,6 +27,19 @@ pub enum ListError {
     },
 }
 
+/// Mebibytes that a list may have: ten million entries take less.
+const MOST_MEBIBYTES: u64 = 256;
+
+fn read_whole(file: impl Read) -> io::Result<String> {
+    let most = MOST_MEBIBYTES << 20;
+    let mut text = String::new();
+    if file.take(most + 1).read_to_string(&mut text)? as u64 <= most {
+        return Ok(text);
+    }
+    let what = format!("more than {MOST_MEBIBYTES} MiB; give a shorter list");
+    Err(io::Error::new(ErrorKind::FileTooLarge, what))
+}
+
 /// A file, and its name for messages.
 pub(crate) struct List {
     file: String,
@@ -35,7 +49,7 @@ pub(crate) struct List {
 impl List {
     pub fn read(file: &Path) -> Result<Self, ListError> {
         let name = file.display().to_string();
-        match fs::read_to_string(file) {
+        match File::open(file).and_then(read_whole) {
             Ok(text) => Ok(Self { file: name, text }),
             Err(error) => Err(ListError::File {
                 file: name,
@@ -61,5 +75,16 @@ impl List {
             line,
             what: what.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_ends_is_refused_before_it_fills_the_memory() {
+        let error = read_whole(io::repeat(b'0')).unwrap_err().to_string();
+        assert_eq!(error, "more than 256 MiB; give a shorter list");
     }
 }
