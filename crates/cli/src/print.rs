@@ -1,13 +1,14 @@
 //! Standard output: a reader that wants no more of it, such as `head`, is no failure. And standard
 //! error: whether anybody reads it changes nothing.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
 use libc::PIPE_BUF;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
+use serde::Serialize;
 
 /// Prints a text as it is.
 pub fn print(text: &str) -> Result<()> {
@@ -20,6 +21,10 @@ pub fn print_if_read(text: &str) -> Result<bool> {
     let written = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.flush());
+    is_read(written)
+}
+
+fn is_read(written: io::Result<()>) -> Result<bool> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
@@ -28,8 +33,17 @@ pub fn print_if_read(text: &str) -> Result<bool> {
 }
 
 /// Prints a value as JSON, indented.
-pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&(serde_json::to_string_pretty(value)? + "\n"))
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    is_read(write_json(io::stdout().lock(), value)).map(|_| ())
+}
+
+/// Piece by piece: as a whole, the results of many connections would take several times the memory
+/// that they take themselves.
+fn write_json(to: impl Write, value: &impl Serialize) -> io::Result<()> {
+    let mut to = BufWriter::with_capacity(1 << 16, to);
+    serde_json::to_writer_pretty(&mut to, value)?;
+    to.write_all(b"\n")?;
+    to.flush()
 }
 
 /// How long a line may wait for room: nobody may be reading any more.
@@ -78,6 +92,7 @@ pub(crate) use say_line;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::io::Read;
     use std::sync::mpsc;
     use std::thread;
@@ -102,6 +117,38 @@ mod tests {
         told.recv_timeout(Duration::from_secs(30)).expect("it ends");
         let held = io::read_to_string(reader).unwrap();
         assert_eq!(held.trim_start_matches('x'), "y".repeat(PIPE_BUF));
+    }
+
+    /// Asks, each time that it is written, whether something before it has left already.
+    struct Told<'a>(&'a Cell<usize>, &'a Cell<bool>);
+
+    impl Serialize for Told<'_> {
+        fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+            self.1.set(self.0.get() > 0);
+            to.serialize_str("some text")
+        }
+    }
+
+    struct Counted<'a>(&'a Cell<usize>);
+
+    impl Write for Counted<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.set(self.0.get() + bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn long_json_is_not_held_in_memory() {
+        let (count, has_left) = (Cell::new(0), Cell::new(false));
+        let all: Vec<_> = (0..10_000).map(|_| Told(&count, &has_left)).collect();
+        write_json(Counted(&count), &all).unwrap();
+        assert!(has_left.get());
+        assert!(count.get() > 10_000 * 10);
     }
 
     #[test]
