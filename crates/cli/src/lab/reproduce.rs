@@ -195,8 +195,7 @@ fn write_figures(rows: &[Row], folder: &Path) -> Result<usize> {
     let mut figures = 0;
     for (name, text) in files(rows) {
         figures += usize::from(name.ends_with(".svg"));
-        let file = folder.join(name);
-        fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+        OutputFile::to("--figures", &folder.join(name))?.write(&text)?;
     }
     Ok(figures)
 }

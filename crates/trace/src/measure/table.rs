@@ -36,7 +36,7 @@ const TABLES: [(&str, Rows); 8] = [
 ];
 
 /// Writes all tables into a folder, which is made if it is not there; files of the same names are
-/// replaced. Gives the paths of what was written; tables without a row are not.
+/// replaced, each once the new one is whole. Gives the paths of what was written; tables without a row are not.
 ///
 /// # Errors
 /// Where the folder or a file cannot be written, with its path.
@@ -49,16 +49,11 @@ pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Ta
     let mut written = Vec::new();
     let mut write = |name: &str, rows: &dyn Fn(&mut Table) -> csv::Result<()>| {
         let path = folder.join(name).with_extension("csv");
-        let table = Writer::from_path(&path).and_then(|mut table| {
-            rows(&mut table)?;
-            table.flush()?;
-            Ok(())
-        });
-        table.map_err(|error| failed(&path, error.into()))?;
-        if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
-            return fs::remove_file(&path).map_err(|error| failed(&path, error));
+        match replace(&path, rows) {
+            Ok(true) => written.push(path),
+            Ok(false) => {}
+            Err(error) => return Err(failed(&path, error)),
         }
-        written.push(path);
         Ok(())
     };
     for (name, rows) in TABLES {
@@ -68,6 +63,30 @@ pub fn write_tables(results: &Results, folder: &Path) -> Result<Vec<PathBuf>, Ta
         write(measure.name, &|table| curves(results, table, &measure))?;
     }
     Ok(written)
+}
+
+/// Has what is there stay until the table is whole; false of one without a row, which takes the place
+/// of nothing, and leaves nothing there.
+fn replace(path: &Path, rows: &dyn Fn(&mut Table) -> csv::Result<()>) -> io::Result<bool> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let new = path.with_file_name(format!(".{name}.new"));
+    let table = Writer::from_path(&new).and_then(|mut table| {
+        rows(&mut table)?;
+        table.flush()?;
+        Ok(())
+    });
+    let has_rows = table
+        .map_err(io::Error::from)
+        .and_then(|()| Ok(fs::metadata(&new)?.len() > 0));
+    let done = match has_rows {
+        Ok(true) => return fs::rename(&new, path).map(|()| true),
+        Ok(false) => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(false),
+        },
+        Err(error) => Err(error),
+    };
+    fs::remove_file(&new).and(done)
 }
 
 /// All measures, with whose they are.

@@ -68,6 +68,23 @@ fn tables_without_a_row_are_not_written() {
 }
 
 #[test]
+fn tables_stay_until_new_ones_are_whole_and_go_where_those_have_no_row() {
+    use std::fs::{self, File};
+    let results = measure(&one_message(), Options::default());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["rtt_ms.csv", "loss.csv"] {
+        fs::write(path(name), "old").unwrap();
+    }
+    let held = File::open(path("rtt_ms.csv")).unwrap();
+    let written = write_tables(&results, folder.path()).unwrap();
+    assert_eq!(std::io::read_to_string(held).unwrap(), "old");
+    assert_ne!(fs::read_to_string(path("rtt_ms.csv")).unwrap(), "old");
+    assert!(!path("loss.csv").exists());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_named() {
     let results = measure(&Script::new(), Options::default());
     let file = tempfile::NamedTempFile::new().unwrap();
