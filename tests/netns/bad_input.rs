@@ -2,7 +2,7 @@
 //! privilege or of a kernel feature is 1.
 
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use pillion_bundler::Companion;
 
@@ -353,4 +353,25 @@ fn output_that_nobody_reads_is_no_failure() {
         assert_eq!(stderr(&output), "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
     }
+}
+
+/// Its runs would be kept with an empty file in the experiment's place.
+#[test]
+fn an_experiment_that_comes_through_a_pipe_is_not_run() {
+    let mut child = Command::new(PILLION)
+        .args(["lab", "run", "--engine", "live", "/dev/stdin"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("pillion runs");
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, b"duration = 1\n[group.thin]\n").unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("/dev/stdin: its runs are kept under"),
+        "{said}"
+    );
 }

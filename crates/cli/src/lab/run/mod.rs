@@ -104,7 +104,9 @@ impl Args {
     /// Makes the folder `STORE/EXPERIMENT/TIME`, with the experiment's file in it.
     fn make_folder(&self) -> Result<Making> {
         let name = self.file.file_stem().and_then(OsStr::to_str);
-        let name = name.filter(|it| *it != "-").ok_or_else(|| {
+        // What comes through a pipe is gone once it has been read, and has no name.
+        let name = name.filter(|it| *it != "-" && self.file.is_file());
+        let name = name.ok_or_else(|| {
             let file = self.file.display();
             BadInput(format!(
                 "{file}: its runs are kept under the file's name; give a file with one"
