@@ -8,6 +8,7 @@ use pillion_names::run;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::overruled::Leaf;
 use super::{Name, embed, expression::PARAMETERS};
 use crate::document::{self, Mistake, Value, merge, table, wrong};
 
@@ -57,6 +58,7 @@ pub(super) fn expand<'i>(
         dimensions.extend(read_grid(grid, mistakes));
     }
     refuse_seeds(&dimensions, mistakes);
+    refuse_overruled(&dimensions, mistakes);
     dimensions.extend(read_grid(seeds, mistakes));
     refuse_equal_names(&dimensions, mistakes);
     refuse_long_names(&dimensions, mistakes);
@@ -99,6 +101,24 @@ fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
             let span = value.or_else(|| over.values().next()).map(Spanned::span);
             mistakes.push(Mistake::new(span.unwrap_or(0..1), text.to_owned()));
             return;
+        }
+    }
+}
+
+/// What a later choice replaces in every run has no effect.
+fn refuse_overruled(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    for (place, choices) in dimensions.iter().enumerate() {
+        let later = dimensions.iter().skip(place + 1);
+        for leaf in choices.iter().flat_map(|(_, over)| Leaf::all_of(over)) {
+            let replaces = |(_, over): &Choice| leaf.is_replaced_by(over);
+            let replace = |choices: &Vec<Choice>| choices.iter().all(replaces);
+            if later.clone().any(|it| !it.is_empty() && replace(it)) {
+                let text = format!(
+                    "`{}` is varied again behind this, so that this has no effect; keep one of them",
+                    leaf.key()
+                );
+                mistakes.push(Mistake::new(leaf.span, text));
+            }
         }
     }
 }

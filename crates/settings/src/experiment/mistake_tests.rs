@@ -388,3 +388,21 @@ fn an_axis_without_a_choice_says_how_one_begins() {
     let said = mistake(&format!("{SMALL}[axis.n]\n"));
     assert!(said.contains("begin each with [axis.n.NAME]"), "{said}");
 }
+
+#[test]
+fn a_value_that_a_later_choice_replaces_in_every_run_is_refused() {
+    let told = |more: &str| load_text(&format!("{SMALL}{more}")).map_err(|it| it.to_string());
+    let grid = "[grid]\ngroup.thin.itt = [30, 40]\n";
+    let said = told(&format!(
+        "[variant.a]\ngroup.thin.itt = 1\n[variant.b]\n{grid}"
+    ))
+    .unwrap_err();
+    let why = "4:18: `group.thin.itt` is varied again behind this, so that this has no effect";
+    assert!(said.contains(why), "{said}");
+    let said =
+        told("[variant.a]\npath.loss = 1\n[axis.n.x]\npath.loss = 2\n[axis.n.y]\npath.loss = 3\n");
+    assert!(said.unwrap_err().contains("`path.loss` is varied again"));
+    // Where one of the choices behind leaves it, it holds there.
+    told("[variant.a]\npath.loss = 1\n[axis.n.x]\n[axis.n.y]\npath.loss = 3\n").unwrap();
+    told("[variant.a]\npath.loss = 1\n[grid]\npath.rtt = [1, 2]\n").unwrap();
+}

@@ -20,6 +20,7 @@ mod measure;
 mod mechanism;
 mod mechanisms;
 mod name;
+mod overruled;
 mod own_way;
 mod path;
 mod plan;
