@@ -8,6 +8,7 @@ use pillion_names::run;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::name::MOST_CHARACTERS;
 use super::overruled::Leaf;
 use super::{Name, embed, expression::PARAMETERS};
 use crate::document::{self, Mistake, Value, merge, table, wrong};
@@ -20,10 +21,6 @@ pub(super) struct Expanded<'i> {
 
 /// More are a mistake.
 const MOST_RUNS: usize = 100_000;
-
-/// More characters in a run's name are a mistake: files are called by it and a few more, and have room
-/// for 255.
-const MOST_NAME: usize = 200;
 
 /// The keys that expansion takes out of a file.
 const OWN_KEYS: [&str; 4] = ["variant", "axis", "grid", "repetitions"];
@@ -152,7 +149,7 @@ fn refuse_long_names(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
         .iter()
         .filter_map(|choices| choices.iter().max_by_key(|choice| length(choice)));
     let total = longest.clone().map(length).sum::<usize>().saturating_sub(1);
-    if total <= MOST_NAME {
+    if total <= MOST_CHARACTERS {
         return;
     }
     let text = format!(

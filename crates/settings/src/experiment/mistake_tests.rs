@@ -406,3 +406,12 @@ fn a_value_that_a_later_choice_replaces_in_every_run_is_refused() {
     told("[variant.a]\npath.loss = 1\n[axis.n.x]\n[axis.n.y]\npath.loss = 3\n").unwrap();
     told("[variant.a]\npath.loss = 1\n[grid]\npath.rtt = [1, 2]\n").unwrap();
 }
+
+#[test]
+fn names_of_groups_are_no_longer_than_files_can_have() {
+    let named = |length| load_text(&format!("duration = 1\n[group.{}]\n", "a".repeat(length)));
+    named(200).unwrap();
+    let said = named(201).unwrap_err().to_string();
+    let why = "2:8: a name of 201 characters; 200 are the most, for files are called by it";
+    assert!(said.contains(why), "{said}");
+}

@@ -5,8 +5,11 @@ use std::ops::Deref;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// Files are called by the names of runs and hosts and a few characters more, and have room for 255.
+pub(super) const MOST_CHARACTERS: usize = 200;
+
 /// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and, but for
-/// the first, `.`.
+/// the first, `.`; and no more of them than [`MOST_CHARACTERS`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(String);
 
@@ -19,6 +22,12 @@ impl<'de> Deserialize<'de> for Name {
         if !is_one {
             return Err(D::Error::custom(format!(
                 "`{name}` is no name; use letters, digits, -, _ and, but for the first, ."
+            )));
+        }
+        if name.len() > MOST_CHARACTERS {
+            return Err(D::Error::custom(format!(
+                "a name of {} characters; {MOST_CHARACTERS} are the most, for files are called by it",
+                name.len()
             )));
         }
         Ok(Self(name))
