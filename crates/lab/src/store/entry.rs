@@ -36,7 +36,8 @@ impl StoredRun {
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let unfinished = |state: &str| {
-            name.split_once(&format!(".{state}"))
+            // A variant may be called like a state.
+            name.rsplit_once(&format!(".{state}"))
                 .map(|it| it.0.to_owned())
         };
         let reason = path.join(BROKEN);

@@ -162,3 +162,14 @@ fn runs_that_are_being_made_are_not_removed() {
     store.remove(&found).unwrap();
     assert!(!found.path().exists());
 }
+
+#[test]
+fn a_run_that_is_called_like_a_state_keeps_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "x.broken,seed=1";
+    let path = folder.path().join(format!("{name}.broken-2"));
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join(BROKEN), "stopped\n").unwrap();
+    let run = StoredRun::read(&path).unwrap().unwrap();
+    assert_eq!(run.name, name);
+}
