@@ -375,3 +375,28 @@ fn an_experiment_that_comes_through_a_pipe_is_not_run() {
         "{said}"
     );
 }
+
+#[test]
+fn folders_that_no_run_can_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("small.toml");
+    std::fs::write(&file, "duration = 1\n[group.thin]\n").unwrap();
+    let said = |run: &str| {
+        let file = file.to_str().unwrap();
+        refused(&["lab", "run", "--engine", "live", file, "--folder", run])
+    };
+    for nameless in ["..", "/"] {
+        let said = said(nameless);
+        assert!(
+            said.contains(&format!("--folder {nameless} has no name")),
+            "{said}"
+        );
+    }
+    let there = folder.path().to_str().unwrap();
+    let said = said(there);
+    assert!(
+        said.contains("something else is there, which is never overwritten"),
+        "{said}"
+    );
+    assert!(file.is_file());
+}

@@ -118,7 +118,7 @@ impl Making {
     /// of it.
     ///
     /// # Errors
-    /// [`Error::File`], also if what is in the way is no run.
+    /// [`Error::File`]; [`Error::Input`] if what is in the way is no run.
     pub fn missing(
         &self,
         runs: &[Planned],
@@ -152,8 +152,9 @@ pub fn folder_name(planned: &Planned) -> &str {
 fn remove(run: &Path) -> Result<(), Error> {
     if run.symlink_metadata().is_ok() {
         if !was_a_run(run) {
+            let run = run.display();
             let why = "something else is there, which is never overwritten; name another folder";
-            return Err(Error::file(run)(io::Error::other(why)));
+            return Err(BadInput(format!("{run}: {why}")).into());
         }
         fs::remove_dir_all(run).map_err(Error::file(run))?;
     }

@@ -124,8 +124,14 @@ fn missing(
     folder: &Path,
     maker: impl Fn(&Planned) -> Maker,
 ) -> Result<(PathBuf, Vec<Planned>)> {
-    let name = folder.file_name().and_then(OsStr::to_str);
-    let (Some(name), [run]) = (name, runs.as_mut_slice()) else {
+    let Some(name) = folder.file_name().and_then(OsStr::to_str) else {
+        let folder = folder.display();
+        let why = format!(
+            "--folder {folder} has no name, by which a run is called; name one that is new"
+        );
+        return Err(BadInput(why).into());
+    };
+    let [run] = runs.as_mut_slice() else {
         let count = runs.len();
         let why = format!(
             "--folder is for one run, and the experiment has {count}; `pillion lab plan --json` has each alone"
