@@ -38,6 +38,14 @@ pub enum Act {
     Rules(Options),
     /// All bundlers end; another one begins, and takes the connection in.
     Exchange(Options),
+    /// The application switches bundling off, or on again.
+    Switch(bool),
+    /// The device takes packets of so many bytes.
+    Mtu(u16),
+    /// The application holds back what does not fill a segment, or does so no more.
+    Cork(bool),
+    /// The application takes another congestion control.
+    Congestion(&'static str),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -150,8 +158,12 @@ fn acts(random: &mut impl Rng, loss_rule: LossRule) -> Vec<(Duration, Act)> {
     let itt = one_of(random, &[2, 10, 30, 100]);
     let usual = one_of(random, &[20, 120, 400, 448, 700]);
     let large = one_of(random, &[0.0, 0.0, 0.05]);
+    let pauses = one_of(random, &[0.0, 0.0, 0.05]);
     for _ in 0..random.random_range(20..150) {
         at += random.random_range(0..=2 * itt) * MS;
+        if random.random_bool(pauses) {
+            at += random.random_range(200..4000) * MS;
+        }
         let bytes = match random.random_range(0..10) {
             0 => random.random_range(1..1500),
             _ if random.random_bool(large) => random.random_range(1500..20_000),
@@ -174,6 +186,19 @@ fn acts(random: &mut impl Rng, loss_rule: LossRule) -> Vec<(Duration, Act)> {
     });
     disturb(random, (0.15, 2), end, &mut acts, |random| {
         Act::Exchange(options(random, loss_rule))
+    });
+    disturb(random, (0.5, 6), end, &mut acts, |random| {
+        Act::Switch(random.random())
+    });
+    disturb(random, (0.3, 4), end, &mut acts, |random| {
+        Act::Mtu(1280 + below(random, 300) as u16)
+    });
+    disturb(random, (0.2, 6), end, &mut acts, |random| {
+        Act::Cork(random.random())
+    });
+    acts.push((end, Act::Cork(false)));
+    disturb(random, (0.15, 3), end, &mut acts, |random| {
+        Act::Congestion(one_of(random, &["reno", "cubic"]))
     });
     if random.random_bool(0.15) {
         let from = end.mul_f64(random.random());
@@ -231,9 +256,18 @@ impl Scenario {
                 ("tcp_early_retrans", one_of(random, &[0, 3])),
                 (
                     "tcp_retrans_collapse",
-                    if options.retransmissions { 0 } else { 1 },
+                    if options.retransmissions {
+                        0
+                    } else {
+                        one_of(random, &[0, 1])
+                    },
                 ),
-                ("tcp_recovery", one_of(random, &[1, 1, 0])),
+                ("tcp_recovery", one_of(random, &[1, 1, 0, 2, 5, 7])),
+                ("tcp_reordering", one_of(random, &[3, 3, 1])),
+                ("tcp_thin_linear_timeouts", one_of(random, &[0, 1])),
+                ("tcp_autocorking", one_of(random, &[1, 0])),
+                ("tcp_slow_start_after_idle", one_of(random, &[1, 0])),
+                ("tcp_min_tso_segs", one_of(random, &[2, 1])),
                 ("tcp_frto", one_of(random, &[2, 2, 0])),
             ],
             forward: direction(random, 0.8),
@@ -258,7 +292,11 @@ impl Scenario {
     /// True if some writes do not fit into a segment.
     pub fn has_large_writes(&self) -> bool {
         let full = self.full_size();
-        let large = |act: &Act| matches!(act, Act::Write(bytes, _) if *bytes > full);
+        let large = |act: &Act| match act {
+            Act::Write(bytes, _) => *bytes > full,
+            Act::Mtu(_) | Act::Cork(true) => true,
+            _ => false,
+        };
         self.acts.iter().any(|(_, act)| large(act))
     }
 
@@ -292,7 +330,7 @@ impl Scenario {
         plain.setup.bundlers.clear();
         plain
             .acts
-            .retain(|(_, act)| !matches!(act, Act::Rules(_) | Act::Exchange(_)));
+            .retain(|(_, act)| !matches!(act, Act::Rules(_) | Act::Exchange(_) | Act::Switch(_)));
         plain
     }
 }

@@ -7,7 +7,7 @@ use pillion_bundler::{Counters, Options};
 use super::super::judge::Rule;
 use super::super::scenario::{Act, How};
 use super::Game;
-use crate::Bundler;
+use crate::{Bundler, Ip};
 
 impl Game {
     pub(super) fn act(&mut self, act: Act, now: Instant) {
@@ -30,6 +30,19 @@ impl Game {
             }
             Act::Rules(options) => self.change(options),
             Act::Exchange(options) => self.exchange(options),
+            Act::Switch(on) => self.switch(on),
+            Act::Mtu(bytes) => {
+                let headers = if self.wire.setup.ip == Ip::V6 { 60 } else { 40 };
+                self.wire.set_mtu(bytes.min(self.wire.setup.mss + headers));
+            }
+            Act::Congestion(name) => self
+                .wire
+                .set_option((libc::IPPROTO_TCP, libc::TCP_CONGESTION), name.as_bytes()),
+            Act::Cork(on) => {
+                let on = i32::from(on).to_ne_bytes();
+                self.wire
+                    .set_option((libc::IPPROTO_TCP, libc::TCP_CORK), &on);
+            }
         }
     }
 
@@ -62,6 +75,17 @@ impl Game {
         self.answered = self.sent();
     }
 
+    fn switch(&mut self, on: bool) {
+        /// `PILLION_BUNDLE` of `include/pillion.h`.
+        const BUNDLE: libc::c_int = 0x7069_6c01;
+        if self.wire.attachments.is_empty() {
+            return;
+        }
+        let value = i32::from(on).to_ne_bytes();
+        self.wire.set_option((libc::IPPROTO_TCP, BUNDLE), &value);
+        self.off = !on;
+    }
+
     pub(super) fn exchange(&mut self, options: Options) {
         self.wire.detach();
         self.wire.attachments.clear();
@@ -72,6 +96,7 @@ impl Game {
         };
         self.wire.attach(&Bundler::with(options));
         self.wire.adopt();
+        self.off = false;
         self.options = options;
         self.rule = Rule::new(options.loss_rule);
         self.recorded_from = self.ledger.end();

@@ -56,6 +56,9 @@ impl Game {
         if let Some(packet) = self.ledger.packets.get(id) {
             self.tally.packets += 1;
             self.tally.bundles += u64::from(packet.is_bundle());
+            if self.off && packet.is_bundle() && !self.is_uncertain {
+                self.fail("a bundle, though the application declined");
+            }
         }
         let segments = self.ledger.segments.iter().rev();
         let outstanding = segments.take_while(|at| at.range.1 > self.ledger.acknowledged);

@@ -74,6 +74,8 @@ pub struct Game {
     /// Ends of bundles that an ACK has told of, as positions.
     judged: Vec<u32>,
     closed: bool,
+    /// True if the application has switched bundling off.
+    off: bool,
     log: Vec<String>,
     tells_all: bool,
     tally: Tally,
@@ -113,6 +115,7 @@ impl Game {
             probes_needed: netstat("TCPLossProbeRecovery"),
             judged: Vec::new(),
             closed: false,
+            off: false,
             log: Vec::new(),
             tells_all: std::env::var_os("PILLION_REFEREE_LOG").is_some(),
             tally: Tally::default(),
