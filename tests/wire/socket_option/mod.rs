@@ -205,7 +205,7 @@ fn in_want_of_memory_who_declines_is_bundled_by_no_other_option() {
 }
 
 #[test]
-fn who_declined_in_want_of_memory_is_not_bundled_once_a_rule_covers_the_connection_anew() {
+fn in_want_of_memory_who_declined_is_not_bundled_once_a_rule_covers_the_connection_anew() {
     isolated(|| {
         let bundler = || Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
         let mut wire = Wire::open(under(bundler()));
