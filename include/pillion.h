@@ -33,8 +33,9 @@
  * that accept() returns from then on, and is fulfilled at establishment, as far
  * as the administrator's rules allow. On a connection it acts at once.
  *
- * EPERM	1: the administrator's rules refuse this connection, or all; or
- *its peer opened it with MPTCP. EINVAL	Neither 0 nor 1, or shorter than an int.
+ * EPERM	1: the administrator's rules refuse this connection, or all;
+ *	or its peer opened it with MPTCP.
+ * EINVAL	Neither 0 nor 1, or shorter than an int.
  * ENOMEM	No memory (net.core.optmem_max) or place is left for the socket.
  */
 #define PILLION_BUNDLE PILLION_OPTION(1)

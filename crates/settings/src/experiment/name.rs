@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub(super) const MOST_CHARACTERS: usize = 200;
 
 /// What a table of a file is called, as in `[group.NAME]`: letters, digits, `-`, `_` and, but for
-/// the first, `.`; and no more of them than [`MOST_CHARACTERS`].
+/// the first, `.`; and no more of them than 200.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Name(String);
 
