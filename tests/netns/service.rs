@@ -40,7 +40,8 @@ impl Attached {
 
     pub fn end(mut self) {
         kill(Pid::from_raw(self.0.id().cast_signed()), Signal::SIGTERM).unwrap();
-        assert!(self.0.wait().unwrap().success());
+        let said = self.0.stderr.take().map(io::read_to_string);
+        assert!(self.0.wait().unwrap().success(), "{said:?}");
     }
 }
 

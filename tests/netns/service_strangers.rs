@@ -122,6 +122,12 @@ fn a_pillion_without_descriptors_left_does_not_spin_when_it_is_asked() {
         let set = unsafe { libc::prlimit(process, limit, &new, std::ptr::null_mut()) };
         assert_eq!(set, 0);
     };
+    // What it keeps open for that it has opened by then.
+    let is_at_work = || {
+        let status = pillion_in(&namespace, &["status"]).output().unwrap();
+        status.status.code() == Some(3)
+    };
+    eventually("it is at work", is_at_work);
     // It has more open, and as many may be waited for.
     limit(8);
     // Who waits for a connection may have a descriptor for it already; the others wait.
