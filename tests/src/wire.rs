@@ -101,6 +101,16 @@ impl Wire {
         first.review().expect("the connections are looked at");
     }
 
+    /// Has another bundler take over from the first, with what is remembered of sockets.
+    pub fn hand_over(&mut self, bundler: &Bundler) {
+        self.script.note("hand over");
+        let first = &mut self.attachments[0];
+        let programs = Programs::load_after(&policy(bundler), Some(first.requests()));
+        let successor = put_to_work(&self.setup, programs.expect("the programs load"));
+        successor.review().expect("the connections are adopted");
+        *first = successor;
+    }
+
     /// Takes all bundlers away.
     pub fn detach(&mut self) {
         self.script.note("detach");
@@ -282,7 +292,10 @@ fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
         observing: setup.observing,
         ..policy(bundler)
     };
-    let programs = pool::take(&policy);
+    put_to_work(setup, pool::take(&policy))
+}
+
+fn put_to_work(setup: &Setup, programs: Programs) -> Attachment {
     let root = || cgroup2_mount().expect("cgroup v2");
     let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
     let mut names = vec![device::TAP.to_owned()];

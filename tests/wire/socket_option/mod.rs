@@ -252,6 +252,23 @@ fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_
 }
 
 #[test]
+fn who_takes_over_bundles_no_connection_that_its_peer_began_with_mptcp() {
+    for multipath in [true, false] {
+        let setup = Setup {
+            opening: Opening::Passive,
+            multipath,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101");
+            wire.hand_over(&Bundler::unlimited());
+            wire.sends("101:201");
+            wire.sends(if multipath { "201:301" } else { "101:301" });
+        });
+    }
+}
+
+#[test]
 fn in_want_of_memory_nobody_declines_for_a_connection_to_come() {
     isolated(|| {
         let bundler = Bundler::by(&[rule(Mode::Bundle(unlimited()))]);
