@@ -9,6 +9,7 @@
 #ifndef PILLION_MULTIPATH_H
 #define PILLION_MULTIPATH_H
 
+#include "scope.h"
 #include "tcp_options.h"
 #include "translation.h"
 
@@ -29,13 +30,6 @@ struct {
 	__type(key, struct multipath_key);
 	__type(value, __u8);
 } pillion_multipath SEC(".maps");
-
-static __always_inline __u64 netns_of(const struct sock_common *skc)
-{
-	if (!bpf_core_field_exists(skc->skc_net.net))
-		return 0;
-	return skc->skc_net.net->net_cookie;
-}
 
 /* Does a SYN offer MPTCP? */
 static __always_inline bool is_offered(struct __sk_buff *skb,

@@ -33,6 +33,14 @@ static __always_inline bool in_scope(void *ctx)
 	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
 }
 
+/* The cookie of a socket's; 0 where the kernel has a single one. */
+static __always_inline __u64 netns_of(const struct sock_common *skc)
+{
+	if (!bpf_core_field_exists(skc->skc_net.net))
+		return 0;
+	return skc->skc_net.net->net_cookie;
+}
+
 /* The same of a socket that no context tells of. */
 static __always_inline bool is_in_scope(struct sock_common *skc)
 {
@@ -40,7 +48,7 @@ static __always_inline bool is_in_scope(struct sock_common *skc)
 
 	if (any_namespace || !bpf_core_field_exists(skc->skc_net.net))
 		return true;
-	cookie = skc->skc_net.net->net_cookie;
+	cookie = netns_of(skc);
 	return bpf_map_lookup_elem(&pillion_namespaces, &cookie);
 }
 
