@@ -2,6 +2,7 @@
 //! 2.7.2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use pillion_settings::experiment::{Plan, Streams};
 use pillion_traffic::Kind;
@@ -15,11 +16,9 @@ pub(super) fn due(plan: &Plan) -> BTreeMap<String, f64> {
     let (Some(rate), Some(demands)) = (plan.bottleneck.rate, demands) else {
         return BTreeMap::new();
     };
-    let end = plan.duration.as_secs_f64();
-    let spans: Vec<_> = plan.streams.iter().map(|it| span(it, end)).collect();
-    let mut times: Vec<f64> = spans.iter().flat_map(|(from, to)| [*from, *to]).collect();
-    times.extend([0.0, end]);
-    times.sort_by(f64::total_cmp);
+    let spans: Vec<_> = plan.streams.iter().map(|it| span(it, plan)).collect();
+    let mut times: Vec<Duration> = spans.iter().flat_map(|(from, to)| [*from, *to]).collect();
+    times.sort();
     let mut due = vec![0.0; demands.len()];
     for pair in times.windows(2) {
         let sends = |place: &usize| spans[*place].0 <= pair[0] && pair[1] <= spans[*place].1;
@@ -30,19 +29,17 @@ pub(super) fn due(plan: &Plan) -> BTreeMap<String, f64> {
         });
         let shares = max_min(rate.bps() as f64, &asked.collect::<Vec<_>>());
         for (place, share) in active.iter().zip(shares) {
-            due[*place] += share * (pair[1] - pair[0]) / end;
+            due[*place] += share * (pair[1] - pair[0]).div_duration_f64(plan.duration);
         }
     }
     let names = plan.streams.iter().map(|it| it.traffic.name.clone());
     names.zip(due).collect()
 }
 
-/// From when to when streams send, in seconds.
-fn span(streams: &Streams, end: f64) -> (f64, f64) {
-    let traffic = &streams.traffic;
-    let from = traffic.start.as_secs_f64().min(end);
-    let length = traffic.duration.map_or(end, |it| it.as_secs_f64());
-    (from, (from + length).min(end))
+/// From when to when streams send.
+fn span(streams: &Streams, plan: &Plan) -> (Duration, Duration) {
+    let end = streams.traffic.end(Some(plan.duration));
+    (streams.traffic.start, end.unwrap_or(plan.duration))
 }
 
 /// What a stream of the kind writes, in bit/s; `None` where that depends on the network.

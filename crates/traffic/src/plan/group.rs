@@ -183,7 +183,8 @@ impl Group {
 
     /// From when on none of its messages falls due, if there is such a time, where `duration` is
     /// that of all groups.
-    pub(crate) fn end(&self, duration: Option<Duration>) -> Option<Duration> {
+    #[must_use]
+    pub fn end(&self, duration: Option<Duration>) -> Option<Duration> {
         let own = self.duration.map(|own| self.start.saturating_add(own));
         own.into_iter().chain(duration).min()
     }
