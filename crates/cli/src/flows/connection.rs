@@ -33,19 +33,21 @@ pub fn owners() -> Owners {
 pub fn owned(flows: Vec<Flow>, owners: &mut Owners) -> Vec<Connection> {
     let sockets: Vec<_> = flows.iter().map(socket).collect();
     owners.look(&sockets);
+    let units: Vec<_> = sockets.iter().map(|socket| owners.unit(*socket)).collect();
     let names = network_namespaces::names();
-    let units = flows.iter().zip(&sockets);
-    let units = units.filter_map(|(flow, socket)| Some((flow.netns, owners.unit(*socket)?)));
-    let units: BTreeMap<_, _> = units.collect();
-    let owned = flows.into_iter().zip(sockets).map(|(flow, socket)| {
+    let of_units = flows.iter().zip(&units);
+    let of_units = of_units.filter_map(|(flow, unit)| Some((flow.netns, unit.clone()?)));
+    let of_units: BTreeMap<_, _> = of_units.collect();
+    let all = flows.into_iter().zip(sockets).zip(units);
+    let owned = all.map(|((flow, socket), unit)| {
         let process = owners.process(socket);
         let number = flow.netns.unwrap_or(0);
         let name = names.get(&u64::from(number)).cloned();
-        let name = name.or_else(|| Some(format!("of {}", units.get(&flow.netns)?)));
+        let name = name.or_else(|| Some(format!("of {}", of_units.get(&flow.netns)?)));
         Connection {
             process: process.map(|it| it.process.clone()),
             pid: process.map(|it| it.pid),
-            unit: owners.unit(socket),
+            unit,
             namespace: name.unwrap_or_else(|| number.to_string()),
             flow,
         }
