@@ -26,6 +26,18 @@ pub fn key(part: &str) -> Option<&str> {
     part.split_once('=').map(|(key, _)| key)
 }
 
+/// The parts that give a key a value in the names of these runs, each once, in the runs' order.
+pub fn values<'a>(runs: impl IntoIterator<Item = &'a str>, of: &str) -> Vec<&'a str> {
+    let mut values = Vec::new();
+    let parts = runs.into_iter().flat_map(parts);
+    for part in parts.filter(|part| key(part) == Some(of)) {
+        if !values.contains(&part) {
+            values.push(part);
+        }
+    }
+    values
+}
+
 /// The number that a parameter has in a run's name; of values with a second number, as in `itt=30:3`, the
 /// first.
 #[must_use]
@@ -70,5 +82,12 @@ mod tests {
         assert_eq!(number(RUN, "plain"), None);
         assert_eq!(number("queue=red", "queue"), None);
         assert_eq!(key("plain"), None);
+    }
+
+    #[test]
+    fn values_come_once_each_as_runs_have_them() {
+        let runs = ["plain,n=8,seed=1", "n=2,plain", "n=8,seed=2", "plain"];
+        assert_eq!(values(runs, "n"), ["n=8", "n=2"]);
+        assert!(values(runs, "plain").is_empty());
     }
 }

@@ -136,7 +136,8 @@ impl GroupDigest {
     /// `lost_data_packets_share of streams p50`, or of the streams' medians
     /// `ack_latency_ms p50 of streams p100`; and Jain's index over streams,
     /// `received_goodput_bit_per_s of streams jain`. Of slices of time,
-    /// `received_throughput_bit_per_s of slices p100`, or `… off 10000000` (a share).
+    /// `received_throughput_bit_per_s of slices p100`, or `… off 10000000` (a share); of wider ones,
+    /// `… of slices of 30 s p100`.
     #[must_use]
     pub fn value(&self, measure: &str) -> Option<f64> {
         if let Some(value) = self.values.get(measure) {

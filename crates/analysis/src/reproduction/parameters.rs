@@ -55,12 +55,8 @@ impl Sketch {
 
 /// What runs have in the place of a part of their names: itself, then the others.
 fn values<'a>(own: &'a str, runs: &'a [DigestedRun]) -> Vec<&'a str> {
-    let parts = runs.iter().flat_map(|it| run::parts(&it.name));
-    let mut values = vec![own];
-    for part in parts.filter(|part| run::key(part) == run::key(own)) {
-        if !values.contains(&part) {
-            values.push(part);
-        }
-    }
-    values
+    let names = runs.iter().map(|it| it.name.as_str());
+    let others = run::values(names, run::key(own).unwrap_or_default());
+    let others = others.into_iter().filter(|it| *it != own);
+    std::iter::once(own).chain(others).collect()
 }

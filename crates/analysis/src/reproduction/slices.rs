@@ -135,11 +135,18 @@ impl GroupDigest {
     }
 
     /// What is asked of the slices of a rate: a percentile, as `p100`, or how far they are off
-    /// another one in the mean, in proportion to that, as `off 10000000`.
+    /// another one in the mean, in proportion to that, as `off 10000000`. Of slices of several
+    /// seconds it is asked as in `of slices of 30 s p100`.
     pub(super) fn value_of_slices(&self, measure: &str) -> Option<f64> {
-        let (name, what) = measure.split_once(OF_SLICES)?;
-        let slices = self.slices.get(name).filter(|it| !it.is_empty())?;
-        match what.trim_start().split_once(' ') {
+        let (name, asked) = measure.split_once(OF_SLICES)?;
+        let (seconds, what) = width(asked.trim_start())?;
+        let seconds = self.slices.get(name)?.chunks_exact(seconds);
+        let means = seconds.map(|it| it.iter().sum::<f64>() / it.len() as f64);
+        let mut slices: Vec<f64> = means.collect();
+        if slices.is_empty() {
+            return None;
+        }
+        match what.split_once(' ') {
             Some(("off", rate)) => {
                 let rate: f64 = rate.parse().ok()?;
                 let off = slices.iter().map(|it| (it / rate - 1.0).abs());
@@ -147,13 +154,22 @@ impl GroupDigest {
             }
             Some(_) => None,
             None => {
-                let percentile: f64 = what.trim_start().strip_prefix('p')?.parse().ok()?;
-                let mut ascending = slices.clone();
-                ascending.sort_by(f64::total_cmp);
-                quantile(&ascending, percentile / 100.0)
+                let percentile: f64 = what.strip_prefix('p')?.parse().ok()?;
+                slices.sort_by(f64::total_cmp);
+                quantile(&slices, percentile / 100.0)
             }
         }
     }
+}
+
+/// Of how many seconds slices are, at least one, and what is asked of them.
+fn width(asked: &str) -> Option<(usize, &str)> {
+    let Some(wider) = asked.strip_prefix("of ") else {
+        return Some((1, asked));
+    };
+    let (seconds, what) = wider.split_once(" s ")?;
+    let seconds = seconds.parse().ok().filter(|it| *it > 0)?;
+    Some((seconds, what))
 }
 
 #[cfg(test)]
@@ -165,6 +181,27 @@ mod tests {
         assert_eq!(within(&(0.3..3.0), 1.0), 1..3);
         assert_eq!(within(&(-0.1..2.999), 1.0), 0..2);
         assert!(within(&(0.3..0.9), 1.0).is_empty());
+    }
+
+    #[test]
+    fn slices_of_several_seconds_are_means_of_whole_ones() {
+        let rates = vec![1.0, 3.0, 5.0, 7.0, 100.0];
+        let group = GroupDigest {
+            slices: BTreeMap::from([("goodput".to_owned(), rates)]),
+            ..GroupDigest::default()
+        };
+        let value = |asked: &str| group.value(&format!("goodput of slices {asked}"));
+        assert_eq!(value("of 2 s p0"), Some(2.0));
+        assert_eq!(
+            value("of 2 s p100"),
+            Some(6.0),
+            "the fifth second has no other"
+        );
+        assert_eq!(value("of 2 s off 4"), Some(0.5));
+        assert_eq!(value("of 1 s p100"), value("p100"));
+        for nothing in ["of 6 s p50", "of 0 s p50", "of 2 p50", "of s p50", "of 2 s"] {
+            assert_eq!(value(nothing), None, "{nothing}");
+        }
     }
 
     #[test]

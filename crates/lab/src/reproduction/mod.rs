@@ -6,6 +6,7 @@ mod drops;
 mod due;
 mod fairness;
 mod row;
+mod sketch;
 
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{self, Experiment, Extent};

@@ -1,18 +1,17 @@
 //! From an experiment's file to what is judged and drawn.
 
 use pillion_analysis::reproduction::{
-    self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
-    PublishedValue, Row, Sketch, Statement, Subject,
+    self as analysis, Claim, DigestedRun, PublishedCell, PublishedLine, PublishedValue, Row,
+    Statement, Subject,
 };
-use pillion_names::run;
-use pillion_report::Stream;
 use pillion_settings::BadInput;
 use pillion_settings::experiment::{
-    Cell, Drawn, Experiment, FigureKind, Heading, Line, Name, Planned, Published, PublishedTable,
-    Reproduction, Selector, Series,
+    Cell, Experiment, Heading, Line, Name, Planned, Published, PublishedTable, Reproduction,
+    Selector,
 };
 
 use super::fairness;
+use super::sketch::sketch;
 
 /// The experiment of that name with what was run of it.
 ///
@@ -199,93 +198,13 @@ fn cell(
     }
 }
 
-fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
-    let curves = drawn.series.iter().map(|series| Curve {
-        label: series.label.clone(),
-        subject: subject(&series.runs, &group(series.group.as_ref())),
-        measure: series.measure.clone(),
-        stream: stream(series, runs),
-    });
-    Sketch {
-        title: drawn.title.clone(),
-        source: drawn.source.clone(),
-        kind: match drawn.kind {
-            FigureKind::Cdf => Kind::Cdf,
-            FigureKind::Ccdf => Kind::Ccdf,
-            FigureKind::Dots => Kind::Dots,
-            FigureKind::Boxes => Kind::Boxes,
-            FigureKind::Series => Kind::Series {
-                expected: expected(drawn, runs),
-            },
-            FigureKind::Values => Kind::Values {
-                over: drawn.over.clone().unwrap_or_default(),
-                label: drawn.over_label.clone().unwrap_or_default(),
-                expected: expected(drawn, runs),
-            },
-        },
-        measure: drawn.measure.clone(),
-        label: drawn.label.clone(),
-        curves: curves.collect(),
-        from: drawn.from.unwrap_or(0.0),
-        max: drawn.max,
-        log: drawn.log,
-    }
-}
-
-/// How many points of a line of what is expected there are, beside those of runs.
-const POINTS: u32 = 60;
-
-/// What is expected, from the least to the greatest value of what runs are drawn over; in a
-/// series from the beginning to the end of the longest run.
-fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
-    let over = drawn.over.as_deref().unwrap_or_default();
-    let places = runs.iter().filter_map(|run| match drawn.kind {
-        FigureKind::Series => Some(run.plan.duration.as_secs_f64()),
-        _ => run::number(&run.name, over),
-    });
-    let begin = (drawn.kind == FigureKind::Series).then_some(0.0);
-    let places = places.chain(begin);
-    let places: Vec<f64> = places.collect();
-    let least = places.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let along = (0..=POINTS).map(|step| {
-        let share = f64::from(step) / f64::from(POINTS);
-        match drawn.log {
-            true => least * (greatest / least).powf(share),
-            false => least + (greatest - least) * share,
-        }
-    });
-    let along: Vec<f64> = along.filter(|_| least < greatest).collect();
-    let lines = drawn.expected.iter().map(|expected| {
-        let points = along.iter().copied();
-        let points = points.filter_map(|at| Some((at, drawn.expected_at(expected, at)?)));
-        (expected.label.clone(), points.collect())
-    });
-    lines.collect()
-}
-
-/// What the streams of a curve are in its first run.
-fn stream(series: &Series, runs: &[Planned]) -> Option<Stream> {
-    let run = runs.iter().find(|run| series.runs.takes(&run.name))?;
-    let mut streams = run.plan.streams.iter();
-    let streams = match &series.group {
-        Some(group) => streams.find(|streams| streams.traffic.name == **group)?,
-        None => streams.next()?,
-    };
-    Some(match (&streams.bundling, streams.traffic.kind.name()) {
-        (Some(_), _) => Stream::Bundled,
-        (None, "greedy") => Stream::Greedy,
-        (None, _) => Stream::Plain,
-    })
-}
-
-fn subject(runs: &Selector, group: &str) -> Subject {
+pub(super) fn subject(runs: &Selector, group: &str) -> Subject {
     Subject {
         runs: runs.parts().to_vec(),
         group: group.to_owned(),
     }
 }
 
-fn group(name: Option<&Name>) -> String {
+pub(super) fn group(name: Option<&Name>) -> String {
     name.map(ToString::to_string).unwrap_or_default()
 }

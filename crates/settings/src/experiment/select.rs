@@ -20,7 +20,8 @@ fn is_duration(s: f64) -> bool {
 }
 
 /// Whether a run of this name is among the selected ones: it has one of the values named of each
-/// key that is named, and none that is for runs of today alone unless it is one.
+/// key that is named, and none that is for runs of today alone unless it is one; or it is one of
+/// today's that are made as well.
 pub(super) fn takes(selection: &Selection, today: &Selector, name: &str) -> bool {
     let is_allowed = |part: &str| {
         let of_key = selection.only.iter();
@@ -29,7 +30,10 @@ pub(super) fn takes(selection: &Selection, today: &Selector, name: &str) -> bool
         of_key.peek().is_none() || of_key.any(|only| only == part)
     };
     let is_only_today = |part: &str| selection.only_today.iter().any(|it| it == part);
-    run::parts(name).all(is_allowed) && (today.takes(name) || !run::parts(name).any(is_only_today))
+    let is_today = today.takes(name);
+    let is_one = || run::parts(name).all(is_allowed);
+    let is_also = || selection.also.iter().any(|also| also.takes(name));
+    is_one() && (is_today || !run::parts(name).any(is_only_today)) || is_today && is_also()
 }
 
 /// Tells of what stands for no run at all, and of numbers that stand for several at once.
@@ -74,6 +78,8 @@ pub(super) fn check(reproduction: &Reproduction, names: &[&str], mistakes: &mut 
         let columns = table.columns.iter().map(|column| &column.runs);
         columns.chain(table.lines.iter().map(|line| &line.runs))
     });
+    let also = reproduction.selection.values().flat_map(|it| &it.also);
+    let published = published.chain(also);
     for selector in published.chain(series).chain(causes).chain(cells) {
         if !names.iter().any(|name| selector.takes(name)) {
             tell(format!("`{selector}`"));

@@ -164,7 +164,20 @@ path.rtt = 10
     ];
     assert_eq!(names(text, Extent::Default), selected);
     assert_eq!(names(text, Extent::Full).len(), 6);
-    let wrong = text.replace("only-today = [\"loss=1\"]", "only-today = [\"loss=4\"]");
+    let only_today = "only-today = [\"loss=1\"]";
+    let also = text.replace(only_today, "also = [\"loss=3\", \"loss=1,seed=1\"]");
+    let selected = [
+        "kernel=today,loss=1,seed=1",
+        "kernel=today,loss=2,seed=1",
+        "kernel=today,loss=3,seed=1",
+        "kernel=then,loss=1,seed=1",
+        "kernel=then,loss=2,seed=1",
+    ];
+    assert_eq!(names(&also, Extent::Default), selected);
+    let wrong = also.replace("\"loss=3\"", "\"loss=4\"");
+    let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
+    assert!(mistakes.contains("`loss=4` is no run"), "{mistakes}");
+    let wrong = text.replace(only_today, "only-today = [\"loss=4\"]");
     let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
     assert!(
         mistakes.contains("`loss=4`, which a selection names, is no run"),
@@ -272,7 +285,17 @@ n = [1, 2]
         (
             "over = \"n\"\n",
             "",
-            "`over` belongs to the kind \"values\", which wants it",
+            "`over` belongs to the kinds \"values\", which wants it, and \"boxes\"",
+        ),
+        (
+            "kind = \"values\"",
+            "kind = \"ccdf\"",
+            "`over` belongs to the kinds \"values\", which wants it, and \"boxes\"",
+        ),
+        (
+            "\"values\"",
+            "\"boxes\"",
+            "`expected` belongs to the kinds \"values\" and \"series\"",
         ),
         (
             "\"values\"",

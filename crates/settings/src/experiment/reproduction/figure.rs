@@ -21,7 +21,8 @@ pub struct Drawn {
     pub series: Vec<Series>,
     /// Of values and of a series: what is to be expected, drawn beside them.
     pub expected: Vec<Expected>,
-    /// Of values: which part of a run's name they are drawn over, as in `n`.
+    /// Of values: which part of a run's name they are drawn over, as in `n`. Of boxes: which part
+    /// of a run's name each curve has one box for each value of, if any.
     pub over: Option<String>,
     /// What that is, with its unit.
     pub over_label: Option<String>,
@@ -65,9 +66,11 @@ impl Drawn {
         let title = &self.title;
         let mut mistakes = Vec::new();
         let is_of_values = self.kind == FigureKind::Values;
-        if is_of_values != self.over.is_some() {
+        let may_be_over = is_of_values || self.kind == FigureKind::Boxes;
+        if is_of_values && self.over.is_none() || self.over.is_some() && !may_be_over {
             mistakes.push(format!(
-                "figure `{title}`: `over` belongs to the kind \"values\", which wants it"
+                "figure `{title}`: `over` belongs to the kinds \"values\", which wants it, and \
+                 \"boxes\""
             ));
         }
         if self.kind == FigureKind::Dots && !self.measure.ends_with(" of streams") {
@@ -123,7 +126,8 @@ pub enum FigureKind {
     Values,
     /// A dot for each stream of each curve.
     Dots,
-    /// A box for each curve: the 5th, 25th, 50th, 75th and 95th percentile.
+    /// A box for each curve, or for each value that it is drawn over: the 5th, 25th, 50th, 75th and
+    /// 95th percentile.
     Boxes,
     /// A rate over time, in slices, of the first run of each curve.
     Series,

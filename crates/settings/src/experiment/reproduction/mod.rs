@@ -80,4 +80,6 @@ pub struct Selection {
     /// Of these, the values that are run as today alone, and of no cause: no number is published
     /// of them.
     pub only_today: Vec<String>,
+    /// Runs as today that are made as well, whatever `only` says.
+    pub also: Vec<Selector>,
 }
