@@ -75,18 +75,41 @@ fn ends() -> [TcpStream; 2] {
     [near, listener.accept().unwrap().0]
 }
 
-/// Sends four bytes and closes both ends; gives the address of the end that sent.
-fn close([mut near, mut far]: [TcpStream; 2]) -> SocketAddr {
-    near.write_all(b"move").unwrap();
-    far.read_exact(&mut [0; 4]).unwrap();
-    let local = near.local_addr().unwrap();
-    drop(near);
-    assert_eq!(far.read(&mut [0]).unwrap(), 0);
-    local
+/// A connection as its one end sees it. Its own address alone tells none: the kernel gives the same
+/// port to connections with several peers.
+#[derive(Clone, Copy)]
+struct End {
+    local: SocketAddr,
+    peer: SocketAddr,
 }
 
-fn of<'a>(closed: &'a [Value], local: &SocketAddr) -> Option<&'a Value> {
-    closed.iter().find(|it| it["local"] == local.to_string())
+impl End {
+    fn of(stream: &TcpStream) -> Self {
+        Self {
+            local: stream.local_addr().unwrap(),
+            peer: stream.peer_addr().unwrap(),
+        }
+    }
+
+    fn place(&self, flows: &[Value]) -> Option<usize> {
+        let [local, peer] = [self.local, self.peer].map(|it| it.to_string());
+        let is_it = |it: &Value| it["local"] == local.as_str() && it["peer"] == peer.as_str();
+        flows.iter().position(is_it)
+    }
+
+    fn is_in(&self, flows: &[Value]) -> bool {
+        self.place(flows).is_some()
+    }
+}
+
+/// Sends four bytes and closes both ends; gives the end that sent.
+fn close([mut near, mut far]: [TcpStream; 2]) -> End {
+    near.write_all(b"move").unwrap();
+    far.read_exact(&mut [0; 4]).unwrap();
+    let end = End::of(&near);
+    drop(near);
+    assert_eq!(far.read(&mut [0]).unwrap(), 0);
+    end
 }
 
 #[test]
@@ -95,12 +118,11 @@ fn a_connection_that_has_ended_is_told_as_it_was() {
     let attached = Attached::begin();
     assert_eq!(attached.closed(), Vec::<Value>::new());
     let open = attached.namespace.enter(ends).unwrap();
-    let local = open[0].local_addr().unwrap();
-    assert_eq!(of(&attached.closed(), &local), None, "it is open");
-    close(open);
-    eventually("it is told", || of(&attached.closed(), &local).is_some());
+    assert!(!End::of(&open[0]).is_in(&attached.closed()), "it is open");
+    let end = close(open);
+    eventually("it is told", || end.is_in(&attached.closed()));
     let closed = attached.closed();
-    let flow = of(&closed, &local).unwrap();
+    let flow = &closed[end.place(&closed).unwrap()];
     assert_eq!(flow["new_bytes"], 4);
     assert_eq!(flow["data_packets"], 1);
     assert_eq!(flow["process"], Value::Null);
@@ -110,11 +132,13 @@ fn a_connection_that_has_ended_is_told_as_it_was() {
     let listed = pillion_in(&attached.namespace, &["flows", "--json"]);
     let live = { listed }.output().unwrap();
     let live: Vec<Value> = serde_json::from_slice(&live.stdout).unwrap();
-    assert_eq!(of(&live, &local), None);
+    assert!(!end.is_in(&live));
     let table = pillion_in(&attached.namespace, &["flows", "--closed"]);
     let table = { table }.output().unwrap();
     let table = stdout(&table);
-    let line = table.lines().find(|line| line.contains(&local.to_string()));
+    let line = table
+        .lines()
+        .find(|line| line.contains(&end.local.to_string()));
     assert!(line.is_some_and(|line| line.contains("s ago")), "{table}");
 }
 
@@ -122,17 +146,14 @@ fn a_connection_that_has_ended_is_told_as_it_was() {
 fn one_that_is_older_than_pillion_is_told_where_the_kernel_can() {
     needs_root!();
     let (attached, older) = Attached::after(ends);
-    let local = older[0].local_addr().unwrap();
-    close(older);
+    let older = close(older);
     let newer = attached.namespace.enter(|| close(ends())).unwrap();
-    eventually("the newer is told", || {
-        of(&attached.closed(), &newer).is_some()
-    });
+    eventually("the newer is told", || newer.is_in(&attached.closed()));
     let release = nix::sys::utsname::uname().unwrap();
     let release = release.release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map(|it| it.parse().unwrap_or(0));
     let version = [numbers.next(), numbers.next()].map(Option::unwrap_or_default);
-    let is_told = of(&attached.closed(), &local).is_some();
+    let is_told = older.is_in(&attached.closed());
     assert_eq!(is_told, version >= [6, 12], "{release}");
 }
 
@@ -147,22 +168,17 @@ fn the_last_ones_are_kept_and_go_with_their_pillion() {
     let all = all.unwrap();
     let newest = all[KEPT - 1];
     // The kernel may be behind with the last ones.
-    eventually("the newest is told", || {
-        of(&attached.closed(), &newest).is_some()
-    });
+    eventually("the newest is told", || newest.is_in(&attached.closed()));
     let closed = attached.closed();
     assert_eq!(closed.len(), KEPT);
     let ends = |it: &Value| (it["local"].to_string(), it["peer"].to_string());
     let told: BTreeSet<_> = closed.iter().map(ends).collect();
     assert_eq!(told.len(), KEPT, "each of them once");
     // Each has two ends, so that half of them are forgotten.
-    assert!(of(&closed, &all[0]).is_none());
-    let place = |address: &SocketAddr| {
-        let address = address.to_string();
-        closed.iter().position(|it| it["local"] == address)
-    };
-    let older = place(&all[KEPT - 100]).expect("one of the last hundred is told");
-    assert!(Some(older) < place(&newest), "the newest last");
+    assert!(!all[0].is_in(&closed));
+    let older = all[KEPT - 100].place(&closed);
+    let older = older.expect("one of the last hundred is told");
+    assert!(Some(older) < newest.place(&closed), "the newest last");
     attached.end();
     eventually("they go", || attached.closed().is_empty());
 }
