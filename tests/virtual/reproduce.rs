@@ -259,6 +259,46 @@ fn rates_are_those_of_the_time_in_which_streams_were_to_send() {
 }
 
 #[test]
+fn only_the_runs_named_are_made_and_all_that_are_there_judged() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
+    let only = |runs: &[&str]| {
+        let options = runs.iter().flat_map(|runs| ["--only", runs]);
+        let arguments: Vec<_> = ["small.toml"].into_iter().chain(options).collect();
+        reproduce(folder, &arguments)
+    };
+    let made = || {
+        let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
+        let names = runs.map(|run| run.unwrap().file_name().into_string().unwrap());
+        let is_run = |name: &String| name.starts_with("plain") && !name.contains("digest");
+        let mut names: Vec<_> = names.filter(is_run).collect();
+        names.sort();
+        names
+    };
+    let first = only(&["kernel=today,seed=1", "seed=1,kernel=today,plain"]);
+    assert!(first.status.success(), "{}", stderr(&first));
+    assert_eq!(made(), ["plain,kernel=today,seed=1"]);
+    assert!(line(&first, "holds today").ends_with("undecided"));
+    assert!(only(&["seed=2"]).status.success());
+    let three = [
+        "plain,kernel=then,seed=2",
+        "plain,kernel=today,seed=1",
+        "plain,kernel=today,seed=2",
+    ];
+    assert_eq!(made(), three);
+    let whole = only(&["seed=2", "seed=1"]);
+    assert!(line(&whole, "holds today").ends_with("near"));
+    for nothing in ["seed=3", "kernel=today,kernel=then", ""] {
+        let refused = only(&["seed=2", nothing]);
+        assert_eq!(refused.status.code(), Some(2));
+        let told = format!("--only `{nothing}` takes no run of this extent");
+        assert!(stderr(&refused).contains(&told), "{}", stderr(&refused));
+    }
+}
+
+#[test]
 fn without_runs_nothing_is_judged() {
     let folder = tempfile::tempdir().unwrap();
     let output = reproduce(folder.path(), &["uniform-loss", "--no-runs", "--quick"]);

@@ -12,7 +12,7 @@ use pillion_lab::reproduction::{Chosen, PUBLISHED};
 use pillion_lab::store::{Maker, Making};
 use pillion_report::Fact;
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{Extent, Planned};
+use pillion_settings::experiment::{Extent, Planned, Selector};
 
 use super::board::Board;
 use super::machine::MachineArgs;
@@ -45,6 +45,11 @@ pub struct Args {
     /// Make all that the papers varied, for as long as they did; hours
     #[arg(long)]
     full: bool,
+
+    /// Make only the runs whose names have these parts, as in `length=2-h,seed=1`; may be given
+    /// several times. All that are there are judged
+    #[arg(long, value_name = "RUNS", conflicts_with = "no_runs")]
+    only: Vec<Selector>,
 
     #[command(flatten)]
     store: StoreArgs,
@@ -82,7 +87,7 @@ impl Args {
         if self.list {
             for it in &chosen {
                 let title = it.experiment.title.as_deref().unwrap_or_default();
-                let (name, count) = (&it.name, it.experiment.runs.len());
+                let (name, count) = (&it.name, it.to_make.len());
                 let seconds = it.sending_s();
                 print_line!("{name}: {title}; {count} runs, {seconds:.0} s")?;
             }
@@ -134,8 +139,25 @@ impl Args {
                 "two of these are called `{name}`, and runs and figures are kept by name; leave one out, or give its file another name"
             ))
             .into()),
-            None => Ok(chosen),
+            None => self.narrowed(chosen),
         }
+    }
+
+    fn narrowed(&self, mut chosen: Vec<Chosen>) -> Result<Vec<Chosen>> {
+        for only in &self.only {
+            let mut runs = chosen.iter().flat_map(|it| &it.experiment.runs);
+            let example = runs.clone().next().map_or("", |planned| &planned.name);
+            if only.parts().is_empty() || !runs.any(|planned| only.takes(&planned.name)) {
+                return Err(BadInput(format!(
+                    "--only `{only}` takes no run of this extent; name parts of their names, as of `{example}`"
+                ))
+                .into());
+            }
+        }
+        if !self.only.is_empty() {
+            chosen.iter_mut().for_each(|it| it.narrow(&self.only));
+        }
+        Ok(chosen)
     }
 
     fn extent(&self) -> Extent {
@@ -151,13 +173,13 @@ impl Args {
         let kernels = self.machine.kernels(self.jobs)?;
         let stop = stop::on_signal()?;
         let mut whole = true;
-        for it in chosen {
+        for it in chosen.iter().filter(|it| !it.to_make.is_empty()) {
             let making = Making::begin(it.making.folder(), &it.text)?;
             let _held = making.hold()?;
             let maker = |planned: &Planned| kernels.maker(planned);
-            let missing = making.missing(&it.experiment.runs, maker)?;
+            let missing = making.missing(&it.to_make, maker)?;
             if !missing.is_empty() {
-                let (to_make, all) = (missing.len(), it.experiment.runs.len());
+                let (to_make, all) = (missing.len(), it.to_make.len());
                 say_line!("pillion: {}: {to_make} of {all} runs to make", it.name);
             }
             let board = Board::new(&missing);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pillion_analysis::reproduction::{DigestedRun, Row};
 use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent, Planned};
+use pillion_settings::experiment::{self, Experiment, Extent, Planned, Selector};
 
 use super::{PUBLISHED, digest, row};
 use crate::Error;
@@ -16,8 +16,10 @@ pub struct Chosen {
     pub name: String,
     /// The text of the experiment's file.
     pub text: String,
-    /// What is to be run, as far as was asked for.
+    /// The experiment to the extent that was asked for: what is judged, as far as it is there.
     pub experiment: Experiment,
+    /// Of its runs, those that are to be made.
+    pub to_make: Vec<Planned>,
     /// Where its runs are, or are to be made.
     pub making: Making,
 }
@@ -65,14 +67,21 @@ impl Chosen {
             making: Making::of(&store.join(place).join(part)),
             name,
             text,
+            to_make: experiment.runs.clone(),
             experiment,
         })
     }
 
-    /// Virtual time in seconds that its runs send, all together.
+    /// Has only those runs made that one of `wanted` takes.
+    pub fn narrow(&mut self, wanted: &[Selector]) {
+        self.to_make
+            .retain(|planned| wanted.iter().any(|it| it.takes(&planned.name)));
+    }
+
+    /// Virtual time in seconds that the runs to be made send, all together.
     #[must_use]
     pub fn sending_s(&self) -> f64 {
-        let runs = self.experiment.runs.iter();
+        let runs = self.to_make.iter();
         runs.map(|planned| planned.plan.duration.as_secs_f64())
             .sum()
     }
