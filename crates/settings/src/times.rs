@@ -125,10 +125,24 @@ pub struct Length(pub Duration);
 impl<'de> Deserialize<'de> for Length {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let time: Duration = seconds::deserialize(from)?;
+        Self::of(time).map_err(D::Error::custom)
+    }
+}
+
+impl Length {
+    fn of(time: Duration) -> Result<Self, BadInput> {
         match time.is_zero() {
-            true => Err(D::Error::custom("expected seconds above 0, as in 0.5")),
+            true => Err(BadInput("expected seconds above 0, as in 0.5".to_owned())),
             false => Ok(Self(time)),
         }
+    }
+}
+
+impl FromStr for Length {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self, BadInput> {
+        Self::of(parse_s(text)?)
     }
 }
 

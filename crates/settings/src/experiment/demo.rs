@@ -7,7 +7,7 @@ use pillion_traffic::Distribution;
 use super::path::parse_rtt;
 use super::{Experiment, Extent, Limit, Loss, Planned, Rate, Run, Share, of_text};
 use crate::BadInput;
-use crate::times::{Itt, Length, parse_s};
+use crate::times::{Itt, Length};
 
 /// The experiment, with a run that is plain and one that is bundled.
 const FILE: &str = include_str!("../../../../experiments/demo.toml");
@@ -39,8 +39,8 @@ pub struct Demo {
     loss: Option<Share>,
 
     /// Seconds of sending [default: 30]
-    #[arg(long, value_name = "S", value_parser = parse_s)]
-    duration: Option<Duration>,
+    #[arg(long, value_name = "S")]
+    duration: Option<Length>,
 
     /// Rate of each path in Mbit/s [default: no limit]
     #[arg(long, value_name = "MBIT/S")]
@@ -97,7 +97,7 @@ impl Demo {
     }
 
     fn change(&self, run: &mut Run) {
-        set(&mut run.duration, self.duration.map(Length));
+        set(&mut run.duration, self.duration);
         set(&mut run.seed, self.seed);
         set(&mut run.path.rtt, self.rtt);
         let loss = self.loss.map(Share::get);
@@ -184,10 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn bundles_have_the_limits_that_they_have_elsewhere() {
+    fn options_have_the_limits_that_they_have_elsewhere() {
         for (option, most, beyond) in [
             ("--max-packets", "2047", "4294967295"),
             ("--max-bytes", "2", "1"),
+            ("--duration", "0.5", "0"),
         ] {
             demo(&[option, most]).unwrap();
             let said = demo(&[option, beyond]).unwrap_err().to_string();
