@@ -11,7 +11,10 @@ impl Table {
     /// A `<table>` element; its style is the page's.
     pub fn to_html(&self) -> String {
         let mut out = Markup::default();
-        out.open("table", &[]);
+        match self.has_verdicts() {
+            true => out.open("table", &[("class", "judged")]),
+            false => out.open("table", &[]),
+        };
         if !self.caption.is_empty() {
             out.open("caption", &[]).text(&self.caption);
             if !self.note.is_empty() {
@@ -52,6 +55,11 @@ impl Table {
         out.finish()
     }
 
+    /// A narrow page has each of its rows as lines of their own, with the columns' headings.
+    fn has_verdicts(&self) -> bool {
+        self.columns.iter().any(|column| column.verdict)
+    }
+
     fn cells(&self, out: &mut Markup, cells: &[String]) {
         for (i, (cell, column)) in cells.iter().zip(&self.columns).enumerate() {
             let mut class = class(column.align).to_owned();
@@ -63,8 +71,13 @@ impl Table {
             if column.verdict {
                 class += &format!(" verdict {}", cell.replace(' ', "-"));
             }
+            let heading = column.heading();
             match i {
                 0 => out.element("th", &[("scope", "row"), ("class", &class)], cell),
+                _ if self.has_verdicts() => {
+                    let attributes = [("class", &*class), ("data-heading", &*heading)];
+                    out.element("td", &attributes, cell)
+                }
                 _ => out.element("td", &[("class", &class)], cell),
             };
         }

@@ -49,6 +49,11 @@ fn what_is_wrong_with_a_page_is_seen() {
             "missing is not defined",
         ),
         ("figure[hidden]", "figure[x]", "is not printed"),
+        (
+            "th.section {",
+            "th.section { padding-left: 1300px;",
+            "cut off at the right",
+        ),
         ("  .options { display: none; }", "", "buttons are printed"),
     ];
     for (intact, broken, complaint) in breaks {

@@ -12,6 +12,11 @@ addEventListener("load", () => {
       / text.ownerSVGElement.viewBox.baseVal.width;
     complain(shown(text) && size < 9, `"${text.textContent}" is ${size.toFixed(1)} pixels high`);
   }
+  for (const cell of page.querySelectorAll(".verdict, th.section")) {
+    const text = page.createRange();
+    text.selectNodeContents(cell);
+    complain(text.getBoundingClientRect().right > view.innerWidth, `"${cell.textContent}" is cut off at the right`);
+  }
   for (const figure of page.querySelectorAll("figure")) {
     if (!shown(figure)) continue;
     const drawn = [...figure.querySelectorAll("svg")].filter(shown);
