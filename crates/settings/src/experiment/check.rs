@@ -1,7 +1,7 @@
 use pillion_traffic::Kind;
 
 use super::plan::SOURCE_PORTS;
-use super::{Bottleneck, Discipline, Limit, Loss, Plan, Shaper};
+use super::{Bottleneck, Discipline, Limit, Loss, Plan};
 use crate::times::to_ms;
 use crate::traffic::Wrong;
 
@@ -128,10 +128,22 @@ impl Plan {
         fails: &mut impl FnMut(&[&str], String),
     ) {
         let queue = bottleneck.queue;
-        if queue == Discipline::Cake && bottleneck.shaper == Shaper::Tbf {
-            let text = "cake keeps to the rate by itself; leave `shaper` out, or choose another \
-                        queue";
-            fails(&[table, &["shaper"]].concat(), text.to_owned());
+        let plain = Bottleneck::default();
+        for (key, is_given) in [
+            ("shaper", bottleneck.shaper != plain.shaper),
+            ("burst", bottleneck.burst != plain.burst),
+        ] {
+            let text = match (bottleneck.rate, queue) {
+                (_, Discipline::Cake) => {
+                    "cake keeps to the rate by itself; leave `KEY` out, or \
+                                          choose another queue"
+                }
+                (None, _) => "without a rate nothing is shaped; give `rate`, or leave `KEY` out",
+                (Some(_), _) => continue,
+            };
+            if is_given {
+                fails(&[table, &[key]].concat(), text.replace("KEY", key));
+            }
         }
         let has_limit = |options: &str| options.split_whitespace().any(|word| word == "limit");
         if queue == Discipline::Red && bottleneck.limit.is_none() && !has_limit(&bottleneck.options)

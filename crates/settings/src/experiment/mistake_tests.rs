@@ -78,6 +78,18 @@ fn mistakes_are_told_with_their_place_and_remedy() {
             "5:10: cake keeps to the rate by itself",
         ),
         (
+            "[bottleneck]\nqueue = \"cake\"\nrate = 1\nburst = 3000\n",
+            "6:9: cake keeps to the rate by itself; leave `burst` out",
+        ),
+        (
+            "[bottleneck]\nburst = 3000\n",
+            "4:9: without a rate nothing is shaped; give `rate`, or leave `burst` out",
+        ),
+        (
+            "[bottleneck.back]\nshaper = \"tbf\"\n",
+            "4:10: without a rate nothing is shaped; give `rate`, or leave `shaper` out",
+        ),
+        (
             "[bottleneck.back]\nlimit = \"1 BDP\"\n",
             "4:9: a limit in bandwidth-delay products needs a rate",
         ),
