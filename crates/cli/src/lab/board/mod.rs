@@ -1,16 +1,26 @@
+mod pace;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use pillion_lab::campaign::{Progress, RunProgress};
 use pillion_settings::experiment::Planned;
 
-/// The progress of runs: on a terminal, a line for each run at work, and one for all of them.
+use crate::print::say_line;
+use pace::Pace;
+
+/// How often a log is told how far the runs are.
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
+
+/// The progress of runs: on a terminal, a line for each run at work, and one for all of them; and
+/// elsewhere a line now and then.
 pub struct Board {
     lines: MultiProgress,
     all: ProgressBar,
     runs: usize,
     over: AtomicUsize,
+    pace: Pace,
 }
 
 /// The line of one run on the board; it goes when it is dropped.
@@ -30,6 +40,7 @@ impl Board {
             all,
             runs: runs.len(),
             over: AtomicUsize::new(0),
+            pace: Pace::from(Instant::now(), BETWEEN_LINES),
         };
         board.count(0);
         board
@@ -38,6 +49,15 @@ impl Board {
     /// Takes all lines away.
     pub fn finish(&self) {
         let _ = self.lines.clear();
+    }
+
+    fn advance(&self, millis: u64) {
+        self.all.inc(millis);
+        if self.lines.is_hidden() && self.pace.is_due(Instant::now()) {
+            let (over, runs) = (self.over.load(Ordering::Relaxed), self.runs);
+            let share = self.all.position() * 100 / self.all.length().unwrap_or(0).max(1);
+            say_line!("pillion: {over} of {runs} runs are over, {share} % of the time to be sent");
+        }
     }
 
     fn count(&self, over: usize) {
@@ -62,7 +82,7 @@ impl RunProgress for Line<'_> {
         let before = self.bar.position();
         let now = millis(time).clamp(before, length.max(before));
         self.bar.set_position(now);
-        self.board.all.inc(now - before);
+        self.board.advance(now - before);
     }
 }
 
