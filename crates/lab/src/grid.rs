@@ -4,7 +4,7 @@
 //! F1000Research 2021), which has executors for Slurm, Kubernetes and others.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pillion_settings::experiment::{Experiment, Planned};
 
@@ -22,35 +22,19 @@ const BESIDE_MIB: u32 = 256;
 
 /// Writes the workflow that makes the runs of an experiment into a folder: one rule, and a job for
 /// each run. Each lab kernel has so much memory, in MiB, or else what its run says. What is there
-/// already and the same stays, so that Snakemake makes no run again for it; jobs of runs that the
-/// experiment has no more are removed.
+/// already and the same stays, so that Snakemake makes no run again for it.
 ///
 /// # Errors
 /// [`Error::File`].
 pub fn write(experiment: &Experiment, given_mib: Option<u32>, folder: &Path) -> Result<(), Error> {
     let jobs = folder.join(JOBS);
     fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
-    let runs = experiment.runs.iter();
-    let files: Vec<_> = runs
-        .map(|planned| jobs.join(format!("{}.toml", folder_name(planned))))
-        .collect();
-    for (planned, file) in experiment.runs.iter().zip(&files) {
-        write_new(file, &planned.run.to_text())?;
+    for planned in &experiment.runs {
+        let file = jobs.join(format!("{}.toml", folder_name(planned)));
+        write_new(&file, &planned.run.to_text())?;
     }
-    remove_all_but(&files, &jobs)?;
     let text = workflow(&experiment.runs, given_mib);
     write_new(&folder.join(WORKFLOW_FILE), &text)
-}
-
-/// Removes the jobs that the experiment once had.
-fn remove_all_but(files: &[PathBuf], jobs: &Path) -> Result<(), Error> {
-    for entry in fs::read_dir(jobs).map_err(Error::file(jobs))? {
-        let file = entry.map_err(Error::file(jobs))?.path();
-        if file.extension().is_some_and(|it| it == "toml") && !files.contains(&file) {
-            fs::remove_file(&file).map_err(Error::file(&file))?;
-        }
-    }
-    Ok(())
 }
 
 fn write_new(file: &Path, text: &str) -> Result<(), Error> {
@@ -133,30 +117,6 @@ memory = 8192
     fn workflow_of(text: &str, given_mib: Option<u32>) -> String {
         let experiment = of_text("a.toml", text, Extent::Full).unwrap();
         workflow(&experiment.runs, given_mib)
-    }
-
-    #[test]
-    fn jobs_are_those_of_the_experiment_as_it_is_now() {
-        let folder = tempfile::tempdir().unwrap();
-        let jobs = || {
-            let entries = fs::read_dir(folder.path().join(JOBS)).unwrap();
-            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            names.collect::<std::collections::BTreeSet<_>>()
-        };
-        let written = |text: &str| {
-            let experiment = of_text("a.toml", text, Extent::Full).unwrap();
-            write(&experiment, None, folder.path()).unwrap();
-            jobs()
-        };
-        let both = written(TEXT);
-        assert_eq!(
-            both,
-            ["large,seed=1.toml", "small,seed=1.toml"]
-                .map(str::to_owned)
-                .into()
-        );
-        let one = written(TEXT.split("[variant.large]").next().unwrap());
-        assert_eq!(one, ["small,seed=1.toml".to_owned()].into());
     }
 
     #[test]
