@@ -314,7 +314,7 @@ fn what_cannot_be_reproduced_is_refused_before_any_run() {
         ("duration = 1\n[group.a]\n", "own: it reproduces nothing"),
         (
             &EXPERIMENT.replace("at-most = 10", ""),
-            "`never held` wants one of value, at-most, at-least and ascending",
+            "published `never held`: give one of `value`, `at-most`, `at-least` and `ascending`",
         ),
     ] {
         write(text);

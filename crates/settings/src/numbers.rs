@@ -1,8 +1,13 @@
 //! Whole numbers in ranges of their own.
 
+use std::ops::RangeInclusive;
+
 use pillion_traffic::wire::MAX_SIZE;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+
+/// How often runs may be repeated.
+pub(crate) const REPETITIONS: RangeInclusive<u32> = 1..=10_000;
 
 /// Reads a whole number from 1 on.
 pub(crate) fn positive<'de, T, D>(from: D) -> Result<T, D::Error>
@@ -24,6 +29,17 @@ where
     D: Deserializer<'de>,
 {
     positive(from).map(Some)
+}
+
+/// Reads how often runs are repeated, each time with another seed.
+pub(crate) fn some_repetitions<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from).ok();
+    let number = number.filter(|number| REPETITIONS.contains(number));
+    number
+        .map(Some)
+        .ok_or_else(|| D::Error::custom("expected a number from 1 to 10000"))
 }
 
 /// Reads the size of a message in bytes.

@@ -85,41 +85,6 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_the_runs_do_not_have_is_told_before_they_are_made() {
-        const TEXT: &str = "\
-duration = 10
-[reproduction]
-[[reproduction.published]]
-what = \"a\"
-at-most = 1
-GROUP
-[group.thin]
-[group.greedy]
-kind = \"greedy\"
-[bottleneck]
-rate = 1
-";
-        let of = |group: &str| {
-            let text = TEXT.replace("GROUP", group);
-            let experiment = experiment::of_text("a.toml", &text, Extent::Full).unwrap();
-            row("a", &experiment, Vec::new())
-        };
-        for group in [
-            "",
-            "group = \"thick\"",
-            "group = \"thin\"\nover-group = \"x\"",
-        ] {
-            let told = of(group).unwrap_err().0;
-            assert!(
-                told.contains("`a` wants a `group`, of those that"),
-                "{told}"
-            );
-            assert!(told.ends_with("has: greedy, thin"), "{told}");
-        }
-        assert!(of("group = \"thin\"\nover-group = \"greedy\"").is_ok());
-    }
-
-    #[test]
     fn each_file_is_known_and_sound_to_any_extent() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/published");
         let files = fs::read_dir(folder).unwrap();

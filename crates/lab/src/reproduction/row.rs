@@ -16,7 +16,7 @@ use super::sketch::sketch;
 /// The experiment of that name with what was run of it.
 ///
 /// # Errors
-/// [`BadInput`], if a published number says nothing that can be judged.
+/// [`BadInput`], if it reproduces nothing.
 pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Result<Row, BadInput> {
     let Some(reproduction) = &experiment.reproduction else {
         return Err(BadInput(format!(
@@ -24,15 +24,6 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
         )));
     };
     let claims = reproduction.published.iter();
-    let claims = claims.map(|published| claim(published, reproduction));
-    let claims = claims
-        .collect::<Result<Vec<_>, String>>()
-        .and_then(|claims| {
-            for claim in &claims {
-                check_groups(claim, &experiment.runs)?;
-            }
-            Ok(claims)
-        });
     let causes = reproduction.causes.iter();
     let names = experiment.runs.iter().map(|planned| &planned.name);
     let is_there = |name: &String| runs.iter().any(|run| run.name == *name);
@@ -47,7 +38,9 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
         causes: causes
             .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))
             .collect(),
-        claims: claims.map_err(|what| BadInput(format!("{name}: {what}")))?,
+        claims: claims
+            .map(|published| claim(published, reproduction))
+            .collect(),
         tables: reproduction
             .table
             .iter()
@@ -64,88 +57,35 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
     })
 }
 
-fn claim(published: &Published, of: &Reproduction) -> Result<Claim, String> {
+fn claim(published: &Published, of: &Reproduction) -> Claim {
     let group = group(published.group.as_ref());
-    let statements = [
-        published.value.map(|value| {
+    let statement = match (published.value, published.at_most, published.at_least) {
+        (Some(value), ..) => {
             let within = published.within.map_or(0.0, |within| within.of(value));
             Statement::Value(value, within)
-        }),
-        published.at_most.map(Statement::AtMost),
-        published.at_least.map(Statement::AtLeast),
-        (!published.ascending.is_empty()).then(|| {
+        }
+        (_, Some(most), _) => Statement::AtMost(most),
+        (.., Some(least)) => Statement::AtLeast(least),
+        (None, None, None) => {
             let subjects = published.ascending.iter();
             Statement::Ascending(subjects.map(|runs| subject(runs, &group)).collect())
-        }),
-    ];
-    let mut statements = statements.into_iter().flatten();
-    let (Some(statement), None) = (statements.next(), statements.next()) else {
-        return Err(format!(
-            "`{}` wants one of value, at-most, at-least and ascending",
-            published.what
-        ));
+        }
     };
-    let over = published.over.is_some()
-        || published.over_group.is_some()
-        || published.over_measure.is_some();
-    if over && published.minus.is_some() {
-        return Err(format!(
-            "`{}` has both `over` and `minus`; leave one out",
-            published.what
-        ));
-    }
-    if matches!(statement, Statement::Value(_, within) if within == 0.0) {
-        return Err(format!("`{}` has a value, and no `within`", published.what));
-    }
-    Ok(Claim {
+    let source = published.source.as_ref().unwrap_or(&of.source);
+    let over = published.base().map(|(runs, base)| match base {
+        Some(own) => subject(&runs, own),
+        None => subject(&runs, &group),
+    });
+    Claim {
         what: published.what.clone(),
-        source: published
-            .source
-            .clone()
-            .unwrap_or_else(|| of.source.clone()),
+        source: source.clone(),
         measure: published.measure.clone(),
         subject: subject(&published.runs, &group),
         over_measure: published.over_measure.clone(),
         minus: published.minus.as_ref().map(|runs| subject(runs, &group)),
-        over: over.then(|| {
-            let own = published.over_group.as_ref();
-            let runs = published.over.clone().unwrap_or_default();
-            subject(&runs, own.map_or(&*group, |name| name))
-        }),
+        over,
         statement,
-    })
-}
-
-/// Tells of a group that the runs of a claim do not have.
-fn check_groups(claim: &Claim, runs: &[Planned]) -> Result<(), String> {
-    let order = match &claim.statement {
-        Statement::Ascending(subjects) => subjects.as_slice(),
-        _ => std::slice::from_ref(&claim.subject),
-    };
-    for subject in order.iter().chain(&claim.over).chain(&claim.minus) {
-        let taken = runs.iter().filter(|run| subject.takes(&run.name));
-        for run in taken {
-            let groups: Vec<_> = run
-                .plan
-                .streams
-                .iter()
-                .map(|it| &*it.traffic.name)
-                .collect();
-            let known = match subject.group.as_str() {
-                "" => groups.len() == 1,
-                group => groups.contains(&group),
-            };
-            if !known {
-                return Err(format!(
-                    "`{}` wants a `group`, of those that {} has: {}",
-                    claim.what,
-                    run.name,
-                    groups.join(", ")
-                ));
-            }
-        }
     }
-    Ok(())
 }
 
 fn published_table(table: &PublishedTable, runs: &[Planned]) -> analysis::PublishedTable {

@@ -12,6 +12,7 @@ use super::name::MOST_CHARACTERS;
 use super::overruled::Leaf;
 use super::{Name, embed, expression::PARAMETERS};
 use crate::document::{self, Mistake, Value, merge, table, wrong};
+use crate::numbers::REPETITIONS;
 
 /// One run, with the values that it has for itself.
 pub(super) struct Expanded<'i> {
@@ -352,7 +353,7 @@ pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
     let repetitions = file.get("repetitions");
     let repetitions = repetitions.map(|value| {
         let number: Option<u32> = document::read(value, &mut Vec::new());
-        let number = number.filter(|number| (1..=10_000).contains(number));
+        let number = number.filter(|number| REPETITIONS.contains(number));
         if number.is_none() {
             mistakes.push(wrong(value, "a number from 1 to 10000"));
         }

@@ -345,17 +345,25 @@ fn a_grid_that_would_take_forever_is_refused() {
 #[test]
 fn numbers_that_cannot_be_judged_are_told() {
     let two = "\
-[reproduction]
-today = \"kernel=today\"
 [axis.kernel.today]
 [axis.n.one]
 [axis.n.two]
+[reproduction]
+today = \"kernel=today\"
 ";
     let told = |reproduction: &str| mistake(&format!("{SMALL}{two}{reproduction}"));
     for (reproduction, what) in [
         (
             "[reproduction.selection.quick]\nduration = nan\n",
-            "a selection's duration is NaN; give seconds above 0",
+            "9:12: `nan`; expected seconds",
+        ),
+        (
+            "[reproduction.selection.quick]\nrepetitions = 0\n",
+            "9:15: `0`; expected a number from 1 to 10000",
+        ),
+        (
+            "[reproduction.selection.full]\nrepetitions = 2\n",
+            "the full extent is all that the file has",
         ),
         (
             "[[reproduction.published]]\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
@@ -364,6 +372,42 @@ today = \"kernel=today\"
         (
             "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
             "published `a`: give numbers that are finite",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nat-least = 1\n",
+            "8:1: published `a`: give one of `value`, `at-most`, `at-least` and `ascending`",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\n",
+            "8:1: published `a`: give one of `value`",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 1\n",
+            "8:1: published `a`: `value` wants `within`",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 0\nwithin = \"15 %\"\n",
+            "published `a`: a share of 0 is nothing; give `within` as a number",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nascending = [\"n=one\"]\n",
+            "published `a`: `ascending` is an order of two or more, each once",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nascending = [\"n=one\", \"n=one\"]\n",
+            "published `a`: `ascending` is an order of two or more, each once",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nover = \"n=two\"\nminus = \"n=two\"\n",
+            "published `a`: it has both `over` and `minus`; leave one out",
+        ),
+        (
+            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.published]]\nwhat = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
+            "12:1: `n=six` is no run of this experiment",
+        ),
+        (
+            "causes = [{ runs = \"kernel=then\", is = \"old\" }]\n",
+            "`kernel=then` is no run of this experiment",
         ),
         (
             "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
@@ -377,6 +421,40 @@ today = \"kernel=today\"
         let told = told(reproduction);
         assert!(told.contains(what), "{told}\nnot: {what}");
     }
+    let nothing_today = two.replace("kernel=today", "kernel=tody");
+    let told = mistake(&format!("{SMALL}{nothing_today}"));
+    assert!(
+        told.contains("7:9: `kernel=tody` is no run of this experiment"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_group_that_the_runs_of_a_number_do_not_have_is_told() {
+    const TEXT: &str = "\
+duration = 10
+[reproduction]
+[[reproduction.published]]
+what = \"a\"
+at-most = 1
+GROUP
+[group.thin]
+[group.greedy]
+kind = \"greedy\"
+[bottleneck]
+rate = 1
+";
+    for group in [
+        "",
+        "group = \"thick\"",
+        "group = \"thin\"\nover-group = \"x\"",
+    ] {
+        let told = mistake(&TEXT.replace("GROUP", group));
+        let what = "3:1: published `a` wants a `group`, of those that seed=1 has: greedy, thin";
+        assert!(told.contains(what), "{told}");
+    }
+    let right = "group = \"thin\"\nover-group = \"greedy\"";
+    assert!(load_text(&TEXT.replace("GROUP", right)).is_ok());
 }
 
 #[test]

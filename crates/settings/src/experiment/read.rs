@@ -5,7 +5,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression::{PARAMETERS, Parameters, replace};
-use super::{Experiment, Extent, Group, Plan, Planned, Reproduction, Run, expand, select};
+use super::{
+    Experiment, Extent, Group, Plan, Planned, Reproduction, Run, expand, reproduction, select,
+};
 use crate::document::known::keys;
 use crate::document::{self, Mistake, Value, span_of};
 use crate::traffic;
@@ -33,8 +35,10 @@ pub(super) fn experiment(
     let mut known = keys::<Run>();
     known.extend(OWN_KEYS.map(str::to_owned));
     let mut document = document::known_part(document, &known, mistakes);
-    let reproduction = document.remove(REPRODUCTION);
-    let reproduction = reproduction.and_then(|value| document::read(&value, mistakes));
+    let reproduced = document.remove(REPRODUCTION);
+    let reproduction = reproduced
+        .as_ref()
+        .and_then(|value| document::read(value, mistakes));
     let selection = reproduction
         .as_ref()
         .and_then(|it: &Reproduction| it.selection.get(&extent));
@@ -49,11 +53,11 @@ pub(super) fn experiment(
         unreachable!("a list of numbers is TOML");
     };
     let mut expanded = expand::expand(&document, seeds.get_ref(), folder, mistakes);
-    if let Some(reproduction) = &reproduction
+    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced)
         && !expanded.is_empty()
     {
         let names: Vec<_> = expanded.iter().map(|it| it.name.as_str()).collect();
-        select::check(reproduction, &names, mistakes);
+        reproduction::mistakes::find(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
         expanded.retain(|it| select::takes(selection, &reproduction.today, &it.name));
@@ -66,6 +70,9 @@ pub(super) fn experiment(
     });
     let runs: Vec<_> = runs.collect();
     let runs_are_right = mistakes.is_empty();
+    if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced) {
+        reproduction::mistakes::find_of_groups(reproduction, value, &runs, mistakes);
+    }
     for name in unused.parameters.unwrap_or_default() {
         let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");
         let span = span_of(&document, &[PARAMETERS, &name]);

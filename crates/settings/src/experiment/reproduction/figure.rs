@@ -62,7 +62,7 @@ impl Drawn {
     }
 
     /// What is wrong with it, beside its selectors.
-    pub(in crate::experiment) fn mistakes(&self) -> Vec<String> {
+    pub(super) fn mistakes(&self) -> Vec<String> {
         let title = &self.title;
         let mut mistakes = Vec::new();
         let is_of_values = self.kind == FigureKind::Values;

@@ -2,6 +2,7 @@
 //! which runs are made for them.
 
 mod figure;
+pub(super) mod mistakes;
 mod published;
 mod selector;
 mod table;
@@ -11,6 +12,9 @@ use std::collections::BTreeMap;
 
 use clap::ValueEnum;
 use serde::Deserialize;
+
+use crate::numbers;
+use crate::times::Length;
 
 pub use figure::{Drawn, Expected, FigureKind, Series};
 pub use published::Published;
@@ -70,9 +74,10 @@ pub struct Cause {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Selection {
-    /// Seconds, in place of the experiment's.
-    pub duration: Option<f64>,
+    /// How long runs last, in place of the experiment's.
+    pub duration: Option<Length>,
     /// Seeds, in place of the experiment's.
+    #[serde(deserialize_with = "numbers::some_repetitions")]
     pub repetitions: Option<u32>,
     /// Of what is varied, the values to be run, as in `loss=10`; of a key of which none is named,
     /// all are.

@@ -1,4 +1,4 @@
-use std::slice;
+use std::{iter, slice};
 
 use serde::Deserialize;
 
@@ -53,10 +53,57 @@ impl Published {
         }
     }
 
+    /// What the measure is taken in proportion to, if to anything: of which runs, and of which group if
+    /// not its own.
+    #[must_use]
+    pub fn base(&self) -> Option<(Selector, Option<&Name>)> {
+        let is_relative =
+            self.over.is_some() || self.over_group.is_some() || self.over_measure.is_some();
+        let runs = self.over.clone().unwrap_or_default();
+        is_relative.then_some((runs, self.over_group.as_ref()))
+    }
+
+    /// The runs that it is judged by, and of which group of theirs.
+    pub(super) fn measured(&self) -> impl Iterator<Item = (Selector, Option<&Name>)> {
+        let own = self.group.as_ref();
+        let all = self.subjects().iter().chain(&self.minus).cloned();
+        let all = all.map(move |runs| (runs, own));
+        all.chain(self.base().map(|(runs, base)| (runs, base.or(own))))
+    }
+
+    /// All the runs that it names.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        let more = self.over.iter().chain(&self.minus).chain(&self.ascending);
+        iter::once(&self.runs).chain(more)
+    }
+
     /// What is wrong with it, beside its selectors.
-    pub(in crate::experiment) fn mistakes(&self) -> Vec<String> {
+    pub(super) fn mistakes(&self) -> Vec<String> {
         let numbers = [self.value, self.at_most, self.at_least];
+        let order = &self.ascending;
+        let statements = numbers.iter().flatten().count() + usize::from(!order.is_empty());
+        let is_twice = |it: &Selector| order.iter().filter(|other| *other == it).count() > 1;
         let wrong = [
+            (
+                statements != 1,
+                "give one of `value`, `at-most`, `at-least` and `ascending`",
+            ),
+            (
+                self.value.is_some() && self.within.is_none(),
+                "`value` wants `within`, how far off it may be, as in \"15 %\" or 20",
+            ),
+            (
+                self.value == Some(0.0) && matches!(self.within, Some(Tolerance::Share(_))),
+                "a share of 0 is nothing; give `within` as a number in the measure's unit",
+            ),
+            (
+                order.len() == 1 || order.iter().any(is_twice),
+                "`ascending` is an order of two or more, each once",
+            ),
+            (
+                self.base().is_some() && self.minus.is_some(),
+                "it has both `over` and `minus`; leave one out",
+            ),
             (
                 !self.ascending.is_empty() && !self.runs.parts().is_empty(),
                 "`ascending` names its runs itself; leave out `runs`",

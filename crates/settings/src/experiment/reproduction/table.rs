@@ -77,8 +77,14 @@ impl FromStr for Cell {
 }
 
 impl PublishedTable {
+    /// All the runs that it names.
+    pub(super) fn selectors(&self) -> impl Iterator<Item = &Selector> {
+        let columns = self.columns.iter().map(|column| &column.runs);
+        columns.chain(self.lines.iter().map(|line| &line.runs))
+    }
+
     /// What is wrong with it, beside its selectors.
-    pub(in crate::experiment) fn mistakes(&self) -> Vec<String> {
+    pub(super) fn mistakes(&self) -> Vec<String> {
         let title = &self.title;
         let mut mistakes = Vec::new();
         let mut tell = |what: String| mistakes.push(format!("table `{title}`: {what}"));
