@@ -1,3 +1,7 @@
+use std::iter;
+
+use pillion_names::run;
+
 use super::answer::Answer;
 use super::{DigestedRun, Estimate, Judged, Subject, Verdict};
 
@@ -47,6 +51,10 @@ impl Claim {
             .map(|cause| self.estimates(runs, cause))
             .collect();
         let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
+        let is_not_run = |(answer, cause): (&Option<_>, &Vec<_>)| {
+            answer.is_none() && !self.were_made(runs, cause)
+        };
+        let some_not_run = answers.iter().zip(causes).any(is_not_run);
         let first = |answer| answers.iter().position(|it| *it == answer);
         let (holds, may_hold) = (first(Some(Answer::Yes)), first(Some(Answer::Open)));
         let (verdict, cause) = match self.holds(&of_today) {
@@ -55,15 +63,12 @@ impl Claim {
             Some(Answer::Yes) => (Verdict::Near, None),
             Some(Answer::Open) => (Verdict::Undecided, holds),
             Some(Answer::No) if holds.is_some() => (Verdict::Changed, holds),
-            Some(Answer::No) if answers.contains(&None) => (Verdict::NotRun, None),
+            Some(Answer::No) if some_not_run => (Verdict::NotRun, None),
             Some(Answer::No) if may_hold.is_some() => (Verdict::Undecided, may_hold),
             Some(Answer::No) => (Verdict::Miss, None),
         };
-        let asked = self.subjects().into_iter();
-        let asked = asked.flat_map(|it| runs.iter().filter(move |run| it.is_of(run, today)));
-        let measured: usize = of_today.iter().map(|it| it.runs).sum();
         Judged {
-            without: asked.count().saturating_sub(measured),
+            without: self.without(runs, today, &of_today),
             today: of_today,
             causes: of_causes,
             holds: answers
@@ -109,15 +114,34 @@ impl Claim {
         self.subjects().into_iter().chain(bases)
     }
 
-    /// Whether a run of this name is one that it is judged by.
-    pub(super) fn takes(&self, name: &str) -> bool {
-        self.measured().any(|subject| subject.takes(name))
+    /// Whether a run of this name, with `more` in it, is one that it is judged by.
+    pub(super) fn takes(&self, name: &str, more: &[String]) -> bool {
+        run::has_all(name, more) && self.measured().any(|subject| subject.takes(name))
     }
 
-    /// Whether there is a run of all that it is judged by.
+    /// How many runs have nothing of what these estimates are of.
+    pub(super) fn without(
+        &self,
+        runs: &[DigestedRun],
+        more: &[String],
+        estimates: &[Estimate],
+    ) -> usize {
+        let asked = self.subjects().into_iter();
+        let asked = asked.flat_map(|it| runs.iter().filter(move |run| it.is_of(run, more)));
+        let measured: usize = estimates.iter().map(|it| it.runs).sum();
+        asked.count().saturating_sub(measured)
+    }
+
+    /// Whether there is a run of each subject, with what it is compared with.
     fn were_made(&self, runs: &[DigestedRun], more: &[String]) -> bool {
-        self.measured()
-            .all(|subject| runs.iter().any(|run| subject.is_of(run, more)))
+        let has_bases = |run: &DigestedRun| {
+            let mut bases = self.over.iter().chain(&self.minus);
+            bases.all(|base| base_of(run, base, runs, more).is_some())
+        };
+        self.subjects().into_iter().all(|subject| {
+            let mut made = runs.iter().filter(|run| subject.is_of(run, more));
+            made.any(has_bases)
+        })
     }
 
     /// One for each subject; none if one of them was not run, or has no such measure.
@@ -128,12 +152,7 @@ impl Claim {
             let values = values.filter_map(|run| {
                 let value = subject.value(run, &self.measure)?;
                 let of_base = |base: &Subject, measure: &str| {
-                    let is_base = |it: &&DigestedRun| {
-                        base.is_of(it, more) && base.differs_by_choice(&it.name, &run.name)
-                    };
-                    // The run itself, where another of its groups is meant.
-                    let run = std::iter::once(run).chain(runs).find(is_base)?;
-                    base.value(run, measure)
+                    base.value(base_of(run, base, runs, more)?, measure)
                 };
                 let value = match (&self.over, &self.minus) {
                     (Some(over), _) => {
@@ -171,4 +190,17 @@ impl Claim {
             }
         })
     }
+}
+
+/// What a run is compared with: the run itself, where another of its groups is meant, or the one that
+/// differs from it in nothing but what is asked of both.
+fn base_of<'a>(
+    run: &'a DigestedRun,
+    base: &Subject,
+    runs: &'a [DigestedRun],
+    more: &[String],
+) -> Option<&'a DigestedRun> {
+    let is_base =
+        |it: &&DigestedRun| base.is_of(it, more) && base.differs_by_choice(&it.name, &run.name);
+    iter::once(run).chain(runs).find(is_base)
 }

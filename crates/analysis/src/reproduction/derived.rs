@@ -1,6 +1,6 @@
 //! Measures that follow from those that are kept of a group.
 
-use super::GroupDigest;
+use super::{GroupDigest, asked};
 use crate::people::{typing, voice};
 
 /// The latency of messages, from writing to reading, by which people are served well or badly.
@@ -15,7 +15,7 @@ pub(super) fn value(group: &GroupDigest, measure: &str) -> Option<f64> {
         ["redundant_bytes"] => Some(kept("data_bytes")? - kept("new_bytes")?),
         ["messages_per_s"] => Some(1e3 / kept("message_gap_ms mean")?),
         ["voice_rating", "at", playout] => {
-            let playout_ms = playout.parse().ok()?;
+            let playout_ms = asked::number(playout)?;
             Some(voice::rating(playout_ms, late(playout_ms)?))
         }
         ["voice_rating", "best"] => best_rating(group),
@@ -24,7 +24,7 @@ pub(super) fn value(group: &GroupDigest, measure: &str) -> Option<f64> {
             Some(voice::opinion(value(group, &rating)?))
         }
         ["typing_stalls_per_1000", "back", way_back] => {
-            let bound_ms = typing::bound_ms(way_back.parse().ok()?);
+            let bound_ms = typing::bound_ms(asked::number(way_back)?);
             Some(typing::stalls_per_1000(late(bound_ms)?))
         }
         _ => None,

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::fairness::JAIN_OF_ALL;
 use super::slices::OF_SLICES;
-use super::{derived, slices};
+use super::{asked, derived, slices};
 use crate::{OpenError, Traces};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
@@ -160,11 +160,10 @@ impl GroupDigest {
             },
         };
         let quantiles = self.quantiles(&name)?;
-        if let Some(percentile) = what.strip_prefix('p') {
-            let share = percentile.parse::<f64>().ok()? / 100.0;
+        if let Some(share) = asked::percentile(what) {
             return at(&quantiles, share);
         }
-        let bound: f64 = what.strip_prefix("above ")?.parse().ok()?;
+        let bound = asked::number(what.strip_prefix("above ")?)?;
         let shares: Vec<f64> = levels().collect();
         let over = quantiles.iter().position(|it| *it > bound);
         Some(over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)]))
@@ -237,9 +236,9 @@ fn of_each<'a>(
     all
 }
 
-/// The quantile at a share, of those that are kept.
+/// The quantile at a share; none if it is not among those that are kept.
 fn at(quantiles: &[f64], share: f64) -> Option<f64> {
-    let place = levels().position(|level| level >= share - 1e-9)?;
+    let place = levels().position(|level| (level - share).abs() < 1e-9)?;
     quantiles.get(place).copied()
 }
 

@@ -5,6 +5,7 @@
 //! with its claims and figures, and [`page`] the report of all of them.
 
 mod answer;
+mod asked;
 mod claim;
 mod derived;
 mod digest;

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use pillion_report::{Choice, Column, Figure, Table};
 
 use super::{
-    Claim, DigestedRun, FilledTable, Judged, PublishedTable, Sketch, Verdict, explained, seeds,
+    Claim, DigestedRun, Estimate, FilledTable, Judged, PublishedTable, Sketch, Verdict, explained,
+    seeds,
 };
 
 /// A published experiment, with what was run of it.
@@ -36,16 +37,14 @@ pub struct Row {
 }
 
 impl Row {
-    /// Each claim, judged. Where seeds are missing, a single one decides nothing. A claim that several
-    /// causes explain is explained by the one with which most of the experiment's claims hold.
+    /// Each claim, judged. Where there are several seeds, a single one decides nothing. A claim that
+    /// several causes explain is explained by the one with which most of the experiment's claims hold.
     #[must_use]
     pub fn judged(&self) -> Vec<(&Claim, Judged)> {
         let causes: Vec<Vec<String>> = self.causes.iter().map(|(runs, _)| runs.clone()).collect();
         let judged = self.claims.iter().map(|claim| {
             let mut judged = claim.judge(&self.runs, &self.today, &causes);
-            let lacks = self.missing.iter().any(|name| claim.takes(name));
-            let is_known = !matches!(judged.verdict, Verdict::NotRun | Verdict::NotMeasured);
-            if lacks && judged.is_of_single_runs() && is_known {
+            if self.decides_by_one_of_several(claim, &judged) {
                 judged.verdict = Verdict::Undecided;
                 judged.cause = None;
             }
@@ -54,6 +53,25 @@ impl Row {
         let mut judged: Vec<_> = judged.collect();
         explained::by_the_cause_that_explains_most(&mut judged);
         judged
+    }
+
+    /// Whether something that the verdict follows from is of a single run, and others like it are not
+    /// there, or have nothing of it.
+    fn decides_by_one_of_several(&self, claim: &Claim, judged: &Judged) -> bool {
+        let is_one_of_several = |estimates: &[Estimate], more: &[String]| {
+            let is_missing = |name: &String| claim.takes(name, more);
+            estimates.iter().any(|it| it.runs == 1)
+                && (claim.without(&self.runs, more, estimates) > 0
+                    || self.missing.iter().any(is_missing))
+        };
+        let with = |place: usize| is_one_of_several(&judged.causes[place], &self.causes[place].0);
+        is_one_of_several(&judged.today, &self.today)
+            && !matches!(judged.verdict, Verdict::NotRun | Verdict::NotMeasured)
+            || match judged.verdict {
+                Verdict::Changed => judged.cause.is_some_and(with),
+                Verdict::Miss => (0..self.causes.len()).any(with),
+                _ => false,
+            }
     }
 
     /// What the kernel as it is is called, where ours of several are set beside a published number.

@@ -6,7 +6,7 @@ use std::ops::Range;
 use pillion_measure::quantile;
 use pillion_trace::measure::{Measures, Rates};
 
-use super::{Digest, GroupDigest, Message};
+use super::{Digest, GroupDigest, Message, asked};
 
 /// What stands behind a measure that is taken of each slice, before what is asked of those.
 pub(super) const OF_SLICES: &str = " of slices";
@@ -148,15 +148,15 @@ impl GroupDigest {
         }
         match what.split_once(' ') {
             Some(("off", rate)) => {
-                let rate: f64 = rate.parse().ok()?;
+                let rate = asked::number(rate).filter(|it| *it > 0.0)?;
                 let off = slices.iter().map(|it| (it / rate - 1.0).abs());
                 Some(off.sum::<f64>() / slices.len() as f64)
             }
             Some(_) => None,
             None => {
-                let percentile: f64 = what.strip_prefix('p')?.parse().ok()?;
+                let share = asked::percentile(what)?;
                 slices.sort_by(f64::total_cmp);
-                quantile(&slices, percentile / 100.0)
+                quantile(&slices, share)
             }
         }
     }

@@ -54,11 +54,3 @@ pub struct Judged {
     /// What follows.
     pub verdict: Verdict,
 }
-
-impl Judged {
-    /// Whether some of it is of a single run.
-    pub(super) fn is_of_single_runs(&self) -> bool {
-        let causes = self.causes.iter().flatten();
-        self.today.iter().chain(causes).any(|it| it.runs == 1)
-    }
-}

@@ -18,6 +18,40 @@ fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
 }
 
 #[test]
+fn what_means_nothing_is_no_measure() {
+    let run = run("plain", 1.0);
+    let thin = &run.digest.groups["thin"];
+    let mut of_messages = thin.clone();
+    let latency = of_messages.distributions["ack_latency_ms"].clone();
+    let name = "delivery_latency_ms".to_owned();
+    of_messages.distributions.insert(name, latency);
+    for measure in [
+        "ack_latency_ms p-1",
+        "ack_latency_ms p101",
+        "ack_latency_ms p99.97",
+        "ack_latency_ms pnan",
+        "ack_latency_ms above nan",
+        "ack_latency_ms above -1",
+        "received_goodput_bit_per_s of slices pnan",
+        "received_goodput_bit_per_s of slices p200",
+        "received_goodput_bit_per_s of slices off 0",
+        "received_goodput_bit_per_s of slices off inf",
+        "voice_mos at nan",
+        "voice_rating at -5",
+        "typing_stalls_per_1000 back nan",
+    ] {
+        assert_eq!(of_messages.value(measure), None, "{measure}");
+    }
+    for measure in [
+        "ack_latency_ms p99.95",
+        "voice_rating at 150",
+        "ack_latency_ms above 0",
+    ] {
+        assert!(of_messages.value(measure).is_some(), "{measure}");
+    }
+}
+
+#[test]
 fn all_streams_are_set_against_what_each_is_due() {
     let group = |goodputs: &[f64]| GroupDigest {
         streams: [("received_goodput_bit_per_s".to_owned(), goodputs.to_vec())].into(),

@@ -207,21 +207,85 @@ fn where_seeds_of_what_it_is_compared_with_are_missing_a_single_one_decides_noth
         ..claim(Statement::AtLeast(1.0))
     };
     let base = || Some(subject("bundled", "thin"));
-    for missing in [None, Some("bundled,kernel=today,seed=2".to_owned())] {
-        let expected = match missing {
-            Some(_) => Verdict::Undecided,
-            None => Verdict::Near,
-        };
+    let other = "bundled,kernel=today,seed=2";
+    for (is_there, expected) in [(false, Verdict::Undecided), (true, Verdict::Near)] {
+        let mut there = close_runs();
+        let mut missing = Vec::new();
+        match is_there {
+            true => there.push(run(other, 0.5505)),
+            false => missing.push(other.to_owned()),
+        }
         let row = Row {
             today: parts("kernel=today"),
             claims: vec![compared(base(), None), compared(None, base())],
-            runs: runs(),
-            missing: missing.into_iter().collect(),
+            runs: there,
+            missing,
             ..Row::default()
         };
         let verdicts: Vec<_> = row.judged().iter().map(|(_, it)| it.verdict).collect();
         assert_eq!(verdicts, [expected; 2]);
     }
+}
+
+#[test]
+fn only_what_decides_needs_more_than_one_seed() {
+    let judged = |most: f64, then: &[(u32, f64)]| {
+        let of_then = then
+            .iter()
+            .map(|(seed, scale)| run(&format!("plain,kernel=then,seed={seed}"), *scale));
+        let row = Row {
+            today: parts("kernel=today"),
+            causes: vec![(parts("kernel=then"), "old".to_owned())],
+            claims: vec![claim(Statement::AtMost(most))],
+            runs: close_runs().into_iter().take(2).chain(of_then).collect(),
+            missing: vec!["plain,kernel=then,seed=3".to_owned()],
+            ..Row::default()
+        };
+        row.judged()[0].1.verdict
+    };
+    assert_eq!(judged(2000.0, &[(1, 1.0)]), Verdict::Near, "holds today");
+    assert_eq!(judged(500.0, &[(1, 0.1)]), Verdict::Undecided);
+    assert_eq!(judged(500.0, &[(1, 0.1), (2, 0.101)]), Verdict::Changed);
+    assert_eq!(judged(500.0, &[(1, 9.0)]), Verdict::Undecided);
+    assert_eq!(judged(500.0, &[(1, 9.0), (2, 9.001)]), Verdict::Miss);
+}
+
+#[test]
+fn of_several_seeds_the_only_one_that_has_a_measure_decides_nothing() {
+    let mut runs = close_runs();
+    let of_two = runs[1].digest.groups.get_mut("thin").unwrap();
+    of_two.distributions.clear();
+    let row = Row {
+        today: parts("kernel=today"),
+        claims: vec![claim(Statement::AtMost(1e9))],
+        runs,
+        ..Row::default()
+    };
+    let (_, judged) = &row.judged()[0];
+    assert_eq!((judged.verdict, judged.without), (Verdict::Undecided, 1));
+}
+
+#[test]
+fn a_cause_that_has_no_such_measure_was_run_all_the_same() {
+    let mut runs = close_runs();
+    runs[3].digest.groups.clear();
+    let claim = claim(Statement::AtMost(500.0));
+    let judged = claim.judge(&runs, &parts("kernel=today"), &[parts("kernel=then")]);
+    assert_eq!(judged.verdict, Verdict::Miss);
+}
+
+#[test]
+fn runs_of_which_no_two_belong_together_were_not_made() {
+    let runs = [
+        run("plain,kernel=today,seed=1", 1.0),
+        run("bundled,kernel=today,seed=2", 1.0),
+    ];
+    let claim = Claim {
+        over: Some(subject("bundled", "thin")),
+        ..claim(Statement::AtMost(1.0))
+    };
+    let judged = claim.judge(&runs, &parts("kernel=today"), &[]);
+    assert_eq!(judged.verdict, Verdict::NotRun);
 }
 
 #[test]
