@@ -100,7 +100,7 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     let csv = fs::read_to_string(folder.join("figures/small-1.csv")).unwrap();
     assert!(csv.lines().count() > 1000, "{csv}");
     assert!(folder.join("figures/small-2.svg").is_file());
-    let csv = fs::read_to_string(folder.join("figures/small-table-1.csv")).unwrap();
+    let csv = fs::read_to_string(folder.join("figures/small-1-table.csv")).unwrap();
     let today = csv
         .lines()
         .find(|it| it.starts_with("of both,sent,data_packets,534,today,"));
@@ -168,7 +168,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     let folder = tempfile::tempdir().unwrap();
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
     fs::write(folder.path().join("small.toml"), endless).unwrap();
-    fs::write(folder.path().join("r.html"), "before").unwrap();
+    fs::write(folder.path().join("r.html"), "<!DOCTYPE html>before").unwrap();
     let arguments = ["lab", "reproduce", "small.toml", "--report", "r.html"];
     let mut pillion = pillion_at(folder.path(), &arguments);
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
@@ -195,7 +195,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     );
     assert_eq!(
         fs::read_to_string(folder.path().join("r.html")).unwrap(),
-        "before"
+        "<!DOCTYPE html>before"
     );
 }
 
@@ -296,6 +296,44 @@ fn only_the_runs_named_are_made_and_all_that_are_there_judged() {
         let told = format!("--only `{nothing}` takes no run of this extent");
         assert!(stderr(&refused).contains(&told), "{}", stderr(&refused));
     }
+}
+
+#[test]
+fn a_damaged_run_is_told_with_what_to_do_and_its_report_takes_the_place_of_no_input() {
+    needs_kernel!();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
+    let made = reproduce(folder, &["small.toml"]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for theirs in [
+        "small.toml",
+        "pillion-runs/small.toml/default/plain,kernel=today,seed=1/run.toml",
+    ] {
+        let refused = reproduce(folder, &["small.toml", "--no-runs", "--report", theirs]);
+        assert_eq!(refused.status.code(), Some(2));
+        let told = stderr(&refused);
+        assert!(
+            told.contains("something else than a page is there"),
+            "{told}"
+        );
+    }
+    let run = folder.join("pillion-runs/small.toml/default/plain,kernel=today,seed=1");
+    for entry in fs::read_dir(run.parent().unwrap()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.is_file() && !file.ends_with("experiment.toml") {
+            fs::remove_file(file).unwrap();
+        }
+    }
+    fs::write(run.join("summary.json"), "{").unwrap();
+    let damaged = reproduce(folder, &["small.toml", "--no-runs"]);
+    assert_eq!(damaged.status.code(), Some(1));
+    let told = stderr(&damaged);
+    assert!(told.contains("summary.json: EOF while parsing"), "{told}");
+    assert!(
+        told.contains("seed=1, and the same command makes the run again"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Files of results: what is there stays until the new one is whole, and is then replaced by it.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,21 @@ impl OutputFile {
         });
         begun.with_context(|| file.failed())?;
         Ok(file)
+    }
+
+    /// The same for a page, which takes the place of nothing but a page: a trace, a run or an experiment
+    /// named by mistake stays what it is.
+    pub fn page(option: &'static str, path: &Path) -> Result<Self> {
+        let file = Self::to(option, path)?;
+        match holds_else(path).with_context(|| file.failed())? {
+            false => Ok(file),
+            true => Err(BadInput(format!(
+                "{option} {}: something else than a page is there, which is never overwritten; name \
+                 another file",
+                path.display()
+            ))
+            .into()),
+        }
     }
 
     /// Puts this text in the place of what is there; waits for who reads a pipe, as long as it reads.
@@ -75,6 +90,17 @@ pub fn refuse_dash(option: &str, path: &Path) -> Result<(), BadInput> {
         true => Err(BadInput(format!("{option} -: {why}"))),
         false => Ok(()),
     }
+}
+
+/// Whether a regular file is there with something that is no page.
+fn holds_else(path: &Path) -> io::Result<bool> {
+    if !path.is_file() {
+        return Ok(false);
+    }
+    let mut begin = Vec::new();
+    File::open(path)?.take(64).read_to_end(&mut begin)?;
+    let begin = begin.trim_ascii_start().to_ascii_lowercase();
+    Ok(!begin.is_empty() && !begin.starts_with(b"<!doctype html"))
 }
 
 /// A pipe without a reader is no place to wait at.
@@ -142,6 +168,29 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(within.join("file")).unwrap(), "new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_page_takes_the_place_of_pages_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["file", "link"].map(|it| folder.path().join(it));
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        for theirs in ["duration = 1\n", "{}", "<svg/>", "\u{a1}\u{b2}"] {
+            fs::write(&path, theirs).unwrap();
+            for name in [&path, &link] {
+                let error = OutputFile::page("--report", name).unwrap_err().to_string();
+                assert!(error.contains("something else than a page"), "{error}");
+                assert_eq!(fs::read_to_string(&path).unwrap(), theirs);
+            }
+        }
+        for page in ["", "<!DOCTYPE html>\n", "\n<!doctype HTML><p>"] {
+            fs::write(&path, page).unwrap();
+            OutputFile::page("--report", &link)
+                .unwrap()
+                .write("new")
+                .unwrap();
+        }
+        OutputFile::page("--report", Path::new("/dev/null")).unwrap();
     }
 
     #[test]

@@ -85,6 +85,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A run that was whole cannot be read any more.
+    #[error("{why}; remove {}, and the same command makes the run again", run.display())]
+    Damaged {
+        /// The run's folder.
+        run: PathBuf,
+        /// What is wrong.
+        why: Box<Error>,
+    },
     /// Another process makes the same.
     #[error("{}: another process makes {what} just now; wait for its end, or name another folder", path.display())]
     Busy {

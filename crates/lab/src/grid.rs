@@ -6,28 +6,39 @@
 use std::fs;
 use std::path::Path;
 
+use pillion_settings::BadInput;
 use pillion_settings::experiment::{Experiment, Planned};
 
 use crate::Error;
 use crate::engine::memory_mib;
 use crate::run::MANIFEST_FILE;
-use crate::store::{EXPERIMENT_FILE, folder_name};
+use crate::store::{EXPERIMENT_FILE, Making, folder_name};
 
 /// The workflow's file; Snakemake looks for it by this name.
 pub const WORKFLOW_FILE: &str = "Snakefile";
+/// What its first line ends with.
+const MARK: &str = "written by `pillion lab grid`.";
 /// The folder with the file of each run.
 const JOBS: &str = "jobs";
 /// Memory that a job takes beside the lab kernel's own, in MiB.
 const BESIDE_MIB: u32 = 256;
 
-/// Writes the workflow that makes the runs of an experiment into a folder: one rule, and a job for
-/// each run. Each lab kernel has so much memory, in MiB, or else what its run says. What is there
-/// already and the same stays, so that Snakemake makes no run again for it.
+/// Writes the workflow that makes the runs of an experiment, whose file has this text, into a folder:
+/// one rule, and a job for each run. Each lab kernel has so much memory, in MiB, or else what its run
+/// says. What is there already and the same stays, so that Snakemake makes no run again for it.
 ///
 /// # Errors
+/// [`Error::Input`] if the folder has an experiment or a workflow that is none of pillion's;
 /// [`Error::File`].
-pub fn write(experiment: &Experiment, given_mib: Option<u32>, folder: &Path) -> Result<(), Error> {
-    let jobs = folder.join(JOBS);
+pub fn write(
+    experiment: &Experiment,
+    text: &str,
+    given_mib: Option<u32>,
+    folder: &Path,
+) -> Result<(), Error> {
+    refuse_others(folder)?;
+    let making = Making::begin(folder, text)?;
+    let jobs = making.folder().join(JOBS);
     fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
     for planned in &experiment.runs {
         let file = jobs.join(format!("{}.toml", folder_name(planned)));
@@ -35,6 +46,21 @@ pub fn write(experiment: &Experiment, given_mib: Option<u32>, folder: &Path) -> 
     }
     let text = workflow(&experiment.runs, given_mib);
     write_new(&folder.join(WORKFLOW_FILE), &text)
+}
+
+/// A folder is pillion's by its workflow; without one, nothing may be in it that would be overwritten.
+fn refuse_others(folder: &Path) -> Result<(), BadInput> {
+    let workflow = fs::read(folder.join(WORKFLOW_FILE)).ok();
+    let other = match workflow {
+        Some(text) if text.windows(MARK.len()).any(|it| it == MARK.as_bytes()) => return Ok(()),
+        Some(_) => WORKFLOW_FILE,
+        None if folder.join(EXPERIMENT_FILE).exists() => EXPERIMENT_FILE,
+        None if folder.join(JOBS).exists() => JOBS,
+        None => return Ok(()),
+    };
+    let other = folder.join(other);
+    let why = "something else is there, which is never overwritten; name another folder";
+    Err(BadInput(format!("{}: {why}", other.display())))
 }
 
 fn write_new(file: &Path, text: &str) -> Result<(), Error> {
@@ -52,7 +78,7 @@ fn workflow(runs: &[Planned], given_mib: Option<u32>) -> String {
     let runs: String = runs.collect();
     let given = given_mib.map_or_else(String::new, |mib| format!(" --memory {mib}"));
     format!(
-        r#"# The runs of {EXPERIMENT_FILE}, a job each; written by `pillion lab grid`.
+        r#"# The runs of {EXPERIMENT_FILE}, a job each; {MARK}
 #
 #   snakemake --cores all                    on this machine
 #   snakemake --executor slurm --jobs 100    on those of a cluster that share this folder
@@ -117,6 +143,24 @@ memory = 8192
     fn workflow_of(text: &str, given_mib: Option<u32>) -> String {
         let experiment = of_text("a.toml", text, Extent::Full).unwrap();
         workflow(&experiment.runs, given_mib)
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_stays() {
+        let experiment = of_text("a.toml", TEXT, Extent::Full).unwrap();
+        for theirs in [WORKFLOW_FILE, EXPERIMENT_FILE, JOBS] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join(theirs);
+            fs::write(&file, "theirs").unwrap();
+            let refused = write(&experiment, TEXT, None, folder.path()).unwrap_err();
+            assert!(refused.is_bad_input(), "{refused}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+            fs::remove_file(&file).unwrap();
+            for memory in [None, Some(512)] {
+                write(&experiment, TEXT, memory, folder.path()).unwrap();
+            }
+        }
     }
 
     #[test]

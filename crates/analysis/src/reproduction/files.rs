@@ -10,14 +10,15 @@ pub fn files(rows: &[Row]) -> impl Iterator<Item = (String, String)> {
 }
 
 fn of_row(row: &Row) -> impl Iterator<Item = (String, String)> {
-    let name = |kind: &str, number: usize, end: &str| format!("{}{kind}-{number}.{end}", row.name);
+    // The kind at the end: an experiment's name may end with anything else.
+    let name = |number: usize, end: &str| format!("{}-{number}{end}", row.name);
     let figures = (1..)
         .zip(row.figures())
         .flat_map(move |(number, it): (_, Figure)| {
-            [("svg", it.to_svg()), ("csv", it.to_csv())]
-                .map(|(end, text)| (name("", number, end), text))
+            [(".svg", it.to_svg()), (".csv", it.to_csv())]
+                .map(|(end, text)| (name(number, end), text))
         });
     let tables = (1..).zip(row.tables());
-    let tables = tables.map(move |(number, it)| (name("-table", number, "csv"), it.csv));
+    let tables = tables.map(move |(number, it)| (name(number, "-table.csv"), it.csv));
     figures.chain(tables)
 }

@@ -25,7 +25,7 @@ impl Wanted {
     pub fn measure(self, traces: Traces) -> Result<ExitCode> {
         // What cannot be written is said before a long trace is read.
         let report = self.report.as_deref();
-        let report = report.map(|file| OutputFile::to("--report", file));
+        let report = report.map(|file| OutputFile::page("--report", file));
         let report = report.transpose()?;
         if let Some(folder) = &self.csv {
             fs::create_dir_all(folder)

@@ -56,7 +56,7 @@ impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         // What cannot be written, or is not known, is said before many runs are read.
         let report = self.report.as_deref();
-        let report = report.map(|file| OutputFile::to("--report", file));
+        let report = report.map(|file| OutputFile::page("--report", file));
         let report = report.transpose()?;
         let refused = |error: CompareError| BadInput(error.to_string());
         let measures = self.measures.iter().map(|name| measure(name));

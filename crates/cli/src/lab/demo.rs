@@ -39,7 +39,7 @@ impl Args {
             name: "sender".to_owned(),
             source,
         })?;
-        let report = OutputFile::to("--report", &self.report)?;
+        let report = OutputFile::page("--report", &self.report)?;
         let folder = tempfile::tempdir().context("make a temporary folder")?;
         let stop = stop::on_signal()?;
         let board = Board::new(&runs);

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_lab::grid::{self, WORKFLOW_FILE};
-use pillion_lab::store::Making;
 use pillion_report::number;
 use pillion_settings::experiment;
 
@@ -38,9 +37,8 @@ impl Args {
         let experiment = experiment::load(&self.file)?;
         let text = fs::read_to_string(&self.file)
             .with_context(|| format!("read {}", self.file.display()))?;
-        let making = Making::begin(&self.jobs, &text)?;
-        grid::write(&experiment, self.memory, making.folder())?;
-        let file = making.folder().join(WORKFLOW_FILE);
+        grid::write(&experiment, &text, self.memory, &self.jobs)?;
+        let file = self.jobs.join(WORKFLOW_FILE);
         let (runs, folder) = (experiment.runs.len(), self.jobs.display());
         print_line!(
             "{}: {}",

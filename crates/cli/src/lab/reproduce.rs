@@ -3,9 +3,11 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
+use nix::unistd::{AccessFlags, access};
 use pillion_analysis::reproduction::{Row, files, page, summary_table, which};
 use pillion_lab::campaign::Campaign;
 use pillion_lab::reproduction::{Chosen, PUBLISHED};
@@ -94,14 +96,17 @@ impl Args {
             return Ok(ExitCode::SUCCESS);
         }
         // What cannot be written is said before hours of work.
-        let file = OutputFile::to("--report", &self.report)?;
+        let file = OutputFile::page("--report", &self.report)?;
         if let Some(folder) = &self.figures {
-            fs::create_dir_all(folder)
-                .with_context(|| format!("write --figures {}", folder.display()))?;
+            let failed = || format!("write --figures {}", folder.display());
+            fs::create_dir_all(folder).with_context(failed)?;
+            access(folder, AccessFlags::W_OK).with_context(failed)?;
         }
-        let whole = self.no_runs || self.make_runs(&chosen)?;
+        let stop = stop::on_signal()?;
+        let whole = self.no_runs || self.make_runs(&chosen, &stop)?;
         let (mut rows, mut makers) = (Vec::new(), BTreeSet::new());
         for it in &chosen {
+            refuse_to_go_on(&stop)?;
             let (row, made_by) = it.judged()?;
             rows.push(row);
             makers.extend(made_by);
@@ -169,13 +174,11 @@ impl Args {
     }
 
     /// Makes the runs that are not there; whether all are then.
-    fn make_runs(&self, chosen: &[Chosen]) -> Result<bool> {
+    fn make_runs(&self, chosen: &[Chosen], stop: &Arc<AtomicBool>) -> Result<bool> {
         let kernels = self.machine.kernels(self.jobs)?;
-        let stop = stop::on_signal()?;
         let mut whole = true;
         for it in chosen.iter().filter(|it| !it.to_make.is_empty()) {
-            let making = Making::begin(it.making.folder(), &it.text)?;
-            let _held = making.hold()?;
+            let (making, _held) = Making::begin_held(it.making.folder(), &it.text)?;
             let maker = |planned: &Planned| kernels.maker(planned);
             let missing = making.missing(&it.to_make, maker)?;
             if !missing.is_empty() {
@@ -187,14 +190,12 @@ impl Args {
                 version: VERSION,
                 folder: making.folder(),
                 progress: &board,
-                stop: &stop,
+                stop,
                 after: &|planned| it.keep_digest(planned),
             };
             let made = kernels.make_all(&missing, &campaign);
             board.finish();
-            if stop.load(Ordering::Relaxed) {
-                bail!("stopped; the same command goes on where it was");
-            }
+            refuse_to_go_on(stop)?;
             let mut failed = BTreeMap::<String, Vec<&str>>::new();
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
@@ -209,6 +210,13 @@ impl Args {
             }
         }
         Ok(whole)
+    }
+}
+
+fn refuse_to_go_on(stop: &AtomicBool) -> Result<()> {
+    match stop.load(Ordering::Relaxed) {
+        true => bail!("stopped; the same command goes on where it was"),
+        false => Ok(()),
     }
 }
 

@@ -5,13 +5,13 @@ use anyhow::Result;
 use pillion_lab::campaign::Progress;
 use pillion_lab::engine::{Image, verify};
 use pillion_lab::run::RUN_FILE;
+use pillion_settings::BadInput;
 use pillion_settings::experiment::load_run;
-
-use crate::print::print_line;
-use crate::stop;
 
 use super::board::Board;
 use super::machine::{MachineArgs, pillion, this_core};
+use crate::print::print_line;
+use crate::stop;
 
 /// Make a run again, and compare every byte of what it leaves
 ///
@@ -30,7 +30,12 @@ pub struct Args {
 
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
-        let planned = load_run(&self.run.join(RUN_FILE))?;
+        let file = self.run.join(RUN_FILE);
+        if !file.is_file() {
+            let why = "is the folder of no run; `pillion lab list` names runs";
+            return Err(BadInput(format!("{}: it {why}", self.run.display())).into());
+        }
+        let planned = load_run(&file)?;
         let machine = self
             .machine
             .machines()?

@@ -71,7 +71,8 @@ impl ObserveArgs {
     /// The report's file, of which it is found out before anything is begun that it can be written.
     pub fn report(&self) -> Result<Option<OutputFile>> {
         let file = self.html.as_deref();
-        file.map(|file| OutputFile::to("--html", file)).transpose()
+        file.map(|file| OutputFile::page("--html", file))
+            .transpose()
     }
 
     /// The connections that are chosen, in words, alike in whatever order they are named.

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use pillion_analysis::reproduction::{DigestedRun, Row};
 use pillion_settings::BadInput;
@@ -82,8 +83,8 @@ impl Chosen {
     #[must_use]
     pub fn sending_s(&self) -> f64 {
         let runs = self.to_make.iter();
-        runs.map(|planned| planned.plan.duration.as_secs_f64())
-            .sum()
+        let all: Duration = runs.map(|planned| planned.plan.duration).sum();
+        all.as_secs_f64()
     }
 
     /// Keeps what is judged of a run that was just made, so that it need not be read again. What
@@ -102,8 +103,9 @@ impl Chosen {
         let (mut digested, mut makers) = (Vec::new(), BTreeSet::new());
         for planned in &self.experiment.runs {
             if let Some(run) = self.making.made(planned)? {
-                makers.insert(run.maker()?);
-                let digest = digest(&run, planned)?;
+                let read = || Ok((run.maker()?, digest(&run, planned)?));
+                let (maker, digest) = read().map_err(|why| run.damaged(why))?;
+                makers.insert(maker);
                 let name = planned.name.clone();
                 digested.push(DigestedRun { name, digest });
             }

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 
@@ -72,6 +73,19 @@ impl StoredRun {
     /// [`Error::File`], if it is not whole as well.
     pub fn summary(&self) -> Result<Summary, Error> {
         self.json(SUMMARY_FILE)
+    }
+
+    /// What keeps the run from being read, with what to do.
+    pub(crate) fn damaged(&self, why: Error) -> Error {
+        Error::Damaged {
+            run: self.path.clone(),
+            why: Box::new(why),
+        }
+    }
+
+    /// When the run was made, as far as its folder tells.
+    pub(super) fn made_at(&self) -> Option<SystemTime> {
+        fs::metadata(&self.path).and_then(|it| it.modified()).ok()
     }
 
     /// What a file of the run says.

@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -30,6 +30,20 @@ impl Making {
             fs::write(&file, text).map_err(Error::file(&file))?;
         }
         Ok(Self(folder.to_owned()))
+    }
+
+    /// Begins one, or goes on with it, and holds it as [`Making::hold`]: the file of one that another
+    /// process makes stays as it is.
+    ///
+    /// # Errors
+    /// As [`Making::hold`].
+    pub fn begin_held(folder: &Path, text: &str) -> Result<(Self, Held), Error> {
+        fs::create_dir_all(folder).map_err(Error::file(folder))?;
+        let file = folder.join(EXPERIMENT_FILE);
+        let opened = File::options().append(true).create(true).open(&file);
+        opened.map_err(Error::file(&file))?;
+        let held = Self::of(folder).hold()?;
+        Ok((Self::begin(folder, text)?, held))
     }
 
     /// Begins one in a folder of its own, which the experiment's name and the time of day in seconds
@@ -114,8 +128,8 @@ impl Making {
     }
 
     /// The runs that are to be made, each by its `maker`. A run that is in the way of one, for it is
-    /// another one by now, another made it, or it is not whole any more, is removed, with what was kept
-    /// of it.
+    /// another one by now, another made it, or it is not whole any more or cannot be told to be the
+    /// same, is removed, with what was kept of it.
     ///
     /// # Errors
     /// [`Error::File`]; [`Error::Input`] if what is in the way is no run.
@@ -126,7 +140,11 @@ impl Making {
     ) -> Result<Vec<Planned>, Error> {
         let mut missing = Vec::new();
         for planned in runs {
-            if self.made_by(&maker(planned), planned)?.is_none() {
+            let made = match self.made_by(&maker(planned), planned) {
+                Err(Error::File { source, .. }) if is_damage(&source) => None,
+                made => made?,
+            };
+            if made.is_none() {
                 remove(&self.place(planned))?;
                 missing.push(planned.clone());
             }
@@ -147,6 +165,12 @@ pub fn folder_name(planned: &Planned) -> &str {
         "" => "run",
         name => name,
     }
+}
+
+/// Whether a file is there, and says something else than it was written to say.
+fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    [InvalidData, UnexpectedEof].contains(&error.kind())
 }
 
 fn remove(run: &Path) -> Result<(), Error> {
@@ -207,6 +231,13 @@ mod tests {
             assert_eq!(missing(other), 1);
             assert!(making.made(&runs[0]).unwrap().is_none(), "it is removed");
             make();
+        }
+        for file in [MANIFEST_FILE, RUN_FILE] {
+            for damaged in [&b""[..], b"{\"version\"", b"\xff\xfe"] {
+                fs::write(making.place(&runs[0]).join(file), damaged).unwrap();
+                assert_eq!(missing(maker("0.1.0", "91235ed9")), 1, "{file}");
+                make();
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod traced;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 pub use entry::{State, StoredRun};
 pub use maker::Maker;
@@ -41,6 +42,13 @@ pub struct Made {
     pub path: PathBuf,
     /// The runs of the making, by name.
     pub runs: Vec<StoredRun>,
+}
+
+impl Made {
+    /// When the last of its runs was made; `None` without one.
+    fn last_run_at(&self) -> Option<SystemTime> {
+        self.runs.iter().filter_map(StoredRun::made_at).max()
+    }
 }
 
 impl Store {
@@ -89,8 +97,10 @@ impl Store {
         for time in folders(&path)? {
             times.extend(self.made(&time)?);
         }
+        // By name where that is all there is to tell, as of makings without a run.
         times
-            .pop()
+            .into_iter()
+            .max_by_key(Made::last_run_at)
             .map(Found::Made)
             .ok_or_else(|| self.without(name))
     }

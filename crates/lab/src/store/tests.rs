@@ -96,6 +96,39 @@ fn an_experiments_name_stands_for_the_last_time_and_longer_ones_for_what_they_na
 }
 
 #[test]
+fn the_last_time_is_that_of_the_last_run_whatever_the_makings_are_called() {
+    let (folder, store) = store();
+    let quick = folder.path().join("loss/quick");
+    let default = folder.path().join("loss/default");
+    for making in [&quick, &default] {
+        let run = making.join("plain");
+        fs::create_dir_all(&run).unwrap();
+        fs::write(making.join(EXPERIMENT_FILE), "").unwrap();
+        for file in [RUN_FILE, SUMMARY_FILE, MANIFEST_FILE] {
+            fs::write(run.join(file), "").unwrap();
+        }
+    }
+    let an_hour_on = SystemTime::now() + std::time::Duration::from_secs(3600);
+    let run = fs::File::open(default.join("plain")).unwrap();
+    run.set_modified(an_hour_on).unwrap();
+    assert_eq!(store.find("loss").unwrap().path(), default);
+}
+
+#[test]
+fn the_file_of_what_another_makes_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("runs");
+    let (making, held) = Making::begin_held(&place, "first").unwrap();
+    let error = Making::begin_held(&place, "second").unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    let text = || fs::read_to_string(making.folder().join(EXPERIMENT_FILE)).unwrap();
+    assert_eq!(text(), "first");
+    drop(held);
+    Making::begin_held(&place, "second").unwrap();
+    assert_eq!(text(), "second");
+}
+
+#[test]
 fn with_the_last_making_the_experiment_goes_and_before_it_does_not() {
     let (folder, store) = store();
     store.remove(&store.find("loss").unwrap()).unwrap();

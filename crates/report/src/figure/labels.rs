@@ -91,8 +91,9 @@ impl Search<'_> {
                     if best.as_ref().is_some_and(|(least, _)| distance >= *least) {
                         continue;
                     }
-                    let cost = distance + self.clutter(&area, leader);
-                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                    let least = best.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
+                    let cost = distance + self.clutter(&area, leader, least - distance);
+                    if cost < least {
                         best = Some((cost, (area, leader)));
                     }
                 }
@@ -124,10 +125,13 @@ impl Search<'_> {
     }
 
     /// What speaks against a place: lines through the label or its leader, and another line that
-    /// is as near to it as its own.
-    fn clutter(&self, area: &Area, leader: Option<(Point, Point)>) -> f64 {
+    /// is as near to it as its own. As soon as it is this much, the rest is not looked at.
+    fn clutter(&self, area: &Area, leader: Option<(Point, Point)>, much: f64) -> f64 {
         let mut cost = 0.0;
         for (i, path) in self.paths.iter().enumerate() {
+            if cost >= much {
+                return cost;
+            }
             let near = distance(area, path);
             cost += match (i == self.own, near) {
                 (true, n) if n < 1.0 => 120.0,
@@ -158,16 +162,21 @@ impl Search<'_> {
         };
         let room = self.plot.grown(-4.0);
         let lefts: Vec<f64> = steps(0.0, room.width() - self.width).collect();
-        steps(room.top, room.bottom - self.height)
-            .flat_map(|top| {
-                lefts
-                    .iter()
-                    .map(move |l| (room.right - self.width - l, top))
-            })
-            .map(|(left, top)| self.at(left, top))
-            .filter(|area| self.free(area))
-            .min_by(|a, b| self.clutter(a, None).total_cmp(&self.clutter(b, None)))
-            .map(|area| (area, None))
+        let mut best: Option<(f64, Area)> = None;
+        let places = steps(room.top, room.bottom - self.height).flat_map(|top| {
+            let lefts = lefts.iter();
+            lefts.map(move |left| (room.right - self.width - left, top))
+        });
+        for area in places.map(|(left, top)| self.at(left, top)) {
+            let least = best.as_ref().map_or(f64::INFINITY, |(least, _)| *least);
+            if self.free(&area) && least > 0.0 {
+                let cost = self.clutter(&area, None, least);
+                if cost < least {
+                    best = Some((cost, area));
+                }
+            }
+        }
+        best.map(|(_, area)| (area, None))
     }
 }
 

@@ -194,3 +194,35 @@ fn what_was_not_run_has_no_place_among_boxes() {
     );
     assert_eq!(figure.lines[0].points[0].1, 0.0);
 }
+
+#[test]
+fn no_two_files_have_one_name_whatever_experiments_are_called() {
+    let table = PublishedTable {
+        title: "a table".to_owned(),
+        source: String::new(),
+        columns: vec!["p97".to_owned()],
+        lines: vec![PublishedLine {
+            label: "plain".to_owned(),
+            cells: vec![PublishedCell {
+                measure: P97.to_owned(),
+                subject: subject("plain", "thin"),
+                factor: 1.0,
+                published: PublishedValue::Number(1.0),
+            }],
+        }],
+    };
+    let row = |name: &str| Row {
+        name: name.to_owned(),
+        today: parts("kernel=today"),
+        tables: vec![table.clone()],
+        sketches: vec![sketch(Kind::Cdf, "ack_latency_ms")],
+        runs: runs(),
+        ..Row::default()
+    };
+    let rows = ["a", "a-table", "a-1", "a-1-table"].map(row);
+    let all: Vec<String> = files(&rows).map(|(name, _)| name).collect();
+    let names: std::collections::BTreeSet<&String> = all.iter().collect();
+    assert!(all.iter().any(|name| name == "a-1-table.csv"), "{all:?}");
+    assert!(all.iter().any(|name| name == "a-table-1.svg"), "{all:?}");
+    assert_eq!(names.len(), all.len(), "{all:?}");
+}
