@@ -406,6 +406,10 @@ today = \"kernel=today\"
             "12:1: `n=six` is no run of this experiment",
         ),
         (
+            "[[reproduction.table]]\ntitle = \"t\"\ncolumns = [{ label = \"c\", measure = \"m\" }]\nlines = [{ label = \"l\" }]\n",
+            "8:1: table `t`: a cell's `` takes both `kernel=today,n=one,seed=1` and",
+        ),
+        (
             "causes = [{ runs = \"kernel=then\", is = \"old\" }]\n",
             "`kernel=then` is no run of this experiment",
         ),

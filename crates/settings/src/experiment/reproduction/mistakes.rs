@@ -74,6 +74,18 @@ pub(in crate::experiment) fn find(
         for runs in table.selectors().filter(|it| !takes_one(it)) {
             tell("table", place, no_run(format!("`{runs}`")));
         }
+        let several = table.cells().find_map(|runs| {
+            let (one, other) = two_at_once(reproduction, &runs, names)?;
+            Some((runs, one, other))
+        });
+        if let Some((runs, one, other)) = several {
+            let title = &table.title;
+            let text = format!(
+                "table `{title}`: a cell's `{runs}` takes both `{one}` and `{other}`; name what tells \
+                 them apart"
+            );
+            tell("table", place, text);
+        }
         for text in table.mistakes() {
             tell("table", place, text);
         }

@@ -23,6 +23,12 @@ impl Selector {
         run::has_all(run, &self.0)
     }
 
+    /// Those that another selector takes as well.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self([self.parts(), other.parts()].concat())
+    }
+
     /// The parts of names.
     #[must_use]
     pub fn parts(&self) -> &[String] {

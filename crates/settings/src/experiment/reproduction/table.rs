@@ -83,6 +83,14 @@ impl PublishedTable {
         columns.chain(self.lines.iter().map(|line| &line.runs))
     }
 
+    /// The runs of each cell.
+    pub(super) fn cells(&self) -> impl Iterator<Item = Selector> {
+        self.lines.iter().flat_map(|line| {
+            let columns = self.columns.iter();
+            columns.map(|column| line.runs.with(&column.runs))
+        })
+    }
+
     /// What is wrong with it, beside its selectors.
     pub(super) fn mistakes(&self) -> Vec<String> {
         let title = &self.title;
