@@ -3,7 +3,7 @@
 
 use std::io;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, num_possible_cpus};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, num_possible_cpus};
 
 use crate::constants::Constants;
 use crate::{Error, Policy, Programs};
@@ -23,8 +23,11 @@ impl Programs {
             return Ok(false);
         }
         for id in &self.emptied {
-            let map = MapHandle::from_map_id(*id).map_err(failed)?;
-            empty(&map).map_err(failed)?;
+            match MapHandle::from_map_id(*id) {
+                // It is gone with the programs that were not loaded, as this kernel does without them.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                map => map.and_then(|map| empty(&map)).map_err(failed)?,
+            }
         }
         self.tables.store(policy)?;
         self.served.begin_anew(&policy.scope)?;
