@@ -81,6 +81,9 @@ impl Catalogue {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -89,6 +92,23 @@ mod tests {
         assert!(!catalogue.left_out.is_empty());
         for kernel in &catalogue.kernels {
             assert!(kernel.left_out.ends_with(&catalogue.left_out));
+        }
+    }
+
+    #[test]
+    fn tests_that_are_named_are_there() {
+        let catalogue = Catalogue::load().unwrap();
+        let kernels = catalogue.kernels.iter();
+        let left_out = kernels.flat_map(|kernel| &kernel.left_out);
+        let left_out = left_out.map(|it| it.tests.as_str());
+        let wire = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wire");
+        for name in left_out.chain(catalogue.timed.iter().map(String::as_str)) {
+            let (modules, function) = name.rsplit_once("::").unwrap();
+            let file = wire.join(modules.replace("::", "/"));
+            let files = [file.with_extension("rs"), file.join("mod.rs")];
+            let text = files.iter().find_map(|file| fs::read_to_string(file).ok());
+            let text = text.unwrap_or_else(|| panic!("{name}: no such tests"));
+            assert!(text.contains(&format!("\nfn {function}")), "{name}");
         }
     }
 
