@@ -25,6 +25,7 @@ pub(in crate::experiment) fn find(
     let no_run = |what: String| {
         format!("{what} is no run of this experiment; `pillion lab plan` lists them")
     };
+    let unknown = |runs: &Selector| (!takes_one(runs)).then(|| no_run(format!("`{runs}`")));
     if reproduction.selection.contains_key(&Extent::Full) {
         let text = "the full extent is all that the file has, and is not selected from; select for \
                     `quick` or `default`";
@@ -40,16 +41,16 @@ pub(in crate::experiment) fn find(
                 );
             }
         }
-        for also in selection.also.iter().filter(|it| !takes_one(it)) {
-            tell("selection", 0, no_run(format!("`{also}`")));
+        for text in selection.also.iter().filter_map(unknown) {
+            tell("selection", 0, text);
         }
     }
-    if !takes_one(&reproduction.today) {
-        tell("today", 0, no_run(format!("`{}`", reproduction.today)));
+    if let Some(text) = unknown(&reproduction.today) {
+        tell("today", 0, text);
     }
     for (place, cause) in reproduction.causes.iter().enumerate() {
-        if !takes_one(&cause.runs) {
-            tell("causes", place, no_run(format!("`{}`", cause.runs)));
+        if let Some(text) = unknown(&cause.runs) {
+            tell("causes", place, text);
         }
     }
     for (place, published) in reproduction.published.iter().enumerate() {
@@ -63,17 +64,12 @@ pub(in crate::experiment) fn find(
                 tell("published", place, text);
             }
         }
-        for runs in published.selectors().filter(|it| !takes_one(it)) {
-            tell("published", place, no_run(format!("`{runs}`")));
-        }
-        for text in published.mistakes() {
+        let unknown = published.selectors().filter_map(unknown);
+        for text in unknown.chain(published.mistakes()) {
             tell("published", place, text);
         }
     }
     for (place, table) in reproduction.table.iter().enumerate() {
-        for runs in table.selectors().filter(|it| !takes_one(it)) {
-            tell("table", place, no_run(format!("`{runs}`")));
-        }
         let several = table.cells().find_map(|runs| {
             let (one, other) = two_at_once(reproduction, &runs, names)?;
             Some((runs, one, other))
@@ -86,16 +82,14 @@ pub(in crate::experiment) fn find(
             );
             tell("table", place, text);
         }
-        for text in table.mistakes() {
+        let unknown = table.selectors().filter_map(unknown);
+        for text in unknown.chain(table.mistakes()) {
             tell("table", place, text);
         }
     }
     for (place, figure) in reproduction.figure.iter().enumerate() {
-        let series = figure.series.iter().map(|it| &it.runs);
-        for runs in series.filter(|it| !takes_one(it)) {
-            tell("figure", place, no_run(format!("`{runs}`")));
-        }
-        for text in figure.mistakes() {
+        let unknown = figure.series.iter().filter_map(|it| unknown(&it.runs));
+        for text in unknown.chain(figure.mistakes()) {
             tell("figure", place, text);
         }
     }
