@@ -37,6 +37,10 @@ pub fn write(
     folder: &Path,
 ) -> Result<(), Error> {
     refuse_others(folder)?;
+    // First of all: what one leaves that is killed is pillion's as well.
+    fs::create_dir_all(folder).map_err(Error::file(folder))?;
+    let workflow = workflow(&experiment.runs, given_mib);
+    write_new(&folder.join(WORKFLOW_FILE), &workflow)?;
     let making = Making::begin(folder, text)?;
     let jobs = making.folder().join(JOBS);
     fs::create_dir_all(&jobs).map_err(Error::file(&jobs))?;
@@ -44,8 +48,7 @@ pub fn write(
         let file = jobs.join(format!("{}.toml", folder_name(planned)));
         write_new(&file, &planned.run.to_text())?;
     }
-    let text = workflow(&experiment.runs, given_mib);
-    write_new(&folder.join(WORKFLOW_FILE), &text)
+    Ok(())
 }
 
 /// A folder is pillion's by its workflow; without one, nothing may be in it that would be overwritten.
@@ -161,6 +164,19 @@ memory = 8192
                 write(&experiment, TEXT, memory, folder.path()).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn one_that_was_broken_off_goes_on() {
+        let experiment = of_text("a.toml", TEXT, Extent::Full).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let grid = || write(&experiment, TEXT, None, folder.path());
+        let in_the_way = folder.path().join(JOBS);
+        std::os::unix::fs::symlink("/nonexistent/jobs", &in_the_way).unwrap();
+        grid().unwrap_err();
+        assert!(folder.path().join(EXPERIMENT_FILE).is_file());
+        fs::remove_file(&in_the_way).unwrap();
+        grid().unwrap();
     }
 
     #[test]
