@@ -6,7 +6,8 @@ use std::mem::offset_of;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 use nix::sys::signal::{Signal, kill};
@@ -41,32 +42,61 @@ fn example() -> (TempDir, PathBuf) {
     compile("cc", &examples.join("switch/switch.c"))
 }
 
-/// Reads one connection to its end at the receiver's host, port 7001.
-fn receive(pair: &HostPair) -> JoinHandle<String> {
-    let listener = pair
-        .receiver
-        .namespace
-        .enter(|| TcpListener::bind("10.77.0.2:7001"));
-    let listener = listener.unwrap().unwrap();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    })
+/// The example at work, by itself or beneath a pillion, and what reads its connection.
+struct Example {
+    program: Child,
+    received: JoinHandle<String>,
+    begun: Receiver<()>,
+}
+
+impl Example {
+    fn start(pair: &HostPair, program: &Path, under: &[&str]) -> Self {
+        let bind = || TcpListener::bind("10.77.0.2:7001");
+        let listener = pair.receiver.namespace.enter(bind).unwrap().unwrap();
+        let (tell, begun) = channel();
+        let received = std::thread::spawn(move || {
+            let mut text = vec![0];
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut text).unwrap();
+            let _ = tell.send(());
+            stream.read_to_end(&mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        });
+        let mut arguments = under.to_vec();
+        arguments.extend([program.to_str().unwrap(), "10.77.0.2", "7001"]);
+        let mut command = pair.sender.namespace.command(arguments[0]);
+        let command = command.args(&arguments[1..]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self {
+            program: command.spawn().unwrap(),
+            received,
+            begun,
+        }
+    }
+
+    /// Stops the program once its first byte has come, so that its connection stays while
+    /// something is done, however long that takes.
+    fn held<T>(&self, something: impl FnOnce() -> T) -> T {
+        let pid = Pid::from_raw(self.program.id().cast_signed());
+        self.begun.recv().expect("a first byte");
+        kill(pid, Signal::SIGSTOP).unwrap();
+        let done = something();
+        kill(pid, Signal::SIGCONT).unwrap();
+        done
+    }
+
+    fn end(self) -> Output {
+        let output = self.program.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let received = self.received.join().unwrap();
+        assert!(received.ends_with("line 49\n"), "{received}");
+        output
+    }
 }
 
 /// Runs the example to its end, by itself or beneath a pillion.
 fn run(pair: &HostPair, program: &Path, under: &[&str]) -> Output {
-    let receiver = receive(pair);
-    let mut arguments = under.to_vec();
-    arguments.extend([program.to_str().unwrap(), "10.77.0.2", "7001"]);
-    let mut command = pair.sender.namespace.command(arguments[0]);
-    let output = command.args(&arguments[1..]).output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
-    let received = receiver.join().unwrap();
-    assert!(received.ends_with("line 49\n"), "{received}");
-    output
+    Example::start(pair, program, under).end()
 }
 
 /// How many of the fifty lines were bundled, by the example's own account.
@@ -112,9 +142,9 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
         .spawn()
         .unwrap();
     await_attached(attach.id());
-    let mut wanted_by = Value::Null;
-    let asking = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| run(&pair, &program, &[]));
+    let asking = Example::start(&pair, &program, &[]);
+    let wanted_by = asking.held(|| {
+        let mut wanted_by = Value::Null;
         eventually("the connection is listed", || {
             let flows = pillion(&["flows", "--json"]);
             let flows: Vec<Value> = serde_json::from_slice(&flows.stdout).expect("JSON");
@@ -123,8 +153,9 @@ fn attached_without_a_choice_only_what_asks_is_bundled() {
             wanted_by = flow.map_or(Value::Null, |flow| flow["wanted_by"].clone());
             flow.is_some()
         });
-        asking.join().unwrap()
+        wanted_by
     });
+    let asking = asking.end();
     assert_eq!(wanted_by, "application");
     kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert!(attach.wait().unwrap().success());
