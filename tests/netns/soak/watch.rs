@@ -41,6 +41,10 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// Time between two reports of progress.
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// How long what has grown may take to go while nothing new begins. The slower the machine, the more
+/// pillions are at work at once, and the later does the kernel free what they had.
+const CALM: Duration = Duration::from_secs(30);
+
 /// Kernel memory that may be left of so many processes when all have ended, bytes: what the kernel
 /// keeps of each for itself.
 const LEFT: u64 = 2 << 20;
@@ -160,7 +164,7 @@ impl Watch {
 
     fn pass(&mut self, random: &mut Pcg64, stays: u32) -> Result<(), String> {
         let begun = Instant::now();
-        let (time, of_all) = (self.length.time, self.length.samples());
+        let time = self.length.time;
         let mut next = [Duration::ZERO, Duration::ZERO, MINUTE, Duration::ZERO];
         while begun.elapsed() < time {
             let now = begun.elapsed();
@@ -179,8 +183,9 @@ impl Watch {
                 next[2] += MINUTE;
                 println!("{}", self.tally.line(&self.books, now));
                 self.members.iter_mut().try_for_each(Member::check)?;
-                self.samples.check(of_all)?;
+                self.check_memory(stays)?;
                 self.kernel.check()?;
+                next = next.map(|it| it.max(begun.elapsed()));
             }
             if gust {
                 next[3] += hourly(self.length.gusts_hourly.into(), random);
@@ -190,7 +195,23 @@ impl Watch {
             self.hear(until.saturating_sub(begun.elapsed()))?;
         }
         self.sample(stays)?;
-        self.samples.check(of_all)
+        self.check_memory(stays)
+    }
+
+    /// An error says what has grown, and did not go in a time of calm.
+    fn check_memory(&mut self, stays: u32) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            match self.samples.check(self.length.samples()) {
+                Err(grown) if begun.elapsed() < CALM => println!("to be calm: {grown}"),
+                checked => return checked,
+            }
+            let sampled = Instant::now();
+            while sampled.elapsed() < SAMPLE {
+                self.hear(SAMPLE.saturating_sub(sampled.elapsed()))?;
+            }
+            self.sample(stays)?;
+        }
     }
 
     fn sample(&mut self, stays: u32) -> Result<(), String> {
