@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::fairness::JAIN_OF_ALL;
+use super::quantiles::levels;
 use super::slices::OF_SLICES;
-use super::{asked, derived, slices};
+use super::{derived, quantiles, slices};
 use crate::{OpenError, Traces};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
@@ -50,13 +51,6 @@ const OF_STREAMS: &str = " of streams";
 
 /// What stands behind it if Jain's index over the streams is asked for.
 const JAIN: &str = " of streams jain";
-
-/// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
-/// tail more finely.
-pub fn levels() -> impl Iterator<Item = f64> {
-    let body = (0..1000).map(|step| f64::from(step) / 1e3);
-    body.chain([0.9995, 0.9999, 1.0])
-}
 
 impl Digest {
     /// Of a run's traces, taken by one clock, and its groups by where their streams go; its streams
@@ -132,7 +126,8 @@ impl GroupDigest {
     }
 
     /// The value of a measure: the name of a single value, or of a distribution with what is asked
-    /// of it behind it, as in `ack_latency_ms p97`, `… mean` or `… above 150` (a share). Of each stream alone,
+    /// of it behind it, as in `ack_latency_ms p97`, `… mean`, `… above 150` or `… between 285 and 315`
+    /// (shares), or `… in steps of 30 above 155`, from 0 to 1. Of each stream alone,
     /// `lost_data_packets_share of streams p50`, or of the streams' medians
     /// `ack_latency_ms p50 of streams p100`; and Jain's index over streams,
     /// `received_goodput_bit_per_s of streams jain`. Of slices of time,
@@ -159,14 +154,7 @@ impl GroupDigest {
                 None => return None,
             },
         };
-        let quantiles = self.quantiles(&name)?;
-        if let Some(share) = asked::percentile(what) {
-            return at(&quantiles, share);
-        }
-        let bound = asked::number(what.strip_prefix("above ")?)?;
-        let shares: Vec<f64> = levels().collect();
-        let over = quantiles.iter().position(|it| *it > bound);
-        Some(over.map_or(0.0, |place| 1.0 - shares[place.saturating_sub(1)]))
+        quantiles::asked(&self.quantiles(&name)?, what)
     }
 
     /// What is said of each stream alone, as in `lost_data_packets_share of streams`, in ascending
@@ -236,12 +224,6 @@ fn of_each<'a>(
     all
 }
 
-/// The quantile at a share; none if it is not among those that are kept.
-fn at(quantiles: &[f64], share: f64) -> Option<f64> {
-    let place = levels().position(|level| (level - share).abs() < 1e-9)?;
-    quantiles.get(place).copied()
-}
-
 /// Rates over the time in which streams were to send: what arrives once no more is written, as a
 /// backlog does, is no part of what streams got beside others. Slices that lie within it count.
 fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
@@ -288,7 +270,9 @@ pub fn unit(measure: &str) -> Unit {
     match name {
         _ if is_index(measure) => Unit::Number,
         _ if what.contains("of slices off") => Unit::Share,
-        _ if what.contains("above") || name.ends_with("_share") => Unit::Share,
+        _ if what.contains(quantiles::IN_STEPS) => Unit::Number,
+        _ if what.contains("above") || what.contains("between") => Unit::Share,
+        _ if name.ends_with("_share") => Unit::Share,
         _ if name.ends_with("_ms") => Unit::Milliseconds,
         _ if name.ends_with("_bytes") => Unit::Bytes,
         _ if name.ends_with("_bit_per_s") => Unit::BitPerSecond,

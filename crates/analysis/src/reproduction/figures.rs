@@ -5,7 +5,8 @@ use pillion_measure::Unit;
 use pillion_names::run;
 use pillion_report::{Axis, Figure, Line, STYLES, Stream};
 
-use super::digest::{levels, unit};
+use super::digest::unit;
+use super::quantiles::levels;
 use super::{DigestedRun, Estimate, Subject};
 
 /// A figure to be drawn.

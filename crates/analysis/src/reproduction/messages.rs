@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 
 use pillion_measure::Distribution;
 
-use super::digest::levels;
+use super::quantiles::levels;
 use super::{Digest, FirstSendings, GroupDigest};
 
 /// A message that was read.

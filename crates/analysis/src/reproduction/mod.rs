@@ -19,6 +19,7 @@ mod messages;
 mod numbers;
 mod page;
 mod parameters;
+mod quantiles;
 mod row;
 mod seeds;
 mod slices;

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::digest::levels;
+use super::quantiles::levels;
 use super::*;
 
 mod figures;
