@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use pillion_report::{
-    Axis, Choice, Column, Distribution, Fact, Figure, Line, Page, Part, Table, number,
-};
+use pillion_report::{Axis, Choice, Column, Distribution, Fact, Figure, Line, Page, Part, Table};
 use serde_json::Value;
 
 const PROBE: &str = include_str!("probe.js");
@@ -53,6 +51,11 @@ fn what_is_wrong_with_a_page_is_seen() {
             "th.section {",
             "th.section { padding-left: 1300px;",
             "cut off at the right",
+        ),
+        (
+            ".judged { font-size: 14.5px;",
+            ".judged { font-size: 18px;",
+            "330 ms\"\" is cut off at the right",
         ),
         ("  .options { display: none; }", "", "buttons are printed"),
     ];
@@ -120,19 +123,26 @@ fn page() -> Page {
         ],
     };
     let heading = "uniform-loss: thin streams with losses that are independent of each other";
-    let columns = ["published", "then", "today", "as it was"].map(Column::right);
-    let columns = columns
-        .into_iter()
-        .chain([Column::left("verdict").verdicts()]);
+    let columns = [
+        Column::left("published").wrapped(48),
+        Column::right("then"),
+        Column::right("today").wrapped(18),
+        Column::right("as it was").wrapped(18),
+        Column::left("verdict").verdicts(),
+        Column::left("because").wrapped(40),
+        Column::left("source").wrapped(30),
+    ];
     let mut table = Table::new("Published numbers beside ours", columns).leading_on();
-    let cell = format!("{} ± {}", number::bytes(1e6), number::bytes(1e3));
+    let unbroken = |text: &str| text.replace(' ', "\u{a0}");
     table.section(heading);
     table.row([
         "a number that takes many words to say",
-        &cell,
-        &cell,
-        &cell,
-        "miss",
+        &unbroken("1 148 000 ± 172 200"),
+        &unbroken("34.2 kbit/s ± 26 bit/s"),
+        &unbroken("34.2 kbit/s ± 24 bit/s"),
+        "undecided",
+        cause,
+        "LCN 2008, section V.C: \"approximately 330 ms\"",
     ]);
     let boxes = Figure {
         y: Axis::names("", vec!["pfifo, half a BDP".to_owned()]),

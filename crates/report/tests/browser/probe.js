@@ -12,10 +12,11 @@ addEventListener("load", () => {
       / text.ownerSVGElement.viewBox.baseVal.width;
     complain(shown(text) && size < 9, `"${text.textContent}" is ${size.toFixed(1)} pixels high`);
   }
-  for (const cell of page.querySelectorAll(".verdict, th.section")) {
-    const text = page.createRange();
+  for (const cell of page.querySelectorAll(".judged td, th.section")) {
+    const text = page.createRange(), area = cell.closest(".table").getBoundingClientRect();
     text.selectNodeContents(cell);
-    complain(text.getBoundingClientRect().right > view.innerWidth, `"${cell.textContent}" is cut off at the right`);
+    const right = text.getBoundingClientRect().right;
+    complain(right > Math.min(area.right, view.innerWidth), `"${cell.textContent}" is cut off at the right`);
   }
   for (const figure of page.querySelectorAll("figure")) {
     if (!shown(figure)) continue;
