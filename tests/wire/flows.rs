@@ -93,6 +93,8 @@ fn what_was_sent_again_of_the_handshake_is_no_lost_data() {
         wire.reconnect(PORT_OF_THE_LATE);
         wire.sends("1:101");
         assert_eq!(wire.tcp_info().tcpi_total_retrans, 1);
+        // So that TCP sends nothing more meanwhile.
+        wire.ack(101);
         let flow = find(PORT_OF_THE_LATE).expect("the connection is listed");
         assert_eq!((flow.data_packets, flow.retransmitted), (1, 0));
     });
