@@ -80,9 +80,8 @@ impl Example {
         let pid = Pid::from_raw(self.program.id().cast_signed());
         self.begun.recv().expect("a first byte");
         kill(pid, Signal::SIGSTOP).unwrap();
-        let done = something();
-        kill(pid, Signal::SIGCONT).unwrap();
-        done
+        let _stopped = Stopped(pid);
+        something()
     }
 
     fn end(self) -> Output {
@@ -91,6 +90,15 @@ impl Example {
         let received = self.received.join().unwrap();
         assert!(received.ends_with("line 49\n"), "{received}");
         output
+    }
+}
+
+/// A process that goes on as this is dropped; what ends it would else wait for that, if a test fails.
+struct Stopped(Pid);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGCONT);
     }
 }
 

@@ -4,10 +4,13 @@ use std::f64::consts::TAU;
 
 use super::asked;
 
+/// How many of the quantiles stand for the body.
+const BODY: usize = 1000;
+
 /// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
 /// tail more finely.
 pub(super) fn levels() -> impl Iterator<Item = f64> {
-    let body = (0..1000).map(|step| f64::from(step) / 1e3);
+    let body = (0..BODY).map(|step| step as f64 / BODY as f64);
     body.chain([0.9995, 0.9999, 1.0])
 }
 
@@ -51,12 +54,11 @@ fn above(quantiles: &[f64], bound: f64) -> f64 {
 /// smooth. None where no value is above the bound.
 fn in_steps(quantiles: &[f64], height: f64, bound: f64) -> Option<f64> {
     // Those of the far tail stand for too few values each.
-    let body = quantiles.iter().take(1000).filter(|it| **it > bound);
+    let body = quantiles.iter().take(BODY).filter(|it| **it > bound);
     let places = body.map(|it| (it / height * TAU).sin_cos());
-    let (count, sines, cosines) = places.fold((0, 0.0, 0.0), |(count, sines, cosines), (s, c)| {
-        (count + 1, sines + s, cosines + c)
-    });
-    let length = f64::hypot(sines, cosines) / f64::from(count);
+    let (sines, cosines): (Vec<f64>, Vec<f64>) = places.unzip();
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let length = f64::hypot(mean(&sines), mean(&cosines));
     length.is_finite().then_some(length)
 }
 

@@ -1,3 +1,5 @@
+use pillion_measure::Unit;
+
 use super::*;
 
 #[test]
@@ -15,6 +17,10 @@ fn what_is_said_of_each_stream_has_quantiles_of_its_own() {
     let jain = of_streams("jain").unwrap();
     assert!((jain - 43.0 * 43.0 / (3.0 * 1605.0)).abs() < 1e-9, "{jain}");
     assert_eq!(unit("retransmitted_packets of streams jain").symbol(), "");
+    let in_steps = "ack_latency_ms in steps of 30 above 155";
+    assert_eq!(unit(in_steps), Unit::Number);
+    let between = "ack_latency_ms between 285 and 315";
+    assert_eq!(unit(between), Unit::Share);
 }
 
 #[test]
