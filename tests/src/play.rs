@@ -134,7 +134,11 @@ impl Wire {
             true => format!("{route} encap bpf xmit object {path} section lwt_xmit\n"),
             false => format!("{route}\n"),
         };
-        netns::ip_if_supported(&command)
+        let supported = netns::ip_if_supported(&command);
+        // The socket looks for its route anew: one that is gone for good may have an MTU of 68 bytes.
+        let mark = u32::from(refuse).to_ne_bytes();
+        self.set_option((libc::SOL_SOCKET, libc::SO_MARK), &mark);
+        supported
     }
 
     /// Has the kernel forget the peer's hardware address, or learn it again: meanwhile, what it

@@ -104,7 +104,8 @@ impl Default for Setup {
             multipath: false,
             ecn: false,
             checksums: Checksums::Kernel,
-            rto_min: Duration::from_secs(30),
+            // Near the longest that there is: an emulated machine may take half a minute to load programs.
+            rto_min: Duration::from_secs(100),
             nodelay: true,
             initial_window: 200,
             on_bridge: false,

@@ -325,7 +325,7 @@ fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
 fn bundling_goes_on_after_any_number_of_bytes_whose_headers_could_not_be_read() {
     Setup {
         ip: Ip::V6,
-        mss: 8940,
+        mss: 65_000,
         ..setup(LossRule::Dsack, 1)
     }
     .run(|wire| {

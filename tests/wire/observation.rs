@@ -350,7 +350,7 @@ fn a_connection_that_is_reset_with_nothing_on_its_way_is_not_cut_short() {
 #[test]
 fn what_the_end_left_no_time_to_acknowledge_is_not_measured() {
     let setup = Setup {
-        rtt: Duration::from_millis(400),
+        rtt: Duration::from_millis(600),
         ..held_back()
     };
     setup.run(|wire| {
@@ -366,7 +366,7 @@ fn segments_are_measured_after_any_number_of_bytes_whose_headers_could_not_be_re
     let ip = Ip::V6;
     let setup = Setup {
         ip,
-        mss: 8940,
+        mss: 65_000,
         ..held_back()
     };
     setup.run(|wire| {

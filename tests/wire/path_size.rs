@@ -191,7 +191,7 @@ fn what_comes_through_after_all_lifts_the_limit() {
 fn lose_after(bytes: u64) {
     Setup {
         ip: Ip::V6,
-        mss: 8940,
+        mss: 65_000,
         ..single()
     }
     .run(|wire| {

@@ -201,7 +201,7 @@ fn cubic_reduces_as_cubic_does() {
 /// Half of the sequence space is 2 GiB.
 #[test]
 fn a_connection_reacts_after_any_number_of_bytes() {
-    let mss = 8960;
+    let mss = 65_000;
     Setup {
         mss,
         ..setup(LossRule::Dsack)
@@ -220,7 +220,7 @@ fn a_connection_reacts_after_any_number_of_bytes() {
 fn tcps_own_reduction_is_no_reason_after_any_number_of_bytes_whose_headers_cannot_be_read() {
     Setup {
         ip: Ip::V6,
-        mss: 8940,
+        mss: 65_000,
         ecn: true,
         ..setup(LossRule::Dsack)
     }

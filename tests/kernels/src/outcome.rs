@@ -151,19 +151,28 @@ mod tests {
         let mut outcome = Outcome::begin(kernel, &Stock::default(), "emulated", &[]);
         let mut wire = [Vec::new(), Vec::new()];
         for line in [
-            "running 3 tests",
+            "running 4 tests",
             "test a ... FAILED",
             "test b ... ok",
             "test c ... FAILED",
+            "test d ... FAILED",
         ] {
             outcome.take(Report::Wire(line.to_owned()), &mut wire);
         }
-        for line in ["running 2 tests", "test a ... ok", "test c ... FAILED"] {
+        for line in [
+            "running 3 tests",
+            "test a ... ok",
+            "test c ... FAILED",
+            "test d ... FAILED",
+            "running 2 tests",
+            "test c ... FAILED",
+            "test d ... ok",
+        ] {
             outcome.take(Report::WireAgain(line.to_owned()), &mut wire);
         }
         outcome.read_wire(&wire);
-        assert_eq!(outcome.wire_passed(), "2 of 3 passed");
-        assert_eq!(outcome.again, ["a"]);
+        assert_eq!(outcome.wire_passed(), "3 of 4 passed");
+        assert_eq!(outcome.again, ["a", "d"]);
         assert_eq!(outcome.failures.len(), 1, "{:?}", outcome.failures);
     }
 }

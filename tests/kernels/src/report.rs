@@ -86,7 +86,7 @@ pub enum Report {
     Stream(Stream),
     /// A line that the tests of the wire printed.
     Wire(String),
-    /// One that they printed when those that had failed were run again, one at a time.
+    /// One that they printed when those that had failed were run again, one at a time, maybe twice.
     WireAgain(String),
     /// A part is over.
     Done(Part),

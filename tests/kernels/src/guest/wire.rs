@@ -8,8 +8,11 @@ use crate::report::Report;
 /// The exit status of the test harness where a test failed.
 const TESTS_FAILED: i32 = 101;
 
-/// Runs the tests of the wire, and passes on what they print; those that failed once more, one at a
-/// time: an emulated machine may stand still for longer than a test waits.
+/// How often a test that failed is run again.
+const CHANCES: usize = 2;
+
+/// Runs the tests of the wire, and passes on what they print; those that failed again, one at a time:
+/// an emulated machine may stand still for longer than a test waits.
 pub fn run(program: &str, runs: &[Vec<String>], teller: &Teller) -> Result<(), String> {
     let mut printed = Vec::new();
     for arguments in runs {
@@ -18,17 +21,19 @@ pub fn run(program: &str, runs: &[Vec<String>], teller: &Teller) -> Result<(), S
         });
         printed.extend(lines?);
     }
-    let outcomes = libtest::outcomes(&printed).into_iter();
-    let failed: Vec<_> = outcomes.filter(|it| !it.1).map(|(name, _)| name).collect();
-    if failed.is_empty() {
-        return Ok(());
+    for _ in 0..CHANCES {
+        let outcomes = libtest::outcomes(&printed).into_iter();
+        let failed: Vec<_> = outcomes.filter(|it| !it.1).map(|(name, _)| name).collect();
+        if failed.is_empty() {
+            break;
+        }
+        let alone = ["--test-threads=1", "--exact"].map(str::to_owned);
+        let arguments = [&alone[..], &failed].concat();
+        printed = run_once(program, &arguments, |line| {
+            teller.tell(&Report::WireAgain(line.to_owned()))
+        })?;
     }
-    let alone = ["--test-threads=1", "--exact"].map(str::to_owned);
-    let arguments = [&alone[..], &failed].concat();
-    let again = run_once(program, &arguments, |line| {
-        teller.tell(&Report::WireAgain(line.to_owned()))
-    });
-    again.map(drop)
+    Ok(())
 }
 
 /// A program that ends otherwise than by its tests' outcome is an error: of those that it left out
