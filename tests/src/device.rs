@@ -87,28 +87,32 @@ fn address(setup: &Setup, device: &str) {
         }
         Link::Absent => String::new(),
     };
-    let rto_min = match setup.rto_min.as_millis() {
-        0 => String::new(),
-        ms => format!("rto_min {ms}ms "),
-    };
-    let window = setup.initial_window;
-    let (bits, mine) = match local {
-        IpAddr::V4(_) => (32, format!("address add {local}/32 dev {device}")),
+    let route = route(setup, device);
+    let mine = match local {
+        IpAddr::V4(_) => format!("address add {local}/32 dev {device}"),
         // The kernel adds the local route itself, but in its own time, and takes nothing
         // in until then.
-        IpAddr::V6(_) => (
-            128,
-            format!(
-                "address add {local}/128 dev {device} nodad\n\
-                 route add local {local} dev {device} table local"
-            ),
+        IpAddr::V6(_) => format!(
+            "address add {local}/128 dev {device} nodad\n\
+             route add local {local} dev {device} table local"
         ),
     };
     ip(&format!(
         "{mine}\n\
          {neighbour}\n\
-         route add {peer}/{bits} dev {device} {rto_min}initcwnd {window}\n"
+         route add {route}\n"
     ));
+}
+
+/// The route to the peer, as `ip route` is told it.
+pub(crate) fn route(setup: &Setup, device: &str) -> String {
+    let (peer, window) = (setup.ip.peer(), setup.initial_window);
+    let rto_min = match setup.rto_min.as_millis() {
+        0 => String::new(),
+        ms => format!("rto_min {ms}ms "),
+    };
+    // No length of a prefix stands for a whole address, in either family.
+    format!("{peer} dev {device} {rto_min}initcwnd {window}")
 }
 
 pub(crate) fn mac(octets: [u8; 6]) -> String {

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::device::{PEER_MAC, TAP, mac};
+use crate::device::{self, PEER_MAC, TAP, mac};
 use crate::peer::PATIENCE;
 use crate::script::{content, range};
 use crate::segment::Segment;
@@ -125,14 +125,15 @@ impl Wire {
     pub fn refuse_at_route(&mut self, refuse: bool) -> bool {
         self.script
             .note(if refuse { "refuse at route" } else { "take" });
-        let (peer, window) = (self.setup.ip.peer(), self.setup.initial_window);
-        let route = format!("route replace {peer} dev {TAP} initcwnd {window}");
+        let route = device::route(&self.setup, TAP);
         let mut program = tempfile::NamedTempFile::new().expect("a file");
         program.write_all(REFUSE).expect("room for a program");
         let path = program.path().display();
         let command = match refuse {
-            true => format!("{route} encap bpf xmit object {path} section lwt_xmit\n"),
-            false => format!("{route}\n"),
+            true => {
+                format!("route replace {route} encap bpf xmit object {path} section lwt_xmit\n")
+            }
+            false => format!("route replace {route}\n"),
         };
         let supported = netns::ip_if_supported(&command);
         // The socket looks for its route anew: one that is gone for good may have an MTU of 68 bytes.

@@ -1,6 +1,5 @@
 //! A retransmission takes along the segments that follow it, where that is asked for.
 
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -42,22 +41,16 @@ fn run(setup: Setup, test: impl FnOnce(&mut Wire) + Send) {
     });
 }
 
-/// Some at once, for they wait most of the time; each takes programs of its own.
-fn run_all<T: Send>(
-    variants: impl IntoIterator<Item = T, IntoIter: Send>,
-    test: impl Fn(T) + Sync,
-) {
-    let variants = Mutex::new(variants.into_iter());
-    let next = || variants.lock().expect("nobody panics in next()").next();
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while let Some(variant) = next() {
-                    test(variant);
-                }
-            });
-        }
-    });
+/// Four at once, for they wait most of the time; each takes programs of its own.
+fn run_all<T: Send>(variants: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let mut variants = variants.into_iter().peekable();
+    while variants.peek().is_some() {
+        thread::scope(|scope| {
+            for variant in variants.by_ref().take(4) {
+                scope.spawn(|| test(variant));
+            }
+        });
+    }
 }
 
 #[test]
