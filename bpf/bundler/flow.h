@@ -148,8 +148,9 @@ enum outcome {
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
 };
 
+/* Of one connection: its segments are counted in 32 bits, for want of room. */
 struct counters {
-	__u64 outcomes[OUTCOMES]; /* segments with data, by enum outcome */
+	__u32 outcomes[OUTCOMES]; /* segments with data, by enum outcome */
 	__u64 new_bytes; /* payload sent for the first time */
 	__u64 redundant_bytes; /* payload that rode along */
 	__u64 hidden_losses; /* segments lost, and repaired by a bundle */
@@ -174,6 +175,7 @@ struct decision {
 
 /* What was done on all connections together, one per processor. */
 struct totals {
+	__u64 outcomes[OUTCOMES]; /* instead of those in counters */
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */

@@ -37,10 +37,13 @@ static __always_inline struct totals *totals(void)
 /* What has become of a segment. */
 static __always_inline void count(struct flow *flow, enum outcome outcome)
 {
-	if ((__u32)outcome >= OUTCOMES)
+	struct totals *all = totals();
+
+	if ((__u32)outcome >= OUTCOMES || !all)
 		return;
 	flow->egress.last = outcome;
-	ADD(flow, outcomes[outcome], 1);
+	ADD_TO(flow->counters.outcomes[outcome], 1);
+	ADD_TO(all->outcomes[outcome], 1);
 }
 
 static __always_inline void note_decision(struct flow *flow,

@@ -55,7 +55,7 @@ macro_rules! from_raw {
     ([$($name:ident)+] $raw:ty) => {
         impl From<&$raw> for Counters {
             fn from(raw: &$raw) -> Self {
-                let count = |outcome: &Outcome| raw.outcomes[*outcome as usize];
+                let count = |outcome: &Outcome| u64::from(raw.outcomes[*outcome as usize]);
                 let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, count(outcome)));
                 Self {
                     outcomes: outcomes.filter(|(_, count)| *count > 0).collect(),

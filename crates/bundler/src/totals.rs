@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
 use crate::statistic::statistic;
-use crate::{Companion, Counters, Decision, Error, Statistic};
+use crate::{Companion, Counters, Decision, Error, Outcome, Statistic};
 
 /// All that follows from the list of totals; each has the name that it has in `bpf/bundler/flow.h`.
 macro_rules! totals {
@@ -78,6 +78,12 @@ impl Totals {
         let mut last = (0, None);
         for raw in processors {
             totals.counters += &Counters::from(&raw.counters);
+            for outcome in Outcome::ALL {
+                let count = raw.outcomes[*outcome as usize];
+                if count > 0 {
+                    *totals.counters.outcomes.entry(*outcome).or_default() += count;
+                }
+            }
             totals.add(raw);
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
