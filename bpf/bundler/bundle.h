@@ -109,8 +109,8 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return outcome;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
-	size = current_limit(&egress->path, &flow->ingress);
-	proved = proved_size(&egress->path, &flow->ingress, seg,
+	size = current_limit(&egress->path, &flow->ingress, &flow->options);
+	proved = proved_size(&egress->path, &flow->ingress, &flow->options, seg,
 			     egress->announced_varying);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;

@@ -68,6 +68,7 @@ struct options {
 	enum loss_rule loss_rule; /* the rule to begin with */
 	__u32 without_sack; /* bundle even if the peer does not offer SACK */
 	__u32 retransmissions; /* bundle into them as well (retransmission.h) */
+	__u32 published; /* without the guards that no paper has */
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (companions.h). */

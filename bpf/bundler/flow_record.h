@@ -53,7 +53,8 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->off = flow->off;
 	record->loss_rule = flow->ingress.rule;
 	record->level = flow->ingress.level;
-	record->path_size = flow->egress.path.limit;
+	record->path_size = flow->options.published ? 0
+						    : flow->egress.path.limit;
 	record->options = flow->options;
 	record->companions = flow->companions;
 	record->companions_refused = flow->companions_refused;

@@ -109,10 +109,11 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 
 /* The limit of the path, or what it is while there is none. */
 static __always_inline __u32 current_limit(struct path_size *path,
-					   const struct ingress *ingress)
+					   const struct ingress *ingress,
+					   const struct options *options)
 {
 	clear_suspicion(path, ingress);
-	if (!path->limit)
+	if (!path->limit || options->published)
 		return HISTORY_BYTES;
 	if (now_us() < path->until_us)
 		return path->limit;
@@ -129,12 +130,16 @@ static __always_inline __u32 current_limit(struct path_size *path,
  */
 static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct ingress *ingress,
+					 const struct options *options,
 					 const struct segment *seg,
 					 __u32 varying)
 {
 	__u32 headers = seg->payload - seg->ip, proved = 0;
 	__u32 base = (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
 
+	/* The papers have no probe: every size leaves at once. */
+	if (options->published)
+		return HISTORY_BYTES;
 	if (path->rounds)
 		proved = came_through(path, ingress);
 	else if (is_up_to_date(path, ingress))

@@ -22,6 +22,7 @@ mod observation;
 mod path_size;
 mod policy;
 mod probed;
+mod published;
 mod random;
 mod reaction;
 mod refused;

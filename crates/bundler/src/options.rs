@@ -114,6 +114,12 @@ pub struct Options {
     /// whole segments that follow it, within the same limits (LCN 2008, section III)
     #[arg(long)]
     pub retransmissions: bool,
+
+    /// Bundle as the papers do, without the guards that pillion adds: bundles of any size leave
+    /// without a proof that the path takes them. For experiments: a path that drops large packets can
+    /// stop such a stream. The other options hold as well
+    #[arg(long)]
+    pub published: bool,
 }
 
 impl From<Options> for types::options {
@@ -127,6 +133,7 @@ impl From<Options> for types::options {
             wait_for_loss: options.wait_for_loss.into(),
             without_sack: options.without_sack.into(),
             retransmissions: options.retransmissions.into(),
+            published: options.published.into(),
             ..Self::default()
         };
         raw.thin_rtt = match options.rtt {

@@ -90,6 +90,7 @@ fn options(random: &mut impl Rng, loss_rule: LossRule) -> Options {
             ],
         ),
         loss_rule,
+        published: random.random_bool(0.2),
         ..Options::default()
     }
 }

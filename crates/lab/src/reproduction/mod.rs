@@ -85,6 +85,17 @@ mod tests {
     }
 
     #[test]
+    fn reproductions_bundle_as_published() {
+        for published in PUBLISHED {
+            for run in published.load(Extent::Full).unwrap().runs {
+                let mut bundled = run.plan.streams.iter().filter_map(|it| it.bundling);
+                let as_published = bundled.all(|how| how.options.published);
+                assert!(as_published, "{}: {}", published.name, run.name);
+            }
+        }
+    }
+
+    #[test]
     fn each_file_is_known_and_sound_to_any_extent() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/published");
         let files = fs::read_dir(folder).unwrap();
