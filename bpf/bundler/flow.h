@@ -59,16 +59,17 @@ struct options {
 	__u32 itt_min_us;
 	__u32 spifl;
 	enum thin_rtt thin_rtt;
-	__u32 wait_for_loss; /* bundle only after the connection's first loss */
 	enum level level;
 	__u32 target_ppm; /* adaptive: segments left unrepaired, of a million */
 	__u32 max_packets; /* previous segments in a bundle; 0: no limit */
 	__u32 max_bytes; /* payload of a segment with its bundle; 0: no limit */
 	enum reaction reaction;
 	enum loss_rule loss_rule; /* the rule to begin with */
-	__u32 without_sack; /* bundle even if the peer does not offer SACK */
-	__u32 retransmissions; /* bundle into them as well (retransmission.h) */
-	__u32 published; /* without the guards that no paper has */
+	/* In a byte each: a rule stands on the stack with them (policy.h). */
+	__u8 wait_for_loss; /* bundle only after the connection's first loss */
+	__u8 without_sack; /* bundle even if the peer does not offer SACK */
+	__u8 retransmissions; /* bundle into them as well (retransmission.h) */
+	__u8 published; /* without the guards that no paper has */
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (companions.h). */
