@@ -39,6 +39,8 @@ static __always_inline void judge_retransmission(struct flow *flow, __u32 una,
 	struct hidden hidden = {};
 
 	ingress->along_judged = READ_ONCE(flow->egress.along_count);
+	if (ingress->rule == LOSS_RULE_NONE)
+		return;
 	settled->lost_start = start;
 	settled->lost_end = end;
 	if (ack->duplicate && before(ack->duplicate_start, end) &&

@@ -102,6 +102,8 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return FULL_SIZE;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return NO_SACK;
+	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
+		return NO_DSACK;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
 	outcome = test_thin(&flow->options, egress, tp);

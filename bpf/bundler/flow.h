@@ -43,14 +43,16 @@ enum reaction {
 };
 
 /*
- * How an ACK tells that a bundle hid a loss (LCN 2015, section III.B.1).
- * Receivers that report duplicates (RFC 2883) are found out by their first ACKs
- * of bundles; the others are left with the published rule.
+ * How an ACK shows that a bundle hid a loss (LCN 2015, section III.B.1). The
+ * first ACKs of bundles show whether a receiver reports duplicates (RFC 2883).
+ * To one that does not nothing is bundled, unless the published rule is asked
+ * for.
  */
 enum loss_rule {
 	LOSS_RULE_LEARNING,
 	LOSS_RULE_DSACK, /* redundant bytes that were no duplicates were lost */
 	LOSS_RULE_ACK, /* an ACK of several segments means loss */
+	LOSS_RULE_NONE, /* no ACK shows it: the receiver makes no reports */
 };
 
 /* How a connection is bundled; set when it is taken in. */
@@ -144,6 +146,9 @@ enum outcome {
 
 	/* Bundles are held back on purpose. */
 	HELD_BACK, /* the connection is of the plain arm (observation.h) */
+
+	/* The receiver's ACKs do not show the losses that bundles hide. */
+	NO_DSACK, /* it reports no duplicates */
 
 	OUTCOMES,
 	ELIGIBLE =
@@ -394,11 +399,10 @@ struct ingress {
 	enum loss_rule rule;
 	enum loss_rule
 		asked_rule; /* that of the options, when last looked at */
-	__u16 silent; /* ACKs of bundles without a report, while learning */
+	__u16 silent; /* points for ACKs without a report, while learning */
 	__u8 reports_a_byte; /* duplicates of no more, too */
 	__u8 peer_known; /* peer_end is */
 	struct hidden doubts; /* found so far, if it reports duplicates */
-	struct hidden doubts_by_ack; /* if it does not */
 	__u32 doubts_end; /* where the last of them ends */
 
 	struct sacked sacked;

@@ -5,9 +5,10 @@
  * A bundle that repairs a loss arrives in order, so that no duplicate ACK ever
  * tells the sender (LCN 2015, section III.B.1). But a receiver that had the
  * redundant bytes already reports them as duplicates, in the very ACK of that
- * packet: what it does not report was lost before. Where it reports none at
- * all, an ACK that covers several segments is taken for a loss; this also
- * condemns delayed ACKs.
+ * packet: what it does not report was lost before. The ACKs of a receiver that
+ * reports none at all do not show it, and nothing is bundled: the published
+ * rule, by which an ACK of several segments means loss, also condemns delayed
+ * ACKs, and is for those who ask for it.
  */
 #ifndef PILLION_HIDDEN_LOSS_H
 #define PILLION_HIDDEN_LOSS_H
@@ -17,8 +18,14 @@
 #include "saved.h"
 #include "settle.h"
 
-/* ACKs of bundles without a report after which a receiver makes none. */
-#define LEARN_FROM 8
+/*
+ * ACKs of bundles without a report after which a receiver makes none, where it
+ * had acknowledged before some of what the bundle brought again. A loss
+ * explains any other such ACK: each counts a quarter, so that no losses of a
+ * receiver that makes reports are enough.
+ */
+#define LEARN_FROM     8
+#define CERTAIN_POINTS 4
 
 /* The lateness that is waited for loses so much of itself with each loss. */
 #define LATE_FADES 16
@@ -106,38 +113,59 @@ static __always_inline void forget_pending(struct ingress *ingress)
 }
 
 /*
- * Does this receiver report duplicates? A report tells at once. Where that is
- * asked for anew, what was found before is in no doubt.
+ * The rule that the options ask for. Without SACK no report can come, and the
+ * published rule is what bundling to such peers is asked for with.
+ */
+static __always_inline enum loss_rule asked_rule(const struct flow *flow)
+{
+	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
+
+	if (asked == LOSS_RULE_LEARNING && flow->options.without_sack &&
+	    flow->sack == SACK_MISSING)
+		return LOSS_RULE_ACK;
+	return asked;
+}
+
+/*
+ * Does this receiver report duplicates? A report shows it at once, also after
+ * it was taken for one that does not. Where the rule is asked for anew, what
+ * was found before is in no doubt.
  */
 static __always_inline void choose_rule(struct flow *flow,
 					const struct ack *ack, bool reported)
 {
 	struct ingress *ingress = &flow->ingress;
-	enum loss_rule asked = READ_ONCE(flow->options.loss_rule);
+	enum loss_rule asked = asked_rule(flow);
 
 	if (ingress->asked_rule != asked) {
 		ingress->asked_rule = asked;
-		ingress->rule = asked;
+		WRITE_ONCE(ingress->rule, asked);
 		ingress->silent = 0;
 		forget_pending(ingress);
 	}
 	if (!reported)
 		return;
 	if (asked == LOSS_RULE_LEARNING)
-		ingress->rule = LOSS_RULE_DSACK;
+		WRITE_ONCE(ingress->rule, LOSS_RULE_DSACK);
 	if (ack->duplicate_end - ack->duplicate_start == 1)
 		ingress->reports_a_byte = true;
 }
 
 /*
- * Silence about bundles tells after a while, for in time there would have been
- * a report to make.
+ * The ACK of a bundle has no report. Is it certain that the receiver had some
+ * of what the bundle brought again? Then one was due. After enough of them the
+ * receiver makes none, and what seemed lost by its silence most likely was not.
  */
-static __always_inline void note_silence(struct ingress *ingress)
+static __always_inline void note_silence(struct ingress *ingress,
+					 bool is_certain)
 {
-	if (ingress->rule == LOSS_RULE_LEARNING &&
-	    ++ingress->silent == LEARN_FROM)
-		ingress->rule = LOSS_RULE_ACK;
+	if (ingress->rule != LOSS_RULE_LEARNING)
+		return;
+	ingress->silent += is_certain ? CERTAIN_POINTS : 1;
+	if (ingress->silent < LEARN_FROM * CERTAIN_POINTS)
+		return;
+	WRITE_ONCE(ingress->rule, LOSS_RULE_NONE);
+	forget_pending(ingress);
 }
 
 /*
@@ -269,7 +297,8 @@ static __always_inline void add_hidden(struct hidden *sum,
 }
 
 /*
- * Counts the losses that were in doubt: it is known by now what silence means.
+ * Once the receiver is known to make reports, its silence so far meant losses.
+ * If it makes none, nothing is known of losses until then, and nobody answers.
  */
 static __always_inline void settle_doubts(struct flow *flow)
 {
@@ -279,11 +308,7 @@ static __always_inline void settle_doubts(struct flow *flow)
 		return;
 	if (ingress->rule == LOSS_RULE_DSACK)
 		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
-	else
-		count_hidden(flow, &ingress->doubts_by_ack,
-			     ingress->doubts_end);
 	ingress->doubts = (struct hidden){};
-	ingress->doubts_by_ack = (struct hidden){};
 }
 
 /* An ACK that ends with a bundle's packet. */
@@ -295,12 +320,12 @@ static __always_inline void find_hidden(struct flow *flow,
 {
 	struct ingress *ingress = &flow->ingress;
 	struct record *record = &flow->egress.record;
-	struct hidden hidden = {}, by_ack = {};
+	struct hidden hidden = {};
 	enum arrived arrived;
 
 	arrived = tell_arrival(&flow->egress, ingress, ack, packet, una);
 	if (arrived == BUNDLE_CAME && !reported)
-		note_silence(ingress);
+		note_silence(ingress, after(una, packet->start));
 	settle_doubts(flow);
 	if ((arrived == BUNDLE_CAME || arrived == BOTH_CAME) &&
 	    packet->how & RETRANSMITTED)
@@ -309,23 +334,18 @@ static __always_inline void find_hidden(struct flow *flow,
 	if ((arrived != BUNDLE_CAME && arrived != EITHER_CAME) ||
 	    !after(packet->seq, una))
 		return; /* it tells nothing of what was redundant */
-	if (ingress->rule != LOSS_RULE_DSACK) {
-		lost_by_ack(packet, una, settled);
-		count_lost(record, ingress, settled, &by_ack);
-	}
-	if (ingress->rule != LOSS_RULE_ACK) {
-		lost_by_dsack(record, ingress, next, ack, packet, una, settled);
-		count_lost(record, ingress, settled, &hidden);
-		if (arrived == BUNDLE_CAME)
-			hidden.saved_us =
-				hidden.segments * saved_us(tp, packet->sent);
-	}
+	if (ingress->rule == LOSS_RULE_NONE)
+		return;
 	if (ingress->rule == LOSS_RULE_ACK)
-		hidden = by_ack;
+		lost_by_ack(packet, una, settled);
+	else
+		lost_by_dsack(record, ingress, next, ack, packet, una, settled);
+	count_lost(record, ingress, settled, &hidden);
+	if (ingress->rule != LOSS_RULE_ACK && arrived == BUNDLE_CAME)
+		hidden.saved_us = hidden.segments * saved_us(tp, packet->sent);
 	note_pending(flow, ack->ack, &hidden);
 	if (ingress->rule == LOSS_RULE_LEARNING) {
 		add_hidden(&ingress->doubts, &hidden);
-		add_hidden(&ingress->doubts_by_ack, &by_ack);
 		ingress->doubts_end = settled->lost_end;
 		settled->in_doubt = true;
 		return;

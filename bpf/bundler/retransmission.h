@@ -109,6 +109,8 @@ static __always_inline bool takes_along(struct flow *flow,
 		return false;
 	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
 		return false;
+	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
+		return false;
 	if (READ_ONCE(flow->ingress.unread))
 		return false;
 	if (egress->along_seq == seg->seq &&

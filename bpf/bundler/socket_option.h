@@ -62,7 +62,8 @@ SAME(WAITED);
 SAME(UNWATCHED);
 SAME(PATH_SIZE);
 SAME(HELD_BACK);
-_Static_assert(OUTCOMES == HELD_BACK + 1,
+SAME(NO_DSACK);
+_Static_assert(OUTCOMES == NO_DSACK + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

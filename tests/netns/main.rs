@@ -35,6 +35,7 @@ mod lifecycle;
 mod manager;
 mod namespaces;
 mod nat;
+mod no_dsack;
 mod observe;
 mod places;
 mod queue;

@@ -134,11 +134,15 @@ fn listener(carriage: Carriage, address: SocketAddr) -> TcpListener {
 
 /// A bundler at this host's device that takes every stream for thin and knows no limit.
 pub fn attach() -> Attachment {
-    let options = Options {
+    attach_with(Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         ..Options::default()
-    };
+    })
+}
+
+/// A bundler at this host's device.
+pub fn attach_with(options: Options) -> Attachment {
     let policy = Policy {
         rules: vec![Rule::all(options)],
         scope: Scope::ThisNamespace,

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pillion_bundler::{Mode, Observing, Options, Rule, ThinTest};
+use pillion_bundler::{LossRule, Mode, Observing, Options, Rule, ThinTest};
 
 use crate::device::Checksums;
 use crate::link::Link;
@@ -199,13 +199,15 @@ impl Bundler {
     }
 }
 
-/// Options by which every stream is thin, and all that fits rides along.
+/// Options by which every stream is thin, and all that fits rides along. The script's peer may
+/// make no reports: nothing is learnt from that.
 #[must_use]
 pub fn unlimited() -> Options {
     Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         max_bytes: 0,
+        loss_rule: LossRule::Dsack,
         ..Options::default()
     }
 }

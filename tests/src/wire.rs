@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
 use pillion_bundler::{
-    Attachment, Counters, Device, Hook, Namespaces, Observation, Outcome, Policy, Programs, Scope,
-    Selection, Totals, cgroup2_mount,
+    Attachment, Counters, Device, Flow, Hook, Namespaces, Observation, Outcome, Policy, Programs,
+    Scope, Selection, Totals, cgroup2_mount,
 };
 
 use crate::link::Link;
@@ -218,6 +218,18 @@ impl Wire {
     pub fn observations(&mut self) -> Vec<Observation> {
         let seen = self.attachments[0].observations();
         seen.expect("what is observed can be read")
+    }
+
+    /// The connection as the first bundler knows it.
+    #[must_use]
+    pub fn flow(&self) -> Flow {
+        let reader = self.attachments[0].flows().expect("flows can be read");
+        let flows = reader.read().expect("flows");
+        let local = self.stream.local_addr().expect("the local end");
+        let mut flows = flows.into_iter();
+        flows
+            .find(|flow| flow.local.port() == local.port())
+            .unwrap_or_else(|| self.script.fail("the connection is not listed"))
     }
 
     /// What the first bundler did so far.

@@ -1,8 +1,9 @@
 //! Which losses bundles hid: what the receiver does not report as duplicate was lost.
 
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
+use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.
@@ -227,25 +228,136 @@ fn a_receiver_that_reports_duplicates_is_learnt_from_its_first_report() {
     });
 }
 
+/// Two segments of 100 bytes, the second with the first as its bundle; returns where they end.
+fn sends_pair(wire: &mut Wire) -> u32 {
+    let at = wire.written() + 1;
+    wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+    at + 200
+}
+
+/// ACKs of bundles without a report, although the receiver had acknowledged before what rode along.
+fn is_silent(wire: &mut Wire, bundles: u32) {
+    for _ in 0..bundles {
+        let end = sends_pair(wire);
+        wire.ack(end - 100);
+        wire.ack(end);
+    }
+}
+
+/// ACKs of bundles without a report, which a loss of the segment before may explain.
+fn is_silent_as_after_a_loss(wire: &mut Wire, bundles: u32) {
+    for _ in 0..bundles {
+        let end = sends_pair(wire);
+        wire.ack(end);
+    }
+}
+
+fn reactions(wire: &Wire) -> u64 {
+    wire.totals().counters.reactions
+}
+
+/// Sends two segments, and expects no bundle.
+fn expect_no_bundle(wire: &mut Wire) {
+    let at = wire.written() + 1;
+    wire.sends(&format!("{at}:{0} {0}:{1}", at + 100, at + 200));
+    wire.ack(at + 200);
+}
+
+fn no_dsack(wire: &Wire) -> u64 {
+    wire.totals().counters.of(Outcome::NoDsack)
+}
+
 #[test]
-fn a_receiver_that_never_reports_is_left_with_the_published_rule() {
-    setup(LossRule::Auto).run(|wire| {
-        let mut end = 1;
-        for _ in 0..8 {
-            wire.sends(&format!("{end}:{} {end}:{}", end + 100, end + 200));
-            wire.ack(end + 100);
-            wire.ack(end + 200);
-            end += 200;
-        }
+fn a_receiver_that_never_reports_is_not_bundled() {
+    setup(LossRule::Auto).run_everywhere(|wire| {
+        is_silent(wire, 8);
+        expect_no_bundle(wire);
         assert_eq!(hidden(wire), (0, 0, 0));
-        wire.sends(&format!(
-            "{end}:{} {end}:{} {end}:{}",
-            end + 100,
-            end + 200,
-            end + 300
-        ));
-        wire.ack(end + 300);
-        assert_eq!(hidden(wire), (2, 200, 0));
+        assert_eq!((reactions(wire), no_dsack(wire)), (0, 1));
+    });
+}
+
+/// Its ACKs of two segments are delayed ones, and no losses.
+#[test]
+fn a_receiver_that_never_reports_and_delays_acks_is_not_bundled() {
+    setup(LossRule::Auto).run(|wire| {
+        is_silent_as_after_a_loss(wire, 32);
+        expect_no_bundle(wire);
+        expect_no_bundle(wire);
+        assert_eq!(hidden(wire), (0, 0, 0));
+        assert_eq!((reactions(wire), no_dsack(wire)), (0, 2));
+    });
+}
+
+/// One previous segment for each bundle, every second segment is lost: no run of losses lasts longer.
+#[test]
+fn real_losses_while_learning_do_not_condemn_the_receiver() {
+    setup(LossRule::Auto).run(|wire| {
+        is_silent_as_after_a_loss(wire, 31);
+        let end = sends_pair(wire);
+        wire.ack(end - 100);
+        wire.ack_duplicate(end, &format!("{}:{}", end - 200, end - 100), "");
+        sends_pair(wire);
+        assert_eq!(hidden(wire), (31, 3100, 0));
+        assert_eq!((reactions(wire), no_dsack(wire)), (1, 0));
+    });
+}
+
+#[test]
+fn bundling_resumes_with_the_report_of_a_retransmission() {
+    let setup = Setup {
+        rto_min: Duration::from_secs(1),
+        ..setup(LossRule::Auto)
+    };
+    setup.run(|wire| {
+        is_silent(wire, 8);
+        expect_no_bundle(wire);
+        let at = wire.written() + 1;
+        let range = format!("{at}:{}", at + 100);
+        wire.sends(&range);
+        wire.expect(&range);
+        wire.ack(at + 100);
+        wire.acks_late(at + 100, &range);
+        until_loss_rule(wire, LossRule::Dsack);
+        let end = sends_pair(wire);
+        wire.ack(end);
+        assert_eq!(hidden(wire), (1, 100, 0));
+    });
+}
+
+fn until_loss_rule(wire: &Wire, expected: LossRule) {
+    let started = Instant::now();
+    while wire.flow().loss_rule != expected {
+        assert!(started.elapsed() < Duration::from_secs(10), "{expected:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn flows_show_that_losses_cannot_be_found() {
+    setup(LossRule::Auto).run(|wire| {
+        assert_eq!(wire.flow().loss_rule, LossRule::Auto);
+        is_silent(wire, 8);
+        assert_eq!(wire.flow().loss_rule, LossRule::None);
+    });
+}
+
+/// No report can come, so none is waited for.
+#[test]
+fn without_sack_the_published_rule_applies_at_once() {
+    let options = Options {
+        without_sack: true,
+        ..options(LossRule::Auto)
+    };
+    let setup = Setup {
+        sack: false,
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        wire.ack(201);
+        assert_eq!(hidden(wire), (1, 100, 0));
+        assert_eq!(wire.flow().loss_rule, LossRule::Ack);
     });
 }
 
@@ -364,34 +476,6 @@ fn what_a_tail_loss_probe_brought_is_no_hidden_loss() {
         wire.ack_sack(1, "101:201");
         wire.expect("1:101");
         wire.ack(201);
-        assert_eq!(hidden(wire), (0, 0, 0));
-    });
-}
-
-#[test]
-fn a_receiver_that_acknowledges_every_second_segment_is_learnt_as_well() {
-    setup(LossRule::Auto).run(|wire| {
-        for pair in 0..8 {
-            let at = 1 + 200 * pair;
-            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
-            wire.ack(at + 200);
-        }
-        assert!(hidden(wire).0 >= 8, "each ACK covers two segments");
-    });
-}
-
-#[test]
-fn a_first_report_corrects_what_silence_seemed_to_mean() {
-    setup(LossRule::Auto).run(|wire| {
-        for pair in 0..8 {
-            let at = 1 + 200 * pair;
-            wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
-            wire.ack(at + 100);
-            wire.ack(at + 200);
-        }
-        // Under the published rule this would be two losses.
-        wire.sends("1601:1701 1601:1801 1601:1901");
-        wire.ack_duplicate(1901, "1601:1801", "");
         assert_eq!(hidden(wire), (0, 0, 0));
     });
 }

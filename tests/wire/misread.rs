@@ -218,14 +218,15 @@ fn what_comes_late_once_the_rule_is_learnt_takes_back_no_time_that_was_not_count
             thread::sleep(Duration::from_millis(20));
             wire.ack(at + 200);
         }
-        assert_eq!(hidden(wire).0, 8, "by the published rule");
+        assert_eq!(hidden(wire).0, 0, "all are in doubt");
         wire.acks_late(1601, "1401:1501");
         await_reordered(wire);
         wire.sends("1601:1701 1601:1801");
         thread::sleep(Duration::from_millis(20));
         wire.ack(1801);
-        assert_eq!(hidden(wire).0, 9);
-        assert_ne!(wire.totals().counters.saved_us, 0);
+        assert_eq!(hidden(wire), (8, 800, 1));
+        let saved_us = wire.totals().counters.saved_us;
+        assert!((1..1_000_000).contains(&saved_us), "{saved_us}");
     });
 }
 
@@ -291,12 +292,17 @@ fn a_report_of_what_was_never_sent_is_none() {
         let mut at = 1;
         for _ in 0..8 {
             wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
+            wire.ack(at + 100);
             at += 200;
             wire.ack_duplicate(at, "4294963297:4294963397", "");
         }
-        wire.sends(&format!("{at}:{} {at}:{}", at + 100, at + 200));
-        wire.ack(at + 200);
-        assert_eq!(hidden(wire).0, 9, "as if it reported nothing");
+        wire.sends(&format!("{at}:{0} {0}:{1}", at + 100, at + 200));
+        let no_dsack = wire.totals().counters.of(Outcome::NoDsack);
+        assert_eq!(
+            (hidden(wire).0, no_dsack),
+            (0, 1),
+            "as if it reported nothing"
+        );
     });
 }
 

@@ -58,7 +58,8 @@ pub struct Flow {
     pub rule: Option<u32>,
     /// True if the connection's application has switched bundling off.
     pub off: bool,
-    /// How hidden losses are found; [`LossRule::Auto`] while that is being learnt.
+    /// How hidden losses are found; [`LossRule::Auto`] while that is being learnt, and
+    /// [`LossRule::None`] where they cannot be.
     pub loss_rule: LossRule,
     /// Previous segments in a bundle at present, where that follows the losses.
     pub level: u32,
@@ -248,6 +249,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
     let loss_rule = match raw.loss_rule {
         flow_types::loss_rule::LOSS_RULE_DSACK => LossRule::Dsack,
         flow_types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,
+        flow_types::loss_rule::LOSS_RULE_NONE => LossRule::None,
         _ => LossRule::Auto,
     };
     let last = Outcome::ALL

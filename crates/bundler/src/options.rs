@@ -23,8 +23,8 @@ pub enum Reaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossRule {
-    /// By the receiver's reports of duplicates (DSACK, RFC 2883) where it makes them, which its
-    /// first ACKs of bundles tell; else as `ack`
+    /// By the receiver's reports of duplicates (DSACK, RFC 2883); nothing is bundled once its ACKs
+    /// of bundles show that it makes none
     #[default]
     Auto,
     /// Redundant bytes that the receiver does not report as duplicates were lost.
@@ -34,6 +34,10 @@ pub enum LossRule {
     /// An ACK of several segments means loss: the published rule, which takes delayed ACKs for
     /// losses
     Ack,
+    /// The receiver reports no duplicates: no loss can be found, and nothing is bundled.
+    #[value(skip)]
+    #[serde(skip_deserializing)]
+    None,
 }
 
 /// Of the RTTs that the kernel keeps, the one that DPIFL takes.
@@ -156,6 +160,7 @@ impl From<Options> for types::options {
             LossRule::Auto => types::loss_rule::LOSS_RULE_LEARNING,
             LossRule::Dsack => types::loss_rule::LOSS_RULE_DSACK,
             LossRule::Ack => types::loss_rule::LOSS_RULE_ACK,
+            LossRule::None => types::loss_rule::LOSS_RULE_NONE,
         };
         raw.thin_test = match options.thin {
             ThinTest::Dpifl { itt_min } => {

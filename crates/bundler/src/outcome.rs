@@ -82,6 +82,8 @@ outcomes! {
     /// The segment would have had a bundle, but its connection is of the plain arm
     /// ([`Observing`](crate::Observing)).
     HeldBack = HELD_BACK, "held back";
+    /// The receiver reports no duplicates (DSACK), so that hidden losses cannot be found.
+    NoDsack = NO_DSACK, "no DSACK";
 }
 
 #[cfg(test)]

@@ -5,8 +5,11 @@ use pillion_bundler::{Counters, LossRule};
 use super::ledger::{Arrived, Kind, Ledger};
 use super::receiver::Ack;
 
-/// ACKs of bundles without a report after which a receiver is taken for one that makes none.
-const LEARN_FROM: u32 = 8;
+/// Points after which a receiver is taken for one that makes no reports.
+const ENOUGH_POINTS: u32 = 32;
+/// Points for an ACK of a bundle without a report, where the receiver had acknowledged before some of
+/// what came twice; a loss explains any other with one point.
+const POINTS_IF_CERTAIN: u32 = 4;
 
 /// A segment that is found to have been lost, and the packet that repaired it.
 #[derive(Debug, Clone, Copy)]
@@ -21,14 +24,19 @@ pub struct Rule {
     asked: LossRule,
     learnt: Option<LossRule>,
     silent: u32,
-    /// Losses found so far, if the receiver reports duplicates, and if it does not.
-    doubts: [Vec<Found>; 2],
-    /// Of the first of these, those of the last ACK that told of any, and that ACK's number.
+    /// Losses found so far, if the receiver reports duplicates.
+    doubts: Vec<Found>,
+    /// Losses in doubt of the last ACK that showed any, and that ACK's number.
     last_doubts: (u32, Vec<Found>),
 }
 
 impl Rule {
-    pub fn new(asked: LossRule) -> Self {
+    /// The rule for a peer that offers SACK, or does not: then no report can come.
+    pub fn new(asked: LossRule, sack: bool) -> Self {
+        let asked = match asked {
+            LossRule::Auto if !sack => LossRule::Ack,
+            asked => asked,
+        };
         Self {
             asked,
             ..Self::default()
@@ -43,7 +51,8 @@ impl Rule {
             return Vec::new();
         };
         if arrived == Arrived::Bundle && ack.report.is_none() {
-            self.note_silence();
+            let start = ledger.packets[packet].range.0;
+            self.note_silence(ledger.acknowledged > start);
         }
         let mut found = self.settle_doubts();
         if matches!(arrived, Arrived::Retransmission | Arrived::Another) {
@@ -58,12 +67,12 @@ impl Rule {
         match self.rule() {
             LossRule::Dsack => found.extend(by_report),
             LossRule::Ack => found.extend(by_ack),
+            LossRule::None => {}
             LossRule::Auto => {
                 if !by_report.is_empty() {
                     self.last_doubts = (ack.number, by_report.clone());
                 }
-                self.doubts[0].extend(by_report);
-                self.doubts[1].extend(by_ack);
+                self.doubts.extend(by_report);
             }
         }
         found
@@ -78,8 +87,8 @@ impl Rule {
         let proved = ledger.proved_by(&report, ack);
         let came = |at: &Found| proved.has(ledger.segments[at.segment].range);
         if ack.number <= ledger.acknowledged && !last.is_empty() && last.iter().all(came) {
-            let kept = self.doubts[0].len().saturating_sub(last.len());
-            self.doubts[0].truncate(kept);
+            let kept = self.doubts.len().saturating_sub(last.len());
+            self.doubts.truncate(kept);
             self.last_doubts.1.clear();
         }
     }
@@ -95,24 +104,24 @@ impl Rule {
         self.learnt.unwrap_or(self.asked)
     }
 
-    fn note_silence(&mut self) {
+    fn note_silence(&mut self, is_certain: bool) {
         if self.rule() == LossRule::Auto {
-            self.silent += 1;
-            if self.silent == LEARN_FROM {
-                self.learnt = Some(LossRule::Ack);
+            self.silent += if is_certain { POINTS_IF_CERTAIN } else { 1 };
+            if self.silent >= ENOUGH_POINTS {
+                self.learnt = Some(LossRule::None);
             }
         }
     }
 
-    /// The losses that were in doubt, once it is known what silence means.
+    /// The losses that were in doubt, once it is known what silence means; none, if nothing.
     fn settle_doubts(&mut self) -> Vec<Found> {
-        if self.learnt.is_none() {
-            return Vec::new();
-        }
-        let [by_report, by_ack] = std::mem::take(&mut self.doubts);
-        match self.learnt {
-            Some(LossRule::Dsack) => by_report,
-            _ => by_ack,
+        let doubts = match self.rule() {
+            LossRule::Auto => return Vec::new(),
+            _ => std::mem::take(&mut self.doubts),
+        };
+        match self.rule() {
+            LossRule::Dsack => doubts,
+            _ => Vec::new(),
         }
     }
 }

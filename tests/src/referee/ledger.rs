@@ -51,6 +51,14 @@ impl Packet {
     pub fn is_bundle(&self) -> bool {
         matches!(self.kind, Kind::New { from } if from > self.range.0)
     }
+
+    /// True if other segments ride along, with new data or with a retransmission.
+    pub fn takes_others(&self) -> bool {
+        match self.kind {
+            Kind::New { .. } => self.is_bundle(),
+            Kind::Retransmission { until } => until < self.range.1,
+        }
+    }
 }
 
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use pillion_bundler::LossRule;
 use rand::RngExt;
 
 use super::super::receiver::{Ack, Arrival};
@@ -58,6 +59,10 @@ impl Game {
             self.tally.bundles += u64::from(packet.is_bundle());
             if self.off && packet.is_bundle() && !self.is_uncertain {
                 self.fail("a bundle, though the application declined");
+            }
+            let cannot_find = self.rule.rule() == LossRule::None;
+            if cannot_find && packet.takes_others() && !self.is_uncertain {
+                self.fail("a bundle, though the receiver makes no reports");
             }
         }
         let segments = self.ledger.segments.iter().rev();

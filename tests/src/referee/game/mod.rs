@@ -102,7 +102,7 @@ impl Game {
             random: Pcg64::seed_from_u64(!seed),
             receiver: Receiver::new(scenario.manner.clone()),
             ledger: Ledger::new(),
-            rule: Rule::new(scenario.options.loss_rule),
+            rule: Rule::new(scenario.options.loss_rule, scenario.setup.sack),
             options: scenario.options,
             events: BinaryHeap::new(),
             made: 0,
