@@ -21,9 +21,9 @@ lab-kernel:
 
 test: setup check
 	@if scripts/setup lab-kernel; then lab-kernel/build; else echo 'left out: what runs in the lab kernel'; fi
-	$(CARGO) test --workspace --quiet
 	@command -v chromium > /dev/null || echo 'left out without chromium: how pages look in a browser'
-	@[ "$$(id -u)" -eq 0 ] || echo 'left out, for they need root: tests/wire, tests/netns, and those of the path'
+	@[ "$$(id -u)" -eq 0 ] || echo 'left out without root: tests/wire, tests/netns, and those of the path'
+	scripts/count-tests $(CARGO) test --workspace --quiet --no-fail-fast -- --show-output
 
 # For as many minutes as told; with SEED, from those games on; with MINUTES=0, ten games.
 referee: setup

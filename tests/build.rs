@@ -15,6 +15,21 @@ fn main() {
         .warnings_into_errors(true)
         .compile("pillion_tfrc");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    println!("cargo:rerun-if-changed=src/signal_storm.c");
+    let mut compiler = cc::Build::new().get_compiler().to_command();
+    compiler.args([
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Werror",
+        "src/signal_storm.c",
+        "-o",
+    ]);
+    let compiled = compiler.arg(out.join("signal_storm.so")).status();
+    assert!(
+        compiled.is_ok_and(|it| it.success()),
+        "signal_storm.c is compiled"
+    );
     for name in ["answers", "grow", "refuse", "states", "tags"] {
         let source = format!("src/{name}.bpf.c");
         println!("cargo:rerun-if-changed={source}");

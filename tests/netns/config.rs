@@ -11,6 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 use pillion_tests::HostPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -455,7 +456,7 @@ fn a_connection_whose_syns_crossed_was_opened_here() {
         let socket = socket.unwrap();
         let own = SockaddrIn::new(127, 0, 0, 1, 7001);
         bind(socket.as_raw_fd(), &own).unwrap();
-        connect(socket.as_raw_fd(), &own).expect("to itself");
+        retry(|| connect(socket.as_raw_fd(), &own)).expect("to itself");
         socket
     });
     let status = pillion_in(&namespace, &["status"]).output().unwrap();

@@ -7,9 +7,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_host::interruption::poll;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
@@ -149,7 +150,7 @@ impl Attach {
             let is_there = self.lines.buffer().contains(&b'\n') || {
                 let left = LIMIT.saturating_sub(begun.elapsed());
                 let mut pipe = [PollFd::new(self.lines.get_ref().as_fd(), PollFlags::POLLIN)];
-                poll(&mut pipe, PollTimeout::try_from(left).unwrap()).unwrap() != 0
+                poll(&mut pipe, Some(left)).unwrap() != 0
             };
             assert!(is_there, "never said: {wanted}; {before:#?}");
             let said = self.said();

@@ -9,11 +9,12 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrStorage, connect, recv, recvmsg, send,
 };
 use pillion_bundler::{Counters, Outcome};
+use pillion_host::interruption::{poll, retry};
 use pillion_host::socket_option::set;
 
 use crate::common::*;
@@ -158,8 +159,8 @@ fn what_is_held_back_is_sent_at_once_and_bundled() {
         for message in content(5000).chunks(100) {
             set(stream, cork, &1).unwrap();
             for part in message.chunks(10) {
-                let all = send(stream.as_raw_fd(), part, MsgFlags::empty());
-                assert_eq!(all, Ok(part.len()));
+                let sent = retry(|| send(stream.as_raw_fd(), part, MsgFlags::empty()));
+                assert_eq!(sent.expect("sent"), part.len());
             }
             set(stream, cork, &0).unwrap();
             pause();
@@ -177,18 +178,19 @@ fn read_urgent(mut stream: TcpStream) -> (Vec<u8>, u8, Vec<u8>) {
         std::os::fd::AsFd::as_fd(&stream),
         PollFlags::POLLPRI,
     )];
-    let timeout = PollTimeout::try_from(Duration::from_secs(10)).expect("a timeout");
-    assert_eq!(poll(&mut fds, timeout), Ok(1), "urgent data come");
+    let timeout = Duration::from_secs(10);
+    assert_eq!(poll(&mut fds, Some(timeout)), Ok(1), "urgent data come");
     let mut before = Vec::new();
     while !at_mark(&stream) {
         let mut some = [0; 100];
-        let length = stream.read(&mut some).expect("data before the mark");
+        let length = retry(|| stream.read(&mut some)).expect("data before the mark");
         assert_ne!(length, 0, "the mark comes before the end");
         before.extend(&some[..length]);
     }
     let mut urgent = [0];
     let flags = MsgFlags::MSG_OOB;
-    assert_eq!(recv(stream.as_raw_fd(), &mut urgent, flags), Ok(1));
+    let received = retry(|| recv(stream.as_raw_fd(), &mut urgent, flags));
+    assert_eq!(received.expect("the urgent byte"), 1);
     (before, urgent[0], read_to_end(stream))
 }
 
@@ -246,7 +248,8 @@ fn an_mptcp_client_whose_server_knows_none_of_it_reads_what_was_sent() {
     is_ready.recv().expect("it listens");
     let receive = move || {
         let socket = socket(BundledMptcp);
-        connect(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");
+        let address = SockaddrStorage::from(address);
+        retry(|| connect(socket.as_raw_fd(), &address)).expect("connect");
         read_to_end(socket.into())
     };
     let received = pair.receiver.namespace.enter(receive).expect("enter");
@@ -262,7 +265,7 @@ fn greedy(records: &'static [usize], flags: MsgFlags) -> Counters {
         let (mut at, mut lengths) = (0, records.iter().cycle());
         while at < BYTES {
             let end = BYTES.min(at + lengths.next().expect("they repeat"));
-            at += send(stream.as_raw_fd(), &data[at..end], flags).expect("sent");
+            at += retry(|| send(stream.as_raw_fd(), &data[at..end], flags)).expect("sent");
         }
     });
     assert!(outcome.received == content(BYTES), "every byte as it was");

@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
@@ -108,7 +109,7 @@ fn close([mut near, mut far]: [TcpStream; 2]) -> End {
     far.read_exact(&mut [0; 4]).unwrap();
     let end = End::of(&near);
     drop(near);
-    assert_eq!(far.read(&mut [0]).unwrap(), 0);
+    assert_eq!(retry(|| far.read(&mut [0])).unwrap(), 0);
     end
 }
 

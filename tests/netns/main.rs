@@ -30,6 +30,7 @@ mod flows_closed;
 mod flows_rights;
 mod help;
 mod hooks;
+mod interrupted;
 mod leftovers;
 mod lifecycle;
 mod manager;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 use pillion_lab::Namespace;
 use tempfile::TempDir;
 
@@ -71,7 +72,7 @@ impl Manager {
     fn next(&self) -> io::Result<String> {
         const LONGEST: usize = 4096;
         let mut bytes = [0; LONGEST + 1];
-        let length = self.socket.recv(&mut bytes)?;
+        let length = retry(|| self.socket.recv(&mut bytes))?;
         assert!(length <= LONGEST, "systemd would drop it");
         Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
     }

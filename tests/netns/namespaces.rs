@@ -10,6 +10,7 @@ use std::{fs, thread};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{SockaddrStorage, connect};
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 use pillion_host::pillion::{BUNDLE, get, set};
 use pillion_lab::Namespace;
 use pillion_tests::disconnect;
@@ -329,7 +330,7 @@ fn other_namespaces_of_the_file_are_gone_over_to_at_reload() {
     let listener = hosts[0].enter(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let listener = listener.unwrap();
     let address = SockaddrStorage::from(listener.local_addr().unwrap());
-    connect(reused.as_raw_fd(), &address).unwrap();
+    retry(|| connect(reused.as_raw_fd(), &address)).unwrap();
     assert!(!covered(&[reused, listener.accept().unwrap().0]));
     attach.interrupt();
 }

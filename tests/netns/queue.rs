@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
@@ -55,7 +56,7 @@ impl Host {
             for _ in 0..packets {
                 for port in ports {
                     // A queue that refuses a packet tells its sender.
-                    let _ = socket.send_to(&[7; PAYLOAD], ("10.79.0.2", *port));
+                    let _ = retry(|| socket.send_to(&[7; PAYLOAD], ("10.79.0.2", *port)));
                 }
             }
         };

@@ -10,6 +10,7 @@ use nix::sys::socket::{Backlog, MsgFlags, SockaddrStorage, bind, connect, listen
 use pillion_bundler::{
     Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, open_cgroup2,
 };
+use pillion_host::interruption::retry;
 
 use crate::common::clean_pair;
 
@@ -55,7 +56,8 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
     let sender = pair.sender.namespace.enter(move || {
         let attachment = (carriage != Carriage::Plain).then(attach);
         let socket = socket(carriage);
-        connect(socket.as_raw_fd(), &SockaddrStorage::from(address)).expect("connect");
+        let address = SockaddrStorage::from(address);
+        retry(|| connect(socket.as_raw_fd(), &address)).expect("connect");
         let stream = TcpStream::from(socket);
         stream.set_nodelay(true).expect("TCP_NODELAY");
         let sent = send(&stream);
@@ -100,7 +102,7 @@ pub fn content(bytes: usize) -> Vec<u8> {
 pub fn send_thinly(stream: &TcpStream, data: &[u8], message: usize, flags: i32) {
     for part in data.chunks(message) {
         let flags = MsgFlags::from_bits_retain(flags);
-        let sent = send(stream.as_raw_fd(), part, flags).expect("sent");
+        let sent = retry(|| send(stream.as_raw_fd(), part, flags)).expect("sent");
         assert_eq!(sent, part.len());
         pause();
     }

@@ -12,11 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::pty::{Winsize, grantpt, openpty, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::{Pid, setsid};
+use pillion_host::interruption::{poll, retry};
 use pillion_lab::Namespace;
 
 use crate::common::*;
@@ -109,7 +110,7 @@ impl InTerminal {
         let shows = Arc::clone(&shown);
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = screen.read(&mut bytes) {
+            while let Ok(count @ 1..) = retry(|| screen.read(&mut bytes)) {
                 shows.lock().unwrap().process(&bytes[..count]);
             }
         });
@@ -228,8 +229,9 @@ fn when_its_terminal_is_closed(is_controlling: bool) -> Option<i32> {
     while !String::from_utf8_lossy(&shown).contains("pillion top") {
         let mut bytes = [0; 4096];
         let mut fds = [PollFd::new(screen.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, 10_000_u16).unwrap(), 1, "nothing is drawn");
-        let count = screen.read(&mut bytes).unwrap();
+        let timeout = Duration::from_secs(10);
+        assert_eq!(poll(&mut fds, Some(timeout)), Ok(1), "nothing is drawn");
+        let count = retry(|| screen.read(&mut bytes)).unwrap();
         shown.extend_from_slice(&bytes[..count]);
     }
     drop(screen);

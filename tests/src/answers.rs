@@ -5,6 +5,7 @@ use std::path::Path;
 
 use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use pillion_host::interruption::without_signals;
 
 use crate::skeleton::AnswersSkelBuilder;
 
@@ -28,7 +29,7 @@ impl Answers {
         let constants = open.maps.rodata_data.as_mut().expect("read-only data");
         constants.level = level;
         constants.option = option;
-        let skel = open.load().expect("the kernel takes the tests' program");
+        let skel = without_signals(|| open.load()).expect("the kernel takes the tests' program");
         let cgroup = File::open(cgroup).expect("the cgroup");
         let link = skel.progs.answer.attach_cgroup(cgroup.as_raw_fd());
         Self {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_sys::{bpf_attach_type, bpf_insn, bpf_prog_load, bpf_prog_load_opts, bpf_prog_type};
+use pillion_host::interruption::without_signals;
 
 /// Loads a program of this name that lets sockets of a sockmap have all that they receive.
 ///
@@ -41,7 +42,7 @@ pub(crate) fn load(
         ..Default::default()
     };
     // SAFETY: name, instructions and options outlive the call, and their lengths are stated.
-    own_fd(unsafe {
+    own_fd(without_signals(|| unsafe {
         bpf_prog_load(
             kind,
             name.as_ptr(),
@@ -50,7 +51,7 @@ pub(crate) fn load(
             instructions.len() as _,
             (&raw const options).cast_mut(),
         )
-    })
+    }))
 }
 
 pub(crate) fn own_fd(fd: i32) -> OwnedFd {

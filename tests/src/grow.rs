@@ -2,6 +2,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use pillion_host::interruption::without_signals;
 
 use crate::skeleton::GrowSkelBuilder;
 use crate::tcx::attach;
@@ -28,7 +29,7 @@ impl Growth {
             .as_mut()
             .expect("read-only data")
             .bytes = bytes;
-        let skel = open.load().expect("the kernel takes the tests' program");
+        let skel = without_signals(|| open.load()).expect("the kernel takes the tests' program");
         let program = skel.progs.grow.as_fd().try_clone_to_owned();
         Self {
             _link: attach(

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::thread;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
+use pillion_host::interruption::poll;
 
 use crate::Wire;
 use crate::peer::PATIENCE;
@@ -92,9 +93,8 @@ impl MissingPage {
             std::os::fd::AsFd::as_fd(&self.faults),
             PollFlags::POLLIN,
         )];
-        let timeout = PollTimeout::try_from(PATIENCE).expect("some seconds");
         assert_eq!(
-            poll(&mut fds, timeout),
+            poll(&mut fds, Some(PATIENCE)),
             Ok(1),
             "the write comes to the page"
         );

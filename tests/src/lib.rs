@@ -48,6 +48,10 @@ mod tcx;
 pub mod tfrc;
 mod wire;
 
+/// A library that, preloaded into a process (`LD_PRELOAD`), interrupts each of its threads by a signal
+/// every few milliseconds, all the time.
+pub const SIGNAL_STORM: &str = concat!(env!("OUT_DIR"), "/signal_storm.so");
+
 pub use answers::Answers;
 pub use beside::{Packet, Router};
 pub use cgroup::{Beside, Nested};

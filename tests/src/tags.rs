@@ -7,6 +7,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 use pillion_bundler::Hook;
+use pillion_host::interruption::without_signals;
 
 use crate::skeleton::TagsSkelBuilder;
 use crate::tcx;
@@ -26,7 +27,7 @@ impl Tagging {
             .open(&mut storage)
             .expect("the tests' programs");
         open.maps.rodata_data.as_mut().expect("read-only data").tags = tags as u32;
-        let skel = open.load().expect("the kernel takes the tests' programs");
+        let skel = without_signals(|| open.load()).expect("the kernel takes the tests' programs");
         let own = |fd: std::os::fd::BorrowedFd| fd.try_clone_to_owned().expect("a descriptor");
         Self {
             device: device.to_owned(),

@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
+use nix::poll::{PollFd, PollFlags};
 use pillion_host::interface_request;
+use pillion_host::interruption::poll;
 
 use crate::link::{ETHERNET_HEADER, Link};
 
@@ -60,8 +60,7 @@ impl Tap {
     /// The next frame, or `None` when none comes in time.
     pub fn read(&self, timeout: Duration) -> Option<Frame> {
         let mut fds = [PollFd::new(self.file.as_fd(), PollFlags::POLLIN)];
-        let timeout = Some(TimeSpec::from_duration(timeout));
-        if ppoll(&mut fds, timeout, None).expect("the TAP device can be polled") == 0 {
+        if poll(&mut fds, Some(timeout)).expect("the TAP device can be polled") == 0 {
             return None;
         }
         let mut bytes = vec![0; VNET_HEADER + usize::from(u16::MAX)];

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use pillion_host::interruption::without_signals;
 use pillion_host::libbpf::Messages;
 use pillion_measure::share;
 use serde::Serialize;
@@ -193,7 +194,7 @@ fn load_over_storage() -> Result<OwnedFd, Error> {
     let mut open = open(&log, &mut storage, true)?;
     let unused = open.maps.pillion_flows.set_autocreate(false);
     unused.map_err(|error| log.explain(&error))?;
-    let skel = open.load().map_err(|error| log.explain(&error))?;
+    let skel = without_signals(|| open.load()).map_err(|error| log.explain(&error))?;
     let program = skel.progs.pillion_list.as_fd().try_clone_to_owned();
     program.map_err(|error| Error::system("keep a program", error))
 }
@@ -204,7 +205,7 @@ fn load_over_sockets(map: BorrowedFd) -> Result<Walk, Error> {
     let mut open = open(&log, &mut storage, false)?;
     let reused = open.maps.pillion_flows.reuse_fd(map);
     reused.map_err(|error| log.explain(&error))?;
-    let skel = open.load().map_err(|error| log.explain(&error))?;
+    let skel = without_signals(|| open.load()).map_err(|error| log.explain(&error))?;
     let by_tcp = skel.progs.pillion_list_by_tcp.as_fd();
     Walk::over_sockets(by_tcp, skel.progs.pillion_list_by_file.as_fd()).map_err(failed)
 }

@@ -14,6 +14,7 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkFlags, LinkHeader as LinkMessageHeader, LinkMessage};
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use pillion_host::interruption::retry;
 
 use crate::Namespace;
 use crate::device::{Device, LinkHeader};
@@ -115,14 +116,14 @@ fn list_once<T>(
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
     socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(request, 0)?;
+    retry(|| socket.send(request, 0))?;
     let mut listed = Listed {
         all: Vec::new(),
         unreadable: 0,
     };
     let mut interrupted = false;
     loop {
-        let (bytes, _) = socket.recv_from_full()?;
+        let (bytes, _) = retry(|| socket.recv_from_full())?;
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let message = NetlinkMessage::<Body>::deserialize(rest).map_err(unreadable)?;

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_sys::BPF_F_ANY_ALIGNMENT;
+use pillion_host::interruption::without_signals;
 use pillion_host::libbpf::Messages;
 
 use crate::constants::Constants;
@@ -116,7 +117,7 @@ impl<'a> Opened<'a> {
             features,
             log,
         } = self;
-        let skel = skel.load().map_err(|error| log.explain(&error))?;
+        let skel = without_signals(|| skel.load()).map_err(|error| log.explain(&error))?;
         Ok(Loaded::new(skel, features, log))
     }
 }

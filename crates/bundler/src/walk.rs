@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::OnceLock;
 
+use pillion_host::interruption::without_signals;
+
 use crate::link::{self, Target};
 use crate::{Error, Namespace};
 
@@ -97,7 +99,7 @@ fn try_over_storage() -> bool {
         instruction(BPF_JMP_EXIT, 0),
     ];
     // SAFETY: system calls; what they read outlives them, and the count is that of the instructions.
-    let program = unsafe {
+    let program = without_signals(|| unsafe {
         let kind = libbpf_sys::BPF_TRACE_ITER;
         let mut options = libbpf_sys::bpf_prog_load_opts {
             sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
@@ -114,6 +116,6 @@ fn try_over_storage() -> bool {
             return_0.len() as _,
             &raw mut options,
         )
-    };
+    });
     link::own(program).is_ok()
 }

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use pillion_bundler::{Attachment, Change, Selection};
+use pillion_host::interruption::poll;
 
 /// How often it is looked whether connections find no place, or others have detached something, and
 /// whether something else is due.
@@ -46,12 +46,7 @@ pub fn until_readable_or(
         ];
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let patience = left.map_or(RECOUNT, |left| left.min(RECOUNT));
-        // Rounded up: else it would be asked in vain until the last millisecond is over.
-        match poll(&mut fds, patience.as_micros().div_ceil(1000) as u16) {
-            Ok(_) => {}
-            Err(Errno::EINTR) => continue,
-            Err(errno) => return Err(errno),
-        }
+        poll(&mut fds, Some(patience))?;
         let is_ready = |fd: &PollFd| fd.any().unwrap_or(false);
         let (signal, devices) = (is_ready(&fds[0]), is_ready(&fds[1]));
         if devices {

@@ -4,11 +4,11 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pipe2, read, setsid};
+use pillion_host::interruption::retry;
 
 use crate::beside;
 
@@ -23,7 +23,7 @@ impl Drop for Janitor {
         drop(self.held.take());
         // Whoever stopped it did not continue it with this process.
         let _ = kill(self.process, Signal::SIGCONT);
-        let _ = waitpid(self.process, None);
+        let _ = retry(|| waitpid(self.process, None));
     }
 }
 
@@ -33,7 +33,7 @@ pub fn watch(clean_up: impl FnOnce()) -> io::Result<Janitor> {
     let process = beside::start(c"pillion-janitor", end, |end| {
         // What kills the whole process group is not to kill it as well.
         let _ = setsid();
-        while read(&end, &mut [0]) == Err(Errno::EINTR) {}
+        let _ = retry(|| read(&end, &mut [0]));
         clean_up();
     })?;
     Ok(Janitor {

@@ -5,15 +5,16 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
+use pillion_host::interruption::poll;
 use pillion_host::replacement::Replacement;
 use pillion_settings::BadInput;
 
 /// How long who reads a pipe may read nothing, in milliseconds.
-const PATIENCE: u16 = 60_000;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that an option names, of which it is known that it can be written.
 #[derive(Debug)]
@@ -55,15 +56,15 @@ impl OutputFile {
 
     /// Puts this text in the place of what is there; waits for who reads a pipe, as long as it reads.
     pub fn write(&self, text: &str) -> Result<()> {
-        self.write_within(PATIENCE.into(), text)
+        self.write_within(PATIENCE, text)
     }
 
     /// The same without waiting for anybody.
     pub fn write_now(&self, text: &str) -> Result<()> {
-        self.write_within(PollTimeout::ZERO, text)
+        self.write_within(Duration::ZERO, text)
     }
 
-    fn write_within(&self, patience: PollTimeout, text: &str) -> Result<()> {
+    fn write_within(&self, patience: Duration, text: &str) -> Result<()> {
         let text = text.as_bytes();
         let written = Replacement::begin(&self.path).and_then(|new| match new {
             Some(mut new) => new.write_all(text).and_then(|()| new.finish()),
@@ -111,17 +112,15 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Writes it all, and waits each time so long that some of it can be.
-fn write_all(mut file: &File, mut bytes: &[u8], patience: PollTimeout) -> io::Result<()> {
+fn write_all(mut file: &File, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write(bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-                match poll(&mut fds, patience) {
-                    Ok(0) => return Err(error),
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(errno) => return Err(errno.into()),
+                if poll(&mut fds, Some(patience))? == 0 {
+                    return Err(error);
                 }
             }
             Err(error) => return Err(error),

@@ -3,11 +3,12 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libc::PIPE_BUF;
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
+use pillion_host::interruption::poll;
 use serde::Serialize;
 
 /// Prints a text as it is.
@@ -47,7 +48,7 @@ fn write_json(to: impl Write, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// How long a line may wait for room: nobody may be reading any more.
-const PATIENCE_MS: u16 = 100;
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A line on standard error, as far as that takes it: the terminal may be gone, the disk full, the
 /// pipe full and nobody at its other end.
@@ -66,12 +67,7 @@ fn say_to(mut stderr: impl Write + AsFd, line: &str) {
 
 fn has_room(file: impl AsFd) -> bool {
     let mut fds = [PollFd::new(file.as_fd(), PollFlags::POLLOUT)];
-    loop {
-        match poll(&mut fds, PATIENCE_MS) {
-            Err(Errno::EINTR) => {}
-            polled => return polled != Ok(0),
-        }
-    }
+    poll(&mut fds, Some(PATIENCE)) != Ok(0)
 }
 
 /// Prints a line, as `println!` does.

@@ -8,6 +8,7 @@ pub mod clock;
 mod containers;
 pub mod held_file;
 mod interface_request;
+pub mod interruption;
 mod known;
 pub mod libbpf;
 pub mod network_namespace;

@@ -4,6 +4,7 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
 use crate::clock::monotonic as now;
+use crate::interruption::retry;
 
 /// Times at a fixed distance from each other, however long the work takes, so that two runs in
 /// virtual time are alike. A time that was missed is left out.
@@ -47,12 +48,12 @@ impl Ticks {
         next
     }
 
-    /// Sleeps until the next tick, whose time it returns in ns; a signal's handler may end the
-    /// sleep early.
+    /// Sleeps until the next tick, whose time it returns in ns.
     pub fn sleep(&mut self) -> u64 {
         let next = self.next_ns();
         let flags = ClockNanosleepFlags::TIMER_ABSTIME;
-        let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &TimeSpec::from(self.last));
+        let until = TimeSpec::from(self.last);
+        let _ = retry(|| clock_nanosleep(ClockId::CLOCK_MONOTONIC, flags, &until));
         next
     }
 }

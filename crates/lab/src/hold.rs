@@ -46,7 +46,13 @@ pub(crate) fn turn(parent: &Path) -> io::Result<Held> {
         true => Path::new("."),
         false => parent,
     };
-    Ok(Flock::lock(File::open(parent)?, FlockArg::LockExclusive).ok())
+    let mut folder = File::open(parent)?;
+    loop {
+        match Flock::lock(folder, FlockArg::LockExclusive) {
+            Err((same, Errno::EINTR)) => folder = same,
+            locked => return Ok(locked.ok()),
+        }
+    }
 }
 
 fn has_no_locks(error: &io::Error) -> bool {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer, RingBufferBuilder};
 
+use pillion_host::interruption::without_signals;
 use pillion_host::libbpf::Messages;
 
 use crate::contract::{QueueProbeSkelBuilder, types};
@@ -38,7 +39,7 @@ impl Probe {
         let rodata = rodata.expect("the programs have read-only data");
         rodata.device = target.index;
         rodata.netns = target.netns;
-        let skel = open.load().map_err(|error| messages.explain(&error))?;
+        let skel = without_signals(|| open.load()).map_err(|error| messages.explain(&error))?;
         let map = |map| MapHandle::try_from(map).map_err(|error| messages.explain(&error));
         let programs = &skel.progs;
         let mut probe = Self {

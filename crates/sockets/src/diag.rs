@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIAG};
 
 use pillion_host::TcpInfo;
+use pillion_host::interruption::retry;
 
 use crate::sample::Named;
 use crate::{Error, Sample, State};
@@ -68,9 +69,9 @@ impl Sockets {
     }
 
     fn dump(&mut self, family: u8, mut found: impl FnMut(Named, &[u8])) -> io::Result<()> {
-        self.0.send(&request(family), 0)?;
+        retry(|| self.0.send(&request(family), 0))?;
         loop {
-            let (bytes, _) = self.0.recv_from_full()?;
+            let (bytes, _) = retry(|| self.0.recv_from_full())?;
             let mut rest = bytes.as_slice();
             while let Some((kind, message, behind)) = split(rest) {
                 rest = behind;

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{MS, NEVER, Thin, any_port, pass, proxy, receive, send, thin};
+use pillion_host::interruption::retry;
 use pillion_traffic::wire::MAX_SIZE;
 use pillion_traffic::{Quantiles, ReceiveConfig, Receiver, Sender};
 
@@ -166,7 +167,7 @@ fn the_first_write_is_the_first_message_and_no_more() {
     let address = listener.local_addr().unwrap();
     let reader = thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
-        let first = socket.read(&mut [0; 4096]).unwrap();
+        let first = retry(|| socket.read(&mut [0; 4096])).unwrap();
         socket.read_to_end(&mut Vec::new()).unwrap();
         first
     });

@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pillion_host::interruption::retry;
 use serde_json::Value;
 
 use super::{begin, end, end_unless_over, interval, json, send, text};
@@ -93,7 +94,7 @@ fn come_and_go(lasting: usize) -> usize {
         loop {
             let (mut stream, _) = listener.accept().unwrap();
             let mut says = [0];
-            match stream.read(&mut says).unwrap() {
+            match retry(|| stream.read(&mut says)).unwrap() {
                 0 => return,
                 _ if says == LASTS => kept.push(stream),
                 _ => {}
@@ -112,7 +113,7 @@ fn come_and_go(lasting: usize) -> usize {
     while begun.elapsed() < Duration::from_secs(5) {
         let mut stream = connect_and_say(b"s");
         // It may be reset, for nobody reads it.
-        let _ = stream.read(&mut [0]);
+        let _ = retry(|| stream.read(&mut [0]));
         gone += 1;
         thread::sleep(Duration::from_millis(2));
     }

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
+use pillion_host::interruption::retry;
 use pillion_tests::faults;
 
 /// The kernel's messages since this was made; none where they cannot be read.
@@ -17,7 +18,7 @@ impl Messages {
         let opened = options.open("/dev/kmsg");
         let at_end = opened.and_then(|mut file| file.seek(SeekFrom::End(0)).map(|_| file));
         if let Err(error) = &at_end {
-            println!("left out: the kernel's messages: {error}");
+            println!("not watched: the kernel's messages: {error}");
         }
         Self(at_end.ok())
     }
@@ -30,7 +31,7 @@ impl Messages {
         // One message each time, and none is longer.
         let mut message = [0; 8192];
         loop {
-            match file.read(&mut message) {
+            match retry(|| file.read(&mut message)) {
                 Ok(length) => {
                     let text = String::from_utf8_lossy(&message[..length]);
                     if let Some(line) = faults(&text).first() {

@@ -3,6 +3,7 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use pillion_host::interruption::retry;
 use pillion_host::socket_option;
 
 /// Pages that are mapped in one piece.
@@ -43,7 +44,8 @@ fn a_process_forks_while_it_has_a_packet_ring_mapped() {
             if child == 0 {
                 libc::_exit(0);
             }
-            (child, libc::waitpid(child, &raw mut status, 0))
+            let wait = || Errno::result(libc::waitpid(child, &raw mut status, 0));
+            (child, retry(wait).unwrap())
         };
         assert_eq!((ended, status), (child, 0));
     }

@@ -5,6 +5,8 @@ use std::ptr;
 use std::thread;
 
 use libc::{SYS_fork, SYS_gettid, SYS_sched_yield, SYS_tkill, c_long};
+use nix::errno::Errno;
+use pillion_host::interruption::retry;
 
 const THREADS: u128 = 4;
 const ROUNDS: u128 = 500;
@@ -117,7 +119,8 @@ fn are_inherited_by_a_forked_process_and_kept_by_its_parent() {
         let mut status = -1;
         let child = libc::pid_t::try_from(child).unwrap();
         // SAFETY: the status lives across the call.
-        let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        let wait = || Errno::result(unsafe { libc::waitpid(child, &raw mut status, 0) });
+        let ended = retry(wait).unwrap();
         assert_eq!((ended, status), (child, 0));
     });
 }

@@ -3,12 +3,14 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Attachment, Namespaces, Selection};
+use pillion_host::interruption::poll;
 use pillion_settings::Telling;
 
 use super::follower::{Follower, say_no_successor};
@@ -186,7 +188,7 @@ struct Late {
 fn late(signals: &SignalFd) -> Result<Late> {
     let mut late = Late::default();
     let mut fds = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
-    while let Ok(1..) = poll(&mut fds, 0u8) {
+    while let Ok(1..) = poll(&mut fds, Some(Duration::ZERO)) {
         let Some(signal) = read(signals)? else {
             continue;
         };

@@ -1,12 +1,13 @@
 //! Where to bundle, and waiting for it.
 
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Error, Namespaces, Selection, cgroup2_mount};
+use pillion_host::interruption::poll;
 
 use super::Args;
 use crate::exit::one_line;
@@ -16,7 +17,7 @@ use crate::signals::read;
 use crate::succession::is_still_to_succeed;
 
 /// How often it is looked whether what is waited for has come.
-const LOOK_EVERY_MS: u16 = 1000;
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What waiting has come to.
 pub enum Waited {
@@ -52,10 +53,7 @@ impl Args {
             }
             let asked = announced.asked().unwrap_or(signals.as_fd());
             let mut fds = [signals.as_fd(), asked].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-            match poll(&mut fds, LOOK_EVERY_MS) {
-                Err(Errno::EINTR) => {}
-                ready => drop(ready.context("wait for a signal")?),
-            }
+            poll(&mut fds, Some(LOOK_EVERY)).context("wait for a signal")?;
             let [has_come, is_asked] = fds.map(|fd| fd.any().unwrap_or(false));
             if is_asked && announced.asked().is_some() {
                 announced.answer();

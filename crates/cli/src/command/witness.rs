@@ -11,6 +11,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
+use pillion_host::interruption::retry;
 
 use crate::beside;
 
@@ -77,7 +78,7 @@ impl Drop for Witness {
     fn drop(&mut self) {
         // It may have been stopped, and has nothing to do any more.
         let _ = kill(self.process, Signal::SIGKILL);
-        let _ = waitpid(self.process, None);
+        let _ = retry(|| waitpid(self.process, None));
     }
 }
 

@@ -8,8 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{Shutdown, shutdown};
+use pillion_host::interruption::poll;
 
 /// Connections at a time. One more takes the place of that which has been there longest.
 const CONNECTIONS: usize = 16;
@@ -130,15 +131,10 @@ fn wait<L: Listen>(listener: &L, connections: &[Connection<L::Stream>]) -> Ready
         .map(|it| PollFd::new(it.stream.as_fd(), it.waits_for()));
     let listened = PollFd::new(listener.as_fd(), PollFlags::POLLIN);
     let mut all: Vec<_> = [listened].into_iter().chain(waits_for).collect();
-    let timeout = match connections.first() {
-        Some(oldest) => {
-            let left = PATIENCE.saturating_sub(oldest.since.elapsed()) + Duration::from_millis(1);
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        }
-        None => PollTimeout::NONE,
-    };
-    // An interruption is as a time-out: nothing is ready.
-    let _ = poll(&mut all, timeout);
+    let oldest = connections.first();
+    let left = oldest.map(|it| PATIENCE.saturating_sub(it.since.elapsed()));
+    // Out of memory, the only error of a valid call: nothing is ready.
+    let _ = poll(&mut all, left);
     let mut ready = all.iter().map(|it| it.any().unwrap_or_default());
     Ready {
         listener: ready.next().unwrap_or_default(),

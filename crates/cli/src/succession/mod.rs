@@ -16,10 +16,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigHandler, Signal::SIGCHLD};
 use nix::sys::signalfd::siginfo;
 use pillion_bundler::Requests;
+use pillion_host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -111,7 +112,7 @@ impl Succession {
     /// Has it read its rules again, once it has taken over: what this process was told came too late.
     pub fn have_it_read_again(&mut self) {
         if let Some(begun) = &mut self.begun
-            && begun.hear(0)
+            && begun.hear(Duration::ZERO)
             && let Some(Process(_, process)) = &begun.process
         {
             let _ = pidfd_send_signal(process, Signal::HUP);
@@ -149,7 +150,7 @@ impl Begun {
                 bail!("it ended: {status}");
             }
         }
-        if !self.hear(0) {
+        if !self.hear(Duration::ZERO) {
             bail!("it ended");
         }
         if self.since.elapsed() > PATIENCE {
@@ -159,8 +160,8 @@ impl Begun {
     }
 
     /// Hears which process it is, if that is told in time; false once there is none.
-    fn hear(&mut self, patience_ms: u16) -> bool {
-        if !self.has_news(patience_ms) {
+    fn hear(&mut self, patience: Duration) -> bool {
+        if !self.has_news(patience) {
             return true;
         }
         let mut told = [0; size_of::<i32>()];
@@ -170,7 +171,7 @@ impl Begun {
                 let open = |it| Some(Process(it, pidfd_open(it, PidfdFlags::empty()).ok()?));
                 let process = process.and_then(open);
                 // As long as it has the pipe, its number is nobody else's.
-                let lives = !self.has_news(0);
+                let lives = !self.has_news(Duration::ZERO);
                 self.process = process.filter(|_| lives);
                 lives
             }
@@ -179,9 +180,9 @@ impl Begun {
     }
 
     /// Is there something to read, be it that there will be no more?
-    fn has_news(&self, patience_ms: u16) -> bool {
+    fn has_news(&self, patience: Duration) -> bool {
         let mut fds = [PollFd::new(self.life.as_fd(), PollFlags::POLLIN)];
-        matches!(poll(&mut fds, patience_ms), Ok(1..))
+        matches!(poll(&mut fds, Some(patience)), Ok(1..))
     }
 
     fn end(&mut self) {
@@ -191,7 +192,7 @@ impl Begun {
         }
         // The first may have left it to another at this moment, which then tells.
         if self.process.is_none() {
-            self.hear(1000);
+            self.hear(Duration::from_secs(1));
         }
         if let Some(Process(_, process)) = &self.process {
             let _ = pidfd_send_signal(process, Signal::KILL);

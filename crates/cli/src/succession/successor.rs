@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
 use pillion_bundler::Requests;
+use pillion_host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{PidfdFlags, pidfd_open};
 
@@ -47,7 +49,7 @@ pub fn is_still_to_succeed() -> Result<()> {
     };
     let process = predecessor.process.as_fd();
     let mut fds = [PollFd::new(process, PollFlags::POLLIN)];
-    if let Ok(1..) = poll(&mut fds, 0u8) {
+    if let Ok(1..) = poll(&mut fds, Some(Duration::ZERO)) {
         bail!("the pillion that this one was to succeed has ended");
     }
     Ok(())

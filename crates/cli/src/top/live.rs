@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::{PollFd, PollFlags};
+use pillion_host::interruption::poll;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event;
 
@@ -42,23 +42,17 @@ impl Drop for Screen {
 }
 
 /// Waits for the terminal's end, if it does not come before; true if the terminal is gone.
-fn is_gone(wait: PollTimeout) -> bool {
+fn is_gone(timeout: Option<Duration>) -> bool {
     let stdin = io::stdin();
-    loop {
-        let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
-        return match poll(&mut fds, wait) {
-            Err(Errno::EINTR) => continue,
-            Err(_) | Ok(0) => false,
-            Ok(_) => true,
-        };
-    }
+    let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+    matches!(poll(&mut fds, timeout), Ok(1..))
 }
 
 /// Ends the process once the terminal is gone. That takes a thread: what reads keys would try again for
 /// ever, and SIGHUP may be ignored, or not come where another process leads the session.
 fn end_with_the_terminal() {
     thread::spawn(|| {
-        if is_gone(PollTimeout::NONE) {
+        if is_gone(None) {
             process::exit(0);
         }
     });
@@ -67,7 +61,7 @@ fn end_with_the_terminal() {
 /// Shows rounds until a key or a signal ends it, or the terminal is gone.
 pub fn run(source: Source, view: View, interval: Duration) -> Result<()> {
     let shown = show(source, view, interval);
-    if is_gone(PollTimeout::ZERO) {
+    if is_gone(Some(Duration::ZERO)) {
         return Ok(());
     }
     shown

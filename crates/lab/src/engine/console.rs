@@ -2,6 +2,8 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use pillion_host::interruption::retry;
+
 /// All that a kernel says, from its start on.
 #[derive(Debug, Clone, Default)]
 pub struct Console(Arc<Mutex<VecDeque<u8>>>);
@@ -16,7 +18,7 @@ impl Console {
     pub(super) fn take_in(&self, mut messages: impl Read) {
         let shown = std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "kernel");
         let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = messages.read(&mut buffer) {
+        while let Ok(read @ 1..) = retry(|| messages.read(&mut buffer)) {
             if shown {
                 let _ = io::stderr().write_all(&buffer[..read]);
             }

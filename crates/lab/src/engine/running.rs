@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use pillion_host::interruption::retry;
 use tempfile::TempDir;
 
 use super::job::Report;
@@ -146,7 +147,7 @@ fn tell(line: File, sender: &Sender<Report>) {
 
 fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
     let mut buffer = [0; 1 << 16];
-    while let Ok(read) = line.read(&mut buffer) {
+    while let Ok(read) = retry(|| line.read(&mut buffer)) {
         // Where nobody listens any more, the program inside need not know.
         if read == 0
             || sink

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
+use pillion_host::interruption::without_signals;
 
 use super::Node;
 use crate::Error;
@@ -53,7 +54,7 @@ fn attach(device: &str, numbers: &[u64]) -> io::Result<MapHandle> {
     let entries = numbers.len().max(1) as u32;
     let sized = open.maps.listed.set_max_entries(entries);
     sized.map_err(io::Error::other)?;
-    let skel = open.load().map_err(io::Error::other)?;
+    let skel = without_signals(|| open.load()).map_err(io::Error::other)?;
     for number in numbers {
         let stored = skel
             .maps

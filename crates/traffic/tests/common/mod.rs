@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use pillion_host::interruption::retry;
 use pillion_traffic::wire::{Encoder, Preface, Role};
 use pillion_traffic::{
     Answering, Group, Kind, Manner, Reading, ReceiveConfig, Received, Receiver, SendReport, Sender,
@@ -104,7 +105,7 @@ pub fn proxy(
         forward(&mut from, &mut to);
         // The receiver may have closed first.
         let _ = to.shutdown(Shutdown::Write);
-        let _ = to.read(&mut [0]);
+        let _ = retry(|| to.read(&mut [0]));
     });
     address
 }
