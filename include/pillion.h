@@ -34,7 +34,8 @@
  * as the administrator's rules allow. On a connection it acts at once.
  *
  * EPERM	1: the administrator's rules refuse this connection, or all;
- *	or its peer opened it with MPTCP.
+ *	or its peer opened it with MPTCP; or no rule names its port, and
+ *	NAT boxes rewrite payload there (docs/bundling.md).
  * EINVAL	Neither 0 nor 1, or shorter than an int.
  * ENOMEM	No memory (net.core.optmem_max) or place is left for the socket.
  */
@@ -133,7 +134,7 @@ struct pillion_stats {
 	unsigned long long saved_us; /* at least (docs/bundling.md) */
 	unsigned int standing; /* enum pillion_standing */
 	unsigned int last; /* enum pillion_last */
-	unsigned int rule; /* that decided, the first is 1; 0: none matches */
+	unsigned int rule; /* that decided, the first is 1; 0: none */
 	unsigned int in_flight; /* packets, at this moment */
 	unsigned int level; /* adaptive: segments that losses demand */
 	unsigned int max_packets; /* these three as granted; 0: no limit */

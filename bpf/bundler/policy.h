@@ -5,6 +5,7 @@
 
 #include "companions.h"
 #include "connection.h"
+#include "helper_port.h"
 #include "maps.h"
 #include "multipath.h"
 #include "places.h"
@@ -121,20 +122,25 @@ __noinline int find_grant(const struct connection *connection,
 {
 	const struct rules *all;
 	const struct rule *rule;
+	bool is_helped;
 	__u64 by_cgroup = 0;
 	__u32 table = table_in_force();
 
 	all = bpf_map_lookup_elem(&pillion_rules, &table);
 	if (!all || !connection || !grant || !companions)
 		return -1;
+	/* Held there: this function has no stack left. */
+	grant->rule = helper_ports(connection->ends.local_port,
+				   connection->ends.peer_port);
 	if (all->asks_cgroup)
 		by_cgroup = rules_of_cgroups(connection, table);
 	for (int i = 0; i < MAX_RULES && i < all->count; i++) {
 		rule = &all->rules[i];
 		if (!matches(rule, connection, by_cgroup))
 			continue;
-		grant->mode = rule->mode;
-		grant->rule = rule->number;
+		is_helped = grant->rule & ~rule->helper_ports;
+		grant->mode = is_helped ? LEAVE_ALONE : rule->mode;
+		grant->rule = is_helped ? 0 : rule->number;
 		grant->opening = connection->opening;
 		grant->options = rule->options;
 		if (rule->cgroups && connection->is_deep) {
@@ -152,7 +158,8 @@ __noinline int find_grant(const struct connection *connection,
  * is known, no rule matches; returns 0. Where rules ask who opened it, that
  * would be remembered.
  */
-__noinline int grant_unmatched(struct grant *grant)
+__noinline int grant_unmatched(struct grant *grant, __u32 local_port,
+			       __u32 peer_port)
 {
 	const struct rules *all = rules_in_force();
 	__u32 last;
@@ -162,7 +169,9 @@ __noinline int grant_unmatched(struct grant *grant)
 	last = all->count - 1;
 	if (last >= MAX_RULES)
 		return -1;
-	grant->mode = all->rules[last].mode;
+	grant->mode = helper_ports(local_port, peer_port)
+			      ? LEAVE_ALONE
+			      : all->rules[last].mode;
 	grant->rule = 0;
 	grant->opening = OPENED_BEFORE;
 	grant->options = all->rules[last].options;

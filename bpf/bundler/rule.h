@@ -51,6 +51,7 @@ struct rule {
 	__u32 openings; /* a set of enum opening */
 	enum rule_mode mode;
 	__u32 number; /* one rule may take several rows */
+	__u32 helper_ports; /* that it names; see helper_port.h */
 	struct options options;
 	struct companions companions;
 };

@@ -112,7 +112,8 @@ static __always_inline int leave_option(struct bpf_sockopt *ctx)
 }
 
 /* What the rules grant the socket's connection; all zero before: nothing. */
-static __always_inline void find_grant_of(const struct flow *flow,
+static __always_inline void find_grant_of(const struct bpf_sock *sk,
+					  const struct flow *flow,
 					  const struct request *request,
 					  struct grant *grant)
 {
@@ -124,7 +125,7 @@ static __always_inline void find_grant_of(const struct flow *flow,
 		grant->opening = flow->opening;
 		grant->options = flow->options;
 	} else {
-		grant_unmatched(grant);
+		grant_unmatched(grant, sk->src_port, bpf_ntohs(sk->dst_port));
 	}
 	if (request && request->multipath)
 		grant->mode = LEAVE_ALONE;
@@ -183,7 +184,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	flow = bpf_sk_storage_get(&pillion_flows, sk, NULL, 0);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
 	if (connected)
-		find_grant_of(flow, request, &grant);
+		find_grant_of(sk, flow, request, &grant);
 	if (connected && on && grant.mode == LEAVE_ALONE)
 		return -EPERM;
 	if (!request)
@@ -294,7 +295,7 @@ static __always_inline int get_stats(struct bpf_sock *sk,
 	if (flow)
 		read_counters(flow, stats);
 	stats->in_flight = packets_in_flight(tp);
-	find_grant_of(flow, request, &grant);
+	find_grant_of(sk, flow, request, &grant);
 	if (grant.mode == LEAVE_ALONE) {
 		stats->standing = PILLION_REFUSED;
 		stats->rule = grant.rule;

@@ -4,8 +4,9 @@
 use std::fs;
 
 use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::{Direction, Mode, Options, Policy, Rule};
-use pillion_tests::{Bundler, Ip, Opening, Setup, States, unlimited};
+use pillion_bundler::{Direction, HELPER_PORTS, Mode, Options, Policy, Rule};
+use pillion_host::pillion;
+use pillion_tests::{Bundler, Ip, Opening, Setup, States, Wire, unlimited};
 
 /// To bundle all, without a limit.
 fn rule() -> Rule {
@@ -286,6 +287,74 @@ fn of_what_a_rule_leaves_alone_other_programs_are_told_nothing() {
             wire.sends("1:101");
             wire.reconnect(7777);
             assert_eq!(states.told() > 0, is_told);
+        });
+    }
+}
+
+/// NAT boxes rewrite payload there, of each of two segments that overlap on its own.
+#[test]
+fn helper_ports_are_left_alone_unless_a_rule_names_them() {
+    let bundled = |wire: &mut Wire, port, rules: &[Rule]| {
+        let before = wire.totals().connections;
+        wire.replace_rules(&Bundler::by(rules));
+        wire.reconnect(port);
+        wire.sends("1:101");
+        wire.totals().connections > before
+    };
+    setup(Opening::Active, &[rule()]).run(|wire| {
+        for port in HELPER_PORTS {
+            let of = |ports| Rule { ports, ..rule() };
+            let range = port - 1..=port + 1;
+            assert!(!bundled(wire, port, &[rule()]), "{port}");
+            assert!(!bundled(wire, port, &[of(vec![range.clone()])]), "{port}");
+            assert!(
+                bundled(wire, port, &[of(vec![range, port..=port])]),
+                "{port}"
+            );
+            let remote_ports = vec![port..=port];
+            let remote = Rule {
+                remote_ports,
+                ..rule()
+            };
+            assert!(bundled(wire, port, &[remote]), "{port}");
+            assert!(bundled(wire, port + 1, &[rule()]), "{port}");
+        }
+    });
+}
+
+#[test]
+fn applications_are_refused_on_helper_ports() {
+    let allow = Mode::Allow(unlimited());
+    let named = Rule {
+        ports: vec![21..=21],
+        mode: allow,
+        ..rule()
+    };
+    for (bundler, expected) in [
+        (Bundler::always(allow), Err(libc::EPERM)),
+        (
+            Bundler::by(&[Rule {
+                mode: allow,
+                ..rule()
+            }]),
+            Err(libc::EPERM),
+        ),
+        (Bundler::by(&[named]), Ok(())),
+    ] {
+        let bundlers = vec![bundler];
+        let setup = Setup {
+            bundlers,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.reconnect(21);
+            let set = pillion::set(&wire.socket(), pillion::BUNDLE, 1);
+            assert_eq!(set.map_err(|error| error.raw_os_error().unwrap()), expected);
+            wire.sends("1:101");
+            let stats = pillion::stats(&wire.socket()).unwrap();
+            assert_eq!(stats.standing == pillion::REFUSED, expected.is_err());
+            assert_eq!(wire.totals().connections, u64::from(expected.is_ok()));
+            wire.reconnect(7777);
         });
     }
 }

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::contract::types;
+use crate::helper_port;
 use crate::{CgroupName, Companions, Container, ContainerChoice, Error, Options};
 
 /// Who opened a connection.
@@ -171,6 +172,7 @@ impl Rule {
             mode,
             options: options.into(),
             companions: companions.into(),
+            helper_ports: helper_port::named(&self.ports, &self.local_ports, &self.remote_ports),
             ..types::rule::default()
         }
     }

@@ -57,7 +57,7 @@ pub struct Stats {
     pub standing: u32,
     /// The last segment's outcome, an `enum pillion_last`; 1: it was bundled.
     pub last: u32,
-    /// The rule that decided, the first being 1; 0: none matches.
+    /// The rule that decided, the first being 1; 0: none.
     pub rule: u32,
     /// Packets in flight at this moment.
     pub in_flight: u32,
