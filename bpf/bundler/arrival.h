@@ -205,7 +205,6 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		observe_ack(seen, flow, tp, ack);
 	WRITE_ONCE(ingress->unread, ack->unread);
 	if (ingress->epoch != epoch) {
-		ingress->largest = 0;
 		ingress->through = 0;
 		PUBLISH(ingress->epoch, epoch);
 	}

@@ -111,8 +111,9 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return outcome;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
-	size = current_limit(&egress->path, &flow->ingress, &flow->options);
-	proved = proved_size(&egress->path, &flow->ingress, &flow->options, seg,
+	size = current_limit(&egress->path, &flow->ingress, &flow->options,
+			     base_size(seg), egress->announced_varying);
+	proved = proved_size(&egress->path, &flow->ingress, &flow->options,
 			     egress->announced_varying);
 	if (is_probing(&egress->path, tp->snd_una) && proved < size)
 		size = proved;

@@ -410,8 +410,8 @@ struct ingress {
 	__u32 along_judged; /* of egress.along_count */
 
 	__u32 epoch; /* of egress.path */
-	__u32 largest; /* packet that has arrived since, payload */
-	__u32 through; /* the same of those with bundles */
+	__u32 largest; /* packet that ever arrived, payload */
+	__u32 through; /* the largest since the epoch, of those with bundles */
 	__u32 bundle_end; /* of the newest bundle that has arrived */
 	__u32 bundle_size; /* payload of its packet */
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A path, or a device, may drop what is large. Then a bundle is lost for its
- * size, again and again; and so is what TCP retransmits, which merges segments
- * that were lost one after the other (tcp_retrans_try_collapse()).
+ * A path, or a device, may drop large packets. A bundle that is lost for its
+ * size costs a part of the window, and delays what is written meanwhile; TCP
+ * merges that into packets that such a path drops as well, for good. So no
+ * bundle is larger than what every path is to carry, or than the largest packet
+ * that came through: TCP itself has sent one as large then.
  *
- * So a size that is not known to come through is tried by one packet at a time,
- * as with probes of a path's MTU (RFC 8899): the next ones tell TCP at once if
- * that was lost. What every path is to carry needs no proof. Where TCP
- * retransmits what left in a bundle's packet, and no later one as large has
- * arrived, all that was known is in doubt: sizes are to be proved anew, and by
- * bundles. After some rounds of that in a row there is a limit below the
- * smallest that was lost, for a pause that gets longer each time (RFC 8899,
- * sections 4.3 and 5.1).
+ * A path may become smaller later. Where TCP retransmits what left in a
+ * bundle's packet, and no later one as large has arrived, all that was known is
+ * in doubt: sizes are to be proved anew, by one bundle at a time, as with
+ * probes of a path's MTU (RFC 8899). After some rounds of that in a row there
+ * is a limit below the smallest that was lost, for a pause that gets longer
+ * each time (RFC 8899, sections 4.3 and 5.1).
  */
 #ifndef PILLION_PATH_H
 #define PILLION_PATH_H
@@ -107,45 +107,56 @@ static __always_inline void note_lost_bundles(struct path_size *path,
 		limit_path_size(path, now_us());
 }
 
-/* The limit of the path, or what it is while there is none. */
-static __always_inline __u32 current_limit(struct path_size *path,
-					   const struct ingress *ingress,
-					   const struct options *options)
+/* Payload that every path is to carry in a packet. */
+static __always_inline __u32 base_size(const struct segment *seg)
 {
-	clear_suspicion(path, ingress);
-	if (!path->limit || options->published)
-		return HISTORY_BYTES;
-	if (now_us() < path->until_us)
-		return path->limit;
-	/* One more round in which it fails is enough. */
-	path->limit = 0;
-	path->rounds = ROUNDS - 1;
-	return HISTORY_BYTES;
+	__u32 headers = seg->payload - seg->ip;
+
+	return (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
 }
 
 /*
- * Payload of a packet that is known to come through. What has come through may
- * have had none of the options that not all packets have, of which this one has
- * `varying` bytes.
+ * Payload of a packet that is known to come through: the base size, or as much
+ * as arrived. What arrived may have had none of the options that not all
+ * packets have, of which this one has `varying` bytes.
  */
+static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
+					   __u32 base)
+{
+	arrived = arrived > varying ? arrived - varying : 0;
+	return arrived > base ? arrived : base;
+}
+
+/* The limit of the path: no more than ever came through. */
+static __always_inline __u32 current_limit(struct path_size *path,
+					   const struct ingress *ingress,
+					   const struct options *options,
+					   __u32 base, __u32 varying)
+{
+	/* The papers have no such limit: every size leaves at once. */
+	if (options->published)
+		return HISTORY_BYTES;
+	clear_suspicion(path, ingress);
+	if (path->limit && now_us() < path->until_us)
+		return path->limit;
+	/* One more round in which it fails is enough. */
+	if (path->limit)
+		path->rounds = ROUNDS - 1;
+	path->limit = 0;
+	return at_least_base(READ_ONCE(ingress->largest), varying, base);
+}
+
+/* Payload of a packet with a bundle that needs no probe. */
 static __always_inline __u32 proved_size(const struct path_size *path,
 					 const struct ingress *ingress,
 					 const struct options *options,
-					 const struct segment *seg,
 					 __u32 varying)
 {
-	__u32 headers = seg->payload - seg->ip, proved = 0;
-	__u32 base = (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
+	__u32 proved = came_through(path, ingress);
 
-	/* The papers have no probe: every size leaves at once. */
-	if (options->published)
+	if (!path->rounds || options->published)
 		return HISTORY_BYTES;
-	if (path->rounds)
-		proved = came_through(path, ingress);
-	else if (is_up_to_date(path, ingress))
-		proved = READ_ONCE(ingress->largest);
-	proved = proved > varying ? proved - varying : 0;
-	return path->rounds || proved > base ? proved : base;
+	return proved > varying ? proved - varying : 0;
 }
 
 /* Is a packet on its way that tries a size? */

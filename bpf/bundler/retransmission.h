@@ -147,7 +147,8 @@ static __noinline enum outcome retransmit(struct __sk_buff *skb,
 	if (!takes_along(flow, tp, seg))
 		return OLD_DATA;
 	limit = payload_limit(skb, flow, tp, seg);
-	size = current_limit(&egress->path, &flow->ingress, &flow->options);
+	size = current_limit(&egress->path, &flow->ingress, &flow->options,
+			     base_size(seg), egress->announced_varying);
 	packets = allowed_packets(flow);
 	last = find_followers(
 		&egress->record, end, packets ?: RECORD,

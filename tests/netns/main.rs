@@ -45,6 +45,7 @@ mod safety;
 mod same_kernel;
 mod service;
 mod service_strangers;
+mod small_path;
 mod soak;
 mod socket_option;
 mod sockets;

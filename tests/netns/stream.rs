@@ -11,6 +11,7 @@ use pillion_bundler::{
     Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, open_cgroup2,
 };
 use pillion_host::interruption::retry;
+use pillion_tests::HostPair;
 
 use crate::common::clean_pair;
 
@@ -42,7 +43,16 @@ pub fn carry<S: Send + 'static, R: Send + 'static>(
     send: impl FnOnce(&TcpStream) -> S + Send + 'static,
     receive: impl FnOnce(TcpStream) -> R + Send + 'static,
 ) -> Outcome<S, R> {
-    let pair = clean_pair();
+    carry_over(&clean_pair(), carriage, send, receive)
+}
+
+/// [`carry`] from the sender of a pair to its receiver.
+pub fn carry_over<S: Send + 'static, R: Send + 'static>(
+    pair: &HostPair,
+    carriage: Carriage,
+    send: impl FnOnce(&TcpStream) -> S + Send + 'static,
+    receive: impl FnOnce(TcpStream) -> R + Send + 'static,
+) -> Outcome<S, R> {
     let address = SocketAddr::V4(SocketAddrV4::new(pair.receiver.address, 7777));
     let listener = pair
         .receiver

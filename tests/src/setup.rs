@@ -199,8 +199,8 @@ impl Bundler {
     }
 }
 
-/// Options by which every stream is thin, and all that fits rides along. The script's peer may
-/// make no reports: nothing is learnt from that.
+/// Options by which every stream is thin, and all that fits rides along, on any path. The script's
+/// peer may make no reports: nothing is learnt from that.
 #[must_use]
 pub fn unlimited() -> Options {
     Options {
@@ -208,6 +208,7 @@ pub fn unlimited() -> Options {
         max_packets: Some(0),
         max_bytes: 0,
         loss_rule: LossRule::Dsack,
+        published: true,
         ..Options::default()
     }
 }

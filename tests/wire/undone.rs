@@ -290,7 +290,7 @@ fn what_has_no_bundle_anyway_is_counted_by_its_own_reason_while_a_time_out_is_do
         wire.ack(1401);
         wire.expect("1801:3201");
         let counters = wire.totals().counters;
-        assert_eq!(counters.of(Outcome::NoRoom), 2);
+        assert_eq!(counters.of(Outcome::PathSize), 2);
         assert_eq!(counters.of(Outcome::Unwatched), 0);
     });
 }
