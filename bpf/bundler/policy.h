@@ -244,10 +244,8 @@ static __always_inline struct request *begin_request(void *sk, __u32 uid,
 }
 
 /* The connection is ours from now on, if there is memory, and a place. */
-static __always_inline struct flow *take_in(void *sk,
-					    const struct beginning *beginning,
-					    const struct grant *grant,
-					    const struct options *options)
+static __always_inline struct flow *
+take_in(void *sk, const struct beginning *beginning, const struct grant *grant)
 {
 	struct totals *all = totals();
 	struct ingress *ingress;
@@ -264,7 +262,6 @@ static __always_inline struct flow *take_in(void *sk,
 	}
 	ADD_TO(all->connections, 1);
 	flow->opening = grant->opening;
-	flow->options = *options;
 	flow->sack = beginning->sack;
 	flow->uid = beginning->uid;
 	/* Before the first data there is only the handshake to repeat. */
@@ -291,10 +288,20 @@ static __always_inline struct flow *take_in(void *sk,
 	ingress = &flow->ingress;
 	ingress->acked = beginning->snd_una;
 	ingress->bundle_end = beginning->snd_una;
-	ingress->asked_rule = options->loss_rule;
-	ingress->rule = options->loss_rule;
+	ingress->asked_rule = grant->options.loss_rule;
+	ingress->rule = grant->options.loss_rule;
 	ingress->level = 1;
 	return flow;
+}
+
+/* In place: a copy would take too much of the stack. */
+static __always_inline void set_options(struct flow *flow,
+					const struct grant *grant,
+					const struct request *request)
+{
+	flow->options = grant->options;
+	if (request)
+		narrow(&flow->options, request);
 }
 
 /*
@@ -309,15 +316,11 @@ static __always_inline struct flow *
 put_into_effect(void *sk, struct flow *flow, const struct request *request,
 		const struct grant *grant, const struct beginning *beginning)
 {
-	struct options options = grant->options;
-
-	if (request)
-		narrow(&options, request);
 	if (!is_wanted(grant, request)) {
 		if (flow && grant->mode != LEAVE_ALONE && request &&
 		    request->asked == ASKED_OFF) {
 			flow->off = 1;
-			flow->options = options;
+			set_options(flow, grant, request);
 			flow->rule = grant->rule;
 		} else if (flow) {
 			bpf_sk_storage_delete(&pillion_flows, sk);
@@ -329,12 +332,11 @@ put_into_effect(void *sk, struct flow *flow, const struct request *request,
 	 * packet that is leaving at this moment may meet some of each; any
 	 * mixture is a valid one.
 	 */
-	if (flow)
-		flow->options = options;
-	else
-		flow = take_in(sk, beginning, grant, &options);
+	if (!flow)
+		flow = take_in(sk, beginning, grant);
 	if (!flow)
 		return NULL;
+	set_options(flow, grant, request);
 	/* Without a request, it has declined where that found no place. */
 	if (request)
 		flow->off = 0;
