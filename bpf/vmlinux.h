@@ -510,6 +510,10 @@ struct tcp_sock {
 	__u32 prior_ssthresh;
 	__u32 prior_cwnd;
 	struct minmax rtt_min;
+	struct tcp_rack {
+		__u64 mstamp;
+		__u32 rtt_us;
+	} rack;
 	__u8 repair : 1;
 	__u8 frto : 1;
 	__u8 bpf_sock_ops_cb_flags;

@@ -119,7 +119,8 @@ enum pillion_last {
 	PILLION_LAST_UNWATCHED = 23,
 	PILLION_LAST_PATH_SIZE = 24,
 	PILLION_LAST_HELD_BACK = 25,
-	PILLION_LAST_NO_DSACK = 26
+	PILLION_LAST_NO_DSACK = 26,
+	PILLION_LAST_GOVERNED = 27
 };
 
 /* Counts are those of this connection since pillion bundles it. */

@@ -3,6 +3,7 @@
 #ifndef PILLION_ARRIVAL_H
 #define PILLION_ARRIVAL_H
 
+#include "governor.h"
 #include "late.h"
 #include "latency.h"
 
@@ -189,8 +190,9 @@ static __always_inline bool is_acceptable(struct __sk_buff *skb,
 }
 
 /* An ACK arrives, and TCP has not looked at it yet. */
-static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
-				   struct ack *ack,
+static __always_inline void on_ack(struct flow *flow, const struct bpf_sock *sk,
+				   struct bpf_tcp_sock *tp,
+				   const struct tcp_sock *full, struct ack *ack,
 				   const struct tcp_options *options,
 				   struct observation *seen)
 {
@@ -201,6 +203,7 @@ static __always_inline void on_ack(struct flow *flow, struct bpf_tcp_sock *tp,
 		ADD(flow, acks_unread, 1);
 		return;
 	}
+	sample_rtt(flow, sk, tp, full);
 	if (seen)
 		observe_ack(seen, flow, tp, ack);
 	WRITE_ONCE(ingress->unread, ack->unread);

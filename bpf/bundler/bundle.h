@@ -10,6 +10,7 @@
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
 
+#include "governor.h"
 #include "grow.h"
 #include "level.h"
 #include "observation.h"
@@ -169,10 +170,9 @@ static __always_inline enum outcome prepend(struct __sk_buff *skb,
 	return BUNDLED;
 }
 
-static __always_inline enum outcome send_new(struct __sk_buff *skb,
-					     struct flow *flow,
-					     struct bpf_tcp_sock *tp,
-					     struct segment *seg)
+static __always_inline enum outcome
+send_new(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
+	 struct bpf_tcp_sock *tp, struct segment *seg)
 {
 	struct egress *egress = &flow->egress;
 	struct choice choice = {};
@@ -191,6 +191,8 @@ static __always_inline enum outcome send_new(struct __sk_buff *skb,
 			  choice.segments);
 		return HELD_BACK;
 	}
+	if (!is_allowed(sk, flow))
+		return GOVERNED;
 	outcome = prepend(skb, flow, seg, choice.start);
 	if (outcome == BUNDLED)
 		note_bundle(egress, seg, &choice);
@@ -244,7 +246,7 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	egress->announced = NOTHING;
 	if (outcome == ELIGIBLE)
 		outcome = announced == NEW_DATA
-				  ? send_new(skb, flow, tp, seg)
+				  ? send_new(skb, sk, flow, tp, seg)
 				  : retransmit(skb, flow, tp, seg);
 	else if (announced == RETRANSMISSION)
 		outcome = OLD_DATA;

@@ -150,6 +150,8 @@ enum outcome {
 	/* The receiver's ACKs do not show the losses that bundles hide. */
 	NO_DSACK, /* it reports no duplicates */
 
+	GOVERNED, /* not in the share that the governor allows (governor.h) */
+
 	OUTCOMES,
 	ELIGIBLE =
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
@@ -286,6 +288,45 @@ struct retrans {
 	__u32 newest_time; /* that of the newest segment by then */
 };
 
+/* What a governor's verdict is about (governor.h). */
+enum verdict {
+	VERDICT_UNKNOWN, /* no decision was met yet */
+	VERDICT_NONE, /* no alarm yet */
+	VERDICT_OURS, /* queue or losses went away without redundancy */
+	VERDICT_NOT_OURS, /* they came again without it */
+	VERDICT_STALE, /* user space has not decided in time */
+};
+
+/* What made a governor look. */
+enum alarm {
+	ALARM_NONE,
+	ALARM_QUEUE, /* longer than it was without redundancy */
+	ALARM_LOSS, /* more than it was without redundancy */
+};
+
+/* The governor's decision about the connections to one network. */
+struct allowance {
+	__u32 share; /* of 256 eligible segments, so many carry redundancy */
+	enum verdict verdict; /* the last one */
+	enum alarm alarm; /* the last one */
+};
+
+/* The decision that a connection met last. */
+struct governed {
+	struct allowance allowance;
+	__u32 credit; /* of 256 for a segment with redundancy */
+};
+
+/* Measurements for the governor, in the current window. */
+struct load_window {
+	__u32 start_us;
+	__u32 rtt_us; /* the least; 0: none */
+	__u32 sampled; /* when the segment left of the last sample */
+	__u32 packets; /* at its start, so are the next */
+	__u32 losses;
+	__u32 redundant;
+};
+
 /*
  * Written by what stands on the way out alone: with the socket locked, as long
  * as its packets do not wait on their way, and by one processor at a time
@@ -338,6 +379,8 @@ struct egress {
 	__u32 along_seq; /* where the retransmitted segment begins */
 	__u32 along_start; /* where it ends */
 	__u32 along_end;
+
+	struct governed governed;
 };
 
 /* Losses that bundles hid. */
@@ -419,6 +462,8 @@ struct ingress {
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */
 	struct run run;
+
+	struct load_window load;
 };
 
 struct flow {
@@ -478,6 +523,7 @@ struct flow_record {
 	enum loss_rule loss_rule;
 	__u32 level;
 	__u32 path_size; /* payload that gets through at most; 0: not limited */
+	struct allowance allowance; /* the governor's */
 	struct options options;
 	struct companions companions;
 	__u32 companions_refused;

@@ -55,6 +55,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->level = flow->ingress.level;
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
+	record->allowance = flow->egress.governed.allowance;
 	record->options = flow->options;
 	record->companions = flow->companions;
 	record->companions_refused = flow->companions_refused;

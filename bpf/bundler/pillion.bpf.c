@@ -16,6 +16,7 @@
 #include "closed.h"
 #include "companions.h"
 #include "draw.h"
+#include "governor.h"
 #include "policy.h"
 #include "reaction.h"
 #include "dsack.h"
@@ -175,7 +176,7 @@ int pillion_ingress(struct __sk_buff *skb)
 	if (!is_acceptable(skb, &seg, full, &ack) ||
 	    parse_ack(skb, &seg, &options, &found, &ack))
 		return 1;
-	on_ack(flow, tp, &ack, &options, observed(skb));
+	on_ack(flow, sk, tp, full, &ack, &options, observed(skb));
 	return 1;
 }
 

@@ -63,7 +63,8 @@ SAME(UNWATCHED);
 SAME(PATH_SIZE);
 SAME(HELD_BACK);
 SAME(NO_DSACK);
-_Static_assert(OUTCOMES == NO_DSACK + 1,
+SAME(GOVERNED);
+_Static_assert(OUTCOMES == GOVERNED + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

@@ -8,6 +8,7 @@ use nix::sys::stat::fstat;
 use crate::cgroup_links::{self, CgroupLinks};
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
+use crate::governor::Governor;
 use crate::link::{self, Target};
 use crate::places::Room;
 use crate::policy::bytes;
@@ -36,6 +37,7 @@ pub struct Attachment {
     /// The id of the cgroup that they are attached to; 0 of the root.
     cgroup: u64,
     room: Room,
+    governor: Option<Governor>,
 }
 
 impl Attachment {
@@ -84,12 +86,14 @@ impl Attachment {
     }
 
     fn on(
-        programs: Programs,
+        mut programs: Programs,
         cgroup: BorrowedFd,
         devices: DeviceAttachments,
     ) -> Result<Self, Error> {
+        let governor = programs.governor.take().map(Governor::start).transpose()?;
         let links = CgroupLinks::begin(&programs, cgroup)?;
         Ok(Self {
+            governor,
             programs,
             devices,
             unreviewed: Vec::new(),
@@ -239,6 +243,12 @@ impl Attachment {
     /// telling.
     pub fn stay(&mut self, selection: &mut Selection) -> Vec<Change> {
         let mut changes = Vec::new();
+        if let Some(governor) = &self.governor {
+            let governed = governor.outcome();
+            selection
+                .troubles
+                .outcome_of(Step::Govern, governed, &mut changes);
+        }
         if self.links.drop_the_detached() {
             let said = selection.troubles.failed(Step::Stay, Error::Detached);
             changes.extend(said.map(Change::Refused));

@@ -10,6 +10,7 @@ pub(crate) struct Constants {
     pub(crate) any_namespace: bool,
     max_connections: u32,
     receivers_are_safe: bool,
+    governing: bool,
     observing: Option<Observing>,
 }
 
@@ -20,6 +21,7 @@ impl Constants {
             any_namespace: policy.scope == Scope::Anywhere,
             max_connections: policy.max_connections,
             receivers_are_safe: clamps_the_scaling_ratio(),
+            governing: policy.governing,
             observing: policy.observing,
         }
     }
@@ -29,6 +31,7 @@ impl Constants {
         data.any_namespace = self.any_namespace;
         data.max_connections = self.max_connections;
         data.receivers_are_safe = self.receivers_are_safe;
+        data.governing = self.governing;
         if let Some(observing) = &self.observing {
             data.observing = true;
             data.draw_key = observing.key;

@@ -14,11 +14,12 @@ use crate::companions;
 use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, flow_types, types};
 use crate::walk::{self, Walk};
 use crate::{
-    Companion, Companions, Counters, Decision, Error, LossRule, Namespace, Outcome, found_maps,
+    Companion, Companions, Counters, Decision, Error, Governed, LossRule, Namespace, Outcome,
+    found_maps,
 };
 
 /// A connection that a running pillion bundles.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Flow {
     /// The socket's cookie, as `ss --extended` shows it, which no second socket gets; `None` while
     /// nobody has asked the kernel for one.
@@ -67,6 +68,10 @@ pub struct Flow {
     /// Bytes of payload that a segment with its bundle may have for now, where larger ones
     /// did not get through the path.
     pub path_size: Option<u32>,
+    /// The governor's decision that the connection met last; `None` before its first eligible segment,
+    /// and where nothing governs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub governor: Option<Governed>,
     /// The companions that the kernel took.
     #[serde(skip_serializing_if = "Companions::is_empty")]
     #[serde(serialize_with = "companions::of_a_flow::serialize")]
@@ -282,6 +287,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         loss_rule,
         level: raw.level,
         path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
+        governor: Governed::of_flow(&raw.allowance),
         companions: Companions::of_flow(&raw.companions),
         companions_refused: Companion::of(raw.companions_refused),
         last: last.filter(|_| !counters.outcomes.is_empty()),

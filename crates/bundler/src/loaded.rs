@@ -8,7 +8,6 @@ use libbpf_rs::{MapCore, MapHandle, MapMut, MapType, ProgramMut};
 use libbpf_sys::BPF_F_RDONLY_PROG;
 use pillion_host::libbpf::Messages;
 
-use crate::Error;
 use crate::contract::{PillionMaps, PillionProgs, PillionSkel};
 use crate::observation::ObservationReader;
 use crate::opened::Features;
@@ -17,6 +16,7 @@ use crate::policy::Tables;
 use crate::programs::DevicePrograms;
 use crate::request_shares::RequestShares;
 use crate::walk::Walk;
+use crate::{Error, governor};
 
 /// The programs, verified by the kernel.
 pub(crate) struct Loaded<'a> {
@@ -121,6 +121,16 @@ impl<'a> Loaded<'a> {
         let connections = connections.map_err(|error| Error::system("keep a program", error))?;
         let seen = self.map(&self.maps().pillion_observed)?;
         Ok(ObservationReader::new(seen, connections))
+    }
+
+    /// The maps by which a governor measures and decides.
+    pub(crate) fn governor(&self) -> Result<governor::Maps, Error> {
+        let maps = self.maps();
+        Ok(governor::Maps {
+            loads: self.map(&maps.pillion_network_load)?,
+            allowances: self.map(&maps.pillion_allowances)?,
+            governor: self.map(&maps.pillion_governor)?,
+        })
     }
 
     /// The programs for devices whose packets begin with an Ethernet header, and for those whose

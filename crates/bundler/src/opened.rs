@@ -11,7 +11,7 @@ use pillion_host::libbpf::Messages;
 use crate::constants::Constants;
 use crate::contract::{OpenPillionSkel, PillionSkelBuilder};
 use crate::loaded::Loaded;
-use crate::{Error, Policy, Requests, requests, socket_option, walk};
+use crate::{Error, Policy, Requests, governor, requests, socket_option, walk};
 
 /// What this kernel has, of what the programs can do without.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +61,12 @@ impl<'a> Opened<'a> {
         let maps = &mut self.skel.maps;
         let sized = maps.pillion_rule_cgroups.set_max_entries(rule_cgroups);
         sized.map_err(|error| self.log.explain(&error))?;
+        if policy.governing {
+            for map in [&mut maps.pillion_network_load, &mut maps.pillion_allowances] {
+                let sized = map.set_max_entries(governor::MAX_NETWORKS);
+                sized.map_err(|error| self.log.explain(&error))?;
+            }
+        }
         if policy.observing.is_some() {
             let sized = maps
                 .pillion_observed

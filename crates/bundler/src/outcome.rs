@@ -84,6 +84,8 @@ outcomes! {
     HeldBack = HELD_BACK, "held back";
     /// The receiver reports no duplicates (DSACK), so that hidden losses cannot be found.
     NoDsack = NO_DSACK, "no DSACK";
+    /// The governor lets fewer segments carry redundancy at present.
+    Governed = GOVERNED, "governed";
 }
 
 #[cfg(test)]

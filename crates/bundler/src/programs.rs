@@ -10,7 +10,7 @@ use crate::opened::Opened;
 use crate::places::Places;
 use crate::policy::Tables;
 use crate::scope::Served;
-use crate::{Error, Hook, LinkHeader, Policy, Requests};
+use crate::{Error, Hook, LinkHeader, Policy, Requests, governor};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct Programs {
     pub(crate) flows: MapHandle,
     pub(crate) requests: Requests,
     pub(crate) observations: Option<ObservationReader>,
+    /// The maps of the governor, where one is to decide.
+    pub(crate) governor: Option<governor::Maps>,
     pub(crate) hook: Hook,
 }
 
@@ -94,6 +96,7 @@ impl Programs {
             flows: loaded.map(&maps.pillion_flows)?,
             requests: Requests::left(own(&maps.pillion_requests)?, layout),
             observations: observations.transpose()?,
+            governor: policy.governing.then(|| loaded.governor()).transpose()?,
             hook: Hook::of_this_kernel(),
         })
     }

@@ -52,6 +52,8 @@ pub(crate) enum Step {
     Stay,
     /// To count the connections.
     Count,
+    /// To decide which share of the segments carries redundancy.
+    Govern,
 }
 
 impl Selection {
@@ -342,7 +344,7 @@ impl Selection {
             there.find(|followed| followed.namespace.id() == *id)
         };
         self.troubles.retain(|step| match step {
-            Step::Stay | Step::Count => true,
+            Step::Stay | Step::Count | Step::Govern => true,
             Step::Take(name) => all.iter().any(|it| it.name() == Some(name)),
             Step::List(id)
             | Step::Read(id)

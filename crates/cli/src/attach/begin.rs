@@ -41,6 +41,7 @@ impl Args {
         let chosen = self.connections(&policy);
         let policy = Policy {
             max_connections: self.bundling.max_connections,
+            governing: true,
             ..policy
         }
         .at(&selection);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::network_namespaces;
 
 /// A connection, and who has it open.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Connection {
     /// The name of a process that has it open.
     pub process: Option<String>,

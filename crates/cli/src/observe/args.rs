@@ -136,6 +136,7 @@ impl ObserveArgs {
             otherwise: pillion_bundler::Mode::LeaveAlone,
             max_connections: bundling.max_connections,
             observing: Some(observing),
+            governing: true,
             ..Policy::default()
         }
         .at(selection))

@@ -118,6 +118,7 @@ impl Args {
             rules: vec![rule],
             scope: Scope::Anywhere,
             max_connections: self.bundling.max_connections,
+            governing: true,
             ..Policy::default()
         })?
         .by(self.bundling.hook());

@@ -50,6 +50,7 @@ impl Bundling {
                 ..Rule::all(how.options)
             }],
             otherwise: Mode::LeaveAlone,
+            governing: true,
             ..Policy::default()
         };
         let programs = Programs::load(&policy.at(&selection))?;

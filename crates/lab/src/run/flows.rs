@@ -38,9 +38,10 @@ impl Serialize for FlowSample<'_> {
             last,
             counters,
             decision,
+            governor,
             ..
         } = self.flow;
-        let mut fields = serializer.serialize_struct("FlowSample", 10 + Counters::NAMES.len())?;
+        let mut fields = serializer.serialize_struct("FlowSample", 13 + Counters::NAMES.len())?;
         fields.serialize_field("at_ns", &self.at_ns)?;
         fields.serialize_field("local", local)?;
         fields.serialize_field("peer", peer)?;
@@ -55,6 +56,10 @@ impl Serialize for FlowSample<'_> {
         let decision = decision.as_ref();
         fields.serialize_field("rate_allowed", &decision.map(|it| it.rate_allowed))?;
         fields.serialize_field("rate_sent", &decision.map(|it| it.rate_sent))?;
+        let governor = governor.as_ref();
+        fields.serialize_field("share", &governor.map(|it| it.share))?;
+        fields.serialize_field("verdict", &governor.and_then(|it| it.verdict))?;
+        fields.serialize_field("alarm", &governor.and_then(|it| it.alarm))?;
         fields.end()
     }
 }
@@ -88,6 +93,7 @@ mod tests {
             loss_rule: LossRule::Dsack,
             level: 2,
             path_size: None,
+            governor: None,
             companions: Companions::default(),
             companions_refused: Vec::new(),
             last: Some(Outcome::Bundled),
@@ -105,7 +111,7 @@ mod tests {
         let row = serde_json::to_value(FlowSample { at_ns, flow: &flow }).unwrap();
         let json = serde_json::to_value(&flow).unwrap();
         assert_eq!((&row["segments"], &row["bundled"]), (&12.into(), &5.into()));
-        let own = ["at_ns", "segments", "bundled"];
+        let own = ["at_ns", "segments", "bundled", "share", "verdict", "alarm"];
         let fields = row.as_object().unwrap().iter();
         for (name, value) in fields.filter(|(name, _)| !own.contains(&name.as_str())) {
             assert_eq!(json.get(name), Some(value), "{name}");

@@ -1,0 +1,207 @@
+//! The governor: redundancy must never be what fills a queue.
+//!
+//! For all connections to one peer network together it decides which share of the eligible segments
+//! carries redundancy. `bpf/bundler/governor.h` measures and obeys; `network.rs` decides.
+
+mod baseline;
+mod load;
+mod network;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::time::{ClockId, clock_gettime};
+
+use crate::contract::types;
+use crate::policy::bytes;
+use crate::{Alarm, Error, Verdict};
+use load::Load;
+use network::{Allowance, FULL, LOW, Network};
+
+/// Peer networks at a time; those that find no place have the initial share.
+pub(crate) const MAX_NETWORKS: u32 = 16_384;
+
+/// Time between two decisions.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// How long a network without measurements is remembered.
+const FORGET: Duration = Duration::from_secs(120);
+
+/// Networks read with one system call.
+const BATCH: u32 = 256;
+
+/// The first bytes of a peer's address, as the kernel has them.
+type Key = [u8; size_of::<types::network>()];
+
+/// Decides for all peer networks of one pillion, in a thread of its own, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Governor {
+    stop: Arc<AtomicBool>,
+    /// What failed last, until that is taken.
+    failed: Arc<Mutex<Option<Error>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Governor {
+    /// Starts to decide; all networks have the full share at first.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn start(maps: Maps) -> Result<Self, Error> {
+        let mut networks = Networks {
+            maps,
+            all: HashMap::new(),
+        };
+        networks.decide(now())?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let failed = Arc::new(Mutex::new(None));
+        let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&failed));
+        let decide = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                thread::park_timeout(INTERVAL);
+                if let Err(error) = networks.decide(now())
+                    && let Ok(mut failure) = failure.lock()
+                {
+                    *failure = Some(error);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("governor".to_owned());
+        let thread = thread.spawn(decide);
+        Ok(Self {
+            stop,
+            failed,
+            thread: Some(thread.map_err(|error| Error::system("start the governor", error))?),
+        })
+    }
+
+    /// # Errors
+    /// What has failed since this was asked last: then the kernel falls back to a low share.
+    pub(crate) fn outcome(&self) -> Result<(), Error> {
+        let failed = self.failed.lock().ok().and_then(|mut it| it.take());
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Governor {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The kernel's maps of the governor (`bpf/bundler/governor.h`).
+#[derive(Debug)]
+pub(crate) struct Maps {
+    pub(crate) loads: MapHandle,
+    pub(crate) allowances: MapHandle,
+    pub(crate) governor: MapHandle,
+}
+
+/// The peer networks of one pillion.
+struct Networks {
+    maps: Maps,
+    all: HashMap<Key, Network>,
+}
+
+impl Networks {
+    fn decide(&mut self, now: Duration) -> Result<(), Error> {
+        let initial = self.initial();
+        for (key, raw) in self.read()? {
+            let Some(load) = Load::of(&raw) else { continue };
+            let network = self.all.entry(key);
+            let network = network.or_insert_with(|| Network::new(now, initial));
+            let before = network.allowance();
+            network.decide(now, &load);
+            let after = network.allowance();
+            if before != after {
+                let stored =
+                    self.maps
+                        .allowances
+                        .update(&key, bytes(&raw_of(after)), MapFlags::ANY);
+                stored.map_err(failed)?;
+            }
+        }
+        let gone = self.all.extract_if(|_, it| it.seen + FORGET < now);
+        for (key, _) in gone {
+            // One that always had the initial share has no entry.
+            let _ = self.maps.allowances.delete(&key);
+        }
+        let governor = types::governor {
+            decided_ns: now.as_nanos() as u64,
+            initial: types::allowance {
+                share: self.initial(),
+                verdict: types::verdict::VERDICT_NONE,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let zero = 0u32.to_ne_bytes();
+        let stored = self
+            .maps
+            .governor
+            .update(&zero, bytes(&governor), MapFlags::ANY);
+        stored.map_err(failed)
+    }
+
+    /// The share of a new network: networks may share an uplink, and one of them may have filled it.
+    fn initial(&self) -> network::Share {
+        match self.all.values().any(Network::is_suspected) {
+            true => LOW,
+            false => FULL,
+        }
+    }
+
+    /// The measurements since they were read last.
+    fn read(&self) -> Result<Vec<(Key, types::network_load)>, Error> {
+        let any = MapFlags::ANY;
+        let read = self.maps.loads.lookup_and_delete_batch(BATCH, any, any);
+        let read = read.map_err(failed)?.filter_map(|(key, value)| {
+            // SAFETY: plain integers, of which any bits are valid, and enough of them.
+            let load = (value.len() >= size_of::<types::network_load>()).then(|| unsafe {
+                value
+                    .as_ptr()
+                    .cast::<types::network_load>()
+                    .read_unaligned()
+            });
+            key.try_into().ok().zip(load)
+        });
+        Ok(read.collect())
+    }
+}
+
+fn raw_of(allowance: Allowance) -> types::allowance {
+    types::allowance {
+        share: allowance.share,
+        verdict: match allowance.verdict {
+            None => types::verdict::VERDICT_NONE,
+            Some(Verdict::Ours) => types::verdict::VERDICT_OURS,
+            Some(Verdict::NotOurs) => types::verdict::VERDICT_NOT_OURS,
+            Some(Verdict::Stale) => types::verdict::VERDICT_STALE,
+        },
+        alarm: match allowance.alarm {
+            None => types::alarm::ALARM_NONE,
+            Some(Alarm::Queue) => types::alarm::ALARM_QUEUE,
+            Some(Alarm::Loss) => types::alarm::ALARM_LOSS,
+        },
+    }
+}
+
+/// The clock of `bpf_ktime_get_ns()`.
+fn now() -> Duration {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
+}
+
+fn failed(error: libbpf_rs::Error) -> Error {
+    Error::system("govern redundancy", io::Error::other(error.to_string()))
+}

@@ -1,0 +1,318 @@
+//! The decision about the connections to one peer network.
+//!
+//! Watch after an alarm: redundancy stops when delay or loss exceeds what was seen while nothing was
+//! added. If the alarm comes again while nothing is added, the queue is not ours.
+
+use std::time::Duration;
+
+use super::baseline::{Losses, Usual};
+use super::load::Load;
+use crate::{Alarm, Governed, Verdict};
+
+/// Eligible segments of 256 that carry redundancy.
+pub(crate) type Share = u32;
+/// Every eligible segment carries redundancy.
+pub(crate) const FULL: Share = Governed::FULL;
+/// The share to ramp up from, and on a path that loses less than the target tolerates.
+pub(crate) const LOW: Share = FULL / 8;
+
+/// Packets without a loss after which a path needs no more than [`LOW`]: the target of 0.1 % lost.
+const CALM_PACKETS: u64 = 1000;
+/// Packets in time for each packet that came late because of us, before the cap rises: a p99 allows
+/// twice as many.
+const PACKETS_PER_LATE: u64 = 200;
+/// Delay of one packet that is nobody's queue, besides half an ITT: a bundle's own serialisation looks
+/// like a queue on a narrow link.
+const DELAY_ALLOWED: Duration = Duration::from_millis(5);
+/// Delay, besides one ITT, from which a packet is late.
+const LATE: Duration = Duration::from_millis(10);
+/// A cap that was too high: it doubles again in time, and each alarm on the way makes packets late.
+const CAP_DIVISOR: Share = 4;
+/// How long a lowered cap holds at least.
+const CAP_HOLDS: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Redundancy is allowed.
+    Add,
+    /// Nothing is added, until the queue is short again.
+    Drain,
+    /// Nothing is added: does the alarm come again?
+    Watch,
+    /// Nothing is added for a while, to measure the path by itself.
+    Measure,
+}
+
+/// The decision about a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Allowance {
+    pub(super) share: Share,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) alarm: Option<Alarm>,
+}
+
+/// The connections to one peer network.
+#[derive(Debug, Clone)]
+pub(crate) struct Network {
+    phase: Phase,
+    /// When the phase started; of [`Phase::Add`] also when the cap changed.
+    since: Duration,
+    share: Share,
+    /// When the share changed last.
+    stepped: Duration,
+    /// The highest share that is tried.
+    cap: Share,
+    usual: Usual,
+    losses: Losses,
+    /// Since when the queue has been over the threshold, and for how many decisions.
+    over: Option<(Duration, u32)>,
+    /// The longest queue of this phase.
+    longest: Duration,
+    /// Queue, share and loss rate when redundancy stopped.
+    stopped: Stopped,
+    /// When redundancy was seen last.
+    added: Duration,
+    /// When the queue was short last.
+    short: Duration,
+    /// When the path was measured by itself last.
+    measured: Duration,
+    packets_since_loss: u64,
+    was_calm: bool,
+    /// Packets that came late in this excursion of the queue.
+    late: u64,
+    /// Packets that must be in time before the cap rises.
+    debt: u64,
+    alarm: Option<Alarm>,
+    verdict: Option<Verdict>,
+    /// When there were measurements last.
+    pub(super) seen: Duration,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Stopped {
+    queue: Duration,
+    share: Share,
+    loss_rate: f64,
+}
+
+impl Network {
+    /// A network with this share at first.
+    pub(super) fn new(now: Duration, initial: Share) -> Self {
+        Self {
+            phase: Phase::Add,
+            since: now,
+            share: initial,
+            stepped: now,
+            cap: FULL,
+            usual: Usual::default(),
+            losses: Losses::default(),
+            over: None,
+            longest: Duration::ZERO,
+            stopped: Stopped::default(),
+            added: now,
+            short: now,
+            measured: now,
+            packets_since_loss: 0,
+            was_calm: false,
+            late: 0,
+            debt: 0,
+            alarm: None,
+            verdict: None,
+            seen: now,
+        }
+    }
+
+    /// The decision.
+    pub(super) fn allowance(&self) -> Allowance {
+        Allowance {
+            share: self.share,
+            verdict: self.verdict,
+            alarm: self.alarm,
+        }
+    }
+
+    /// True while an alarm is looked into, and for as long as one about us lowers the cap.
+    pub(super) fn is_suspected(&self) -> bool {
+        matches!(self.phase, Phase::Drain | Phase::Watch) || self.cap < FULL
+    }
+
+    /// Decides by the measurements since the last decision.
+    pub(super) fn decide(&mut self, now: Duration, load: &Load) {
+        self.seen = now;
+        if load.is_redundant {
+            self.added = now;
+        }
+        let allowed = DELAY_ALLOWED + load.itt / 2;
+        if load.queue <= allowed {
+            self.short = now;
+        }
+        self.longest = self.longest.max(load.queue);
+        self.count(load);
+        self.losses
+            .add(load, self.share <= LOW && self.phase != Phase::Drain);
+        let alarm = self.find_alarm(now, load, allowed);
+        let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
+        match (self.phase, alarm) {
+            (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
+            (Phase::Add, _) => {
+                if nothing_added {
+                    self.usual.raise(load.queue);
+                }
+                self.adjust(now, load, allowed);
+            }
+            (Phase::Drain, _) => self.drain(now, load, allowed),
+            (Phase::Watch, _) => self.watch(now, load, alarm),
+            (Phase::Measure, _) => self.measure(now, load),
+        }
+        self.usual.fade(load.queue);
+    }
+
+    fn count(&mut self, load: &Load) {
+        self.packets_since_loss = match load.losses {
+            0 => self.packets_since_loss + load.packets,
+            _ => 0,
+        };
+        if load.queue > self.usual.queue() + load.itt + LATE {
+            self.late += load.packets;
+        } else {
+            self.debt = self.debt.saturating_sub(load.packets);
+            if self.phase == Phase::Add {
+                self.late = 0;
+            }
+        }
+    }
+
+    fn find_alarm(&mut self, now: Duration, load: &Load, allowed: Duration) -> Option<Alarm> {
+        if load.queue <= self.usual.queue() + allowed {
+            self.over = None;
+        } else {
+            let (since, decisions) = self.over.unwrap_or((now, 0));
+            self.over = Some((since, decisions + 1));
+            let patience = Duration::from_secs(1).min(2 * load.rtt);
+            if decisions > 0 && now - since >= patience {
+                return Some(Alarm::Queue);
+            }
+        }
+        self.losses.is_alarming().then_some(Alarm::Loss)
+    }
+
+    fn enter(&mut self, phase: Phase, share: Share, now: Duration) {
+        self.phase = phase;
+        self.since = now;
+        self.over = None;
+        self.longest = Duration::ZERO;
+        self.losses.restart();
+        self.set_share(share, now);
+    }
+
+    fn set_share(&mut self, share: Share, now: Duration) {
+        if share != self.share {
+            self.share = share;
+            self.stepped = now;
+        }
+    }
+
+    fn stop(&mut self, now: Duration, load: &Load, alarm: Alarm) {
+        self.alarm = Some(alarm);
+        self.stopped = Stopped {
+            queue: load.queue,
+            share: self.share,
+            loss_rate: self.losses.alarming_rate(),
+        };
+        self.enter(Phase::Drain, 0, now);
+    }
+
+    /// Adjusts the share while there is no alarm.
+    fn adjust(&mut self, now: Duration, load: &Load, allowed: Duration) {
+        if self.cap < FULL && self.debt == 0 && now - self.since > CAP_HOLDS {
+            self.cap = FULL.min(2 * self.cap.max(LOW / 2));
+            self.since = now;
+        }
+        if self.is_to_be_measured(now, load, allowed) {
+            self.stopped.share = self.share;
+            return self.enter(Phase::Measure, 0, now);
+        }
+        let is_calm = self.packets_since_loss > CALM_PACKETS;
+        let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
+        let target = match is_calm {
+            true => self.cap.min(LOW),
+            false => self.cap,
+        };
+        // After a calm, a share that was carried before needs no proof.
+        if self.share >= target || was_calm {
+            self.set_share(target, now);
+        } else if now - self.stepped >= Duration::from_secs(1).max(4 * load.rtt) {
+            self.set_share(target.min((2 * self.share).max(LOW)), now);
+        }
+    }
+
+    /// What the path does by itself is to be known again: its queue has not been short for long, or it
+    /// loses, and nobody knows how much it would without redundancy.
+    fn is_to_be_measured(&self, now: Duration, load: &Load, allowed: Duration) -> bool {
+        let for_long = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
+        let is_queue_stale =
+            self.usual.queue() > allowed && for_long(self.short, 20) && for_long(self.measured, 45);
+        let are_losses_unknown = self.losses.are_unexplained() && for_long(self.measured, 5);
+        load.is_redundant && (is_queue_stale || are_losses_unknown)
+    }
+
+    fn drain(&mut self, now: Duration, load: &Load, allowed: Duration) {
+        let elapsed = now - self.since;
+        let usual = self.usual.queue();
+        if self.alarm == Some(Alarm::Loss) || load.queue <= usual + allowed / 2 {
+            return self.enter(Phase::Watch, 0, now);
+        }
+        if elapsed > Duration::from_secs(3).max(16 * load.rtt) {
+            let fallen = self.stopped.queue.saturating_sub(load.queue);
+            if 4 * fallen < self.stopped.queue.saturating_sub(usual) {
+                self.acquit(now);
+            } else if elapsed > Duration::from_secs(10).max(32 * load.rtt) {
+                self.enter(Phase::Watch, 0, now);
+            }
+        }
+    }
+
+    fn watch(&mut self, now: Duration, load: &Load, alarm: Option<Alarm>) {
+        if alarm.is_some() {
+            return self.acquit(now);
+        }
+        if now - self.since <= Duration::from_secs(10).max(40 * load.rtt) {
+            return;
+        }
+        if self.alarm == Some(Alarm::Loss) && !self.losses.have_gone(self.stopped.loss_rate) {
+            return self.acquit(now);
+        }
+        self.verdict = Some(Verdict::Ours);
+        self.debt = PACKETS_PER_LATE * std::mem::take(&mut self.late);
+        self.usual.measured(self.longest);
+        self.measured = now;
+        self.cap = match self.cap.min(self.stopped.share) / CAP_DIVISOR {
+            cap if cap < LOW / 2 => 0,
+            cap => cap,
+        };
+        self.enter(Phase::Add, self.cap.min(LOW), now);
+    }
+
+    /// The alarm was not about us: what was seen without redundancy is usual.
+    fn acquit(&mut self, now: Duration) {
+        self.verdict = Some(Verdict::NotOurs);
+        self.late = 0;
+        self.usual.raise(self.longest);
+        if self.alarm == Some(Alarm::Loss) {
+            self.losses.learn();
+        }
+        self.measured = now;
+        self.enter(Phase::Add, self.stopped.share, now);
+    }
+
+    fn measure(&mut self, now: Duration, load: &Load) {
+        let elapsed = now - self.since;
+        if elapsed > Duration::from_secs(3).max(16 * load.rtt) {
+            self.usual.measured(self.longest);
+        } else if self.usual.queue() > Duration::ZERO || !self.losses.are_known() {
+            return;
+        }
+        self.measured = now;
+        self.enter(Phase::Add, self.stopped.share, now);
+    }
+}

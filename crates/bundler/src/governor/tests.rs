@@ -1,0 +1,192 @@
+//! The governor on paths of a simple model: a queue that grows by what exceeds the rate.
+
+use std::time::Duration;
+
+use super::INTERVAL;
+use super::load::Load;
+use super::network::{FULL, LOW, Network, Share};
+use crate::{Alarm, Verdict};
+
+/// A path with these properties, in parts of its rate.
+#[derive(Clone, Copy)]
+struct Path {
+    /// Load without redundancy, and what all redundancy adds.
+    load: f64,
+    redundancy: f64,
+    /// Share of the packets that are lost at random.
+    loss: f64,
+    /// True if a policer drops what exceeds the rate, and nothing waits.
+    polices: bool,
+    /// Streams, each with a packet every 30 ms.
+    streams: u64,
+    /// The queue of others, in milliseconds, by the time in seconds.
+    others: fn(f64) -> f64,
+}
+
+const PATH: Path = Path {
+    load: 0.5,
+    redundancy: 0.2,
+    loss: 0.0,
+    polices: false,
+    streams: 8,
+    others: |_| 0.0,
+};
+
+/// What became of a network in so many seconds.
+struct Outcome {
+    network: Network,
+    /// Decisions, the sum of their shares, and of these that came after 10 s and found packets late.
+    decisions: u32,
+    shares: f64,
+    late: u32,
+}
+
+impl Outcome {
+    fn mean_share(&self) -> f64 {
+        self.shares / f64::from(self.decisions) / f64::from(FULL)
+    }
+
+    fn late(&self) -> f64 {
+        f64::from(self.late) / f64::from(self.decisions)
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        self.network.allowance().verdict
+    }
+}
+
+fn run(path: Path, seconds: u32) -> Outcome {
+    let mut random = 1u64;
+    // Uniform in 0..1 (Knuth's MMIX).
+    let mut uniform = move || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut outcome = Outcome {
+        network: Network::new(Duration::ZERO, FULL),
+        decisions: 0,
+        shares: 0.0,
+        late: 0,
+    };
+    let mut queue_ms = 0.0f64;
+    for decision in 1..=seconds * 4 {
+        let now = INTERVAL * decision;
+        let share = outcome.network.allowance().share;
+        let part = f64::from(share) / f64::from(FULL);
+        let excess = path.load + part * path.redundancy - 1.0;
+        let mut loss = path.loss;
+        match path.polices {
+            true => loss += excess.max(0.0),
+            false => queue_ms = (queue_ms + excess * 250.0).max(0.0),
+        }
+        let packets = path.streams * 8;
+        let losses = (0..packets).filter(|_| uniform() < loss).count() as u64;
+        let queue = queue_ms + (path.others)(now.as_secs_f64());
+        outcome.network.decide(
+            now,
+            &Load {
+                queue: Duration::from_micros((queue * 1000.0) as u64),
+                itt: Duration::from_millis(30),
+                rtt: Duration::from_millis(50),
+                packets,
+                losses,
+                is_redundant: share > 0,
+            },
+        );
+        outcome.decisions += 1;
+        outcome.shares += f64::from(share);
+        outcome.late += u32::from(now > Duration::from_secs(10) && queue_ms > 40.0);
+    }
+    outcome
+}
+
+#[test]
+fn queue_that_redundancy_fills_lowers_the_share() {
+    let lossy = |load| Path {
+        load,
+        redundancy: 0.44,
+        loss: 0.02,
+        ..PATH
+    };
+    for load in [0.6, 0.76, 0.85] {
+        let outcome = run(lossy(load), 300);
+        let share = outcome.network.allowance().share;
+        assert_eq!(outcome.verdict(), Some(Verdict::Ours), "load {load}");
+        assert_eq!(outcome.network.allowance().alarm, Some(Alarm::Queue));
+        assert!(share < FULL, "load {load}");
+        assert!(
+            outcome.late() < 0.02,
+            "load {load}: late {}",
+            outcome.late()
+        );
+    }
+}
+
+#[test]
+fn queue_of_greedy_streams_keeps_the_share() {
+    let outcome = run(
+        Path {
+            loss: 0.02,
+            others: |s| 150.0 * (s / 3.0).fract(),
+            ..PATH
+        },
+        300,
+    );
+    assert_eq!(outcome.verdict(), Some(Verdict::NotOurs));
+    assert!(outcome.mean_share() > 0.9, "{}", outcome.mean_share());
+}
+
+#[test]
+fn random_losses_keep_the_share() {
+    for (streams, loss) in [(1, 0.02), (8, 0.01), (8, 0.05), (32, 0.25)] {
+        let outcome = run(
+            Path {
+                streams,
+                loss,
+                ..PATH
+            },
+            300,
+        );
+        let share = outcome.mean_share();
+        assert!(share > 0.9, "{streams} streams, loss {loss}: {share}");
+    }
+}
+
+#[test]
+fn losses_of_a_policer_that_redundancy_fills_lower_the_share() {
+    let path = Path {
+        load: 0.76,
+        redundancy: 0.44,
+        polices: true,
+        ..PATH
+    };
+    let outcome = run(path, 300);
+    assert_eq!(outcome.network.allowance().alarm, Some(Alarm::Loss));
+    assert_eq!(outcome.verdict(), Some(Verdict::Ours));
+    let share = f64::from(outcome.network.allowance().share) / f64::from(FULL);
+    assert!(0.76 + 0.44 * share < 1.0, "{share}");
+}
+
+#[test]
+fn path_without_losses_gets_a_low_share() {
+    let outcome = run(PATH, 60);
+    assert_eq!(outcome.network.allowance().share, LOW);
+    assert_eq!(outcome.verdict(), None);
+}
+
+#[test]
+fn first_loss_after_a_calm_brings_the_share_back() {
+    let mut network = run(PATH, 60).network;
+    let load = Load {
+        packets: 64,
+        losses: 1,
+        rtt: Duration::from_millis(50),
+        is_redundant: true,
+        ..Load::default()
+    };
+    let share = |network: &Network| -> Share { network.allowance().share };
+    network.decide(Duration::from_millis(60_250), &load);
+    assert_eq!(share(&network), FULL);
+}
