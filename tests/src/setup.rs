@@ -54,6 +54,8 @@ pub struct Setup {
     pub cgroup: Option<PathBuf>,
     /// The bundlers that are attached before the connection is opened, in order.
     pub bundlers: Vec<Bundler>,
+    /// A governor decides how many segments carry redundancy.
+    pub governing: bool,
     /// What the bundlers observe of the connection.
     pub observing: Option<Observing>,
     /// Options of level `IPPROTO_TCP` that the socket has before it connects or listens.
@@ -112,6 +114,7 @@ impl Default for Setup {
             received_in_pages: false,
             cgroup: None,
             bundlers: vec![Bundler::unlimited()],
+            governing: false,
             observing: None,
             tcp_options: Vec::new(),
         }

@@ -301,6 +301,7 @@ fn policy(bundler: &Bundler) -> Policy {
 
 fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
     let policy = Policy {
+        governing: setup.governing,
         observing: setup.observing,
         ..policy(bundler)
     };

@@ -11,6 +11,7 @@ mod compared;
 mod control;
 mod dsack;
 mod flows;
+mod governor;
 mod hidden_loss;
 mod history;
 mod ip_headers;

@@ -371,6 +371,7 @@ impl Attachment {
     #[must_use]
     pub fn into_programs(mut self) -> Programs {
         self.detach();
+        self.programs.governor = self.governor.take().and_then(Governor::stop);
         self.programs
     }
 

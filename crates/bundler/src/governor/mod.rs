@@ -46,7 +46,7 @@ pub(crate) struct Governor {
     stop: Arc<AtomicBool>,
     /// What failed last, until that is taken.
     failed: Arc<Mutex<Option<Error>>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Maps>>,
 }
 
 impl Governor {
@@ -72,6 +72,7 @@ impl Governor {
                     *failure = Some(error);
                 }
             }
+            networks.maps
         };
         let thread = thread::Builder::new().name("governor".to_owned());
         let thread = thread.spawn(decide);
@@ -88,15 +89,23 @@ impl Governor {
         let failed = self.failed.lock().ok().and_then(|mut it| it.take());
         failed.map_or(Ok(()), Err)
     }
+
+    /// Decides no more, and gives the maps back.
+    pub(crate) fn stop(mut self) -> Option<Maps> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Maps> {
+        self.stop.store(true, Ordering::Relaxed);
+        let thread = self.thread.take()?;
+        thread.thread().unpark();
+        thread.join().ok()
+    }
 }
 
 impl Drop for Governor {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 

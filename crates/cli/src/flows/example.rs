@@ -23,6 +23,7 @@ pub fn example(port: u16) -> Connection {
         rule: Some(1),
         off: false,
         loss_rule: LossRule::Auto,
+        governor: None,
         level: 1,
         path_size: None,
         companions: Companions::default(),
