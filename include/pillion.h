@@ -120,7 +120,8 @@ enum pillion_last {
 	PILLION_LAST_PATH_SIZE = 24,
 	PILLION_LAST_HELD_BACK = 25,
 	PILLION_LAST_NO_DSACK = 26,
-	PILLION_LAST_GOVERNED = 27
+	PILLION_LAST_GOVERNED = 27,
+	PILLION_LAST_ACKS_THINNED = 28
 };
 
 /* Counts are those of this connection since pillion bundles it. */

@@ -119,7 +119,8 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		return;
 	}
 	find_packet(record, next, ack->ack, &packet);
-	settled.to = packet.end == ack->ack ? packet.slot + 1 : packet.slot;
+	settled.ends_with = packet.end == ack->ack;
+	settled.to = packet.slot + settled.ends_with;
 	settled.lost_start = settled.lost_end = una;
 	settled.mss = tp->mss_cache;
 	if (is_of_retransmission(flow, ack, una))
@@ -128,6 +129,7 @@ acknowledge(struct flow *flow, struct bpf_tcp_sock *tp, const struct ack *ack,
 		find_hidden(flow, tp, next, ack, reported, &packet, una,
 			    &settled);
 	settle(record, ingress, &settled);
+	count_ends(record, ingress, &settled);
 	WRITE_ONCE(ingress->acked, ack->ack);
 	/* Of what is older the record has no more. */
 	oldest_byte = first_known(record, next);

@@ -10,6 +10,7 @@
 #ifndef PILLION_BUNDLE_H
 #define PILLION_BUNDLE_H
 
+#include "density.h"
 #include "governor.h"
 #include "grow.h"
 #include "level.h"
@@ -105,6 +106,9 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return NO_SACK;
 	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
 		return NO_DSACK;
+	if (flow->ingress.rule != LOSS_RULE_ACK &&
+	    are_acks_thinned(&flow->ingress))
+		return ACKS_THINNED;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
 	outcome = test_thin(&flow->options, egress, tp);

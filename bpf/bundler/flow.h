@@ -152,6 +152,8 @@ enum outcome {
 
 	GOVERNED, /* not in the share that the governor allows (governor.h) */
 
+	ACKS_THINNED, /* too few ACKs arrive to show losses (density.h) */
+
 	OUTCOMES,
 	ELIGIBLE =
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
@@ -458,6 +460,7 @@ struct ingress {
 	__u32 bundle_end; /* of the newest bundle that has arrived */
 	__u32 bundle_size; /* payload of its packet */
 
+	__u64 ends_passed; /* small segments, by a bit (density.h) */
 	__u32 level; /* previous segments that ride along */
 	__u32 run_segments; /* segments sent, fading */
 	__u16 runs[RUN_LENGTHS]; /* runs of lost ones, by length, fading */

@@ -14,7 +14,7 @@
 #ifndef PILLION_LEVEL_H
 #define PILLION_LEVEL_H
 
-#include "guard.h"
+#include "density.h"
 
 /* Segments counted at which all counts are halved, this one with them. */
 #define FADE_AFTER 1024
@@ -49,7 +49,9 @@ __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 		runs += ingress->runs[k];
 		unrepaired += (k + 1) * (__u64)ingress->runs[k];
 	}
-	shorter = ingress->run_segments;
+	/* Of so many, losses were seen. */
+	shorter = (__u64)ingress->run_segments * ends_acknowledged(ingress) /
+		  ENDS;
 	bearable = shorter * target_ppm;
 	for (k = 0; k < RUN_LENGTHS; k++) {
 		unrepaired -= runs;

@@ -15,6 +15,7 @@
 #define PILLION_REACTION_H
 
 #include "ca_state.h"
+#include "density.h"
 #include "maps.h"
 #include "round_trip.h"
 #include "segment.h"
@@ -55,6 +56,7 @@ static __always_inline bool within_allowance(struct flow *flow,
 
 	p = loss_event_rate(&egress->loss_events, egress->sending.packets, now,
 			    rtt_us);
+	p = with_unseen(&flow->ingress, p);
 	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
 	within = sent.payload <= decision.rate_allowed &&
 		 sent.packets <= SECOND_US / MIN_INTERVAL_US;

@@ -111,6 +111,9 @@ static __always_inline bool takes_along(struct flow *flow,
 		return false;
 	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
 		return false;
+	if (flow->ingress.rule != LOSS_RULE_ACK &&
+	    are_acks_thinned(&flow->ingress))
+		return false;
 	if (READ_ONCE(flow->ingress.unread))
 		return false;
 	if (egress->along_seq == seg->seq &&

@@ -6,6 +6,7 @@
 #ifndef PILLION_SETTLE_H
 #define PILLION_SETTLE_H
 
+#include "density.h"
 #include "level.h"
 #include "record.h"
 #include "sacked.h"
@@ -13,6 +14,7 @@
 struct settled {
 	__u32 from; /* the first slot */
 	__u32 to; /* behind the last */
+	__u32 ends_with; /* 1: the ACK does, with the last */
 	__u32 lost_start; /* bytes that were lost, and repaired by a bundle */
 	__u32 lost_end;
 	bool in_doubt; /* whether they were */
@@ -86,6 +88,32 @@ __noinline int settle(struct record *record, struct ingress *ingress,
 			end_run(ingress);
 		if (how & SMALL)
 			fade(ingress);
+	}
+	return 0;
+}
+
+/*
+ * Counts the ends of those that are settled, after settle(). A global function
+ * and no branch in the loop, as the verifier would follow both sides.
+ */
+__noinline int count_ends(struct record *record, struct ingress *ingress,
+			  const struct settled *settled)
+{
+	__u32 at, i, how, known, last;
+	__u64 lost;
+
+	if (!record || !ingress || !settled)
+		return 0;
+	at = settled->from;
+	for (i = 0; i < RECORD && at != settled->to; i++, at++) {
+		how = READ_ONCE(slot(record, at)->how);
+		lost = ingress->pending.bits[(at & (RECORD - 1)) / 64];
+		lost |= *sacked_word(&ingress->sacked, at);
+		known = how / RETRANSMITTED | lost >> (at & 63);
+		/* No more than the slots of the record lie between the two. */
+		last = (settled->to - at - 2) >> 31;
+		count_end(ingress, how / SMALL & ~known & 1,
+			  settled->ends_with & last);
 	}
 	return 0;
 }

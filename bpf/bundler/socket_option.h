@@ -64,7 +64,8 @@ SAME(PATH_SIZE);
 SAME(HELD_BACK);
 SAME(NO_DSACK);
 SAME(GOVERNED);
-_Static_assert(OUTCOMES == GOVERNED + 1,
+SAME(ACKS_THINNED);
+_Static_assert(OUTCOMES == ACKS_THINNED + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

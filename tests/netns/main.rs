@@ -2,6 +2,7 @@
 //!
 //! Every test makes network namespaces of its own, which end with it.
 
+mod ack_filter;
 mod agreement;
 mod along;
 mod analyse;

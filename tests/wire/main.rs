@@ -37,6 +37,7 @@ mod size;
 mod socket_option;
 mod tfrc_sp;
 mod thin;
+mod thinned;
 mod truesize;
 mod two_bundlers;
 mod undone;

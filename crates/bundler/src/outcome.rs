@@ -86,6 +86,8 @@ outcomes! {
     NoDsack = NO_DSACK, "no DSACK";
     /// The governor lets fewer segments carry redundancy at present.
     Governed = GOVERNED, "governed";
+    /// Too few of the receiver's ACKs arrive to show which losses bundles hide.
+    AcksThinned = ACKS_THINNED, "ACKs thinned";
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What pillion did, held against what the rules say.
 
+use std::collections::VecDeque;
+
 use pillion_bundler::{Counters, LossRule};
 
 use super::ledger::{Arrived, Kind, Ledger};
@@ -100,6 +102,12 @@ impl Rule {
         }
     }
 
+    /// Losses that an ACK showed, if they are in doubt.
+    pub fn in_doubt(&self, number: u32) -> &[Found] {
+        let (last, doubts) = &self.last_doubts;
+        if *last == number { doubts } else { &[] }
+    }
+
     pub fn rule(&self) -> LossRule {
         self.learnt.unwrap_or(self.asked)
     }
@@ -123,6 +131,25 @@ impl Rule {
             LossRule::Dsack => doubts,
             _ => Vec::new(),
         }
+    }
+}
+
+/// The last small segments, and with which of them an ACK ended.
+#[derive(Debug, Default)]
+pub struct Ends {
+    last: VecDeque<bool>,
+}
+
+impl Ends {
+    pub fn note(&mut self, is_end_of_ack: bool) {
+        self.last.push_front(is_end_of_ack);
+        self.last.truncate(64);
+    }
+
+    /// True if three quarters have no ACK that ends there, and some more: in here it is not known of
+    /// every segment whether a bundle could have repaired it.
+    pub fn are_thinned(&self) -> bool {
+        self.last.iter().filter(|is_end| !**is_end).count() >= 52
     }
 }
 

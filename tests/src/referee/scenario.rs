@@ -17,6 +17,8 @@ pub struct Scenario {
     pub sysctls: Vec<(&'static str, u8)>,
     pub forward: Direction,
     pub backward: Direction,
+    /// A filter on the way back leaves one of so many ACKs; 1 for all.
+    pub filter: usize,
     pub manner: Manner,
     /// What the application and others do, and how long after the beginning.
     pub acts: Vec<(Duration, Act)>,
@@ -236,12 +238,12 @@ fn disturb<R: Rng>(
 impl Scenario {
     pub fn draw(random: &mut impl Rng) -> Self {
         let setup = setup(random);
-        let reports = random.random_bool(0.9);
+        let reports = random.random_bool(0.8);
         let loss_rule = match (setup.sack && reports, random.random_range(0..4)) {
             (true, 0) => LossRule::Auto,
             (true, _) => LossRule::Dsack,
-            (false, 0) => LossRule::Auto,
-            (false, _) => LossRule::Ack,
+            (false, 0) => LossRule::Ack,
+            (false, _) => LossRule::Auto,
         };
         let options = Options {
             without_sack: !setup.sack && random.random(),
@@ -273,6 +275,7 @@ impl Scenario {
             ],
             forward: direction(random, 0.8),
             backward: direction(random, 0.5),
+            filter: one_of(random, &[1, 1, 1, 1, 5, 20]),
             manner: Manner {
                 sack: true,
                 reports,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use pillion_bundler::{Counters, Options};
 
-use super::super::judge::Rule;
+use super::super::judge::{Ends, Rule};
 use super::super::scenario::{Act, How};
 use super::Game;
 use crate::{Bundler, Ip};
@@ -99,6 +99,7 @@ impl Game {
         self.off = false;
         self.options = options;
         self.rule = Rule::new(options.loss_rule, self.scenario.setup.sack);
+        self.ends = Ends::default();
         self.recorded_from = self.ledger.end();
         self.answered = self.sent();
         self.counters = Counters::default();

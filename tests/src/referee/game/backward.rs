@@ -20,6 +20,7 @@ impl Game {
         }
         self.ledger.sacks(&ack);
         let expected = self.expect(&ack);
+        self.note_ends(&ack, &expected.0);
         let seen = reports_seen();
         let blocks = ack.report.map(|report| report.range);
         let blocks: Vec<_> = blocks
@@ -37,6 +38,22 @@ impl Game {
             self.judged.push(ack.number);
             self.ledger.acknowledged = ack.number;
             self.progress = Instant::now();
+        }
+    }
+
+    /// Takes note of which small segments the ACK acknowledges, and with which of them it ends.
+    fn note_ends(&mut self, ack: &Ack, found: &[Found]) {
+        let full = self.scenario.full_size();
+        let doubts = self.rule.in_doubt(ack.number);
+        let is_lost = |at: usize| found.iter().chain(doubts).any(|found| found.segment == at);
+        for (number, segment) in self.ledger.segments.iter().enumerate() {
+            let (start, end) = segment.range;
+            let is_new = end > self.ledger.acknowledged && end <= ack.number;
+            let is_small = end - start < full && start >= self.recorded_from;
+            let is_known = segment.retransmitted || segment.sacked || is_lost(number);
+            if is_new && is_small && !is_known {
+                self.ends.note(end == ack.number);
+            }
         }
     }
 

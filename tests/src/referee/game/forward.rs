@@ -64,6 +64,10 @@ impl Game {
             if cannot_find && packet.takes_others() && !self.is_uncertain {
                 self.fail("a bundle, though the receiver makes no reports");
             }
+            let is_judged = self.rule.rule() != LossRule::Ack;
+            if is_judged && self.ends.are_thinned() && packet.takes_others() && !self.is_uncertain {
+                self.fail("a bundle, though hardly any ACK ends with one");
+            }
         }
         let segments = self.ledger.segments.iter().rev();
         let outstanding = segments.take_while(|at| at.range.1 > self.ledger.acknowledged);
@@ -103,8 +107,11 @@ impl Game {
     }
 
     pub(super) fn sends_ack(&mut self, ack: Ack, now: Instant) {
-        let arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
+        let mut arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
         let id = self.acks.len();
+        if !id.is_multiple_of(self.scenario.filter) {
+            arrivals.clear();
+        }
         if let Some(report) = ack.report {
             // Until it is there.
             self.ledger.packets[report.packet].report_lost = true;

@@ -13,7 +13,7 @@ use pillion_bundler::{Counters, Options};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-use super::judge::{self, Rule};
+use super::judge::{self, Ends, Rule};
 use super::ledger::Ledger;
 use super::receiver::{Ack, Arrival, Receiver};
 use super::scenario::Scenario;
@@ -56,6 +56,7 @@ pub struct Game {
     receiver: Receiver,
     ledger: Ledger,
     rule: Rule,
+    ends: Ends,
     options: Options,
     events: BinaryHeap<Due<Event>>,
     made: usize,
@@ -103,6 +104,7 @@ impl Game {
             receiver: Receiver::new(scenario.manner.clone()),
             ledger: Ledger::new(),
             rule: Rule::new(scenario.options.loss_rule, scenario.setup.sack),
+            ends: Ends::default(),
             options: scenario.options,
             events: BinaryHeap::new(),
             made: 0,

@@ -1,0 +1,78 @@
+//! A path whose ACKs are filtered, as cable modems do: what bundles hide cannot be found, so the
+//! stream is not bundled.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use pillion_path::{Direction, Loss, PathConfig};
+use pillion_tests::HostPair;
+use serde_json::Value;
+
+use crate::common::*;
+
+/// Of 50 ACKs a second one of five passes, and of few all do: TCP's recovery is not held up.
+const FILTER: &str = "
+table ip filtered {
+    chain in {
+        type filter hook input priority 0
+        tcp flags & (syn | fin | rst) == 0 ip length < 100 limit rate over 10/second burst 1 packets drop
+    }
+}
+";
+
+/// What a stream counts that loses 5 % of its packets, and packets lost.
+fn stats(filtered: bool) -> (Value, u64) {
+    let direction = |loss| Direction {
+        loss: Loss::Uniform(loss),
+        ..Direction::delayed(Duration::from_millis(40))
+    };
+    let pair = HostPair::create(&PathConfig {
+        forward: direction(0.05),
+        backward: direction(0.0),
+        seed: 1,
+    });
+    let sender = &pair.sender.namespace;
+    if filtered {
+        let output = sender.run("nft", &["-f", "-"], FILTER).expect("nft runs");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let listen = "traffic receive --listen 10.77.0.2:7777 --streams 1";
+    let mut receiver = pillion_in(
+        &pair.receiver.namespace,
+        &listen.split(' ').collect::<Vec<_>>(),
+    )
+    .stdout(Stdio::null())
+    .stderr(Stdio::null())
+    .spawn()
+    .expect("a receiver");
+    let folder = tempfile::tempdir().expect("a folder");
+    let stats = folder.path().join("stats.json");
+    let send =
+        "traffic send --to 10.77.0.2:7777 --itt 20 --size 100 --duration 15 --congestion reno";
+    let sent = pillion_in(sender, &["run", "--stats"])
+        .arg(&stats)
+        .args(["--", PILLION])
+        .args(send.split(' '))
+        .output()
+        .expect("a sender");
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let received = receiver.wait().expect("the receiver");
+    assert!(received.success(), "every byte is verified");
+    let lost = pair.path.ledger().forward.lost.packets;
+    let stats = read_json(&stats);
+    println!("filtered: {filtered}; {lost} packets lost; {stats}");
+    (stats, lost)
+}
+
+#[test]
+fn where_one_ack_of_five_comes_back_the_stream_is_not_bundled_for_long() {
+    needs_root!();
+    let outcome = |stats: &Value, name: &str| stats["outcomes"][name].as_u64().unwrap_or(0);
+    let (all, lost) = stats(false);
+    assert_eq!(outcome(&all, "acks_thinned"), 0);
+    assert!(all["hidden_losses"].as_u64().expect("a count") * 2 > lost);
+    let (few, _) = stats(true);
+    let (bundled, thinned) = (outcome(&few, "bundled"), outcome(&few, "acks_thinned"));
+    // The first sixty show it. TCP itself sends larger segments later, as its window is small.
+    assert!(bundled < 150 && thinned > 100, "{bundled}, {thinned}");
+}
