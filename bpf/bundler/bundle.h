@@ -152,6 +152,7 @@ static __always_inline void note_bundle(struct egress *egress,
 
 	if (choice->is_probe)
 		egress->path.probe_end = seg->seq + seg->len;
+	note_length(egress, choice->segments);
 	mark(slot(record, newest), seg->seq - choice->start);
 	for (i = 1; i < RECORD - 1 && i <= choice->segments; i++)
 		mark(slot(record, newest - i), RODE_ALONG);

@@ -344,6 +344,7 @@ struct egress {
 	__u32 busy;
 	enum outcome last; /* of the last segment */
 	__u32 kept; /* payload before the record's end that history[] has */
+	__u32 longest; /* segments that rode along with one, at most so far */
 	__u32 retransmissions; /* tp->total_retrans, when last looked at */
 	__u32 retransmitted; /* packets with old data that left */
 	__u32 rtt_min_us; /* the connection's own minimum, ~0: none */

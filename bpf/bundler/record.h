@@ -107,11 +107,34 @@ static __always_inline void add_segment(struct record *record, __u32 end,
 	PUBLISH(record->next, record->next + 1);
 }
 
-/* Would so many more segments push out one that is not acknowledged? */
+/* Acknowledged segments of which reports may come, beside what rode along. */
+#define REPORTED_LATE 16
+/* As many before the first unacknowledged one leave no place for others. */
+#define ALL_ACKNOWLEDGED (RECORD - 5)
+
+/*
+ * Would so many more segments push out one that is not acknowledged, or of
+ * which a report is on its way? That of a bundle is of segments that were
+ * acknowledged right before, as many as ride along in one packet at most; that
+ * of a packet which is overtaken comes later.
+ */
 static __always_inline bool is_full(struct record *record, __u32 more,
-				    __u32 snd_una)
+				    __u32 snd_una, __u32 longest)
 {
-	return after(slot(record, oldest(record->next + more))->seq, snd_una);
+	__u32 reported = longest + REPORTED_LATE;
+
+	if (reported > ALL_ACKNOWLEDGED)
+		reported = ALL_ACKNOWLEDGED;
+	return after(
+		slot(record, oldest(record->next + more) + 2 + reported)->seq,
+		snd_una);
+}
+
+/* So many segments ride along with one. */
+static __always_inline void note_length(struct egress *egress, __u32 segments)
+{
+	if (segments > egress->longest)
+		egress->longest = segments;
 }
 
 /* Marks a segment. Those who read it may see it with the flag or without. */

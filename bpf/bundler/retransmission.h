@@ -48,7 +48,8 @@ __noinline __u32 find_followers(struct record *record, __u32 seq, __u32 packets,
 }
 
 /*
- * Marks the segments from start to end as riding along with a retransmission.
+ * Marks the segments from start to end as riding along with a retransmission:
+ * so many.
  * A global function, as the verifier is to look at the loop once.
  */
 __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
@@ -62,7 +63,7 @@ __noinline int mark_followers(struct record *record, __u32 start, __u32 end)
 		mark(slot(record, at++), RODE_ALONG);
 	if (i)
 		mark(slot(record, at - 1), ENDED_OLD);
-	return 0;
+	return i;
 }
 
 /*
@@ -161,7 +162,7 @@ static __noinline enum outcome retransmit(struct __sk_buff *skb,
 	outcome = append(skb, flow, seg, last);
 	if (outcome != RETRANSMISSION_BUNDLED)
 		return outcome;
-	mark_followers(&egress->record, end, last);
+	note_length(egress, mark_followers(&egress->record, end, last));
 	egress->along_seq = seg->seq;
 	egress->along_start = end;
 	egress->along_end = last;

@@ -100,7 +100,7 @@ static __always_inline bool record_new(struct egress *egress,
 	gap = record_end(record) != seg->seq;
 	egress->announced_kept = gap ? 0 : egress->kept;
 	egress->kept = 0;
-	if (is_full(record, gap ? 2 : 1, snd_una))
+	if (is_full(record, gap ? 2 : 1, snd_una, egress->longest))
 		return false;
 	if (gap)
 		add_segment(record, seg->seq, 0, now);

@@ -9,6 +9,7 @@ mod checksums;
 mod companions;
 mod compared;
 mod control;
+mod crowded;
 mod dsack;
 mod flows;
 mod governor;
