@@ -129,13 +129,19 @@ static __always_inline enum loss_rule asked_rule(const struct flow *flow)
 /*
  * Does this receiver report duplicates? A report shows it at once, also after
  * it was taken for one that does not. Where the rule is asked for anew, what
- * was found before is in no doubt.
+ * was found before is in no doubt. A global function, as the verifier is not to
+ * follow each case.
  */
-static __always_inline void choose_rule(struct flow *flow,
-					const struct ack *ack, bool reported)
+__noinline int choose_rule(struct flow *flow, const struct ack *ack,
+			   bool reported)
 {
-	struct ingress *ingress = &flow->ingress;
-	enum loss_rule asked = asked_rule(flow);
+	struct ingress *ingress;
+	enum loss_rule asked;
+
+	if (!flow || !ack)
+		return 0;
+	ingress = &flow->ingress;
+	asked = asked_rule(flow);
 
 	if (ingress->asked_rule != asked) {
 		ingress->asked_rule = asked;
@@ -144,28 +150,30 @@ static __always_inline void choose_rule(struct flow *flow,
 		forget_pending(ingress);
 	}
 	if (!reported)
-		return;
+		return 0;
 	if (asked == LOSS_RULE_LEARNING)
 		WRITE_ONCE(ingress->rule, LOSS_RULE_DSACK);
 	if (ack->duplicate_end - ack->duplicate_start == 1)
 		ingress->reports_a_byte = true;
+	return 0;
 }
 
 /*
  * The ACK of a bundle has no report. Is it certain that the receiver had some
  * of what the bundle brought again? Then one was due. After enough of them the
  * receiver makes none, and what seemed lost by its silence most likely was not.
+ * A global function, as the verifier is not to follow each case.
  */
-static __always_inline void note_silence(struct ingress *ingress,
-					 bool is_certain)
+__noinline int note_silence(struct ingress *ingress, bool is_certain)
 {
-	if (ingress->rule != LOSS_RULE_LEARNING)
-		return;
+	if (!ingress || ingress->rule != LOSS_RULE_LEARNING)
+		return 0;
 	ingress->silent += is_certain ? CERTAIN_POINTS : 1;
 	if (ingress->silent < LEARN_FROM * CERTAIN_POINTS)
-		return;
+		return 0;
 	WRITE_ONCE(ingress->rule, LOSS_RULE_NONE);
 	forget_pending(ingress);
+	return 0;
 }
 
 /*
@@ -299,16 +307,21 @@ static __always_inline void add_hidden(struct hidden *sum,
 /*
  * Once the receiver is known to make reports, its silence so far meant losses.
  * If it makes none, nothing is known of losses until then, and nobody answers.
+ * A global function, as the verifier is not to follow each case.
  */
-static __always_inline void settle_doubts(struct flow *flow)
+__noinline int settle_doubts(struct flow *flow)
 {
-	struct ingress *ingress = &flow->ingress;
+	struct ingress *ingress;
 
+	if (!flow)
+		return 0;
+	ingress = &flow->ingress;
 	if (ingress->rule == LOSS_RULE_LEARNING)
-		return;
+		return 0;
 	if (ingress->rule == LOSS_RULE_DSACK)
 		count_hidden(flow, &ingress->doubts, ingress->doubts_end);
 	ingress->doubts = (struct hidden){};
+	return 0;
 }
 
 /* An ACK that ends with a bundle's packet. */
