@@ -488,7 +488,8 @@ struct flow {
 	__u32 opening; /* an enum opening */
 	__u32 rule; /* that decided; 0: none matches */
 	enum wanted_by wanted_by;
-	__u32 off; /* the application declined: no more bundles */
+	__u16 off; /* the application declined: no more bundles */
+	__u16 note; /* of its SYN: an enum note */
 	__u32 handshake_retransmissions; /* as far as known */
 	enum sack sack;
 	__u32 uid; /* whose place it takes (places.h) */

@@ -13,8 +13,11 @@
 #include "tcp_options.h"
 #include "translation.h"
 
-/* Beyond that, the one that began first is forgotten. */
-#define MAX_MULTIPATH 4096
+/*
+ * Of more SYNs the oldest are forgotten, so that spoofed ones evict others'. A
+ * connection that needs a note and has none is not bundled.
+ */
+#define MAX_NOTES 4096
 
 /* Of a connection, as its packets arrive at the socket. */
 struct multipath_key {
@@ -23,10 +26,14 @@ struct multipath_key {
 	__u32 unused;
 };
 
-/* Connections whose SYN offered MPTCP. */
+/*
+ * What SYNs to listeners offered: 1 for MPTCP. A later SYN without it does not
+ * take that back: it may be forged, or a client's second try, whose socket is
+ * one for MPTCP all the same.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, MAX_MULTIPATH);
+	__uint(max_entries, MAX_NOTES);
 	__type(key, struct multipath_key);
 	__type(value, __u8);
 } pillion_multipath SEC(".maps");
@@ -63,33 +70,60 @@ static __noinline int note_offer(struct __sk_buff *skb, struct bpf_sock *sk)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct multipath_key key = {};
 	struct segment seg = {};
-	__u8 offered = 1;
+	__u8 offered;
 
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
 	    !is_syn(skb, &seg) || read_tuple(skb, &seg, &key.ends))
 		return 0;
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);
-	if (is_offered(skb, &seg))
-		bpf_map_update_elem(&pillion_multipath, &key, &offered,
-				    BPF_ANY);
-	else
-		bpf_map_delete_elem(&pillion_multipath, &key);
+	offered = is_offered(skb, &seg);
+	bpf_map_update_elem(&pillion_multipath, &key, &offered,
+			    offered ? BPF_ANY : BPF_NOEXIST);
 	return 0;
 }
 
-/* Did the connection's SYN offer MPTCP, as far as that is known? */
-static __noinline int came_with_multipath(struct __sk_buff *skb,
-					  struct bpf_sock *sk)
+/* A connection's note, as far as it has been read. */
+enum note {
+	NOTE_UNREAD, /* an older connection, which may have none */
+	NOTE_NEEDED, /* not read yet, and the peer opened it */
+	NOTE_PLAIN,
+	NOTE_OFFERED,
+	NOTE_MISSING,
+};
+
+/* Are its packets IPv6, which those of a mapped address are not? */
+static __always_inline bool has_ipv6_packets(struct bpf_sock *sk)
+{
+	return sk->family == AF_INET6 && (sk->dst_ip6[0] | sk->dst_ip6[1] |
+					  (sk->dst_ip6[2] ^ bpf_htonl(0xffff)));
+}
+
+static __noinline int read_note(struct bpf_sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	bool ipv6 = skb->protocol == bpf_htons(ETH_P_IPV6);
 	struct multipath_key key = {};
+	const __u8 *offered;
 
 	if (!tp)
-		return 0;
-	own_tuple(sk, ipv6, &key.ends);
+		return NOTE_MISSING;
+	own_tuple(sk, has_ipv6_packets(sk), &key.ends);
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);
-	return bpf_map_lookup_elem(&pillion_multipath, &key) ? 1 : 0;
+	offered = bpf_map_lookup_elem(&pillion_multipath, &key);
+	if (!offered)
+		return NOTE_MISSING;
+	return *offered ? NOTE_OFFERED : NOTE_PLAIN;
+}
+
+/* May its peer have begun it with MPTCP, as far as can be known? */
+static __always_inline bool may_be_multipath(struct bpf_sock *sk,
+					     const struct flow *flow)
+{
+	__u32 before = flow->note, note = before;
+
+	if (note <= NOTE_NEEDED)
+		note = read_note(sk);
+	return note == NOTE_OFFERED ||
+	       (note == NOTE_MISSING && before != NOTE_UNREAD);
 }
 
 #endif /* PILLION_MULTIPATH_H */

@@ -48,7 +48,7 @@ static __always_inline int on_transmit(struct __sk_buff *skb,
 	int told;
 
 	if (flow->sack == SACK_UNKNOWN)
-		flow = look_again(skb, sk, flow);
+		flow = look_again(sk, flow);
 	tp = bpf_tcp_sock(sk);
 	full = bpf_skc_to_tcp_sock(sk);
 	if (!flow || !tp || !full)
@@ -248,6 +248,9 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 		}
 	}
 	flow = judge(sk, tp, NULL, request, opening, &ruling);
+	/* While it is there: a flood of SYNs evicts it. */
+	if (flow && flow->opening == OPENED_BY_PEER)
+		flow->note = read_note(sk);
 	apply_companions(ops, &ruling.companions, flow);
 	if (flow || ruling.grant.mode != LEAVE_ALONE)
 		await_end(ops);

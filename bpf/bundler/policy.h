@@ -377,7 +377,7 @@ judge(void *sk, struct tcp_sock *tp, struct flow *flow, struct request *request,
 	return put_into_effect(sk, flow, request, grant, &beginning);
 }
 
-/* One whose peer began it with MPTCP is not bundled, whatever is asked. */
+/* One whose peer may have begun it with MPTCP is not bundled. */
 static __always_inline struct request *
 remember_multipath(void *sk, const struct flow *flow, struct request *request)
 {
@@ -393,8 +393,8 @@ remember_multipath(void *sk, const struct flow *flow, struct request *request)
  * packet can: whether the peer offers SACK, or came with MPTCP; and what the
  * rules say, which may not have been remembered for want of memory.
  */
-static __always_inline struct flow *
-look_again(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
+static __always_inline struct flow *look_again(struct bpf_sock *sk,
+					       struct flow *flow)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct ruling ruling = {};
@@ -404,7 +404,7 @@ look_again(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow)
 		return NULL;
 	flow->sack = read_sack(tp);
 	request = bpf_sk_storage_get(&pillion_requests, sk, NULL, 0);
-	if (came_with_multipath(skb, sk)) {
+	if (may_be_multipath(sk, flow)) {
 		request = remember_multipath(sk, flow, request);
 		if (!request) {
 			bpf_sk_storage_delete(&pillion_flows, sk);

@@ -176,7 +176,7 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	struct bpf_tcp_sock *tp;
 	struct grant grant = {};
 	struct request *request;
-	struct flow *flow;
+	struct flow *flow, *taken_in;
 	int error = check_value(option, value);
 
 	if (error)
@@ -209,9 +209,10 @@ static __always_inline int set_our_option(struct bpf_sock *sk, __u32 option,
 	beginning.snd_una = tp->snd_una;
 	beginning.total_retrans = tp->total_retrans;
 	beginning.data_segs_out = tp->data_segs_out;
-	if (!put_into_effect(sk, flow, request, &grant, &beginning) && on)
-		return -ENOMEM;
-	return 0;
+	taken_in = put_into_effect(sk, flow, request, &grant, &beginning);
+	if (!flow && taken_in && taken_in->opening == OPENED_BY_PEER)
+		taken_in->note = NOTE_NEEDED;
+	return taken_in || !on ? 0 : -ENOMEM;
 }
 
 static __always_inline int on_setsockopt(struct bpf_sockopt *ctx)

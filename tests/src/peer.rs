@@ -31,6 +31,7 @@ pub(crate) struct Peer {
     sack: bool,
     signed: bool,
     multipath: bool,
+    spoofed_syns: u16,
     ecn: bool,
     /// The peer's own port.
     pub port: u16,
@@ -49,6 +50,9 @@ pub(crate) struct Peer {
     window: u16,
 }
 
+/// MP_CAPABLE, version 1, with HMAC-SHA256.
+const MULTIPATH: [u8; 4] = [30, 4, 1, 1];
+
 impl Peer {
     pub fn new(tap: Tap, setup: &Setup) -> Self {
         Self {
@@ -59,6 +63,7 @@ impl Peer {
             sack: setup.sack,
             signed: setup.signed,
             multipath: setup.multipath,
+            spoofed_syns: setup.spoofed_syns,
             ecn: setup.ecn,
             port: PEER_PORT,
             kernel_port: 0,
@@ -102,6 +107,7 @@ impl Peer {
     /// is in.
     pub fn connect(&mut self, rtt: Duration) {
         self.begin(&[]);
+        self.flood(self.kernel_port, self.spoofed_syns);
         thread::sleep(rtt);
         while let Some(repeated) = self.read(Duration::ZERO) {
             assert!(repeated.header.syn, "{repeated:?}");
@@ -109,11 +115,22 @@ impl Peer {
         self.acknowledge(1, &[]);
     }
 
+    /// Sends SYNs with MPTCP from other ports, and drops the answers.
+    pub fn flood(&self, port: u16, syns: u16) {
+        const FIRST_PORT: u16 = 20_000;
+        for number in 0..syns {
+            let source = FIRST_PORT + number;
+            let mut header = TcpHeader::new(source, port, number.into(), self.window);
+            header.syn = true;
+            header.set_options_raw(&MULTIPATH).expect("the options fit");
+            self.write(header, &[]);
+            while self.tap.read(Duration::ZERO).is_some() {}
+        }
+    }
+
     /// Begins to open a connection by a SYN with data, which has to be taken in; the last
     /// ACK of the handshake is left to the script.
     pub fn begin(&mut self, data: &[u8]) {
-        /// MP_CAPABLE, version 1, with HMAC-SHA256.
-        const MULTIPATH: [u8; 4] = [30, 4, 1, 1];
         self.kernel_port = LISTENING_PORT;
         let more = if self.multipath { &MULTIPATH[..] } else { &[] };
         self.send_syn(None, more, data);

@@ -36,6 +36,8 @@ pub struct Setup {
     pub signed: bool,
     /// The peer offers MPTCP (RFC 8684; passive open only).
     pub multipath: bool,
+    /// SYNs with MPTCP that a stranger sends to the listener during the handshake.
+    pub spoofed_syns: u16,
     /// Both ends agree on explicit congestion notification (RFC 3168; active open only).
     pub ecn: bool,
     /// Who computes checksums.
@@ -104,6 +106,7 @@ impl Default for Setup {
             sack: true,
             signed: false,
             multipath: false,
+            spoofed_syns: 0,
             ecn: false,
             checksums: Checksums::Kernel,
             // Near the longest that there is: an emulated machine may take half a minute to load programs.

@@ -148,6 +148,12 @@ impl Wire {
         self.written = 0;
     }
 
+    /// Sends so many SYNs with MPTCP to a port of this end, from a stranger.
+    pub fn flood(&mut self, port: u16, syns: u16) {
+        self.script.note(&format!("flood={syns}"));
+        self.peer.flood(port, syns);
+    }
+
     /// Ends the connection at once; the socket stays.
     pub fn end(&mut self) {
         self.script.note("end");

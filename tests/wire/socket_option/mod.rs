@@ -5,6 +5,7 @@ mod memory;
 mod values;
 
 use std::io;
+use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
@@ -183,6 +184,40 @@ fn a_connection_that_its_peer_began_with_mptcp_is_bundled_neither_by_a_rule_nor_
             });
         }
     }
+}
+
+/// They evict the note of the peer's SYN, so that nothing is known of it.
+#[test]
+fn connection_without_note_of_its_syn_is_not_bundled() {
+    for multipath in [true, false] {
+        let setup = Setup {
+            opening: Opening::Passive,
+            multipath,
+            spoofed_syns: 6000,
+            ..Setup::default()
+        };
+        setup.run(|wire| {
+            wire.sends("1:101 101:201");
+            let on = pillion::set(&wire.socket(), BUNDLE, 1);
+            assert_eq!(errno(on), libc::EPERM);
+            wire.sends("201:301 301:401");
+        });
+    }
+}
+
+/// Its note is read at establishment, not when the first packet leaves.
+#[test]
+fn later_syns_do_not_keep_a_connection_from_being_bundled() {
+    let setup = Setup {
+        opening: Opening::Passive,
+        ..Setup::default()
+    };
+    setup.run(|wire| {
+        let listener = TcpListener::bind("0.0.0.0:8889").expect("a listener");
+        wire.flood(8889, 6000);
+        drop(listener);
+        wire.sends("1:101 1:201");
+    });
 }
 
 #[test]
