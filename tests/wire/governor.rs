@@ -40,7 +40,10 @@ fn every_eighth_segment_is_bundled_without_decisions() {
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         let setup = Setup {
             ip,
-            ..governed(unlimited())
+            ..governed(Options {
+                published: false,
+                ..unlimited()
+            })
         };
         setup.run(|wire| {
             wire.sends("1:101 1:201 101:301");
