@@ -6,6 +6,7 @@ mod common;
 mod connecting;
 mod detection;
 mod flows;
+mod governor;
 mod grid;
 mod initial_window;
 mod jitter;

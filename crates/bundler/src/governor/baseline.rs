@@ -64,7 +64,7 @@ impl Losses {
     /// Losses in excess that make an alarm.
     const ALARM: f64 = 10.0;
     /// Packets from which on a loss rate is known, and at which the counts are halved.
-    const KNOWN: f64 = 200.0;
+    const KNOWN: f64 = 100.0;
     const FADE: f64 = 2000.0;
     /// The loss rate that is taken for the path's own while nothing is known of it.
     const UNKNOWN: f64 = 0.1;

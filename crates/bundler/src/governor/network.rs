@@ -28,8 +28,10 @@ const DELAY_ALLOWED: Duration = Duration::from_millis(5);
 const LATE: Duration = Duration::from_millis(10);
 /// A cap that was too high: it doubles again in time, and each alarm on the way makes packets late.
 const CAP_DIVISOR: Share = 4;
-/// How long a lowered cap holds at least.
-const CAP_HOLDS: Duration = Duration::from_secs(60);
+/// How long a lowered cap holds at least: after the first verdict about us, and after many. Each further
+/// one doubles it.
+const CAP_HOLDS: Duration = Duration::from_secs(20);
+const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -60,8 +62,9 @@ pub(crate) struct Network {
     share: Share,
     /// When the share changed last.
     stepped: Duration,
-    /// The highest share that is tried.
+    /// The highest share that is tried, and how long it holds at least.
     cap: Share,
+    cap_holds: Duration,
     usual: Usual,
     losses: Losses,
     /// Since when the queue has been over the threshold, and for how many decisions.
@@ -70,6 +73,8 @@ pub(crate) struct Network {
     longest: Duration,
     /// Queue, share and loss rate when redundancy stopped.
     stopped: Stopped,
+    /// When the network was seen first.
+    started: Duration,
     /// When redundancy was seen last.
     added: Duration,
     /// When the queue was short last.
@@ -104,11 +109,13 @@ impl Network {
             share: initial,
             stepped: now,
             cap: FULL,
+            cap_holds: CAP_HOLDS / 2,
             usual: Usual::default(),
             losses: Losses::default(),
             over: None,
             longest: Duration::ZERO,
             stopped: Stopped::default(),
+            started: now,
             added: now,
             short: now,
             measured: now,
@@ -224,7 +231,7 @@ impl Network {
 
     /// Adjusts the share while there is no alarm.
     fn adjust(&mut self, now: Duration, load: &Load, allowed: Duration) {
-        if self.cap < FULL && self.debt == 0 && now - self.since > CAP_HOLDS {
+        if self.cap < FULL && self.debt == 0 && now - self.since > self.cap_holds {
             self.cap = FULL.min(2 * self.cap.max(LOW / 2));
             self.since = now;
         }
@@ -252,7 +259,15 @@ impl Network {
         let for_long = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
         let is_queue_stale =
             self.usual.queue() > allowed && for_long(self.short, 20) && for_long(self.measured, 45);
-        let are_losses_unknown = self.losses.are_unexplained() && for_long(self.measured, 5);
+        let are_losses_unknown = self.losses.are_unexplained()
+            && for_long(
+                self.measured,
+                if self.measured == self.started {
+                    5
+                } else {
+                    120
+                },
+            );
         load.is_redundant && (is_queue_stale || are_losses_unknown)
     }
 
@@ -284,6 +299,7 @@ impl Network {
         }
         self.verdict = Some(Verdict::Ours);
         self.debt = PACKETS_PER_LATE * std::mem::take(&mut self.late);
+        self.cap_holds = CAP_HOLDS_AT_MOST.min(2 * self.cap_holds);
         self.usual.measured(self.longest);
         self.measured = now;
         self.cap = match self.cap.min(self.stopped.share) / CAP_DIVISOR {
