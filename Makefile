@@ -144,11 +144,12 @@ install: man
 	install -Dm 644 target/pages/pillion.fish $(SHARE)/fish/vendor_completions.d/pillion.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
-	install -d $(DOC)/bpf $(DOC)/docs/measurements
+	install -d $(DOC)/bpf $(DOC)/docs/measurements $(DOC)/docs/bundling
 	install -m 644 README.md LICENSE* packaging/grafana/pillion.json packaging/prometheus/alerts.yaml $(DOC)
 	install -m 644 bpf/LICENSE $(DOC)/bpf
 	install -m 644 docs/*.md docs/*.toml $(DOC)/docs
 	install -m 644 docs/measurements/*.md $(DOC)/docs/measurements
+	install -m 644 docs/bundling/*.md $(DOC)/docs/bundling
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
 		> $(DESTDIR)$(UNITDIR)/pillion.service
