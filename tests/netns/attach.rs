@@ -190,3 +190,23 @@ fn a_dry_run_says_what_would_be_done_and_ends() {
     );
     assert!(how.ends_with(" --nodelay --rto-min 62.5\n"), "{how}");
 }
+
+#[test]
+fn governor_thread_has_no_capability_but_bpf() {
+    needs_root!();
+    let pair = clean_pair();
+    let mut attach = pillion_in(&pair.sender.namespace, &["attach", "--port", "7001"])
+        .spawn()
+        .unwrap();
+    await_attached(attach.id());
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", attach.id())).unwrap();
+    let statuses: Vec<_> = tasks
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).unwrap())
+        .filter(|status| status.starts_with("Name:\tgovernor\n"))
+        .collect();
+    let bpf = format!("CapPrm:\t{:016x}\n", caps::Capability::CAP_BPF.bitmask());
+    assert_eq!(statuses.len(), 1);
+    assert!(statuses[0].contains(&bpf), "{}", statuses[0]);
+    kill(Pid::from_raw(attach.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert!(attach.wait().unwrap().success());
+}

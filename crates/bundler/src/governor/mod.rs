@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use caps::{CapSet, Capability, CapsHashSet};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::time::{ClockId, clock_gettime};
 
@@ -64,6 +65,7 @@ impl Governor {
         let failed = Arc::new(Mutex::new(None));
         let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&failed));
         let decide = move || {
+            drop_capabilities();
             while !stopped.load(Ordering::Relaxed) {
                 thread::park_timeout(INTERVAL);
                 if let Err(error) = networks.decide(now())
@@ -203,6 +205,18 @@ fn raw_of(allowance: Allowance) -> types::allowance {
             Some(Alarm::Queue) => types::alarm::ALARM_QUEUE,
             Some(Alarm::Loss) => types::alarm::ALARM_LOSS,
         },
+    }
+}
+
+/// The process gives up capabilities after this thread has started, and capabilities are a thread's own:
+/// this one needs only that for maps.
+fn drop_capabilities() {
+    let needed = CapsHashSet::from([Capability::CAP_BPF]);
+    let has = caps::read(None, CapSet::Permitted).unwrap_or_default();
+    let kept: CapsHashSet = needed.intersection(&has).copied().collect();
+    for set in [CapSet::Effective, CapSet::Permitted] {
+        // A thread may always give up its own.
+        let _ = caps::set(None, set, &kept);
     }
 }
 
