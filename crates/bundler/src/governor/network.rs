@@ -190,7 +190,8 @@ impl Network {
     }
 
     fn find_alarm(&mut self, now: Duration, load: &Load, allowed: Duration) -> Option<Alarm> {
-        if load.queue <= self.usual.queue() + allowed {
+        // The peaks of others' queues differ, the more the longer these are.
+        if load.queue <= self.usual.queue() * 5 / 4 + allowed {
             self.over = None;
         } else {
             let (since, decisions) = self.over.unwrap_or((now, 0));
