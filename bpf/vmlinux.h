@@ -465,11 +465,17 @@ struct sock {
 	kuid_t sk_uid;
 	struct sock_cgroup_data sk_cgrp_data;
 	struct socket *sk_socket;
+	unsigned long sk_max_pacing_rate;
 	int sk_err;
 	__u8 sk_shutdown;
 };
 
+struct tcp_congestion_ops {
+	void *cong_control;
+};
+
 struct inet_connection_sock {
+	const struct tcp_congestion_ops *icsk_ca_ops;
 	__u8 icsk_ca_state : 5;
 };
 

@@ -121,7 +121,9 @@ enum pillion_last {
 	PILLION_LAST_HELD_BACK = 25,
 	PILLION_LAST_NO_DSACK = 26,
 	PILLION_LAST_GOVERNED = 27,
-	PILLION_LAST_ACKS_THINNED = 28
+	PILLION_LAST_ACKS_THINNED = 28,
+	PILLION_LAST_PACED = 29,
+	PILLION_LAST_OVER_SHARE = 30
 };
 
 /* Counts are those of this connection since pillion bundles it. */

@@ -116,6 +116,8 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 		return outcome;
 	if (READ_ONCE(flow->ingress.unread))
 		return UNWATCHED;
+	if (egress->announced_excess)
+		return egress->announced_excess;
 	size = current_limit(&egress->path, &flow->ingress, &flow->options,
 			     base_size(seg), egress->announced_varying);
 	proved = proved_size(&egress->path, &flow->ingress, &flow->options,

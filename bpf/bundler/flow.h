@@ -154,6 +154,10 @@ enum outcome {
 
 	ACKS_THINNED, /* too few ACKs arrive to show losses (density.h) */
 
+	/* The stream sends as much as it may. */
+	PACED, /* SO_MAX_PACING_RATE is reached */
+	OVER_SHARE, /* more than TFRC-SP allows, where CWR is ignored */
+
 	OUTCOMES,
 	ELIGIBLE =
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */
@@ -169,7 +173,7 @@ struct counters {
 	__u64 repaired_along; /* lost, and repaired by another's retransmission
 			       */
 	__u64 saved_us; /* at least, to wait for retransmissions of them */
-	__u64 reactions; /* window reductions asked for, each time */
+	__u64 reactions; /* window reductions for them */
 	__u64 reactions_spared; /* TFRC-SP found no reason for them */
 	__u64 reordered; /* deemed lost, but came late */
 	__u64 dsacks_hidden; /* DSACKs of bundles taken out of ACKs */
@@ -356,7 +360,8 @@ struct egress {
 	__u32 announced_kept; /* payload before it that history[] has */
 	__u32 announced_room; /* for payload, as to memory (truesize.h) */
 	__u16 announced_varying; /* bytes of options that come and go */
-	__u16 announced_in_doubt; /* TCP doubts its time-out (reaction.h) */
+	__u8 announced_in_doubt; /* TCP doubts its time-out (reaction.h) */
+	__u8 announced_excess; /* PACED, OVER_SHARE, or 0 */
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
 	__u32 reduced_at; /* as it stands */
@@ -529,6 +534,7 @@ struct flow_record {
 	__u32 level;
 	__u32 path_size; /* payload that gets through at most; 0: not limited */
 	struct allowance allowance; /* the governor's */
+	__u32 ignores_cwr; /* the congestion control does */
 	struct options options;
 	struct companions companions;
 	__u32 companions_refused;

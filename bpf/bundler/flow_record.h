@@ -3,6 +3,7 @@
 #ifndef PILLION_FLOW_RECORD_H
 #define PILLION_FLOW_RECORD_H
 
+#include "ca_state.h"
 #include "endpoints.h"
 
 /* The inode by which processes have a socket open; 0 if none has. */
@@ -56,6 +57,7 @@ static __always_inline void fill_record(struct tcp_sock *tp, struct flow *flow,
 	record->path_size = flow->options.published ? 0
 						    : flow->egress.path.limit;
 	record->allowance = flow->egress.governed.allowance;
+	record->ignores_cwr = ignores_cwr(tp);
 	record->options = flow->options;
 	record->companions = flow->companions;
 	record->companions_refused = flow->companions_refused;

@@ -44,26 +44,56 @@ static __always_inline void learn_losses(struct flow *flow,
 			    round_trip_us(tp));
 }
 
-/* Does the stream send no more than it may, after at least one loss? */
-static __always_inline bool within_allowance(struct flow *flow,
-					     struct bpf_tcp_sock *tp)
+/*
+ * Bytes a second that TFRC-SP allows after at least one loss, with headers.
+ * Two global functions share the work: the verifier looks at each once, and
+ * their stacks do not add up.
+ */
+__noinline __u64 find_allowed_rate(struct flow *flow, __u64 rtt_us)
 {
-	struct egress *egress = &flow->egress;
-	__u64 now = now_us(), rtt_us = round_trip_us(tp), p;
-	struct sent sent = sending_rate(&egress->sending, now, rtt_us);
-	struct decision decision = {.at = now, .rate_sent = sent.payload};
-	bool within;
+	struct egress *egress;
+	__u64 p;
 
-	p = loss_event_rate(&egress->loss_events, egress->sending.packets, now,
-			    rtt_us);
-	p = with_unseen(&flow->ingress, p);
-	decision.rate_allowed = less_headers(tfrc_rate(p, rtt_us), &sent);
-	within = sent.payload <= decision.rate_allowed &&
-		 sent.packets <= SECOND_US / MIN_INTERVAL_US;
+	if (!flow)
+		return 0;
+	egress = &flow->egress;
+	p = loss_event_rate(&egress->loss_events, egress->sending.packets,
+			    now_us(), rtt_us);
+	return tfrc_rate(with_unseen(&flow->ingress, p), rtt_us);
+}
+
+/* Does the stream send no more than this rate, with headers, allows? */
+__noinline int is_within_rate(struct flow *flow, __u64 rate, __u64 rtt_us)
+{
+	struct decision decision = {};
+	struct sent sent;
+
+	if (!flow)
+		return false;
+	decision.at = now_us();
+	sent = sending_rate(&flow->egress.sending, decision.at, rtt_us);
+	decision.rate_sent = sent.payload;
+	decision.rate_allowed = less_headers(rate, &sent);
 	note_decision(flow, &decision);
-	if (within)
-		ADD(flow, reactions_spared, 1);
-	return within;
+	return sent.payload <= decision.rate_allowed &&
+	       sent.packets <= SECOND_US / MIN_INTERVAL_US;
+}
+
+static __always_inline bool is_within_allowance(struct flow *flow, __u64 rtt_us)
+{
+	return is_within_rate(flow, find_allowed_rate(flow, rtt_us), rtt_us);
+}
+
+/*
+ * Does the stream send more than it may, where no reduction would follow from
+ * its losses? Then it is to send nothing redundant, for the sake of others.
+ */
+static __always_inline bool
+exceeds_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)
+{
+	return ignores_cwr(sk) && flow->options.reaction != REACT_NONE &&
+	       !flow->options.published && flow->egress.loss_events.closed &&
+	       !is_within_allowance(flow, rtt_us);
 }
 
 /*
@@ -233,19 +263,19 @@ __noinline int forget_unheard(struct flow *flow, __u32 high_seq,
 	struct egress *egress;
 
 	if (!flow)
-		return 0;
+		return false;
 	egress = &flow->egress;
 	if (!egress->asked)
-		return 0;
+		return false;
 	egress->asked = false;
 	if (high_seq != egress->asked_high_seq ||
 	    (high_seq == egress->reduced_at && !prior_ssthresh))
-		return 0;
+		return false;
 	egress->answered = 0;
 	egress->trusted_end = egress->asked_trusted;
 	egress->reduced_at = egress->asked_after;
 	egress->firm_at = egress->asked_after;
-	return 0;
+	return true;
 }
 
 /* A packet of ours leaves; what the kernel is to be told with it. */
@@ -256,8 +286,9 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	struct egress *egress = &flow->egress;
 	struct ingress *ingress = &flow->ingress;
 	bool reducing = is_reducing(sk), due;
+	/* A repeated request is the same reaction. */
+	__u64 more = !forget_unheard(flow, sk->high_seq, sk->prior_ssthresh);
 
-	forget_unheard(flow, sk->high_seq, sk->prior_ssthresh);
 	learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
 	due = is_unanswered(egress, ingress, tp, reducing);
@@ -267,8 +298,13 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->answered = READ_ONCE(ingress->call);
 	egress->asked_trusted = egress->trusted_end;
 	egress->trusted_end = egress->reduced_at;
-	if (reaction == REACT_TFRC_SP && within_allowance(flow, tp))
+	if (ignores_cwr(sk))
+		reaction = REACT_NONE;
+	if (reaction == REACT_TFRC_SP &&
+	    is_within_allowance(flow, round_trip_us(tp))) {
+		ADD(flow, reactions_spared, 1);
 		return KEEP;
+	}
 	egress->asked_after = egress->reduced_at;
 	egress->reduced_at = tp->snd_nxt;
 	egress->firm_at = tp->snd_nxt;
@@ -276,7 +312,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 		return KEEP;
 	egress->asked = true;
 	egress->asked_high_seq = sk->high_seq;
-	ADD(flow, reactions, 1);
+	ADD(flow, reactions, more);
 	return KEEP_AND_REDUCE;
 }
 

@@ -65,7 +65,9 @@ SAME(HELD_BACK);
 SAME(NO_DSACK);
 SAME(GOVERNED);
 SAME(ACKS_THINNED);
-_Static_assert(OUTCOMES == ACKS_THINNED + 1,
+SAME(PACED);
+SAME(OVER_SHARE);
+_Static_assert(OUTCOMES == OVER_SHARE + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

@@ -214,6 +214,39 @@ static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 	egress->announced = NOTHING;
 }
 
+/*
+ * Does the connection send more than SO_MAX_PACING_RATE allows, headers and
+ * redundant bytes included? TCP paces what it sends itself. A global function,
+ * as the verifier is not to follow each case.
+ */
+__noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
+				   __u64 rtt_us)
+{
+	__u64 now = now_us(), age;
+
+	if (!sending || limit >= MAX_RATE)
+		return false;
+	age = now - sending->since;
+	/* After a pause, the second is not over that sending_rate() takes. */
+	if (!sending->before.wire && age < SECOND_US)
+		return sending->current.wire * SECOND_US > limit * age;
+	return sending_rate(sending, now, rtt_us).wire > limit;
+}
+
+/* PACED or OVER_SHARE, if the connection sends as much as it may; or 0. */
+static __always_inline __u8 find_excess(struct flow *flow,
+					struct bpf_tcp_sock *tp,
+					const struct tcp_sock *full)
+{
+	__u64 rtt_us = round_trip_us(tp);
+
+	if (exceeds_pacing_rate(&flow->egress.sending,
+				((struct sock *)full)->sk_max_pacing_rate,
+				rtt_us))
+		return PACED;
+	return exceeds_share(flow, full, rtt_us) ? OVER_SHARE : 0;
+}
+
 /* TCP sends new data. */
 static __always_inline void
 transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
@@ -251,6 +284,7 @@ transmit_new(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	egress->newest_time = own_timestamp(skb, seg->tcp, seg->payload);
 	room = room_in_memory(full, egress, seg);
 	egress->announced_in_doubt = doubts_timeout(full);
+	egress->announced_excess = find_excess(flow, tp, full);
 	announce(egress, seg, NEW_DATA, varying, room);
 }
 
@@ -277,7 +311,8 @@ transmit_retransmission(struct __sk_buff *skb, struct flow *flow,
 	if (flow->off)
 		return;
 	if (outcome != ELIGIBLE || !flow->options.retransmissions ||
-	    !options_are_plain(skb, seg, &varying)) {
+	    !options_are_plain(skb, seg, &varying) ||
+	    find_excess(flow, tp, full)) {
 		count(flow, OLD_DATA);
 		return;
 	}

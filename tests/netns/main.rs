@@ -39,6 +39,7 @@ mod namespaces;
 mod nat;
 mod no_dsack;
 mod observe;
+mod pacing;
 mod places;
 mod queue;
 mod run;

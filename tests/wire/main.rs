@@ -15,6 +15,7 @@ mod flows;
 mod governor;
 mod hidden_loss;
 mod history;
+mod ignored_cwr;
 mod ip_headers;
 mod level;
 mod limits;

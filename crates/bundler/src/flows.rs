@@ -72,6 +72,10 @@ pub struct Flow {
     /// and where nothing governs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<Governed>,
+    /// The congestion control sets the window itself and ignores CWR, as BBR does. Hidden losses
+    /// reduce no window then, and the connection is bundled only below its fair share
+    /// ([`Outcome::OverShare`]).
+    pub ignores_cwr: bool,
     /// The companions that the kernel took.
     #[serde(skip_serializing_if = "Companions::is_empty")]
     #[serde(serialize_with = "companions::of_a_flow::serialize")]
@@ -288,6 +292,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         level: raw.level,
         path_size: Some(raw.path_size).filter(|bytes| *bytes > 0),
         governor: Governed::of_flow(&raw.allowance),
+        ignores_cwr: raw.ignores_cwr != 0,
         companions: Companions::of_flow(&raw.companions),
         companions_refused: Companion::of(raw.companions_refused),
         last: last.filter(|_| !counters.outcomes.is_empty()),

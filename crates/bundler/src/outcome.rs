@@ -77,7 +77,7 @@ outcomes! {
     /// receiver's ACKs cannot be read. Or TCP doubts a time-out, and would take what came by a
     /// bundle for a sign that it was needless.
     Unwatched = UNWATCHED, "unwatched";
-    /// Bundles as large as this one did not get through lately.
+    /// No packet as large came through yet, or bundles as large did not lately.
     PathSize = PATH_SIZE, "too large for the path";
     /// The segment would have had a bundle, but its connection is of the plain arm
     /// ([`Observing`](crate::Observing)).
@@ -88,6 +88,11 @@ outcomes! {
     Governed = GOVERNED, "governed";
     /// Too few of the receiver's ACKs arrive to show which losses bundles hide.
     AcksThinned = ACKS_THINNED, "ACKs thinned";
+    /// The connection sends as much as `SO_MAX_PACING_RATE` allows.
+    Paced = PACED, "pacing rate reached";
+    /// The congestion control ignores CWR, as BBR does, and the connection sends more than TFRC-SP
+    /// allows.
+    OverShare = OVER_SHARE, "over its fair share";
 }
 
 #[cfg(test)]

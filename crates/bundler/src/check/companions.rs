@@ -72,4 +72,22 @@ fn finding(companion: Companion, totals: &Totals) -> Finding {
     }
 }
 
+/// Whether this host's congestion control takes notice of a reaction.
+pub(super) fn congestion() -> Finding {
+    const NAME: &str = "congestion control";
+    let control = read(DEFAULT_CONGESTION);
+    if !control.starts_with("bbr") {
+        return Finding::ok(NAME, control);
+    }
+    Finding::bad(
+        NAME,
+        Standing::Warning,
+        format!(
+            "{control} ignores CWR: no hidden loss reduces the window, and connections are bundled only \
+             below their fair share (TFRC-SP)"
+        ),
+        "give --congestion cubic to have hidden losses reduce the window",
+    )
+}
+
 const DEFAULT_CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";

@@ -26,7 +26,15 @@ use crate::{
 /// that, and serve no other; nothing on the host changes.
 #[must_use]
 pub fn check() -> Vec<Finding> {
-    let mut findings = vec![kernel(), types(), jit(), sack(), privilege(), cgroup()];
+    let mut findings = vec![
+        kernel(),
+        types(),
+        jit(),
+        sack(),
+        companions::congestion(),
+        privilege(),
+        cgroup(),
+    ];
     let rule = Rule {
         companions: companions::every(),
         ..Rule::default()

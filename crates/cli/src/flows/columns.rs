@@ -193,7 +193,9 @@ fn last(flow: &Flow) -> String {
     let limit = flow
         .path_size
         .map(|bytes| format!("at most {}", number::counted(bytes.into(), "byte")));
-    last.into_iter().chain(limit).collect::<Vec<_>>().join(", ")
+    let ignored = flow.ignores_cwr.then(|| "CWR ignored".to_owned());
+    let all = last.into_iter().chain(limit).chain(ignored);
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// What it has, and what the kernel refused.

@@ -26,6 +26,7 @@ pub fn example(port: u16) -> Connection {
         governor: None,
         level: 1,
         path_size: None,
+        ignores_cwr: false,
         companions: Companions::default(),
         companions_refused: Vec::new(),
         last: None,
