@@ -187,15 +187,27 @@ static __always_inline void trust(struct egress *egress, __u32 end)
 }
 
 /*
- * Was the loss found so lately that on this path it may be none? For longer
- * than an RTT nobody waits: so long a loss may have been known to TCP alone.
+ * May a loss still turn out to be reordering? As RACK does, the reordering
+ * window starts at a quarter of the minimum RTT (RFC 8985, section 6.2) and
+ * grows with how late segments arrived on this path. It never exceeds an RTT:
+ * TCP might have found the loss by itself by then. The published mechanism does
+ * not wait.
+ *
+ * The window starts with the first pending loss, even if that one arrives late
+ * and others are pending: a reaction may come too early then, but a stream of
+ * late segments never postpones the reaction to a real loss.
  */
-static __always_inline bool may_come_late(const struct ingress *ingress,
+static __always_inline bool may_come_late(const struct flow *flow,
 					  struct bpf_tcp_sock *tp)
 {
+	const struct ingress *ingress = &flow->ingress;
 	__u32 late_us = READ_ONCE(ingress->late_us), srtt_us = tp->srtt_us >> 3;
-	__u32 wait_us = late_us + late_us / 4;
+	__u32 wait_us = late_us + late_us / 4, least_us = tp->rtt_min / 4;
 
+	if (flow->options.published)
+		return false;
+	if (wait_us < least_us)
+		wait_us = least_us;
 	if (wait_us > srtt_us)
 		wait_us = srtt_us;
 	return (__u32)now_us() - READ_ONCE(ingress->pending.since) < wait_us;
@@ -206,18 +218,17 @@ static __always_inline bool may_come_late(const struct ingress *ingress,
  * the window anyway; but what lies behind high_seq is left for later, as the
  * ACK that ends the reduction may be waiting for the application.
  */
-static __always_inline bool is_unanswered(struct egress *egress,
-					  const struct ingress *ingress,
-					  struct bpf_tcp_sock *tp,
-					  bool reducing)
+static __always_inline bool
+is_unanswered(struct flow *flow, struct bpf_tcp_sock *tp, bool reducing)
 {
-	__u64 call = READ_ONCE(ingress->call);
+	struct egress *egress = &flow->egress;
+	__u64 call = READ_ONCE(flow->ingress.call);
 	__u32 end = call;
 
 	if (call == egress->answered)
 		return false;
 	if (after(end, egress->reduced_at))
-		return !reducing && !may_come_late(ingress, tp);
+		return !reducing && !may_come_late(flow, tp);
 	egress->answered = call;
 	trust(egress, end);
 	return false;
@@ -291,7 +302,7 @@ static __always_inline int react(struct flow *flow, struct bpf_tcp_sock *tp,
 
 	learn_losses(flow, tp);
 	follow_reductions(egress, sk, reducing);
-	due = is_unanswered(egress, ingress, tp, reducing);
+	due = is_unanswered(flow, tp, reducing);
 	note_known(egress, ingress);
 	if (reducing || !(due || is_undone(egress)))
 		return KEEP;

@@ -33,6 +33,7 @@ fn setup(sign: Sign, initial_window: u32) -> Setup {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule: LossRule::Dsack,
+        published: true, // no reordering window
         ..Options::default()
     };
     let mut setup = Setup {

@@ -12,6 +12,7 @@ pub fn options(loss_rule: LossRule) -> Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule,
+        published: true, // no reordering window
         ..Options::default()
     }
 }

@@ -44,6 +44,69 @@ fn await_no_more() {
     thread::sleep(Duration::from_secs(1));
 }
 
+/// Waits for the reordering window of a peer that acknowledges at once.
+fn await_reordering_window() {
+    thread::sleep(Duration::from_millis(100));
+}
+
+const RTT: Duration = Duration::from_millis(800);
+
+/// Has the peer acknowledge two segments after an RTT, of which the first was repaired; the next
+/// segment leaves at once.
+fn first_loss(published: bool, test: impl FnOnce(&mut Wire) + Send) {
+    let options = Options {
+        thin: ThinTest::Always,
+        max_packets: Some(0),
+        loss_rule: LossRule::Dsack,
+        published,
+        ..Options::default()
+    };
+    let setup = Setup {
+        rtt: RTT,
+        ..Setup::bundling(options)
+    };
+    setup.run(|wire| {
+        wire.sends("1:101 1:201");
+        thread::sleep(RTT);
+        wire.ack(201);
+        wire.sends("201:301");
+        test(wire);
+    });
+}
+
+#[test]
+fn segment_late_by_less_than_a_quarter_rtt_causes_no_reaction() {
+    first_loss(false, |wire| {
+        wire.acks_late(201, "1:101");
+        await_reordered(wire);
+        thread::sleep(RTT / 2);
+        wire.sends("201:401");
+        assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 1), 0));
+    });
+}
+
+#[test]
+fn loss_is_answered_once_after_a_quarter_rtt() {
+    first_loss(false, |wire| {
+        assert_eq!(reactions(wire), 0, "it may come late");
+        thread::sleep(RTT / 4);
+        wire.sends("201:401");
+        assert_eq!(reactions(wire), 1);
+        wire.ack_duplicate(401, "201:301", "");
+        for range in ["401:501", "501:601"] {
+            thread::sleep(RTT / 2);
+            wire.sends(range);
+            wire.ack(wire.written() + 1);
+        }
+        assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 0), 1));
+    });
+}
+
+#[test]
+fn published_reaction_waits_for_no_reordering_window() {
+    first_loss(true, |wire| assert_eq!(reactions(wire), 1));
+}
+
 /// The receiver had the first segment, and delays what it has to say of the bundle after it. The
 /// next bundle is lost, and the one after that brings nothing twice.
 #[test]
@@ -118,6 +181,9 @@ fn a_path_that_reorders_costs_one_reaction_until_that_is_known() {
             let [second, third, end] = [100, 200, 300].map(|bytes| first + bytes);
             wire.sends(&format!("{first}:{second} {first}:{third}"));
             wire.ack(third);
+            if !late.is_zero() {
+                await_reordering_window();
+            }
             wire.sends(&format!("{third}:{end}"));
             thread::sleep(late);
             wire.acks_late(third, &format!("{first}:{second}"));
@@ -190,6 +256,7 @@ fn what_came_late_takes_no_other_loss_back() {
         wire.ack(401);
         wire.acks_late(401, "201:301");
         await_reordered(wire);
+        await_reordering_window();
         wire.sends("401:501");
         assert_eq!(reactions(wire), 1, "for the first");
     });
@@ -313,6 +380,7 @@ fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
         wire.sends("1:101 1:201");
         wire.ack(201);
         wire.acks_late(201, "1:201");
+        await_reordering_window();
         wire.sends("201:301");
         assert_eq!((hidden(wire), reactions(wire)), ((1, 100, 0), 1));
     });
@@ -321,6 +389,7 @@ fn a_bundle_that_comes_late_takes_back_no_loss_that_it_would_have_repaired() {
         wire.ack(401);
         wire.acks_late(401, "1:201");
         await_reordered(wire);
+        await_reordering_window();
         wire.sends("401:501");
         assert_eq!(reactions(wire), 1);
     });
@@ -376,6 +445,7 @@ fn nobody_answers_for_two_losses_that_both_come_late() {
         long.run(|wire| {
             wire.sends("1:101 1:201");
             wire.ack(201);
+            await_reordering_window();
             wire.sends("201:301");
             thread::sleep(Duration::from_secs(1));
             wire.acks_late(201, "1:101");
@@ -415,6 +485,7 @@ fn nobody_answers_for_what_comes_late_behind_a_loss_that_needs_no_answer() {
         long.run(|wire| {
             wire.sends("1:101 1:201");
             wire.ack(201);
+            await_reordering_window();
             wire.sends("201:301");
             thread::sleep(Duration::from_secs(1));
             wire.acks_late(201, "1:101");

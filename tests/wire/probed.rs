@@ -128,6 +128,7 @@ fn an_echo_from_before_the_bundle_is_no_sign_of_it() {
         initial_window: 10,
         ..Setup::bundling(Options {
             loss_rule: LossRule::Dsack,
+            published: true, // no reordering window
             ..Options::default()
         })
     };
@@ -169,6 +170,7 @@ fn a_reduction_for_a_probe_answers_what_its_ack_tells_of() {
         ..Setup::bundling(Options {
             max_packets: Some(0),
             loss_rule: LossRule::Dsack,
+            published: true, // no reordering window
             ..Options::default()
         })
     };

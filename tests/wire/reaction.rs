@@ -8,11 +8,13 @@ use pillion_tests::{Ip, Setup, Wire, sysctl};
 const OPEN: u8 = 0; // TCP_CA_Open
 const CWR: u8 = 2; // TCP_CA_CWR
 
+/// As published, a reaction leaves with the next packet; the reordering window is tested in `misread`.
 fn setup(loss_rule: LossRule) -> Setup {
     bundling(Options {
         thin: ThinTest::Always,
         max_packets: Some(0),
         loss_rule,
+        published: true,
         ..Options::default()
     })
 }
@@ -175,6 +177,7 @@ fn the_reaction_can_be_none() {
         thin: ThinTest::Always,
         loss_rule: LossRule::Dsack,
         reaction: Reaction::None,
+        published: true,
         ..Options::default()
     };
     bundling(options).run(|wire| {

@@ -17,6 +17,7 @@ fn reacting(reaction: Reaction, rtt: Duration) -> Setup {
         max_packets: Some(0),
         reaction,
         loss_rule: LossRule::Dsack,
+        published: true, // no reordering window
         ..Options::default()
     };
     Setup {

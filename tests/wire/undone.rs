@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
-use pillion_tests::{Setup, Wire, netstat, sysctl};
+use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);
 
@@ -21,6 +21,7 @@ fn bundling(max_packets: u32, loss_rule: LossRule) -> Setup {
             thin: ThinTest::Always,
             max_packets: Some(max_packets),
             loss_rule,
+            published: true, // no reordering window
             ..Options::default()
         })
     }
@@ -214,6 +215,7 @@ fn without_sack_what_is_taken_back_at_once_is_seen_as_such() {
             max_packets: Some(0),
             loss_rule: LossRule::Ack,
             without_sack: true,
+            published: true, // no reordering window
             ..Options::default()
         })
     };
@@ -280,7 +282,16 @@ fn no_bundle_behind_a_gap_makes_a_time_out_look_needless() {
 
 #[test]
 fn what_has_no_bundle_anyway_is_counted_by_its_own_reason_while_a_time_out_is_doubted() {
-    bundling(1, LossRule::Dsack).run(|wire| {
+    let options = Options {
+        thin: ThinTest::Always,
+        loss_rule: LossRule::Dsack,
+        ..Options::default()
+    };
+    let guarded = Setup {
+        bundlers: vec![Bundler::with(options)],
+        ..bundling(1, LossRule::Dsack)
+    };
+    guarded.run(|wire| {
         wire.sends("1:1401");
         wire.write(200);
         wire.expect("1401:1601");

@@ -176,12 +176,19 @@ impl Game {
             .iter()
             .filter(|at| at.found_at.is_some());
         if reactions == 0 {
-            // Nobody need answer for what came late after all, if that was heard in time; nor, once
-            // that has happened, for what may yet come late.
+            // A segment that came late needs no reaction. A loss needs one only after the reordering
+            // window: at most a quarter of the RTT, or an RTT once a segment came late.
             let rtt = Duration::from_micros(self.wire.tcp_info().tcpi_rtt.into());
             let reorders = found.clone().any(|at| at.refuted);
-            let is_due =
-                |at: &Segment| !reorders || at.found_at.is_some_and(|found| found.elapsed() > rtt);
+            let window = match (self.options.published, reorders) {
+                (true, _) => Duration::ZERO,
+                (false, true) => rtt,
+                (false, false) => rtt / 4,
+            };
+            let is_due = |at: &Segment| {
+                at.found_at
+                    .is_some_and(|found| window.is_zero() || found.elapsed() > window)
+            };
             let unanswered = found
                 .filter(|at| at.range.1 > self.answered && !at.refuted && is_due(at))
                 .count();
