@@ -494,6 +494,7 @@ struct tcp_options_received {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	struct tcp_options_received rx_opt;
+	__u32 copied_seq;
 	__u32 rcv_nxt;
 	__u32 rcv_wup;
 	__u32 rcv_wnd;

@@ -109,9 +109,11 @@ static __always_inline void read_network(const struct bpf_sock *sk,
 	network->prefix[1] = sk->dst_ip6[1];
 	network->prefix[2] = sk->dst_ip6[2];
 	network->prefix[3] = sk->dst_ip6[3];
-	/* An IPv4 peer of a socket for both. */
-	if (!network->prefix[0] && !network->prefix[1] &&
-	    network->prefix[2] == bpf_htonl(0xffff)) {
+	/* An IPv4 peer of a socket for both, or behind NAT64 (RFC 6052). */
+	if ((!network->prefix[0] && !network->prefix[1] &&
+	     network->prefix[2] == bpf_htonl(0xffff)) ||
+	    (network->prefix[0] == bpf_htonl(0x64ff9b) && !network->prefix[1] &&
+	     !network->prefix[2])) {
 		network->prefix[3] &= mask;
 		return;
 	}
@@ -211,6 +213,9 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
 	if (rtt_us < window->rtt_us || !window->rtt_us)
 		window->rtt_us = rtt_us;
+	/* The first window starts with the first sample. */
+	if (!window->start_us)
+		window->start_us = now | 1;
 	if (now - window->start_us < length)
 		return 0;
 	length = now - window->start_us;
@@ -234,7 +239,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		if (bucket < QUEUE_BUCKETS)
 			ADD_TO(load->queue[bucket], 1);
 	}
-	window->start_us = now;
+	window->start_us = now | 1;
 	window->rtt_us = 0;
 	window->packets = packets;
 	window->losses = losses;

@@ -26,16 +26,21 @@ struct multipath_key {
 	__u32 unused;
 };
 
+struct syn_note {
+	__u32 seq; /* the SYN's */
+	__u32 offered; /* 1: MPTCP */
+};
+
 /*
- * What SYNs to listeners offered: 1 for MPTCP. A later SYN without it does not
- * take that back: it may be forged, or a client's second try, whose socket is
- * one for MPTCP all the same.
+ * What SYNs to listeners offered. A later SYN without MPTCP does not take an
+ * offer back: it may be forged, or a client's second try, whose socket is one
+ * for MPTCP all the same.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_NOTES);
 	__type(key, struct multipath_key);
-	__type(value, __u8);
+	__type(value, struct syn_note);
 } pillion_multipath SEC(".maps");
 
 /* Does a SYN offer MPTCP? */
@@ -69,16 +74,21 @@ static __noinline int note_offer(struct __sk_buff *skb, struct bpf_sock *sk)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct multipath_key key = {};
+	const struct syn_note *known;
+	struct syn_note note = {};
 	struct segment seg = {};
-	__u8 offered;
 
 	if (!tp || parse_ip(skb, &seg, 0, skb->protocol) ||
-	    !is_syn(skb, &seg) || read_tuple(skb, &seg, &key.ends))
+	    !is_syn(skb, &seg) || read_tuple(skb, &seg, &key.ends) ||
+	    bpf_skb_load_bytes(skb, seg.tcp + offsetof(struct tcphdr, seq),
+			       &note.seq, sizeof(note.seq)))
 		return 0;
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);
-	offered = is_offered(skb, &seg);
-	bpf_map_update_elem(&pillion_multipath, &key, &offered,
-			    offered ? BPF_ANY : BPF_NOEXIST);
+	note.seq = bpf_ntohl(note.seq);
+	note.offered = is_offered(skb, &seg);
+	known = bpf_map_lookup_elem(&pillion_multipath, &key);
+	if (note.offered || !known || !known->offered)
+		bpf_map_update_elem(&pillion_multipath, &key, &note, BPF_ANY);
 	return 0;
 }
 
@@ -98,20 +108,28 @@ static __always_inline bool has_ipv6_packets(struct bpf_sock *sk)
 					  (sk->dst_ip6[2] ^ bpf_htonl(0xffff)));
 }
 
-static __noinline int read_note(struct bpf_sock *sk)
+/*
+ * A connection that is established just now has the sequence number of its SYN
+ * still: a note with another one is not of it, but may be forged.
+ */
+static __noinline int read_note(struct bpf_sock *sk, bool established_now)
 {
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	struct multipath_key key = {};
-	const __u8 *offered;
+	const struct syn_note *note;
 
 	if (!tp)
 		return NOTE_MISSING;
 	own_tuple(sk, has_ipv6_packets(sk), &key.ends);
 	key.netns = netns_of(&((struct sock *)tp)->__sk_common);
-	offered = bpf_map_lookup_elem(&pillion_multipath, &key);
-	if (!offered)
+	note = bpf_map_lookup_elem(&pillion_multipath, &key);
+	if (!note)
 		return NOTE_MISSING;
-	return *offered ? NOTE_OFFERED : NOTE_PLAIN;
+	if (note->offered)
+		return NOTE_OFFERED;
+	if (established_now && note->seq + 1 != tp->copied_seq)
+		return NOTE_MISSING;
+	return NOTE_PLAIN;
 }
 
 /* May its peer have begun it with MPTCP, as far as can be known? */
@@ -121,7 +139,7 @@ static __always_inline bool may_be_multipath(struct bpf_sock *sk,
 	__u32 before = flow->note, note = before;
 
 	if (note <= NOTE_NEEDED)
-		note = read_note(sk);
+		note = read_note(sk, false);
 	return note == NOTE_OFFERED ||
 	       (note == NOTE_MISSING && before != NOTE_UNREAD);
 }

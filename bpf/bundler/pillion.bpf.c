@@ -250,7 +250,7 @@ int pillion_sockops(struct bpf_sock_ops *ops)
 	flow = judge(sk, tp, NULL, request, opening, &ruling);
 	/* While it is there: a flood of SYNs evicts it. */
 	if (flow && flow->opening == OPENED_BY_PEER)
-		flow->note = read_note(sk);
+		flow->note = read_note(sk, true);
 	apply_companions(ops, &ruling.companions, flow);
 	if (flow || ruling.grant.mode != LEAVE_ALONE)
 		await_end(ops);

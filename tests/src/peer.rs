@@ -108,6 +108,9 @@ impl Peer {
     pub fn connect(&mut self, rtt: Duration) {
         self.begin(&[]);
         self.flood(self.kernel_port, self.spoofed_syns);
+        if self.spoofed_syns > 0 {
+            self.forge_syn();
+        }
         thread::sleep(rtt);
         while let Some(repeated) = self.read(Duration::ZERO) {
             assert!(repeated.header.syn, "{repeated:?}");
@@ -126,6 +129,16 @@ impl Peer {
             self.write(header, &[]);
             while self.tap.read(Duration::ZERO).is_some() {}
         }
+    }
+
+    /// Sends a SYN without MPTCP as somebody else would in this connection's name, without its sequence
+    /// number.
+    fn forge_syn(&self) {
+        let forged = self.next.wrapping_add(1_000_000);
+        let mut header = TcpHeader::new(self.port, self.kernel_port, forged, self.window);
+        header.syn = true;
+        self.write(header, &[]);
+        while self.tap.read(Duration::ZERO).is_some() {}
     }
 
     /// Begins to open a connection by a SYN with data, which has to be taken in; the last

@@ -88,6 +88,10 @@ impl Governor {
     /// # Errors
     /// What has failed since this was asked last: then the kernel falls back to a low share.
     pub(crate) fn outcome(&self) -> Result<(), Error> {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            let why = io::Error::other("its thread has ended");
+            return Err(Error::system("govern redundancy", why));
+        }
         let failed = self.failed.lock().ok().and_then(|mut it| it.take());
         failed.map_or(Ok(()), Err)
     }
@@ -126,26 +130,23 @@ struct Networks {
 }
 
 impl Networks {
+    /// Decides for all. A network that cannot be stored keeps no other from its decision.
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
         let initial = self.initial();
-        for (key, raw) in self.read()? {
+        let (loads, mut outcome) = self.read();
+        for (key, raw) in loads {
             let Some(load) = Load::of(&raw) else { continue };
+            let known = self.all.get(&key).map(Network::allowance);
             let network = self.all.entry(key);
             let network = network.or_insert_with(|| Network::new(now, initial));
-            let before = network.allowance();
             network.decide(now, &load);
-            let after = network.allowance();
-            if before != after {
-                let stored =
-                    self.maps
-                        .allowances
-                        .update(&key, bytes(&raw_of(after)), MapFlags::ANY);
-                stored.map_err(failed)?;
+            let allowance = network.allowance();
+            if known != Some(allowance) {
+                outcome = outcome.and(store(&self.maps.allowances, &key, &raw_of(allowance)));
             }
         }
-        let gone = self.all.extract_if(|_, it| it.seen + FORGET < now);
-        for (key, _) in gone {
-            // One that always had the initial share has no entry.
+        for (key, _) in self.all.extract_if(|_, it| it.seen + FORGET < now) {
+            // It may have found no place.
             let _ = self.maps.allowances.delete(&key);
         }
         let governor = types::governor {
@@ -157,12 +158,7 @@ impl Networks {
             },
             ..Default::default()
         };
-        let zero = 0u32.to_ne_bytes();
-        let stored = self
-            .maps
-            .governor
-            .update(&zero, bytes(&governor), MapFlags::ANY);
-        stored.map_err(failed)
+        outcome.and(store(&self.maps.governor, &0u32.to_ne_bytes(), &governor))
     }
 
     /// The share of a new network: networks may share an uplink, and one of them may have filled it.
@@ -173,11 +169,14 @@ impl Networks {
         }
     }
 
-    /// The measurements since they were read last.
-    fn read(&self) -> Result<Vec<(Key, types::network_load)>, Error> {
+    /// The measurements since they were read last, as far as they could be read.
+    fn read(&self) -> (Vec<(Key, types::network_load)>, Result<(), Error>) {
         let any = MapFlags::ANY;
-        let read = self.maps.loads.lookup_and_delete_batch(BATCH, any, any);
-        let read = read.map_err(failed)?.filter_map(|(key, value)| {
+        let read = match self.maps.loads.lookup_and_delete_batch(BATCH, any, any) {
+            Ok(read) => read,
+            Err(error) => return (Vec::new(), Err(failed(error))),
+        };
+        let read = read.filter_map(|(key, value)| {
             // SAFETY: plain integers, of which any bits are valid, and enough of them.
             let load = (value.len() >= size_of::<types::network_load>()).then(|| unsafe {
                 value
@@ -187,8 +186,13 @@ impl Networks {
             });
             key.try_into().ok().zip(load)
         });
-        Ok(read.collect())
+        (read.collect(), Ok(()))
     }
+}
+
+fn store<T: Copy>(map: &MapHandle, key: &[u8], value: &T) -> Result<(), Error> {
+    let stored = map.update(key, bytes(value), MapFlags::ANY);
+    stored.map_err(failed)
 }
 
 fn raw_of(allowance: Allowance) -> types::allowance {

@@ -24,6 +24,11 @@ const PACKETS_PER_LATE: u64 = 200;
 /// Delay of one packet that is nobody's queue, besides half an ITT: a bundle's own serialisation looks
 /// like a queue on a narrow link.
 const DELAY_ALLOWED: Duration = Duration::from_millis(5);
+/// Half an ITT at most: many idle connections do not hide a queue.
+const ITT_ALLOWED: Duration = Duration::from_millis(50);
+/// How long a queue of others lasts until it is measured again; twice as long each time.
+const MEASURE_AFTER: Duration = Duration::from_secs(10);
+const MEASURE_AFTER_AT_MOST: Duration = Duration::from_secs(80);
 /// Delay, besides one ITT, from which a packet is late.
 const LATE: Duration = Duration::from_millis(10);
 /// A cap that was too high: it doubles again in time, and each alarm on the way makes packets late.
@@ -81,6 +86,7 @@ pub(crate) struct Network {
     short: Duration,
     /// When the path was measured by itself last.
     measured: Duration,
+    measure_after: Duration,
     packets_since_loss: u64,
     was_calm: bool,
     /// Packets that came late in this excursion of the queue.
@@ -119,6 +125,7 @@ impl Network {
             added: now,
             short: now,
             measured: now,
+            measure_after: MEASURE_AFTER,
             packets_since_loss: 0,
             was_calm: false,
             late: 0,
@@ -138,9 +145,9 @@ impl Network {
         }
     }
 
-    /// True while an alarm is looked into, and for as long as one about us lowers the cap.
+    /// True while an alarm is looked into.
     pub(super) fn is_suspected(&self) -> bool {
-        matches!(self.phase, Phase::Drain | Phase::Watch) || self.cap < FULL
+        matches!(self.phase, Phase::Drain | Phase::Watch)
     }
 
     /// Decides by the measurements since the last decision.
@@ -149,9 +156,10 @@ impl Network {
         if load.is_redundant {
             self.added = now;
         }
-        let allowed = DELAY_ALLOWED + load.itt / 2;
+        let allowed = DELAY_ALLOWED + (load.itt / 2).min(ITT_ALLOWED);
         if load.queue <= allowed {
             self.short = now;
+            self.measure_after = MEASURE_AFTER;
         }
         self.longest = self.longest.max(load.queue);
         self.count(load);
@@ -258,17 +266,15 @@ impl Network {
     /// loses, and nobody knows how much it would without redundancy.
     fn is_to_be_measured(&self, now: Duration, load: &Load, allowed: Duration) -> bool {
         let for_long = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
-        let is_queue_stale =
-            self.usual.queue() > allowed && for_long(self.short, 20) && for_long(self.measured, 45);
-        let are_losses_unknown = self.losses.are_unexplained()
-            && for_long(
-                self.measured,
-                if self.measured == self.started {
-                    5
-                } else {
-                    120
-                },
-            );
+        let is_queue_stale = self.usual.queue() > allowed
+            && for_long(self.short, 10)
+            && now - self.measured > self.measure_after;
+        let seldom = if self.measured == self.started {
+            5
+        } else {
+            120
+        };
+        let are_losses_unknown = self.losses.are_unexplained() && for_long(self.measured, seldom);
         load.is_redundant && (is_queue_stale || are_losses_unknown)
     }
 
@@ -324,9 +330,16 @@ impl Network {
 
     fn measure(&mut self, now: Duration, load: &Load) {
         let elapsed = now - self.since;
-        if elapsed > Duration::from_secs(3).max(16 * load.rtt) {
+        let long = Duration::from_secs(3).max(16 * load.rtt);
+        let has_queue = self.usual.queue() > Duration::ZERO;
+        if elapsed > long {
             self.usual.measured(self.longest);
-        } else if self.usual.queue() > Duration::ZERO || !self.losses.are_known() {
+            self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);
+        } else if has_queue || !self.losses.are_known() {
+            if elapsed < long / 2 {
+                // What is in the queue may still be ours.
+                self.longest = Duration::ZERO;
+            }
             return;
         }
         self.measured = now;

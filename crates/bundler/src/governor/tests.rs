@@ -139,6 +139,27 @@ fn queue_of_greedy_streams_keeps_the_share() {
 }
 
 #[test]
+fn queue_that_others_leave_behind_is_found_to_be_ours() {
+    let others = |s: f64| {
+        if s < 20.0 {
+            150.0 * (s / 3.0).fract()
+        } else {
+            0.0
+        }
+    };
+    let path = Path {
+        load: 0.85,
+        redundancy: 0.44,
+        loss: 0.02,
+        others,
+        ..PATH
+    };
+    let outcome = run(path, 120);
+    assert!(outcome.late() < 0.15, "late {}", outcome.late());
+    assert_eq!(outcome.verdict(), Some(Verdict::Ours));
+}
+
+#[test]
 fn random_losses_keep_the_share() {
     for (streams, loss) in [(1, 0.02), (8, 0.01), (8, 0.05), (32, 0.25)] {
         let outcome = run(

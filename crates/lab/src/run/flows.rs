@@ -94,6 +94,7 @@ mod tests {
             level: 2,
             path_size: None,
             governor: None,
+            ignores_cwr: false,
             companions: Companions::default(),
             companions_refused: Vec::new(),
             last: Some(Outcome::Bundled),
