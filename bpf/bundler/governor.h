@@ -182,16 +182,17 @@ static __always_inline struct network_load *
 look_up_load(const struct network *network)
 {
 	struct network_load *load, *none;
+	struct network key = *network; /* Linux 6.1 takes it from the stack */
 	__u32 zero = 0;
 
-	load = bpf_map_lookup_elem(&pillion_network_load, network);
+	load = bpf_map_lookup_elem(&pillion_network_load, &key);
 	if (load)
 		return load;
 	none = bpf_map_lookup_elem(&pillion_no_load, &zero);
 	if (none)
-		bpf_map_update_elem(&pillion_network_load, network, none,
+		bpf_map_update_elem(&pillion_network_load, &key, none,
 				    BPF_NOEXIST);
-	return bpf_map_lookup_elem(&pillion_network_load, network);
+	return bpf_map_lookup_elem(&pillion_network_load, &key);
 }
 
 /*
