@@ -18,8 +18,9 @@
 #define ENDS_THINNED 16 /* if no more have an ACK that ends there */
 
 /*
- * A segment is acknowledged. It counts (1) if bundles could repair it; not if
- * no ACK has to end with it, because it was lost, or came behind a gap.
+ * Records whether an ACK ended at an acknowledged segment. `counts` is 1 for a
+ * small segment, which a bundle could repair. It is 0 for one that was lost or
+ * arrived after a gap, because no ACK has to end there.
  */
 static __always_inline void count_end(struct ingress *ingress, __u32 counts,
 				      __u32 is_end_of_ack)
@@ -28,7 +29,10 @@ static __always_inline void count_end(struct ingress *ingress, __u32 counts,
 		   ingress->ends_passed << counts | (counts & ~is_end_of_ack));
 }
 
-/* At so many of the last ends an ACK ended. Until there are so many, at all. */
+/*
+ * Number of the last ENDS segment ends at which an ACK ended. Ends not recorded
+ * yet count as acknowledged.
+ */
 static __always_inline __u32 ends_acknowledged(const struct ingress *ingress)
 {
 	return ENDS - __builtin_popcountll(READ_ONCE(ingress->ends_passed));
@@ -40,8 +44,8 @@ static __always_inline bool are_acks_thinned(const struct ingress *ingress)
 }
 
 /*
- * So many losses, or such a rate of them, of which only those show that an ACK
- * ends with: as many as there were.
+ * Scales a loss count or rate up by the share of segment ends that have an ACK,
+ * because a hidden loss shows only where an ACK ends.
  */
 static __always_inline __u64 with_unseen(const struct ingress *ingress,
 					 __u64 seen)

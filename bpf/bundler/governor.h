@@ -26,8 +26,8 @@
 #define GOVERNOR_WINDOW_US 250000U
 
 /*
- * Queueing delays by their logarithm: bucket 0 for less than 256 us, then 4 for
- * each power of two; the last for all from 14.7 s on.
+ * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
+ * buckets per power of two. The last one holds 12.6 s and more.
  */
 #define QUEUE_FIRST_BIT 8
 #define QUEUE_STEP_BITS 2
@@ -249,8 +249,9 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 }
 
 /*
- * An ACK has come. TCP's own sample is that of the ACK before, of the segment
- * that it sent last (RFC 8985, section 5.2): none twice.
+ * Takes TCP's RACK sample on each ACK. TCP has not processed this ACK yet, so
+ * the sample belongs to the previous one, for the most recently sent segment
+ * that was acknowledged (RFC 8985, section 5.2). No sample is counted twice.
  */
 static __always_inline void sample_rtt(struct flow *flow,
 				       const struct bpf_sock *sk,

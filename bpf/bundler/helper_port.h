@@ -2,9 +2,9 @@
 /*
  * Ports whose payload NAT boxes rewrite: FTP, RTSP, H.323, PPTP, SCCP, SIP and
  * IRC. Such a box (an application helper, ALG) changes addresses within the
- * payload, and so its length and the sequence numbers of all that follows. Of
- * two segments that overlap it changes each on its own: the receiver reads
- * bytes that nobody wrote, and no sender can detect it.
+ * payload, and so its length and the sequence numbers of all that follows. It
+ * changes two overlapping segments independently, so the receiver reads bytes
+ * that were never sent. No sender can detect it.
  */
 #ifndef PILLION_HELPER_PORT_H
 #define PILLION_HELPER_PORT_H

@@ -19,10 +19,10 @@
 #include "settle.h"
 
 /*
- * ACKs of bundles without a report after which a receiver makes none, where it
- * had acknowledged before some of what the bundle brought again. A loss
- * explains any other such ACK: each counts a quarter, so that no losses of a
- * receiver that makes reports are enough.
+ * Number of ACKs without a due report after which a receiver counts as one that
+ * makes none. A report is due if the receiver had already acknowledged some of
+ * the redundant bytes. A loss explains any other ACK without a report, so each
+ * counts a quarter; losses alone never reach the limit.
  */
 #define LEARN_FROM     8
 #define CERTAIN_POINTS 4
@@ -306,7 +306,7 @@ static __always_inline void add_hidden(struct hidden *sum,
 
 /*
  * Once the receiver is known to make reports, its silence so far meant losses.
- * If it makes none, nothing is known of losses until then, and nobody answers.
+ * If it makes none, losses until then are unknown, and no reaction follows.
  * A global function, as the verifier is not to follow each case.
  */
 __noinline int settle_doubts(struct flow *flow)

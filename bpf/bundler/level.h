@@ -49,7 +49,8 @@ __noinline int choose_level(const struct ingress *ingress, __u32 target_ppm)
 		runs += ingress->runs[k];
 		unrepaired += (k + 1) * (__u64)ingress->runs[k];
 	}
-	/* Of so many, losses were seen. */
+	/* Number of segments whose losses could be seen, because an ACK ended
+	 * there. */
 	shorter = (__u64)ingress->run_segments * ends_acknowledged(ingress) /
 		  ENDS;
 	bearable = shorter * target_ppm;

@@ -85,8 +85,8 @@ static __always_inline bool is_within_allowance(struct flow *flow, __u64 rtt_us)
 }
 
 /*
- * Does the stream send more than it may, where no reduction would follow from
- * its losses? Then it is to send nothing redundant, for the sake of others.
+ * Returns true if the congestion control ignores CWR and the stream sends more
+ * than TFRC-SP allows. Redundancy then stops, to be fair to other streams.
  */
 static __always_inline bool
 exceeds_share(struct flow *flow, const struct tcp_sock *sk, __u64 rtt_us)

@@ -113,10 +113,10 @@ static __always_inline void add_segment(struct record *record, __u32 end,
 #define ALL_ACKNOWLEDGED (RECORD - 5)
 
 /*
- * Would so many more segments push out one that is not acknowledged, or of
- * which a report is on its way? That of a bundle is of segments that were
- * acknowledged right before, as many as ride along in one packet at most; that
- * of a packet which is overtaken comes later.
+ * Returns true if `more` segments would overwrite one that is unacknowledged or
+ * that a report may still name. A bundle's report names segments that were just
+ * acknowledged, at most `longest`. An overtaken packet's report comes later,
+ * hence REPORTED_LATE more.
  */
 static __always_inline bool is_full(struct record *record, __u32 more,
 				    __u32 snd_una, __u32 longest)
@@ -130,7 +130,7 @@ static __always_inline bool is_full(struct record *record, __u32 more,
 		snd_una);
 }
 
-/* So many segments ride along with one. */
+/* Stores the maximum number of segments that rode along with one packet. */
 static __always_inline void note_length(struct egress *egress, __u32 segments)
 {
 	if (segments > egress->longest)

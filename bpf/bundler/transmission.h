@@ -227,7 +227,10 @@ __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
 	if (!sending || limit >= MAX_RATE)
 		return false;
 	age = now - sending->since;
-	/* After a pause, the second is not over that sending_rate() takes. */
+	/*
+	 * At the start and after a pause, less than the second that
+	 * sending_rate() averages over has passed.
+	 */
 	if (!sending->before.wire && age < SECOND_US)
 		return sending->current.wire * SECOND_US > limit * age;
 	return sending_rate(sending, now, rtt_us).wire > limit;

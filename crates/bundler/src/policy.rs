@@ -29,8 +29,8 @@ pub struct Policy {
     /// What is observed of each connection, and which of them are bundled then; `None`: nothing is
     /// observed. 2 KiB more of the kernel's memory for each.
     pub observing: Option<Observing>,
-    /// True if a governor decides how many segments carry redundancy, so that it never fills a queue.
-    /// 0.5 MiB more of the kernel's memory.
+    /// True if a governor limits the share of segments with redundancy, so that a queue that it fills
+    /// drains. Costs 0.5 MiB of kernel memory.
     pub governing: bool,
 }
 

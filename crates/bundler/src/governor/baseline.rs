@@ -9,7 +9,8 @@ use super::load::Load;
 pub(super) struct Usual(Duration);
 
 impl Usual {
-    /// It fades by half in so many decisions (a minute) while the queue is shorter than half of it.
+    /// Each decision subtracts 1/FADE while the queue is shorter than half of the stored one. That
+    /// halves it in 240 decisions (a minute).
     const FADE: u32 = 346;
 
     pub(super) fn queue(&self) -> Duration {
@@ -63,8 +64,9 @@ impl Losses {
     const WINDOW: f64 = 50.0;
     /// Losses in excess that make an alarm.
     const ALARM: f64 = 10.0;
-    /// Packets from which on a loss rate is known, and at which the counts are halved.
+    /// Minimum packets for [`Losses::are_known`]; the reference needs only a window.
     const KNOWN: f64 = 100.0;
+    /// Packets above which the counts are halved.
     const FADE: f64 = 2000.0;
     /// The loss rate that is taken for the path's own while nothing is known of it.
     const UNKNOWN: f64 = 0.1;

@@ -86,7 +86,8 @@ impl Governor {
     }
 
     /// # Errors
-    /// What has failed since this was asked last: then the kernel falls back to a low share.
+    /// The last failure since the previous call, or the end of the thread. If decisions stop for 1 s, the
+    /// kernel limits the share to 1/8.
     pub(crate) fn outcome(&self) -> Result<(), Error> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             let why = io::Error::other("its thread has ended");
@@ -130,7 +131,7 @@ struct Networks {
 }
 
 impl Networks {
-    /// Decides for all. A network that cannot be stored keeps no other from its decision.
+    /// Decides for every network. An error in storing one does not stop the others.
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
         let initial = self.initial();
         let (loads, mut outcome) = self.read();

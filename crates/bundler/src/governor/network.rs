@@ -29,9 +29,10 @@ const ITT_ALLOWED: Duration = Duration::from_millis(50);
 /// How long a queue of others lasts until it is measured again; twice as long each time.
 const MEASURE_AFTER: Duration = Duration::from_secs(10);
 const MEASURE_AFTER_AT_MOST: Duration = Duration::from_secs(80);
-/// Delay, besides one ITT, from which a packet is late.
+/// Queueing delay beyond the usual queue plus one ITT above which packets count as late.
 const LATE: Duration = Duration::from_millis(10);
-/// A cap that was too high: it doubles again in time, and each alarm on the way makes packets late.
+/// Divisor of the cap after the verdict [`Verdict::Ours`]. It is large because each alarm on the way back
+/// up makes packets late. A result below `LOW / 2` becomes 0.
 const CAP_DIVISOR: Share = 4;
 /// How long a lowered cap holds at least: after the first verdict about us, and after many. Each further
 /// one doubles it.
@@ -262,8 +263,8 @@ impl Network {
         }
     }
 
-    /// What the path does by itself is to be known again: its queue has not been short for long, or it
-    /// loses, and nobody knows how much it would without redundancy.
+    /// Returns true if the path must be measured without redundancy. Either its queue has not been short
+    /// for 10 s, or it loses packets and its loss rate without redundancy is unknown.
     fn is_to_be_measured(&self, now: Duration, load: &Load, allowed: Duration) -> bool {
         let for_long = |since: Duration, seconds| now - since > Duration::from_secs(seconds);
         let is_queue_stale = self.usual.queue() > allowed
