@@ -31,7 +31,7 @@ kind = "greedy"
 streams = 1
 [variant.plain]
 [variant.bundled]
-group.thin.bundle = { thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
+group.thin.bundle = { published = true, thin = "dpifl:10", max-packets = 1, reaction = "cwr" }
 "#;
 
 fn write(folder: &Path, experiment: &str) -> PathBuf {
