@@ -94,6 +94,9 @@ fn lost_bundles_set_no_limit() {
     };
     setup.run(|wire| {
         sysctl("net.ipv4.tcp_early_retrans", "0");
+        wire.sends("1:401 1:801");
+        wire.ack(401);
+        wire.ack_duplicate(801, "1:401", "");
         for _ in 0..3 {
             lose_a_bundle(wire);
         }
