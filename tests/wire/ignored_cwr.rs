@@ -1,5 +1,6 @@
 //! A congestion control that sets its window itself, as BBR does, ignores CWR.
 
+use std::thread::sleep;
 use std::time::Duration;
 
 use pillion_bundler::Outcome::OverShare;
@@ -25,6 +26,8 @@ fn after_a_hidden_loss(congestion: &str, rtt_ms: u64, test: impl FnOnce(&mut Wir
         wire.set_option(option, congestion.as_bytes());
         wire.sends("1:101 1:201");
         wire.ack(201);
+        // A reaction waits for a quarter of the RTT.
+        sleep(Duration::from_millis(100));
         test(wire);
     });
 }
