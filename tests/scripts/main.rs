@@ -30,7 +30,11 @@ left out without root: wire::one
 left out of a trace, but it ran
 
 ---- wire::three stdout ----
-test result: printed by a test
+running 1 test
+error: printed by a test
+failures:
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+running 2 tests
 
 successes:
     wire::one
