@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The governor: redundancy must never be what fills a queue.
+ * The governor: it reduces redundancy when that fills a queue.
  *
  * It decides which share of the eligible segments carries redundancy, for all
  * connections to one peer network together: one stream of many cannot see the

@@ -9,7 +9,7 @@ pub struct Governed {
     pub share: f64,
     /// The last verdict; `None` before the first.
     pub verdict: Option<Verdict>,
-    /// What the last alarm was about; `None` before the first.
+    /// Subject of the last alarm; `None` before the first.
     pub alarm: Option<Alarm>,
 }
 
@@ -25,7 +25,7 @@ pub enum Verdict {
     Stale,
 }
 
-/// What made a governor look.
+/// Measurement that exceeded its baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
@@ -36,7 +36,7 @@ pub enum Alarm {
 }
 
 impl Governed {
-    /// Eligible segments of which the kernel's share is a part.
+    /// Denominator of the kernel's share (`FULL_SHARE` in `bpf/bundler/governor.h`).
     pub(crate) const FULL: u32 = 256;
 
     /// The decision that a connection met last; `None` if it has met none.

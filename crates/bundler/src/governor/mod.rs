@@ -26,7 +26,7 @@ use crate::{Alarm, Error, Verdict};
 use load::Load;
 use network::{Allowance, FULL, LOW, Network};
 
-/// Peer networks at a time; those that find no place have the initial share.
+/// Maximum number of peer networks at a time; further ones have the initial share.
 pub(crate) const MAX_NETWORKS: u32 = 16_384;
 
 /// Time between two decisions.
@@ -45,7 +45,7 @@ type Key = [u8; size_of::<types::network>()];
 #[derive(Debug)]
 pub(crate) struct Governor {
     stop: Arc<AtomicBool>,
-    /// What failed last, until that is taken.
+    /// The last error, until [`Governor::outcome`] returns it.
     failed: Arc<Mutex<Option<Error>>>,
     thread: Option<JoinHandle<Maps>>,
 }

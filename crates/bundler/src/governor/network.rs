@@ -338,7 +338,7 @@ impl Network {
             self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);
         } else if has_queue || !self.losses.are_known() {
             if elapsed < long / 2 {
-                // What is in the queue may still be ours.
+                // The queue may still hold our own bytes.
                 self.longest = Duration::ZERO;
             }
             return;

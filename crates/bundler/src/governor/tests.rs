@@ -32,7 +32,7 @@ const PATH: Path = Path {
     others: |_| 0.0,
 };
 
-/// What became of a network in so many seconds.
+/// State of a network after a simulated run, with statistics of its decisions.
 struct Outcome {
     network: Network,
     /// Decisions, the sum of their shares, and of these that came after 10 s and found packets late.
