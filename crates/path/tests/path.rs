@@ -10,6 +10,7 @@ use std::{
 };
 
 use common::{Hosts, Namespace, delay, ip, root};
+use pillion_host::interruption::retry;
 use pillion_path::{Counts, Direction, Ledger, Loss, Own, Path, PathConfig, PathError, Tap};
 
 /// Bytes of the Ethernet, IPv4 and UDP headers.
@@ -71,7 +72,7 @@ fn datagrams_cross_both_ways_intact_and_no_sooner_than_the_delay() {
             .for_each(|payload| assert!(from.send(payload).is_ok()));
         for payload in &payloads {
             let mut buffer = [0; 2000];
-            let bytes = to.recv(&mut buffer).unwrap();
+            let bytes = retry(|| to.recv(&mut buffer)).unwrap();
             assert!(sent.elapsed() >= Duration::from_millis(wait));
             assert_eq!(&buffer[..bytes], payload);
         }
@@ -99,7 +100,7 @@ fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, Ledger) {
     b.set_nonblocking(true).unwrap();
     let mut number = [0; 4];
     let mut arrived = Vec::new();
-    while b.recv(&mut number).is_ok() {
+    while retry(|| b.recv(&mut number)).is_ok() {
         arrived.push(u32::from_le_bytes(number));
     }
     (arrived, ledger)
@@ -187,7 +188,7 @@ fn jitter_spreads_the_arrivals_and_keeps_their_order() {
     }
     let mut number = [0; 4];
     for expected in 0..400 {
-        b.recv(&mut number).unwrap();
+        retry(|| b.recv(&mut number)).unwrap();
         assert_eq!(u32::from_le_bytes(number), expected);
     }
     let ledger = hosts.path.stop();
@@ -220,14 +221,14 @@ fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
     from.send_to(b"other", "10.0.0.2:8").unwrap();
     from.send_to(b"own", "10.0.0.2:9").unwrap();
     let mut buffer = [0; 8];
-    assert_eq!(own.recv(&mut buffer).unwrap(), 3);
+    assert_eq!(retry(|| own.recv(&mut buffer)).unwrap(), 3);
     assert!(sent.elapsed() >= Duration::from_millis(20));
     other.set_nonblocking(true).unwrap();
     let under_way = other.recv(&mut buffer).is_err();
     assert!(under_way || sent.elapsed() >= Duration::from_millis(600));
     other.set_nonblocking(false).unwrap();
     if under_way {
-        assert_eq!(other.recv(&mut buffer).unwrap(), 5);
+        assert_eq!(retry(|| other.recv(&mut buffer)).unwrap(), 5);
     }
     assert!(sent.elapsed() >= Duration::from_millis(600));
 }

@@ -226,6 +226,8 @@ fn who_takes_over_bundles_no_connection_that_its_peer_began_with_mptcp() {
         let setup = Setup {
             opening: Opening::Passive,
             multipath,
+            // So that nothing is retransmitted while the bundler starts.
+            rtt: Duration::from_millis(900),
             ..Setup::default()
         };
         setup.run(|wire| {
