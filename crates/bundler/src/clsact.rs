@@ -221,7 +221,7 @@ impl Filter {
 ///
 /// # Errors
 /// [`Error::System`] if the devices cannot be listed.
-pub fn remove_filters(programs: &[u32], namespaces: &Namespaces) -> Result<(), Error> {
+pub(crate) fn remove_filters(programs: &[u32], namespaces: &Namespaces) -> Result<(), Error> {
     let own = namespaces.named.is_empty().then(Namespace::default);
     // With one that is gone, its filters are. One that cannot be cleaned keeps no other from it.
     let there = namespaces.now().into_iter();

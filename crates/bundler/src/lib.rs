@@ -47,6 +47,7 @@ mod places;
 mod policy;
 mod programs;
 mod readings;
+mod remains;
 mod renewal;
 mod request_shares;
 mod requests;
@@ -71,7 +72,6 @@ pub use cgroup::{
 pub use change::Change;
 pub use check::{Finding, Standing, check};
 pub use closed::list_closed;
-pub use clsact::remove_filters;
 pub use companions::{Companion, Companions};
 pub use congestion::{
     CongestionControl, CongestionControlError, offered as offered_congestion_controls,
@@ -97,6 +97,7 @@ pub use pillion_host::{Container, ContainerChoice, ContainerLabel, ContainerName
 pub use policy::{Cgroups, Policy};
 pub use programs::Programs;
 pub use readings::Readings;
+pub use remains::Remains;
 pub use requests::Requests;
 pub use rule::{Direction, Mode, Rule};
 pub use scope::Scope;

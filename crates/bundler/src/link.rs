@@ -1,8 +1,9 @@
 //! Links tie a program to its place in the kernel; they end with the process.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 /// Where a program is put.
 pub(crate) enum Target<'a> {
@@ -72,6 +73,28 @@ pub(crate) fn has_device(link: BorrowedFd) -> bool {
 pub(crate) fn has_cgroup(link: BorrowedFd) -> bool {
     // SAFETY: of a link to a cgroup, the kernel has filled in this part.
     info(link).is_some_and(|info| unsafe { info.__bindgen_anon_1.cgroup.cgroup_id } != 0)
+}
+
+/// True if the file is a link of a program that sees arriving packets.
+pub(crate) fn is_at_ingress(file: BorrowedFd) -> bool {
+    let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    // Programs and maps have information of other kinds.
+    if name.map_or(true, |name| name != Path::new("anon_inode:bpf_link")) {
+        return false;
+    }
+    info(file).is_some_and(|info| {
+        let at = info.__bindgen_anon_1;
+        // SAFETY: the kernel has filled in the part of the link's own type.
+        unsafe {
+            match info.type_ {
+                libbpf_sys::BPF_LINK_TYPE_TCX => at.tcx.attach_type == libbpf_sys::BPF_TCX_INGRESS,
+                libbpf_sys::BPF_LINK_TYPE_CGROUP => {
+                    at.cgroup.attach_type == libbpf_sys::BPF_CGROUP_INET_INGRESS
+                }
+                _ => false,
+            }
+        }
+    })
 }
 
 fn info(link: BorrowedFd) -> Option<libbpf_sys::bpf_link_info> {

@@ -9,6 +9,7 @@ use crate::observation::ObservationReader;
 use crate::opened::Opened;
 use crate::places::Places;
 use crate::policy::Tables;
+use crate::remains::{Filters, Remains};
 use crate::scope::Served;
 use crate::{Error, Hook, LinkHeader, Policy, Requests, governor};
 
@@ -113,18 +114,19 @@ impl Programs {
         &self.requests
     }
 
-    /// The ids of the programs that [`remove_filters`](crate::remove_filters) is to be told if this
-    /// process is killed; empty if nothing would stay behind.
+    /// What is to be cleared away if this process is killed.
     #[must_use]
-    pub fn left_behind(&self) -> Vec<u32> {
-        if self.hook == Hook::Tcx {
-            return Vec::new();
-        }
-        [&self.ethernet, &self.ip]
-            .iter()
-            .flat_map(|at| [&at.egress, &at.dsack])
-            .filter_map(|program| Program::id_from_fd(program.as_fd()).ok())
-            .collect()
+    pub fn remains(&self) -> Remains {
+        let all = [&self.ethernet, &self.ip];
+        let ids = |of: fn(&DevicePrograms) -> &OwnedFd| {
+            let ids = all.iter().map(|at| Program::id_from_fd(of(at).as_fd()));
+            ids.filter_map(Result::ok).collect()
+        };
+        let filters = (self.hook == Hook::Clsact).then(|| Filters {
+            egress: ids(|at| &at.egress),
+            ingress: ids(|at| &at.dsack),
+        });
+        Remains { filters }
     }
 
     /// The programs for devices whose packets begin so.

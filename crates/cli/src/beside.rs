@@ -1,37 +1,69 @@
-//! Small processes beside pillion that hold nothing of its own but one file.
+//! Small processes beside pillion.
 
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use nix::sched::{CloneFlags, clone};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork};
 
-/// Starts one with all signals blocked; it ends when `work` returns. `kept` is its own from
-/// then on.
+/// Starts one with all signals blocked that holds nothing of pillion's but one file; it ends when
+/// `work` returns. `kept` is its own from then on.
 pub fn start<F: AsRawFd>(name: &CStr, kept: F, work: impl FnOnce(F)) -> io::Result<Pid> {
     // SAFETY: this process has a single thread, so the child may do as it likes.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
-            let _ = prctl::set_name(name);
-            let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
             keep_only(&kept);
-            work(kept);
+            be(name, || work(kept));
             // SAFETY: leaves without running what the parent registered for its exit.
             unsafe { libc::_exit(0) }
         }
     }
 }
 
-fn keep_only(kept: &impl AsRawFd) {
+/// Starts one with all signals blocked that shares pillion's descriptors, those to come included; it
+/// ends when `work` returns.
+pub fn start_sharing(name: &CStr, work: impl FnOnce()) -> io::Result<Pid> {
+    const STACK: usize = 1 << 20;
+    let mut work = Some(work);
+    let run = || {
+        be(name, work.take().expect("it runs once"));
+        0
+    };
+    let mut stack = vec![0; STACK];
+    // SAFETY: this process has a single thread, so the child may do as it likes; its memory is a copy.
+    let child = unsafe {
+        clone(
+            Box::new(run),
+            &mut stack,
+            CloneFlags::CLONE_FILES,
+            Some(libc::SIGCHLD),
+        )
+    };
+    Ok(child?)
+}
+
+fn be(name: &CStr, work: impl FnOnce()) {
+    let _ = prctl::set_name(name);
+    let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
+    work();
+}
+
+/// Lets go of the standard streams of pillion's.
+pub fn leave_standard_streams() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);
         let _ = dup2_stdout(&null);
         let _ = dup2_stderr(&null);
     }
+}
+
+fn keep_only(kept: &impl AsRawFd) {
+    leave_standard_streams();
     let kept = kept.as_raw_fd().cast_unsigned();
     // SAFETY: nothing in this process uses the other descriptors again.
     unsafe {

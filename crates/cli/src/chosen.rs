@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use pillion_bundler::{
     CgroupName, ContainerChoice, ContainerLabel, ContainerName, NamespaceName, Namespaces, Options,
-    Programs, Rule, remove_filters,
+    Programs, Rule,
 };
 use pillion_settings::Bundling;
 use pillion_settings::policy::{Peer, Ports};
@@ -129,17 +129,9 @@ pub fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
     all
 }
 
-/// Sees to it that nothing of the programs stays behind in these namespaces; `None` where nothing
-/// could.
-pub fn watch(programs: &Programs, namespaces: &Namespaces) -> Result<Option<Janitor>> {
-    let filters = programs.left_behind();
-    if filters.is_empty() {
-        return Ok(None);
-    }
-    let clean_up = || {
-        let _ = remove_filters(&filters, namespaces);
-    };
-    janitor::watch(clean_up)
-        .context("start the janitor")
-        .map(Some)
+/// Sees to it that what bundles ends with this process, and what is left of it soon after, in these
+/// namespaces.
+pub fn watch(programs: &Programs, namespaces: &Namespaces) -> Result<Janitor> {
+    let remains = programs.remains();
+    janitor::watch(|| remains.clear(namespaces, None)).context("start the janitor")
 }

@@ -28,8 +28,8 @@ use crate::succession::is_successors;
 pub(super) struct AtWork<'a> {
     pub follower: Follower,
     pub attachment: Attachment,
-    /// Where something of pillion's could stay behind in these network namespaces, and no others.
-    pub janitor: Option<Janitor>,
+    /// Removes filters in these network namespaces, and no others.
+    pub _janitor: Janitor,
     pub selection: Selection,
     pub namespaces: Namespaces,
     /// As it was when this began.

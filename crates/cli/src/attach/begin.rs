@@ -70,7 +70,7 @@ impl Args {
         Ok(AtWork {
             follower,
             attachment,
-            janitor,
+            _janitor: janitor,
             selection,
             namespaces,
             telling,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use pillion_bundler::{Change, Namespaces, Selection};
+use pillion_bundler::{Change, Hook, Namespaces, Selection};
 use pillion_report::number::counted;
 use pillion_settings::policy::File;
 use pillion_settings::{BadInput, Telling};
@@ -97,7 +97,7 @@ impl AtWork<'_> {
                  them was given up"
             );
         }
-        if self.janitor.is_some() {
+        if self.args.bundling.hook() == Hook::Clsact {
             bail!("this kernel has no tcx, so that other network namespaces take a new start");
         }
         Ok(self.args.bundling.selection(namespaces)?)

@@ -37,7 +37,7 @@ pub struct Session {
     teller: Teller,
     signals: SignalFd,
     end: Option<Instant>,
-    _janitor: Option<Janitor>,
+    _janitor: Janitor,
 }
 
 /// Why it goes on, or not.

@@ -14,7 +14,6 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
 use pillion_bundler::{
     Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
-    remove_filters,
 };
 
 use crate::account::summary;
@@ -124,13 +123,11 @@ impl Args {
         .by(self.bundling.hook());
 
         let cgroup = Cgroup::create()?;
-        let filters = programs.left_behind();
-        // Nobody will be left to be told of a failure; the next pillion tries again.
+        let remains = programs.remains();
         let clean_up = || {
+            remains.clear(&Namespaces::default(), Some(cgroup.as_fd()));
+            // Nobody will be left to be told of a failure; the next pillion tries again.
             let _ = cgroup.remove();
-            if !filters.is_empty() {
-                let _ = remove_filters(&filters, &Namespaces::default());
-            }
         };
         let outcome = janitor::watch(clean_up)
             .context("start the janitor")
