@@ -1,8 +1,11 @@
 //! The children that pillion has, and what they inherit.
 
+use std::thread;
+use std::time::Duration;
+
 use nix::sys::signal::Signal;
 
-use super::{Running, ignoring, run};
+use super::{Running, command_of, ignoring, run};
 use crate::common::*;
 
 #[test]
@@ -11,6 +14,27 @@ fn where_the_end_of_children_is_ignored_the_commands_end_is_still_noticed() {
     let mut command = run(&["sh", "-c", "exit 3"]);
     ignoring(&mut command, &[Signal::SIGCHLD]);
     assert_eq!(Running::begin(&mut command).end().code(), Some(3));
+}
+
+#[test]
+fn the_commands_end_is_noticed_among_signals_of_lower_numbers() {
+    needs_root!();
+    let mut run = Running::begin(&mut run(&["sh", "-c", "trap '' USR1; sleep 1; exit 3"]));
+    command_of(&run);
+    let mut status = None;
+    within(Duration::from_secs(20), "it ends", || {
+        // Faster than pillion finds out whether a signal has reached the command.
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(2));
+            // Until it is waited for, its number is nobody else's.
+            status = run.0.try_wait().expect("a child");
+            if status.is_none() {
+                run.signal(Signal::SIGUSR1);
+            }
+        }
+        status.is_some()
+    });
+    assert_eq!(status.and_then(|it| it.code()), Some(3));
 }
 
 #[test]

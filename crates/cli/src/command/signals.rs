@@ -88,13 +88,13 @@ impl Signals {
                 Ok(None) | Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            if signal == Signal::SIGCHLD as u32 {
-                if let Some(code) = child::reap(command)? {
-                    return Ok(code);
-                }
-            } else if !self.has_reached(command, signal) {
+            if signal != Signal::SIGCHLD as u32 && !self.has_reached(command, signal) {
                 // SAFETY: a plain system call; `kill` of nix knows no real-time signals.
                 unsafe { libc::kill(command.as_raw(), signal.cast_signed()) };
+            }
+            // After any signal: of several that wait, those of lower numbers are read before SIGCHLD.
+            if let Some(code) = child::reap(command)? {
+                return Ok(code);
             }
         }
     }
