@@ -169,6 +169,9 @@ impl Network {
         let alarm = self.find_alarm(now, load, allowed);
         let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
         match (self.phase, alarm) {
+            (Phase::Add, Some(Alarm::Loss)) if !nothing_added && !self.losses.are_known() => {
+                self.start_measuring(now);
+            }
             (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
             (Phase::Add, _) => {
                 if nothing_added {
@@ -246,8 +249,7 @@ impl Network {
             self.since = now;
         }
         if self.is_to_be_measured(now, load, allowed) {
-            self.stopped.share = self.share;
-            return self.enter(Phase::Measure, 0, now);
+            return self.start_measuring(now);
         }
         let is_calm = self.packets_since_loss > CALM_PACKETS;
         let was_calm = std::mem::replace(&mut self.was_calm, is_calm);
@@ -327,6 +329,11 @@ impl Network {
         }
         self.measured = now;
         self.enter(Phase::Add, self.stopped.share, now);
+    }
+
+    fn start_measuring(&mut self, now: Duration) {
+        self.stopped.share = self.share;
+        self.enter(Phase::Measure, 0, now);
     }
 
     fn measure(&mut self, now: Duration, load: &Load) {

@@ -175,6 +175,23 @@ fn random_losses_keep_the_share() {
     }
 }
 
+/// Nothing is known of the path yet: no reason to suspect redundancy for as long as an alarm takes.
+#[test]
+fn heavy_random_losses_at_first_are_only_measured() {
+    for streams in [1, 2, 8, 32] {
+        for loss in [0.15, 0.25, 0.4] {
+            let path = Path {
+                streams,
+                loss,
+                ..PATH
+            };
+            let outcome = run(path, 30);
+            let share = outcome.mean_share();
+            assert!(share > 0.85, "{streams} streams, loss {loss}: {share}");
+        }
+    }
+}
+
 #[test]
 fn losses_of_a_policer_that_redundancy_fills_lower_the_share() {
     let path = Path {
