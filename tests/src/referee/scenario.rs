@@ -17,7 +17,8 @@ pub struct Scenario {
     pub sysctls: Vec<(&'static str, u8)>,
     pub forward: Direction,
     pub backward: Direction,
-    /// A filter on the way back leaves one of so many ACKs; 1 for all.
+    /// A filter on the way back leaves one of so many ACKs, and each that comes long after another
+    /// one; 1 for all.
     pub filter: usize,
     pub manner: Manner,
     /// What the application and others do, and how long after the beginning.

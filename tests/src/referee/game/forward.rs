@@ -1,6 +1,6 @@
 //! What crosses the device on its way to the receiver, and what the receiver makes of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pillion_bundler::LossRule;
 use rand::RngExt;
@@ -10,6 +10,10 @@ use super::{CROWD, Event, Game};
 use crate::script::content;
 use crate::segment::Segment;
 use crate::socket;
+
+/// How long after an ACK a filter drops others: real ones drop what waits in one queue, and nothing of
+/// what retransmissions bring.
+const FILTERED: Duration = Duration::from_millis(100);
 
 impl Game {
     /// The position behind all that TCP has sent.
@@ -109,7 +113,10 @@ impl Game {
     pub(super) fn sends_ack(&mut self, ack: Ack, now: Instant) {
         let mut arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
         let id = self.acks.len();
-        if !id.is_multiple_of(self.scenario.filter) {
+        let is_alone = self.passed.is_none_or(|passed| now - passed >= FILTERED);
+        if is_alone || id.is_multiple_of(self.scenario.filter) {
+            self.passed = Some(now);
+        } else {
             arrivals.clear();
         }
         if let Some(report) = ack.report {

@@ -61,6 +61,8 @@ pub struct Game {
     events: BinaryHeap<Due<Event>>,
     made: usize,
     acks: Vec<Ack>,
+    /// When the filter on the way back let an ACK pass last.
+    passed: Option<Instant>,
     /// Position where the record of the bundler at work begins.
     recorded_from: u32,
     /// True if more was outstanding than the rules in here know of, or TCP sent what nobody saw.
@@ -109,6 +111,7 @@ impl Game {
             events: BinaryHeap::new(),
             made: 0,
             acks: Vec::new(),
+            passed: None,
             recorded_from: 1,
             is_uncertain: false,
             counters: Counters::default(),
