@@ -20,7 +20,7 @@ table ip filtered {
 }
 ";
 
-/// What a stream counts that loses a share of its packets, and packets lost.
+/// Runs a stream at this loss rate; returns its statistics and the number of packets lost.
 fn stats(filtered: bool, loss: f64) -> (Value, u64) {
     let direction = |loss| Direction {
         loss: Loss::Uniform(loss),
@@ -71,7 +71,7 @@ fn where_one_ack_of_five_comes_back_the_stream_is_not_bundled_for_long() {
     let (all, lost) = stats(false, 0.05);
     assert_eq!(outcome(&all, "acks_thinned"), 0);
     assert!(all["hidden_losses"].as_u64().expect("a count") * 2 > lost);
-    // Losses as well would shrink the window, and with few ACKs it never grows back.
+    // Without losses: they shrink the window, and few ACKs do not let it grow again.
     let (few, _) = stats(true, 0.0);
     let (bundled, thinned) = (outcome(&few, "bundled"), outcome(&few, "acks_thinned"));
     // The first sixty show it.

@@ -25,7 +25,8 @@ fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
     read_json(&stats)
 }
 
-fn receive(pair: &HostPair, port: u16) -> Child {
+/// Starts a receiver of two streams that verifies every byte.
+pub fn receive(pair: &HostPair, port: u16) -> Child {
     let listen = format!("10.77.0.2:{port}");
     let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
     let mut receiver = pillion_in(&pair.receiver.namespace, &arguments);
@@ -38,7 +39,8 @@ fn receive(pair: &HostPair, port: u16) -> Child {
     receiver
 }
 
-fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
+/// Starts to send two thin streams.
+pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
     let to = format!("10.77.0.2:{port}");
     let arguments = [
         "traffic",

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_path::{Direction, PathConfig};
 use pillion_tests::HostPair;
 
+use crate::attach::{receive, send};
 use crate::common::*;
 
 fn signal(child: &Child, signal: Signal) {
@@ -104,38 +104,46 @@ fn a_cgroup_whose_maker_and_janitor_were_killed_is_cleared_by_the_next_run() {
     assert!(!stale.exists());
 }
 
+/// Kills pillion while it bundles streams; TCP sees no report of bundles in flight.
+fn kill_with_bundles_in_flight(pair: &HostPair, mut pillion: Child, receiver: Child) {
+    thread::sleep(Duration::from_secs(2));
+    let received_bundles = || netstat(&pair.receiver.namespace, "TCPDSACKOldSent");
+    let before = received_bundles();
+    signal(&pillion, Signal::SIGKILL);
+    pillion.wait().expect("it ends");
+    let received = receiver.wait_with_output().expect("it ends");
+    assert!(received.status.success(), "every byte is verified");
+    let in_flight = received_bundles() - before;
+    assert!(
+        before > 50 && (1..30).contains(&in_flight),
+        "{before}, {in_flight}"
+    );
+    assert_eq!(netstat(&pair.sender.namespace, "TCPDSACKRecv"), 0);
+}
+
 #[test]
-fn a_killed_attach_leaves_no_report_of_bundles_in_flight_to_tcp() {
+fn killed_attach_leaves_no_report_of_bundles_in_flight_to_tcp() {
     needs_root!();
     for hook in ["tcx", "clsact"] {
-        let delay = Direction::delayed(Duration::from_millis(100));
-        let pair = HostPair::create(&PathConfig {
-            forward: delay.clone(),
-            backward: delay,
-            seed: 1,
-        });
-        let sender = &pair.sender.namespace;
-        let mut attach = pillion_in(sender, &["attach", "--all", "--hook", hook]);
-        let mut attach = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
+        let pair = clean_pair();
+        let mut attach = pillion_in(&pair.sender.namespace, &["attach", "--all", "--hook", hook]);
+        let attach = attach.stdin(Stdio::null()).spawn().expect("pillion runs");
         await_attached(attach.id());
-        let receive = "traffic receive --listen 10.77.0.2:7777 --streams 1";
-        let receive: Vec<_> = receive.split(' ').collect();
-        let mut receiver = pillion_in(&pair.receiver.namespace, &receive);
-        let mut receiver = receiver.stdout(Stdio::null()).spawn().expect("a receiver");
-        let send = "traffic send --to 10.77.0.2:7777 --itt 20 --size 100 --duration 4";
-        let send: Vec<_> = send.split(' ').collect();
-        let sent = pillion_in(sender, &send).spawn().expect("a sender");
-        thread::sleep(Duration::from_secs(2));
-        let received_duplicates = || netstat(&pair.receiver.namespace, "TCPDSACKOldSent");
-        let bundled = received_duplicates();
-        signal(&attach, Signal::SIGKILL);
-        attach.wait().expect("it ends");
-        let sent = sent.wait_with_output().expect("it ends");
-        assert!(sent.status.success());
-        assert!(receiver.wait().expect("it ends").success());
-        // Those that were sent before, and a few that were in flight.
-        let late = received_duplicates() - bundled;
-        assert!(bundled > 50 && (1..30).contains(&late), "{bundled}, {late}");
-        assert_eq!(netstat(sender, "TCPDSACKRecv"), 0, "{hook}");
+        let receiver = receive(&pair, 7001);
+        let mut sender = send(&pair, 7001, "4");
+        kill_with_bundles_in_flight(&pair, attach, receiver);
+        assert!(sender.wait().expect("it ends").success());
     }
+}
+
+#[test]
+fn killed_run_leaves_no_report_of_bundles_in_flight_to_tcp() {
+    needs_root!();
+    let pair = clean_pair();
+    let receiver = receive(&pair, 7001);
+    let command = "traffic send --to 10.77.0.2:7001 --streams 2 --itt 10 --duration 4";
+    let mut run = pillion_in(&pair.sender.namespace, &["run", "--", PILLION]);
+    let run = run.args(command.split(' ')).stdout(Stdio::null());
+    let run = run.spawn().expect("pillion runs");
+    kill_with_bundles_in_flight(&pair, run, receiver);
 }

@@ -190,7 +190,7 @@ fn a_path_that_reorders_costs_one_reaction_until_that_is_known() {
             wire.ack(end);
         };
         overtaken(1, Duration::from_secs(1));
-        // Each ACK that comes at once shortens the smoothed RTT, the longest that is waited.
+        // Few rounds: each prompt ACK shortens the smoothed RTT, which limits the reordering window.
         for round in 1..3 {
             overtaken(1 + round * 300, Duration::ZERO);
         }

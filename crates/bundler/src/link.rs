@@ -1,4 +1,4 @@
-//! Links tie a program to its place in the kernel; they end with the process.
+//! Links attach a program to its hook in the kernel until their last file descriptor is closed.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -78,11 +78,10 @@ pub(crate) fn has_cgroup(link: BorrowedFd) -> bool {
 /// True if the file is a link of a program that sees arriving packets.
 pub(crate) fn is_at_ingress(file: BorrowedFd) -> bool {
     let name = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    // Programs and maps have information of other kinds.
-    if name.map_or(true, |name| name != Path::new("anon_inode:bpf_link")) {
-        return false;
-    }
-    info(file).is_some_and(|info| {
+    // The kernel describes programs and maps by the same call, in other structures.
+    let is_link = name.is_ok_and(|name| name == Path::new("anon_inode:bpf_link"));
+    let info = is_link.then(|| info(file)).flatten();
+    info.is_some_and(|info| {
         let at = info.__bindgen_anon_1;
         // SAFETY: the kernel has filled in the part of the link's own type.
         unsafe {

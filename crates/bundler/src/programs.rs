@@ -9,7 +9,7 @@ use crate::observation::ObservationReader;
 use crate::opened::Opened;
 use crate::places::Places;
 use crate::policy::Tables;
-use crate::remains::{Filters, Remains};
+use crate::remains::Remains;
 use crate::scope::Served;
 use crate::{Error, Hook, LinkHeader, Policy, Requests, governor};
 
@@ -114,19 +114,20 @@ impl Programs {
         &self.requests
     }
 
-    /// What is to be cleared away if this process is killed.
+    /// Returns the cleanup for the case that this process is killed.
     #[must_use]
     pub fn remains(&self) -> Remains {
-        let all = [&self.ethernet, &self.ip];
-        let ids = |of: fn(&DevicePrograms) -> &OwnedFd| {
-            let ids = all.iter().map(|at| Program::id_from_fd(of(at).as_fd()));
-            ids.filter_map(Result::ok).collect()
+        let ids = |programs: [&OwnedFd; 2]| match self.hook {
+            Hook::Tcx => Vec::new(),
+            Hook::Clsact => {
+                let ids = programs.map(|program| Program::id_from_fd(program.as_fd()));
+                ids.into_iter().filter_map(Result::ok).collect()
+            }
         };
-        let filters = (self.hook == Hook::Clsact).then(|| Filters {
-            egress: ids(|at| &at.egress),
-            ingress: ids(|at| &at.dsack),
-        });
-        Remains { filters }
+        Remains {
+            egress: ids([&self.ethernet.egress, &self.ip.egress]),
+            ingress: ids([&self.ethernet.dsack, &self.ip.dsack]),
+        }
     }
 
     /// The programs for devices whose packets begin so.

@@ -10,28 +10,30 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{ForkResult, Pid, dup2_stderr, dup2_stdin, dup2_stdout, fork};
 
-/// Starts one with all signals blocked that holds nothing of pillion's but one file; it ends when
-/// `work` returns. `kept` is its own from then on.
+/// Starts a process that blocks all signals, has no file of pillion's except `kept`, and ends when
+/// `work` returns.
 pub fn start<F: AsRawFd>(name: &CStr, kept: F, work: impl FnOnce(F)) -> io::Result<Pid> {
     // SAFETY: this process has a single thread, so the child may do as it likes.
     match unsafe { fork() }? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
-            keep_only(&kept);
-            be(name, || work(kept));
+            run_as(name, || {
+                keep_only(&kept);
+                work(kept);
+            });
             // SAFETY: leaves without running what the parent registered for its exit.
             unsafe { libc::_exit(0) }
         }
     }
 }
 
-/// Starts one with all signals blocked that shares pillion's descriptors, those to come included; it
-/// ends when `work` returns.
+/// Starts a process that blocks all signals, shares pillion's table of file descriptors (also files
+/// that are opened later), and ends when `work` returns.
 pub fn start_sharing(name: &CStr, work: impl FnOnce()) -> io::Result<Pid> {
     const STACK: usize = 1 << 20;
     let mut work = Some(work);
     let run = || {
-        be(name, work.take().expect("it runs once"));
+        run_as(name, work.take().expect("clone calls it once"));
         0
     };
     let mut stack = vec![0; STACK];
@@ -47,13 +49,13 @@ pub fn start_sharing(name: &CStr, work: impl FnOnce()) -> io::Result<Pid> {
     Ok(child?)
 }
 
-fn be(name: &CStr, work: impl FnOnce()) {
+fn run_as(name: &CStr, work: impl FnOnce()) {
     let _ = prctl::set_name(name);
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None);
     work();
 }
 
-/// Lets go of the standard streams of pillion's.
+/// Replaces the standard streams by `/dev/null`.
 pub fn leave_standard_streams() {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);

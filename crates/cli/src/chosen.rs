@@ -129,8 +129,7 @@ pub fn in_order<T: Clone + ToString>(all: &[T]) -> Vec<T> {
     all
 }
 
-/// Sees to it that what bundles ends with this process, and what is left of it soon after, in these
-/// namespaces.
+/// Starts a janitor that detaches all programs in these namespaces if this process is killed.
 pub fn watch(programs: &Programs, namespaces: &Namespaces) -> Result<Janitor> {
     let remains = programs.remains();
     janitor::watch(|| remains.clear(namespaces, None)).context("start the janitor")

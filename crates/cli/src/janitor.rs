@@ -1,5 +1,5 @@
-//! Cgroups and filters outlive their maker, and reports of its bundles still arrive. So a second
-//! process waits for the end of this one, `kill -9` included, and then clears them away.
+//! Cgroups and filters outlive their process, and reports of bundles in flight still arrive after its
+//! end. So a second process waits for that end, also by `kill -9`, and cleans up.
 
 use std::io;
 
@@ -8,15 +8,15 @@ use nix::unistd::setsid;
 use pillion_host::interruption::{poll, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{
-    PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,
 };
 
 use crate::{beside, privilege};
 
-/// The janitor, from this process's side; dropping it ends the janitor.
+/// Handle of the janitor; dropping it ends the janitor, without a cleanup.
 pub struct Janitor {
     process: OwnedFd,
-    /// Of this process; the janitor waits for it through the same descriptor.
+    /// Pidfd of this process. The janitor polls the same descriptor, so it must stay open.
     _this: OwnedFd,
 }
 
@@ -28,12 +28,12 @@ impl Drop for Janitor {
     }
 }
 
-/// Starts the janitor, which shares this process's descriptors: files and links stay open when this
-/// process is killed, until `clean_up` closes them.
+/// Starts the janitor. It shares this process's descriptors: after a kill, files and links stay open
+/// until `clean_up` closes them.
 pub fn watch(clean_up: impl FnOnce()) -> io::Result<Janitor> {
     let this = pidfd_open(getpid(), PidfdFlags::empty())?;
     let janitor = beside::start_sharing(c"pillion-janitor", || {
-        // What kills the whole process group is not to kill it as well.
+        // A signal to pillion's process group must not kill the janitor.
         let _ = setsid();
         privilege::keep_what_following_takes(true, true);
         let mut this = [PollFd::new(this.as_fd(), PollFlags::POLLIN)];
@@ -42,8 +42,8 @@ pub fn watch(clean_up: impl FnOnce()) -> io::Result<Janitor> {
             clean_up();
         }
     })?;
-    let janitor = rustix::process::Pid::from_raw(janitor.as_raw());
-    let process = pidfd_open(janitor.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?;
+    let janitor = Pid::from_raw(janitor.as_raw()).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(janitor, PidfdFlags::empty())?;
     Ok(Janitor {
         process,
         _this: this,

@@ -17,8 +17,7 @@ pub struct Scenario {
     pub sysctls: Vec<(&'static str, u8)>,
     pub forward: Direction,
     pub backward: Direction,
-    /// A filter on the way back leaves one of so many ACKs, and each that comes long after another
-    /// one; 1 for all.
+    /// An ACK filter on the way back passes every n-th ACK, and each ACK that follows a pause.
     pub filter: usize,
     pub manner: Manner,
     /// What the application and others do, and how long after the beginning.

@@ -226,7 +226,7 @@ fn who_takes_over_bundles_no_connection_that_its_peer_began_with_mptcp() {
         let setup = Setup {
             opening: Opening::Passive,
             multipath,
-            // So that nothing is retransmitted while the bundler starts.
+            // A long RTO: nothing must be retransmitted while the bundler starts.
             rtt: Duration::from_millis(900),
             ..Setup::default()
         };

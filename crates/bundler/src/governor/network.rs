@@ -169,9 +169,6 @@ impl Network {
         let alarm = self.find_alarm(now, load, allowed);
         let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
         match (self.phase, alarm) {
-            (Phase::Add, Some(Alarm::Loss)) if !nothing_added && !self.losses.are_known() => {
-                self.start_measuring(now);
-            }
             (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
             (Phase::Add, _) => {
                 if nothing_added {
@@ -233,6 +230,10 @@ impl Network {
     }
 
     fn stop(&mut self, now: Duration, load: &Load, alarm: Alarm) {
+        // The alarm compares with a loss rate that is only assumed: measure the path's own first.
+        if alarm == Alarm::Loss && !self.losses.are_known() {
+            return self.start_measuring(now);
+        }
         self.alarm = Some(alarm);
         self.stopped = Stopped {
             queue: load.queue,

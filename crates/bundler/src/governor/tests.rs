@@ -175,9 +175,10 @@ fn random_losses_keep_the_share() {
     }
 }
 
-/// Nothing is known of the path yet: no reason to suspect redundancy for as long as an alarm takes.
+/// While the path's own loss rate is unknown, heavy losses start a measurement of 3 s, not a watch of
+/// 10 s.
 #[test]
-fn heavy_random_losses_at_first_are_only_measured() {
+fn heavy_losses_of_an_unknown_path_start_a_measurement() {
     for streams in [1, 2, 8, 32] {
         for loss in [0.15, 0.25, 0.4] {
             let path = Path {

@@ -92,7 +92,7 @@ impl Signals {
                 // SAFETY: a plain system call; `kill` of nix knows no real-time signals.
                 unsafe { libc::kill(command.as_raw(), signal.cast_signed()) };
             }
-            // After any signal: of several that wait, those of lower numbers are read before SIGCHLD.
+            // After each signal: pending ones are read by number, so lower ones could hide SIGCHLD.
             if let Some(code) = child::reap(command)? {
                 return Ok(code);
             }

@@ -126,7 +126,7 @@ impl Args {
         let remains = programs.remains();
         let clean_up = || {
             remains.clear(&Namespaces::default(), Some(cgroup.as_fd()));
-            // Nobody will be left to be told of a failure; the next pillion tries again.
+            // A failure cannot be reported any more; the next pillion tries again.
             let _ = cgroup.remove();
         };
         let outcome = janitor::watch(clean_up)

@@ -11,8 +11,8 @@ use crate::script::content;
 use crate::segment::Segment;
 use crate::socket;
 
-/// How long after an ACK a filter drops others: real ones drop what waits in one queue, and nothing of
-/// what retransmissions bring.
+/// Time after which a filter lets the next ACK pass: real filters drop ACKs only from a queue, so a
+/// lone retransmission is always acknowledged.
 const FILTERED: Duration = Duration::from_millis(100);
 
 impl Game {

@@ -61,7 +61,7 @@ pub struct Game {
     events: BinaryHeap<Due<Event>>,
     made: usize,
     acks: Vec<Ack>,
-    /// When the filter on the way back let an ACK pass last.
+    /// When the ACK filter passed an ACK last.
     passed: Option<Instant>,
     /// Position where the record of the bundler at work begins.
     recorded_from: u32,
