@@ -139,6 +139,17 @@ impl InTerminal {
         });
     }
 
+    fn hides(&self, what: &str) {
+        let shown = || self.shown.lock().unwrap().screen().contents();
+        eventually(&format!("the terminal hides {what:?}"), || {
+            !shown().contains(what)
+        });
+    }
+
+    fn is_sent(&self, signal: Signal) {
+        kill(Pid::from_raw(self.top.id().cast_signed()), signal).unwrap();
+    }
+
     fn presses(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
     }
@@ -153,7 +164,12 @@ impl InTerminal {
 
     /// Once it has ended, the terminal is as it was before.
     fn ends(mut self) {
-        assert!(self.top.wait().unwrap().success());
+        let mut status = None;
+        eventually("top ends", || {
+            status = self.top.try_wait().unwrap();
+            status.is_some()
+        });
+        assert!(status.unwrap().success());
         self.has_its_own_screen(false);
         assert_eq!(tcgetattr(&self.terminal).unwrap(), self.before);
     }
@@ -176,6 +192,28 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     terminal.ends();
 }
 
+/// What reads keys may hear of a resize first, and must not forget the key then.
+#[test]
+fn a_key_pressed_while_the_terminal_is_resized_is_seen() {
+    needs_root!();
+    let namespace = namespace_with_loopback();
+    let mut terminal = InTerminal::begin(&namespace, &[]);
+    terminal.shows("pillion top");
+    for columns in 90..100 {
+        // So that it hears of both at once.
+        terminal.is_sent(Signal::SIGSTOP);
+        terminal.is_resized(columns, 40);
+        terminal.presses(b"?");
+        terminal.is_sent(Signal::SIGCONT);
+        let help = "sooner bundles had them there than retransmissions would";
+        terminal.shows(help);
+        terminal.presses(b" ");
+        terminal.hides(help);
+    }
+    terminal.presses(b"q");
+    terminal.ends();
+}
+
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     needs_root!();
@@ -189,7 +227,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     ] {
         let terminal = InTerminal::begin(&namespace, &[]);
         terminal.shows("pillion top");
-        kill(Pid::from_raw(terminal.top.id().cast_signed()), signal).unwrap();
+        terminal.is_sent(signal);
         terminal.ends();
     }
 }

@@ -350,10 +350,7 @@ fn a_connection_that_is_reset_with_nothing_on_its_way_is_not_cut_short() {
 #[test]
 fn what_the_end_left_no_time_to_acknowledge_is_not_measured() {
     let rtt = Duration::from_millis(600);
-    let setup = Setup {
-        rtt,
-        ..held_back()
-    };
+    let setup = Setup { rtt, ..held_back() };
     setup.run(|wire| {
         wire.sends("1:101");
         // The least RTT stays what it is: it is the margin.

@@ -126,10 +126,10 @@ Columns; the least important are left out where they do not fit
 
 #[cfg(test)]
 mod tests {
+    use crossterm::event::KeyCode;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Cell;
-    use ratatui::crossterm::event::KeyCode;
 
     use super::*;
     use crate::flows::example;

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossterm::event;
 use nix::poll::{PollFd, PollFlags};
 use pillion_host::interruption::poll;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event;
 
 use super::Source;
 use super::draw::draw;

@@ -1,6 +1,6 @@
 //! What is looked at, and what keys make of it.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::history::{History, Id, id};
 use crate::flows::{Cell, Connection, columns};
