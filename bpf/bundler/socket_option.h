@@ -15,6 +15,7 @@
 #include "thin.h"
 
 #define SOCK_STREAM 1
+#define SOL_TLS	    282
 
 #define ENOMEM	    12
 #define EPERM	    1
@@ -97,7 +98,9 @@ static __always_inline bool is_our_option(struct bpf_sockopt *ctx, __u32 last)
  * Leaves an option that is not ours as it is. Where it is longer than what
  * programs see of it, the kernel wants to hear that it is to go by what the
  * application has: where that is a page, before 6.4 (commit 29ebbba7d461), and
- * where the application's buffer is shorter than the kernel's answer.
+ * where the application's buffer is shorter than the kernel's answer. A copy of
+ * the application's keys has kernels warn of how TLS copies them
+ * (tls_setsockopt()).
  */
 static __always_inline int leave_option(struct bpf_sockopt *ctx)
 {
@@ -108,7 +111,8 @@ static __always_inline int leave_option(struct bpf_sockopt *ctx)
 		return 1;
 	if (has_our_number(ctx, PILLION_STATS))
 		return 1;
-	if (len <= SHOWN_BYTES && ctx->optval + len <= ctx->optval_end)
+	if (ctx->level != SOL_TLS && len <= SHOWN_BYTES &&
+	    ctx->optval + len <= ctx->optval_end)
 		return 1;
 	barrier_var(ctx); /* no pointer into it, which may not be used */
 	ctx->optlen = 0;

@@ -1,8 +1,10 @@
 //! Values and lengths, statistics, and sockets and options that are not pillion's.
 
+use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::BorrowedFd;
 
+use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
 use pillion_bundler::{Outcome, WantedBy, list_flows};
 use pillion_host::pillion::STATS;
@@ -223,5 +225,32 @@ fn the_kernels_own_options_are_as_without_pillion() {
         assert!(info.len() > 200 && info[0] == 1, "{info:?}");
         let unknown = get_bytes(socket, 9999, 4);
         assert_eq!(errno(unknown), libc::ENOPROTOOPT);
+    });
+}
+
+/// The kernel's TLS copies keys in a way that the kernel warns of, unless they are in the application's
+/// memory.
+#[test]
+fn keys_of_tls_are_set_without_a_warning_of_the_kernels() {
+    /// Bit of /proc/sys/kernel/tainted: the kernel has warned.
+    const TAINT_WARN: u64 = 1 << 9;
+    let has_warned = || {
+        let taints = fs::read_to_string("/proc/sys/kernel/tainted").expect("the taints");
+        taints.trim().parse::<u64>().expect("a number") & TAINT_WARN != 0
+    };
+    allowed().run(|wire| {
+        if set_bytes(wire.socket(), libc::TCP_ULP, b"tls").is_err() {
+            println!("left out: keys of TLS: this kernel has no TLS");
+            return;
+        }
+        let had_warned = has_warned();
+        let mut keys = [7; size_of::<libc::tls12_crypto_info_aes_gcm_128>()];
+        keys[..2].copy_from_slice(&libc::TLS_1_2_VERSION.to_ne_bytes());
+        keys[2..4].copy_from_slice(&libc::TLS_CIPHER_AES_GCM_128.to_ne_bytes());
+        let option = (libc::SOL_TLS, libc::TLS_TX);
+        // Once the keys are copied, it looks for the cipher, which a kernel may not have.
+        let set = socket_option::set(wire.socket(), option, &keys);
+        assert!(matches!(set, Ok(()) | Err(Errno::ENOENT)));
+        assert_eq!(has_warned(), had_warned);
     });
 }
