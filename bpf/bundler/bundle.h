@@ -254,7 +254,7 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	if (outcome == ELIGIBLE)
 		outcome = announced == NEW_DATA
 				  ? send_new(skb, sk, flow, tp, seg)
-				  : retransmit(skb, flow, tp, seg);
+				  : retransmit(skb, flow, tp, sk, seg);
 	else if (announced == RETRANSMISSION)
 		outcome = OLD_DATA;
 	count(flow, outcome);

@@ -210,13 +210,13 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	if (!flow || !network)
 		return 0;
 	window = &flow->ingress.load;
-	now = now_us();
+	now = now_us() | 1; /* never 0: there is no window yet */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
 	if (rtt_us < window->rtt_us || !window->rtt_us)
 		window->rtt_us = rtt_us;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
-		window->start_us = now | 1;
+		window->start_us = now;
 	if (now - window->start_us < length)
 		return 0;
 	length = now - window->start_us;
@@ -227,7 +227,8 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			 : 0;
 	packets = READ_ONCE(flow->egress.sending.packets);
 	losses = flow->counters.hidden_losses + flow->counters.repaired_along +
-		 READ_ONCE(flow->egress.retransmitted);
+		 READ_ONCE(flow->egress.retransmitted) -
+		 flow->counters.reordered;
 	redundant = flow->counters.redundant_bytes;
 	load = look_up_load(network);
 	if (load) {
@@ -235,15 +236,18 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 		ADD_TO(load->window_us, length);
 		ADD_TO(load->srtt_us, srtt_us);
 		ADD_TO(load->packets, packets - window->packets);
-		ADD_TO(load->losses, losses - window->losses);
+		/* What came late after all is taken from later losses. */
+		if ((__s32)(losses - window->losses) > 0) {
+			ADD_TO(load->losses, losses - window->losses);
+			window->losses = losses;
+		}
 		ADD_TO(load->redundant_bytes, redundant - window->redundant);
 		if (bucket < QUEUE_BUCKETS)
 			ADD_TO(load->queue[bucket], 1);
 	}
-	window->start_us = now | 1;
+	window->start_us = now;
 	window->rtt_us = 0;
 	window->packets = packets;
-	window->losses = losses;
 	window->redundant = redundant;
 	return 0;
 }
@@ -262,7 +266,8 @@ static __always_inline void sample_rtt(struct flow *flow,
 	struct load_window *window = &flow->ingress.load;
 	struct network network;
 
-	if (!governing || sent_us == window->sampled || !rtt_us)
+	if (!governing || flow->options.published ||
+	    sent_us == window->sampled || !rtt_us)
 		return;
 	window->sampled = sent_us;
 	read_network(sk, &network);

@@ -14,6 +14,7 @@
 #ifndef PILLION_RETRANSMISSION_H
 #define PILLION_RETRANSMISSION_H
 
+#include "governor.h"
 #include "grow.h"
 #include "level.h"
 #include "observation.h"
@@ -142,13 +143,14 @@ static __always_inline __u32 last_to_follow(struct egress *egress,
 static __noinline enum outcome retransmit(struct __sk_buff *skb,
 					  struct flow *flow,
 					  struct bpf_tcp_sock *tp,
+					  struct bpf_sock *sk,
 					  struct segment *seg)
 {
 	__u32 end = seg->seq + seg->len, packets, limit, size, last;
 	struct egress *egress = &flow->egress;
 	enum outcome outcome;
 
-	if (!takes_along(flow, tp, seg))
+	if (!takes_along(flow, tp, seg) || !is_allowed(sk, flow))
 		return OLD_DATA;
 	limit = payload_limit(skb, flow, tp, seg);
 	size = current_limit(&egress->path, &flow->ingress, &flow->options,

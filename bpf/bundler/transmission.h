@@ -228,10 +228,10 @@ __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
 		return false;
 	age = now - sending->since;
 	/*
-	 * At the start and after a pause, less than the second that
-	 * sending_rate() averages over has passed.
+	 * At the start and after a pause, less than what sending_rate()
+	 * averages over has passed.
 	 */
-	if (!sending->before.wire && age < SECOND_US)
+	if (!sending->before.wire && age < window_us(rtt_us))
 		return sending->current.wire * SECOND_US > limit * age;
 	return sending_rate(sending, now, rtt_us).wire > limit;
 }

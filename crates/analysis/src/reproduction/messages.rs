@@ -4,7 +4,11 @@ use std::net::SocketAddr;
 use pillion_measure::Distribution;
 
 use super::quantiles::levels;
+use super::slices::WIDTH_NS;
 use super::{Digest, FirstSendings, GroupDigest};
+
+/// What is left to settle at the start of a run, such as the governor's first decisions.
+const SETTLED_NS: i64 = 10_000_000_000;
 
 /// A message that was read.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +28,17 @@ pub struct Message {
 }
 
 /// The messages of a group as its applications wrote them, whatever TCP made of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Messages {
+    began_ns: i64,
+    /// Of each second since then, the longest delivery latency in milliseconds; 0 if nothing was
+    /// written.
+    slowest_ms: Vec<f64>,
     sizes: Distribution,
     gaps_ns: Distribution,
     latencies_ns: Distribution,
+    /// Of what was written [`SETTLED_NS`] after the start, or later.
+    settled_ns: Distribution,
     sojourns_ns: Distribution,
     last: Option<Last>,
 }
@@ -44,6 +54,22 @@ struct Last {
 }
 
 impl Messages {
+    /// For streams that were to send from this moment on, in nanoseconds since 1970, for so many
+    /// seconds.
+    #[must_use]
+    pub fn new(began_ns: i64, duration_s: f64) -> Self {
+        Self {
+            began_ns,
+            slowest_ms: vec![0.0; duration_s as usize],
+            sizes: Distribution::default(),
+            gaps_ns: Distribution::default(),
+            latencies_ns: Distribution::default(),
+            settled_ns: Distribution::default(),
+            sojourns_ns: Distribution::default(),
+            last: None,
+        }
+    }
+
     /// Enters a message. Those of a stream come one after the other.
     pub fn add(&mut self, message: &Message, sendings: &FirstSendings) {
         let Message {
@@ -54,7 +80,16 @@ impl Messages {
             ..
         } = *message;
         self.sizes.record(size.into());
-        self.latencies_ns.record((message.latency_us * 1e3) as i64);
+        let latency_ns = (message.latency_us * 1e3) as i64;
+        self.latencies_ns.record(latency_ns);
+        let since_start_ns = (written_ns - self.began_ns).max(0);
+        if since_start_ns >= SETTLED_NS {
+            self.settled_ns.record(latency_ns);
+        }
+        let second = since_start_ns / WIDTH_NS;
+        if let Some(slowest_ms) = self.slowest_ms.get_mut(second as usize) {
+            *slowest_ms = slowest_ms.max(message.latency_us / 1e3);
+        }
         let before = self.last.take();
         let before = before.filter(|it| it.stream == stream && it.sequence + 1 == sequence);
         if let Some(before) = &before {
@@ -86,7 +121,10 @@ impl Digest {
             group.add("message_bytes", &mut messages.sizes, 1.0);
             group.add("message_gap_ms", &mut messages.gaps_ns, 1e6);
             group.add("delivery_latency_ms", &mut messages.latencies_ns, 1e6);
+            group.add("settled_delivery_ms", &mut messages.settled_ns, 1e6);
             group.add("sojourn_ms", &mut messages.sojourns_ns, 1e6);
+            let slices = &mut group.slices;
+            slices.insert("slowest_delivery_ms".to_owned(), messages.slowest_ms);
         }
     }
 }
@@ -123,7 +161,7 @@ mod tests {
     }
 
     fn digest(messages: &[Message], sendings: &FirstSendings) -> GroupDigest {
-        let mut entered = Messages::default();
+        let mut entered = Messages::new(0, 2.9);
         for message in messages {
             entered.add(message, sendings);
         }
@@ -159,6 +197,19 @@ mod tests {
         assert_eq!(value("message_gap_ms mean"), 4.0);
         assert_eq!(value("delivery_latency_ms mean"), 112.0);
         assert_eq!(digest.value("sojourn_ms p50"), None, "there is no trace");
+        let slowest = digest.of_slices("slowest_delivery_ms of slices");
+        assert_eq!(slowest, Some(&[65.0, 300.0][..]));
+    }
+
+    #[test]
+    fn first_ten_seconds_are_not_settled() {
+        let settled = Message {
+            latency_us: 20_000.0,
+            ..message(1, 1, 100, 10_000)
+        };
+        let messages = [message(1, 0, 100, 9_999), settled];
+        let digest = digest(&messages, &FirstSendings::default());
+        assert_eq!(digest.value("settled_delivery_ms mean"), Some(20.0));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{Digest, GroupDigest, Message, asked};
 pub(super) const OF_SLICES: &str = " of slices";
 
 /// The width of a slice, as `analyse` has it.
-const WIDTH_NS: i64 = 1_000_000_000;
+pub(super) const WIDTH_NS: i64 = 1_000_000_000;
 
 /// IP's and Ethernet's headers, and UDP's, in bytes.
 const HEADERS: u64 = 20 + 14;

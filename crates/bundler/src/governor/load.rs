@@ -29,12 +29,11 @@ pub(crate) struct Load {
 impl Load {
     /// The measurements as the kernel has them; `None` if no connection reported any.
     pub(crate) fn of(raw: &types::network_load) -> Option<Self> {
-        let mean = |sum: u64, count: u64| Duration::from_micros(sum.checked_div(count)?).into();
-        let rtt: Option<Duration> = mean(raw.srtt_us, raw.windows);
+        let mean = |sum: u64, count| sum.checked_div(count).map(Duration::from_micros);
         Some(Self {
             queue: median(&raw.queue)?,
             itt: mean(raw.window_us, raw.packets).unwrap_or_default(),
-            rtt: rtt?,
+            rtt: mean(raw.srtt_us, raw.windows)?,
             packets: raw.packets,
             losses: raw.losses,
             is_redundant: raw.redundant_bytes > 0,

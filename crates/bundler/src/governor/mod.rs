@@ -32,8 +32,8 @@ pub(crate) const MAX_NETWORKS: u32 = 16_384;
 /// Time between two decisions.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long a network without measurements is remembered.
-const FORGET: Duration = Duration::from_secs(120);
+/// How long a network without measurements is remembered: as long as a lowered cap may hold.
+const FORGET: Duration = network::CAP_HOLDS_AT_MOST;
 
 /// Networks read with one system call.
 const BATCH: u32 = 256;
@@ -133,10 +133,13 @@ struct Networks {
 impl Networks {
     /// Decides for every network. An error in storing one does not stop the others.
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
-        let initial = self.initial();
+        let initial = self.initial(now);
         let (loads, mut outcome) = self.read();
         for (key, raw) in loads {
             let Some(load) = Load::of(&raw) else { continue };
+            if self.all.len() >= MAX_NETWORKS as usize && !self.all.contains_key(&key) {
+                continue;
+            }
             let known = self.all.get(&key).map(Network::allowance);
             let network = self.all.entry(key);
             let network = network.or_insert_with(|| Network::new(now, initial));
@@ -153,7 +156,7 @@ impl Networks {
         let governor = types::governor {
             decided_ns: now.as_nanos() as u64,
             initial: types::allowance {
-                share: self.initial(),
+                share: self.initial(now),
                 verdict: types::verdict::VERDICT_NONE,
                 ..Default::default()
             },
@@ -163,8 +166,8 @@ impl Networks {
     }
 
     /// The share of a new network: networks may share an uplink, and one of them may have filled it.
-    fn initial(&self) -> network::Share {
-        match self.all.values().any(Network::is_suspected) {
+    fn initial(&self, now: Duration) -> network::Share {
+        match self.all.values().any(|it| it.is_suspected(now)) {
             true => LOW,
             false => FULL,
         }

@@ -37,7 +37,12 @@ const CAP_DIVISOR: Share = 4;
 /// How long a lowered cap holds at least: after the first verdict about us, and after many. Each further
 /// one doubles it.
 const CAP_HOLDS: Duration = Duration::from_secs(20);
-const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
+pub(super) const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
+
+/// Minimum number of decisions in [`Phase::Watch`].
+const WATCHED: u32 = 8;
+/// How long other networks start with a low share after the last measurements of a suspected one.
+const SUSPECTED: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -77,6 +82,8 @@ pub(crate) struct Network {
     over: Option<(Duration, u32)>,
     /// The longest queue of this phase.
     longest: Duration,
+    /// Decisions in this phase.
+    decisions: u32,
     /// Queue, share and loss rate when redundancy stopped.
     stopped: Stopped,
     /// When the network was seen first.
@@ -121,6 +128,7 @@ impl Network {
             losses: Losses::default(),
             over: None,
             longest: Duration::ZERO,
+            decisions: 0,
             stopped: Stopped::default(),
             started: now,
             added: now,
@@ -147,16 +155,18 @@ impl Network {
     }
 
     /// True while an alarm is looked into.
-    pub(super) fn is_suspected(&self) -> bool {
-        matches!(self.phase, Phase::Drain | Phase::Watch)
+    pub(super) fn is_suspected(&self, now: Duration) -> bool {
+        matches!(self.phase, Phase::Drain | Phase::Watch) && now - self.seen < SUSPECTED
     }
 
     /// Decides by the measurements since the last decision.
     pub(super) fn decide(&mut self, now: Duration, load: &Load) {
         self.seen = now;
+        self.decisions += 1;
         if load.is_redundant {
             self.added = now;
         }
+        let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
         let allowed = DELAY_ALLOWED + (load.itt / 2).min(ITT_ALLOWED);
         if load.queue <= allowed {
             self.short = now;
@@ -164,15 +174,17 @@ impl Network {
         }
         self.longest = self.longest.max(load.queue);
         self.count(load);
-        self.losses
-            .add(load, self.share <= LOW && self.phase != Phase::Drain);
+        let alone = nothing_added || self.share <= LOW;
+        self.losses.add(load, alone && self.phase != Phase::Drain);
         let alarm = self.find_alarm(now, load, allowed);
-        let nothing_added = now - self.added > Duration::from_secs(2).max(4 * load.rtt);
         match (self.phase, alarm) {
             (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
             (Phase::Add, _) => {
                 if nothing_added {
                     self.usual.raise(load.queue);
+                    if alarm == Some(Alarm::Loss) {
+                        self.losses.restart();
+                    }
                 }
                 self.adjust(now, load, allowed);
             }
@@ -188,7 +200,7 @@ impl Network {
             0 => self.packets_since_loss + load.packets,
             _ => 0,
         };
-        if load.queue > self.usual.queue() + load.itt + LATE {
+        if load.queue > self.usual.queue() + load.itt.min(2 * ITT_ALLOWED) + LATE {
             self.late += load.packets;
         } else {
             self.debt = self.debt.saturating_sub(load.packets);
@@ -218,6 +230,7 @@ impl Network {
         self.since = now;
         self.over = None;
         self.longest = Duration::ZERO;
+        self.decisions = 0;
         self.losses.restart();
         self.set_share(share, now);
     }
@@ -245,7 +258,8 @@ impl Network {
 
     /// Adjusts the share while there is no alarm.
     fn adjust(&mut self, now: Duration, load: &Load, allowed: Duration) {
-        if self.cap < FULL && self.debt == 0 && now - self.since > self.cap_holds {
+        let is_used = self.share == self.cap;
+        if is_used && self.cap < FULL && self.debt == 0 && now - self.since > self.cap_holds {
             self.cap = FULL.min(2 * self.cap.max(LOW / 2));
             self.since = now;
         }
@@ -302,7 +316,9 @@ impl Network {
         if alarm.is_some() {
             return self.acquit(now);
         }
-        if now - self.since <= Duration::from_secs(10).max(40 * load.rtt) {
+        let is_short = now - self.since <= Duration::from_secs(10).max(40 * load.rtt);
+        // Streams may have paused, so that the time alone shows nothing.
+        if is_short || self.decisions < WATCHED {
             return;
         }
         if self.alarm == Some(Alarm::Loss) && !self.losses.have_gone(self.stopped.loss_rate) {

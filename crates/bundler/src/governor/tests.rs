@@ -92,7 +92,7 @@ fn run(path: Path, seconds: u32) -> Outcome {
                 rtt: Duration::from_millis(50),
                 packets,
                 losses,
-                is_redundant: share > 0,
+                is_redundant: share > 0 && path.redundancy > 0.0,
             },
         );
         outcome.decisions += 1;
@@ -228,4 +228,144 @@ fn first_loss_after_a_calm_brings_the_share_back() {
     let share = |network: &Network| -> Share { network.allowance().share };
     network.decide(Duration::from_millis(60_250), &load);
     assert_eq!(share(&network), FULL);
+}
+
+/// Decisions of one network, each a quarter of a second after the last.
+struct Decisions {
+    network: Network,
+    now: Duration,
+}
+
+impl Decisions {
+    fn new() -> Self {
+        Self {
+            network: Network::new(Duration::ZERO, FULL),
+            now: Duration::ZERO,
+        }
+    }
+
+    fn decide(&mut self, queue_ms: u64, losses: u64, is_redundant: bool) {
+        self.now += INTERVAL;
+        let load = Load {
+            queue: Duration::from_millis(queue_ms),
+            itt: Duration::from_millis(30),
+            rtt: Duration::from_millis(50),
+            packets: 64,
+            losses,
+            is_redundant,
+        };
+        self.network.decide(self.now, &load);
+    }
+
+    /// Decides for so many seconds, with this queue in milliseconds and so many losses of 64 packets.
+    fn go_on(&mut self, seconds: u32, queue_ms: u64, losses: u64) {
+        for _ in 0..seconds * 4 {
+            self.decide(queue_ms, losses, self.share() > 0);
+        }
+    }
+
+    fn share(&self) -> Share {
+        self.network.allowance().share
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        self.network.allowance().verdict
+    }
+}
+
+/// A share that filled the queue is not tried again because a calm went by, in which it was not used.
+#[test]
+fn cap_does_not_rise_while_it_is_not_used() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 0);
+    decisions.go_on(2, 100, 0);
+    decisions.go_on(15, 0, 0);
+    assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+    decisions.go_on(900, 0, 0);
+    decisions.go_on(1, 0, 1);
+    assert!(decisions.share() < FULL, "{}", decisions.share());
+}
+
+#[test]
+fn pause_of_the_streams_during_a_watch_proves_nothing() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 0);
+    decisions.go_on(2, 100, 0);
+    decisions.go_on(1, 0, 0);
+    assert_eq!(decisions.share(), 0);
+    decisions.now += Duration::from_secs(60);
+    decisions.go_on(1, 0, 0);
+    assert_eq!(decisions.verdict(), None);
+    decisions.go_on(2, 0, 0);
+    assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+}
+
+/// The path's own losses are known from a time in which nothing could be bundled.
+#[test]
+fn losses_without_redundancy_are_the_paths_own() {
+    let mut decisions = Decisions::new();
+    for decision in 0..240 {
+        decisions.decide(0, if decision < 12 { 0 } else { 10 }, false);
+    }
+    decisions.decide(0, 10, true);
+    assert_eq!(decisions.share(), FULL);
+    assert_eq!(decisions.network.allowance().alarm, None);
+}
+
+/// The RTT grows by 60 ms for good, as after a change of routes.
+#[test]
+fn step_of_the_rtt_keeps_the_share() {
+    let path = Path {
+        loss: 0.02,
+        others: |s| if s < 30.0 { 0.0 } else { 60.0 },
+        ..PATH
+    };
+    let outcome = run(path, 300);
+    assert_eq!(outcome.verdict(), Some(Verdict::NotOurs));
+    assert!(outcome.mean_share() > 0.9, "{}", outcome.mean_share());
+}
+
+/// Delays of slots, as of Wi-Fi.
+#[test]
+fn slotted_delays_keep_the_share() {
+    let slots: [fn(f64) -> f64; 3] = [
+        |s| 10.0 * (s * 7.31).fract(),
+        |s| 20.0 * (s * 7.31).fract(),
+        |s| 40.0 * (s * 7.31).fract(),
+    ];
+    for (others, slot_ms) in slots.into_iter().zip([10, 20, 40]) {
+        let path = Path {
+            loss: 0.02,
+            others,
+            ..PATH
+        };
+        let outcome = run(path, 300);
+        let share = outcome.mean_share();
+        assert!(share > 0.9, "slots of {slot_ms} ms: {share}");
+    }
+}
+
+#[test]
+fn nothing_that_was_not_added_is_judged_ours() {
+    let patterns: [fn(f64) -> f64; 4] = [
+        |_| 0.0,
+        |s| 150.0 * (s / 3.0).fract(),
+        |s| if s % 40.0 < 20.0 { 0.0 } else { 80.0 },
+        |s| if s < 30.0 { 0.0 } else { 60.0 },
+    ];
+    for others in patterns {
+        for load in [0.5, 0.95, 0.99] {
+            for loss in [0.0, 0.02, 0.1, 0.25] {
+                let path = Path {
+                    load,
+                    redundancy: 0.0,
+                    loss,
+                    others,
+                    ..PATH
+                };
+                let verdict = run(path, 120).verdict();
+                assert_ne!(verdict, Some(Verdict::Ours), "{load} {loss}");
+            }
+        }
+    }
 }

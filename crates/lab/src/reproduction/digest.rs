@@ -44,12 +44,17 @@ fn of_results(run: &StoredRun, planned: &Planned) -> Result<Digest, Error> {
         None => Default::default(),
     };
     let ahead_ns = run.realtime_ahead_ns()?;
+    let began_ns = run.sending_began_ns()?;
+    let duration_s = planned.plan.duration.as_secs_f64();
     let mut groups: BTreeMap<String, Messages> = BTreeMap::new();
     let mut datagrams = datagrams(run, planned)?;
     run.messages(|origin, message| {
         let messages = match groups.get_mut(origin.group) {
             Some(messages) => messages,
-            None => groups.entry(origin.group.to_owned()).or_default(),
+            None => {
+                let group = groups.entry(origin.group.to_owned());
+                group.or_insert_with(|| Messages::new(began_ns, duration_s))
+            }
         };
         let message = Message {
             stream: message.stream,
@@ -126,7 +131,7 @@ fn of_traces(
 }
 
 /// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-13.json";
+const KEPT: &str = ".digest-14.json";
 
 /// The file with the digest of a run in this folder.
 #[must_use]
