@@ -140,11 +140,9 @@ static __always_inline __u32 last_to_follow(struct egress *egress,
 }
 
 /* A plain retransmission; OLD_DATA if it passes untouched. */
-static __noinline enum outcome retransmit(struct __sk_buff *skb,
-					  struct flow *flow,
-					  struct bpf_tcp_sock *tp,
-					  struct bpf_sock *sk,
-					  struct segment *seg)
+static __noinline enum outcome
+retransmit(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
+	   struct bpf_sock *sk, struct segment *seg)
 {
 	__u32 end = seg->seq + seg->len, packets, limit, size, last;
 	struct egress *egress = &flow->egress;

@@ -73,4 +73,19 @@ static __always_inline struct sent sending_rate(const struct sending *sending,
 	return rate;
 }
 
+/* Is more sent than limit bytes a second, with headers? */
+static __always_inline bool exceeds_rate(const struct sending *sending,
+					 __u64 now, __u64 rtt_us, __u64 limit)
+{
+	__u64 age = now - sending->since;
+
+	/*
+	 * At the start and after a pause, less than what sending_rate()
+	 * averages over has passed.
+	 */
+	if (!sending->before.wire && age < window_us(rtt_us))
+		return sending->current.wire * SECOND_US > limit * age;
+	return sending_rate(sending, now, rtt_us).wire > limit;
+}
+
 #endif /* PILLION_SENDING_RATE_H */

@@ -222,18 +222,8 @@ static __always_inline void close_announcement(struct flow *flow, __u32 snd_nxt)
 __noinline int exceeds_pacing_rate(const struct sending *sending, __u64 limit,
 				   __u64 rtt_us)
 {
-	__u64 now = now_us(), age;
-
-	if (!sending || limit >= MAX_RATE)
-		return false;
-	age = now - sending->since;
-	/*
-	 * At the start and after a pause, less than what sending_rate()
-	 * averages over has passed.
-	 */
-	if (!sending->before.wire && age < window_us(rtt_us))
-		return sending->current.wire * SECOND_US > limit * age;
-	return sending_rate(sending, now, rtt_us).wire > limit;
+	return sending && limit < MAX_RATE &&
+	       exceeds_rate(sending, now_us(), rtt_us, limit);
 }
 
 /* PACED or OVER_SHARE, if the connection sends as much as it may; or 0. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What TFRC-SP computes in the kernel, as functions of this machine. */
 #include <linux/types.h>
+#include <stdbool.h>
 
 #define __noinline static
 
@@ -43,4 +44,10 @@ struct sent pillion_sending_rate(const struct sending *sending, __u64 now,
 				 __u64 rtt_us)
 {
 	return sending_rate(sending, now, rtt_us);
+}
+
+bool pillion_exceeds_rate(const struct sending *sending, __u64 now,
+			  __u64 rtt_us, __u64 limit)
+{
+	return exceeds_rate(sending, now, rtt_us, limit);
 }

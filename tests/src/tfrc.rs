@@ -57,6 +57,8 @@ mod c {
         ) -> u64;
         pub safe fn pillion_note_sent(sending: &mut Sending, now: u64, rtt: u64, sent: &Sent);
         pub safe fn pillion_sending_rate(sending: &Sending, now: u64, rtt: u64) -> Sent;
+        pub safe fn pillion_exceeds_rate(sending: &Sending, now: u64, rtt: u64, limit: u64)
+        -> bool;
     }
 }
 
@@ -98,5 +100,11 @@ impl Sending {
     #[must_use]
     pub fn rate(&self, now: u64, rtt: u64) -> Sent {
         c::pillion_sending_rate(self, now, rtt)
+    }
+
+    /// True if more than `limit` bytes a second are sent, with headers.
+    #[must_use]
+    pub fn exceeds(&self, now: u64, rtt: u64, limit: u64) -> bool {
+        c::pillion_exceeds_rate(self, now, rtt, limit)
     }
 }

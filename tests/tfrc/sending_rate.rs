@@ -47,6 +47,19 @@ fn at_the_start_the_whole_window_counts() {
 }
 
 #[test]
+fn a_limit_holds_from_the_start_whatever_the_rtt() {
+    for rtt in [0, 150_000, 3 * SECOND] {
+        let start = 100 * SECOND;
+        for end in (start + 30_000..start + 9 * SECOND).step_by(30_000) {
+            let sending = steady(30_000, start, end, rtt);
+            assert!(sending.exceeds(end, rtt, 5000), "RTT {rtt} at {end}");
+            let limit = 2 * 172 * SECOND / 30_000;
+            assert!(!sending.exceeds(end, rtt, limit), "RTT {rtt} at {end}");
+        }
+    }
+}
+
+#[test]
 fn a_burst_is_forgotten_within_two_seconds() {
     let sending = steady(1000, SECOND, SECOND + 100_000, 0);
     assert_eq!(sending.rate(SECOND + 900_000, 0).packets, 100);
