@@ -1,5 +1,5 @@
-//! Redundancy does not fill a queue: eight streams that bundle and one that does not, on an uplink that
-//! is 83 % full without bundles and would be 120 % full with them.
+//! Redundancy fills no queue, and overloads no policer: eight streams that bundle and one that does not,
+//! on an uplink that is 83 % full without bundles and would be 120 % full with them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -61,6 +61,22 @@ fn p99(run: &Path) -> [f64; 2] {
         latencies.sort_by(f64::total_cmp);
         latencies[latencies.len() * 99 / 100]
     })
+}
+
+/// A token bucket of 3000 B, and next to no queue; no other losses.
+#[test]
+fn redundancy_does_not_overload_a_policer() {
+    needs_kernel!();
+    let policer = "limit = \"1600 B\"\nshaper = \"tbf\"\nburst = 3000";
+    let uplink = UPLINK.replace("limit = \"7200 B\"", policer);
+    let uplink = uplink.replace("loss = 1\n", "");
+    let folder = tempfile::tempdir().unwrap();
+    let runs = run_all(folder.path(), &uplink);
+    let [plain, published, governed] = [0, 1, 2].map(|place: usize| p99(&runs[place]));
+    assert!(published[0] > 10.0 * plain[0], "{published:?} {plain:?}");
+    for (governed, plain) in governed.iter().zip(plain) {
+        assert!(*governed <= plain + 30.0 + 10.0, "{governed} {plain}");
+    }
 }
 
 #[test]

@@ -66,6 +66,8 @@ impl Losses {
     const ALARM: f64 = 10.0;
     /// Minimum packets for [`Losses::are_known`]; the reference needs only a window.
     const KNOWN: f64 = 100.0;
+    /// Packets after which a measurement of losses is good enough.
+    const WELL_KNOWN: f64 = 600.0;
     /// Packets above which the counts are halved.
     const FADE: f64 = 2000.0;
     /// The loss rate that is taken for the path's own while nothing is known of it.
@@ -98,14 +100,14 @@ impl Losses {
     }
 
     /// The loss rate that makes no excess: the highest that the path may well have by itself, and half
-    /// of that or two hundredths more, so that chance makes no alarm.
+    /// of that more, so that chance makes no alarm.
     fn reference(&self) -> f64 {
         let Counts { packets, losses } = self.alone;
         if packets < Self::WINDOW {
             return Self::UNKNOWN;
         }
         let highest = 2.0f64.mul_add((losses + 1.0).sqrt(), losses + 2.0) / packets;
-        highest + (highest / 2.0).max(0.02)
+        highest * 1.5
     }
 
     /// More is lost than the path loses by itself.
@@ -133,6 +135,11 @@ impl Losses {
     /// True if enough was seen alone to know what the path loses by itself.
     pub(super) fn are_known(&self) -> bool {
         self.alone.packets >= Self::KNOWN
+    }
+
+    /// True if no more packets are needed to know it well.
+    pub(super) fn are_well_known(&self) -> bool {
+        self.alone.packets >= Self::WELL_KNOWN
     }
 
     /// A phase starts: the excess of the last one does not count.

@@ -174,8 +174,14 @@ impl Network {
         }
         self.longest = self.longest.max(load.queue);
         self.count(load);
-        let alone = nothing_added || self.share <= LOW;
-        self.losses.add(load, alone && self.phase != Phase::Drain);
+        // What our own bytes cost is retransmitted for a while yet.
+        let is_settled = now - self.since > Duration::from_millis(500).max(4 * load.rtt);
+        let alone = match self.phase {
+            Phase::Add => nothing_added || self.share <= LOW,
+            Phase::Drain => false,
+            Phase::Watch | Phase::Measure => is_settled,
+        };
+        self.losses.add(load, alone);
         let alarm = self.find_alarm(now, load, allowed);
         match (self.phase, alarm) {
             (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
@@ -360,7 +366,7 @@ impl Network {
         if elapsed > long {
             self.usual.measured(self.longest);
             self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);
-        } else if has_queue || !self.losses.are_known() {
+        } else if has_queue || !self.losses.are_well_known() {
             if elapsed < long / 2 {
                 // The queue may still hold our own bytes.
                 self.longest = Duration::ZERO;

@@ -208,6 +208,20 @@ fn losses_of_a_policer_that_redundancy_fills_lower_the_share() {
     assert!(0.76 + 0.44 * share < 1.0, "{share}");
 }
 
+/// TCP slows down, so that a policer that is overloaded loses no more than this.
+#[test]
+fn few_losses_that_redundancy_adds_lower_the_share() {
+    let path = Path {
+        load: 0.9,
+        redundancy: 0.13,
+        polices: true,
+        ..PATH
+    };
+    let outcome = run(path, 300);
+    assert_eq!(outcome.network.allowance().alarm, Some(Alarm::Loss));
+    assert_eq!(outcome.verdict(), Some(Verdict::Ours));
+}
+
 #[test]
 fn path_without_losses_gets_a_low_share() {
     let outcome = run(PATH, 60);
