@@ -71,7 +71,7 @@ struct options {
 	__u8 wait_for_loss; /* bundle only after the connection's first loss */
 	__u8 without_sack; /* bundle even if the peer does not offer SACK */
 	__u8 retransmissions; /* bundle into them as well (retransmission.h) */
-	__u8 published; /* without the guards that no paper has */
+	__u8 published; /* no size limits, reordering window or governor */
 };
 
 /* Mechanisms of TCP's own that a rule may switch on (companions.h). */
@@ -142,7 +142,7 @@ enum outcome {
 
 	/* Bundling would not be safe now. */
 	UNWATCHED, /* losses, hidden or TCP's, could not be told */
-	PATH_SIZE, /* bundles so large did not get through lately */
+	PATH_SIZE, /* this size is not proved, or such bundles were lost */
 
 	/* Bundles are held back on purpose. */
 	HELD_BACK, /* the connection is of the plain arm (observation.h) */
@@ -297,9 +297,9 @@ struct retrans {
 /* What a governor's verdict is about (governor.h). */
 enum verdict {
 	VERDICT_UNKNOWN, /* no decision was met yet */
-	VERDICT_NONE, /* no alarm yet */
+	VERDICT_NONE, /* no verdict yet */
 	VERDICT_OURS, /* queue or losses went away without redundancy */
-	VERDICT_NOT_OURS, /* they came again without it */
+	VERDICT_NOT_OURS, /* they stayed, or came again, without it */
 	VERDICT_STALE, /* user space has not decided in time */
 };
 

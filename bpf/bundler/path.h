@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A path, or a device, may drop large packets. A bundle that is lost for its
- * size costs a part of the window, and delays what is written meanwhile; TCP
- * merges that into packets that such a path drops as well, for good. So no
- * bundle is larger than what every path is to carry, or than the largest packet
- * that came through: TCP itself has sent one as large then.
+ * size costs a part of the window, and TCP then merges waiting data into
+ * packets that such a path drops as well, for good. So a bundle is at most as
+ * large as what every path is to carry, or as the largest packet that arrived.
  *
- * A path may become smaller later. Where TCP retransmits what left in a
- * bundle's packet, and no later one as large has arrived, all that was known is
- * in doubt: sizes are to be proved anew, by one bundle at a time, as with
- * probes of a path's MTU (RFC 8899). After some rounds of that in a row there
- * is a limit below the smallest that was lost, for a pause that gets longer
- * each time (RFC 8899, sections 4.3 and 5.1).
+ * A path may become smaller later. If TCP retransmits what left in a bundle's
+ * packet, and no later packet of that size arrived, sizes are proved again, one
+ * bundle at a time (RFC 8899). After ROUNDS failures in a row a limit below the
+ * smallest lost bundle holds for a pause, which gets longer each time
+ * (RFC 8899, sections 4.3 and 5.1).
  */
 #ifndef PILLION_PATH_H
 #define PILLION_PATH_H

@@ -10,7 +10,7 @@ use nix::unistd::close;
 
 use crate::{Namespaces, clsact, link};
 
-/// Maximum time until the reports of bundles in flight have arrived: an RTT and the delay of an ACK.
+/// Time that the reports of bundles in flight have to arrive: an RTT and the delay of an ACK.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Programs of a bundler that stay attached after the bundler was killed, as filters of clsact, by

@@ -85,6 +85,8 @@ impl Governor {
         })
     }
 
+    /// Returns the last failure, once.
+    ///
     /// # Errors
     /// The last failure since the previous call, or the end of the thread. If decisions stop for 1 s, the
     /// kernel limits the share to 1/8.
@@ -150,7 +152,7 @@ impl Networks {
             }
         }
         for (key, _) in self.all.extract_if(|_, it| it.seen + FORGET < now) {
-            // It may have found no place.
+            // It is missing if the map was full.
             let _ = self.maps.allowances.delete(&key);
         }
         let governor = types::governor {

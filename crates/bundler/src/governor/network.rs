@@ -18,24 +18,22 @@ pub(crate) const LOW: Share = FULL / 8;
 
 /// Packets without a loss after which a path needs no more than [`LOW`]: the target of 0.1 % lost.
 const CALM_PACKETS: u64 = 1000;
-/// Packets in time for each packet that came late because of us, before the cap rises: a p99 allows
-/// twice as many.
+/// Packets that must be in time for each late one before the cap rises: twice as many as a p99 needs.
 const PACKETS_PER_LATE: u64 = 200;
-/// Delay of one packet that is nobody's queue, besides half an ITT: a bundle's own serialisation looks
-/// like a queue on a narrow link.
+/// Queueing delay that makes no alarm, besides half an ITT: the serialisation of a bundle on a narrow link
+/// looks like a queue.
 const DELAY_ALLOWED: Duration = Duration::from_millis(5);
-/// Half an ITT at most: many idle connections do not hide a queue.
+/// Maximum of that half ITT: many idle connections do not hide a queue.
 const ITT_ALLOWED: Duration = Duration::from_millis(50);
-/// How long a queue of others lasts until it is measured again; twice as long each time.
+/// First interval between measurements of a queue of others; it doubles each time.
 const MEASURE_AFTER: Duration = Duration::from_secs(10);
 const MEASURE_AFTER_AT_MOST: Duration = Duration::from_secs(80);
-/// Queueing delay beyond the usual queue plus one ITT above which packets count as late.
+/// Packets are late if the queue exceeds the usual one by an ITT and this.
 const LATE: Duration = Duration::from_millis(10);
 /// Divisor of the cap after the verdict [`Verdict::Ours`]. It is large because each alarm on the way back
 /// up makes packets late. A result below `LOW / 2` becomes 0.
 const CAP_DIVISOR: Share = 4;
-/// How long a lowered cap holds at least: after the first verdict about us, and after many. Each further
-/// one doubles it.
+/// Minimum time that a lowered cap holds; each verdict about us doubles it, up to the maximum.
 const CAP_HOLDS: Duration = Duration::from_secs(20);
 pub(super) const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
 
