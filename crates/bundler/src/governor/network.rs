@@ -82,7 +82,7 @@ pub(crate) struct Network {
     longest: Duration,
     /// Decisions in this phase.
     decisions: u32,
-    /// Queue, share and loss rate when redundancy stopped.
+    /// Time, queue, share and loss rate when redundancy stopped.
     stopped: Stopped,
     /// When the network was seen first.
     started: Duration,
@@ -107,6 +107,7 @@ pub(crate) struct Network {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Stopped {
+    at: Duration,
     queue: Duration,
     share: Share,
     loss_rate: f64,
@@ -253,6 +254,7 @@ impl Network {
         }
         self.alarm = Some(alarm);
         self.stopped = Stopped {
+            at: now,
             queue: load.queue,
             share: self.share,
             loss_rate: self.losses.alarming_rate(),
@@ -317,8 +319,15 @@ impl Network {
     }
 
     fn watch(&mut self, now: Duration, load: &Load, alarm: Option<Alarm>) {
-        if alarm.is_some() {
-            return self.acquit(now);
+        if let Some(alarm) = alarm {
+            let drained = Duration::from_secs(3).max(16 * load.rtt);
+            if alarm == Alarm::Loss || now - self.stopped.at > drained {
+                return self.acquit(now);
+            }
+            // What redundancy held up is still being sent.
+            self.enter(Phase::Drain, 0, now);
+            self.since = self.stopped.at;
+            return;
         }
         let is_short = now - self.since <= Duration::from_secs(10).max(40 * load.rtt);
         // Streams may have paused, so that the time alone shows nothing.

@@ -300,6 +300,19 @@ fn cap_does_not_rise_while_it_is_not_used() {
     assert!(decisions.share() < FULL, "{}", decisions.share());
 }
 
+/// The queue gets short, and grows again as TCP sends what has waited since.
+#[test]
+fn what_redundancy_held_up_is_no_proof_against_it() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 0);
+    decisions.go_on(1, 100, 0);
+    assert_eq!(decisions.share(), 0);
+    decisions.decide(0, 0, false);
+    decisions.go_on(1, 100, 0);
+    decisions.go_on(15, 0, 0);
+    assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+}
+
 #[test]
 fn pause_of_the_streams_during_a_watch_proves_nothing() {
     let mut decisions = Decisions::new();
