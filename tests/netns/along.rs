@@ -24,7 +24,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
         .expect("a receiver");
     let folder = tempfile::tempdir().expect("a folder");
     let stats = folder.path().join("stats.json");
-    let run = "run --thin always --max-packets 0 --retransmissions --stats";
+    let run = "run --published --thin always --max-packets 0 --retransmissions --stats";
     let run: Vec<_> = run.split(' ').collect();
     let send = "traffic send --to 10.77.0.2:7777 --streams 10 --itt exponential:30 --duration 3 \
                 --congestion reno --drain-timeout 120";
