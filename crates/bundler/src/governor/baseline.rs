@@ -137,9 +137,16 @@ impl Losses {
         self.alone.packets >= Self::KNOWN
     }
 
-    /// True if no more packets are needed to know it well.
-    pub(super) fn are_well_known(&self) -> bool {
-        self.alone.packets >= Self::WELL_KNOWN
+    /// Loss rate of this phase.
+    pub(super) fn rate(&self) -> f64 {
+        self.phase.losses / self.phase.packets.max(1.0)
+    }
+
+    /// True if no more packets are needed to tell a loss rate from the path's own: it is known well, or
+    /// half of that rate or more is the path's own.
+    pub(super) fn are_measured(&self, rate: f64) -> bool {
+        let Counts { packets, losses } = self.alone;
+        packets >= Self::WELL_KNOWN || self.are_known() && losses >= packets * rate / 2.0
     }
 
     /// A phase starts: the excess of the last one does not count.

@@ -174,7 +174,7 @@ impl Network {
         self.longest = self.longest.max(load.queue);
         self.count(load);
         // What our own bytes cost is retransmitted for a while yet.
-        let is_settled = now - self.since > Duration::from_millis(500).max(4 * load.rtt);
+        let is_settled = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
         let alone = match self.phase {
             Phase::Add => nothing_added || self.share <= LOW,
             Phase::Drain => false,
@@ -363,6 +363,7 @@ impl Network {
 
     fn start_measuring(&mut self, now: Duration) {
         self.stopped.share = self.share;
+        self.stopped.loss_rate = self.losses.rate();
         self.enter(Phase::Measure, 0, now);
     }
 
@@ -373,7 +374,7 @@ impl Network {
         if elapsed > long {
             self.usual.measured(self.longest);
             self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);
-        } else if has_queue || !self.losses.are_well_known() {
+        } else if has_queue || !self.losses.are_measured(self.stopped.loss_rate) {
             if elapsed < long / 2 {
                 // The queue may still hold our own bytes.
                 self.longest = Duration::ZERO;
