@@ -133,16 +133,17 @@ impl InTerminal {
     }
 
     fn shows(&self, what: &str) {
-        let shown = || self.shown.lock().unwrap().screen().contents();
-        eventually(&format!("the terminal shows {what:?}"), || {
-            shown().contains(what)
-        });
+        self.has_on_screen(what, true);
     }
 
     fn hides(&self, what: &str) {
+        self.has_on_screen(what, false);
+    }
+
+    fn has_on_screen(&self, what: &str, expected: bool) {
         let shown = || self.shown.lock().unwrap().screen().contents();
-        eventually(&format!("the terminal hides {what:?}"), || {
-            !shown().contains(what)
+        eventually(&format!("{what:?} on the screen: {expected}"), || {
+            shown().contains(what) == expected
         });
     }
 
@@ -192,7 +193,7 @@ fn a_terminal_shows_connections_and_is_as_it_was_afterwards() {
     terminal.ends();
 }
 
-/// What reads keys may hear of a resize first, and must not forget the key then.
+/// crossterm's default source of events forgets the key if it reads of the resize first.
 #[test]
 fn a_key_pressed_while_the_terminal_is_resized_is_seen() {
     needs_root!();

@@ -21,6 +21,14 @@ fn governed(options: Options) -> Setup {
     }
 }
 
+/// [`unlimited`] with pillion's guards, the governor among them.
+fn guarded() -> Options {
+    Options {
+        published: false,
+        ..unlimited()
+    }
+}
+
 /// One governor at a time: the kernel names its map as it names others'.
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -69,10 +77,7 @@ fn every_eighth_segment_is_bundled_without_decisions() {
     for ip in [Ip::V4, Ip::V6, Ip::Mapped] {
         let setup = Setup {
             ip,
-            ..governed(Options {
-                published: false,
-                ..unlimited()
-            })
+            ..governed(guarded())
         };
         setup.run(|wire| {
             wire.sends("1:101 1:201 101:301");
@@ -89,15 +94,19 @@ fn every_eighth_segment_is_bundled_without_decisions() {
 #[test]
 fn published_mechanism_is_not_governed() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let published = Options {
-        published: true,
-        ..unlimited()
-    };
-    governed(published).run(|wire| {
+    // They are as published.
+    governed(unlimited()).run(|wire| {
+        let loads = Loads::keep();
         freeze_decisions();
         sleep(Duration::from_millis(1500));
         wire.sends("1:101 1:201 101:301 201:401");
         wire.assert_outcomes(&[(Bundled, 3), (NothingOutstanding, 1)]);
+        for range in ["401:501", "501:601", "601:701"] {
+            wire.ack(wire.written() + 1);
+            sleep(Duration::from_millis(300));
+            wire.sends(range);
+        }
+        assert_eq!(loads.sums(), [0; 5], "nor is it measured");
         drop(wire.take_programs());
     });
 }
@@ -106,11 +115,7 @@ fn published_mechanism_is_not_governed() {
 #[test]
 fn first_window_of_a_connection_is_no_longer_than_others() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = Options {
-        published: false,
-        ..unlimited()
-    };
-    governed(options).run(|wire| {
+    governed(guarded()).run(|wire| {
         let loads = Loads::keep();
         for port in 8000..8012 {
             wire.reconnect(port);
@@ -133,10 +138,7 @@ fn what_came_late_is_no_loss() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let setup = Setup {
         rtt: RTT,
-        ..governed(Options {
-            published: false,
-            ..unlimited()
-        })
+        ..governed(guarded())
     };
     setup.run(|wire| {
         let loads = Loads::keep();
@@ -166,8 +168,7 @@ fn retransmissions_are_governed() {
         ..governed(Options {
             thin: ThinTest::Spifl { limit: 0 },
             retransmissions: true,
-            published: false,
-            ..unlimited()
+            ..guarded()
         })
     };
     setup.run(|wire| {

@@ -7,7 +7,7 @@ use super::quantiles::levels;
 use super::slices::WIDTH_NS;
 use super::{Digest, FirstSendings, GroupDigest};
 
-/// What is left to settle at the start of a run, such as the governor's first decisions.
+/// Start of a run that `settled_delivery_ms` leaves out; the governor's first decisions fall into it.
 const SETTLED_NS: i64 = 10_000_000_000;
 
 /// A message that was read.
@@ -31,13 +31,13 @@ pub struct Message {
 #[derive(Debug)]
 pub struct Messages {
     began_ns: i64,
-    /// Of each second since then, the longest delivery latency in milliseconds; 0 if nothing was
-    /// written.
+    /// Longest delivery latency, in milliseconds, of the messages written in each second since then; 0
+    /// if there are none.
     slowest_ms: Vec<f64>,
     sizes: Distribution,
     gaps_ns: Distribution,
     latencies_ns: Distribution,
-    /// Of what was written [`SETTLED_NS`] after the start, or later.
+    /// Latencies of the messages written [`SETTLED_NS`] after the start or later.
     settled_ns: Distribution,
     sojourns_ns: Distribution,
     last: Option<Last>,

@@ -142,8 +142,8 @@ impl Losses {
         self.phase.losses / self.phase.packets.max(1.0)
     }
 
-    /// True if no more packets are needed to tell a loss rate from the path's own: it is known well, or
-    /// half of that rate or more is the path's own.
+    /// True if a measurement of the path by itself can end: it has enough packets, or it shows that the
+    /// path causes at least half of this loss rate.
     pub(super) fn are_measured(&self, rate: f64) -> bool {
         let Counts { packets, losses } = self.alone;
         packets >= Self::WELL_KNOWN || self.are_known() && losses >= packets * rate / 2.0

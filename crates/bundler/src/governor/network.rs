@@ -173,7 +173,7 @@ impl Network {
         }
         self.longest = self.longest.max(load.queue);
         self.count(load);
-        // What our own bytes cost is retransmitted for a while yet.
+        // At first, losses that redundancy caused are still retransmitted.
         let is_settled = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
         let alone = match self.phase {
             Phase::Add => nothing_added || self.share <= LOW,
@@ -308,7 +308,7 @@ impl Network {
         if self.alarm == Some(Alarm::Loss) || load.queue <= usual + allowed / 2 {
             return self.enter(Phase::Watch, 0, now);
         }
-        if elapsed > Duration::from_secs(3).max(16 * load.rtt) {
+        if elapsed > time_to_drain(load) {
             let fallen = self.stopped.queue.saturating_sub(load.queue);
             if 4 * fallen < self.stopped.queue.saturating_sub(usual) {
                 self.acquit(now);
@@ -320,11 +320,10 @@ impl Network {
 
     fn watch(&mut self, now: Duration, load: &Load, alarm: Option<Alarm>) {
         if let Some(alarm) = alarm {
-            let drained = Duration::from_secs(3).max(16 * load.rtt);
-            if alarm == Alarm::Loss || now - self.stopped.at > drained {
+            if alarm == Alarm::Loss || now - self.stopped.at > time_to_drain(load) {
                 return self.acquit(now);
             }
-            // What redundancy held up is still being sent.
+            // TCP still sends the data that had to wait for redundant bytes.
             self.enter(Phase::Drain, 0, now);
             self.since = self.stopped.at;
             return;
@@ -369,7 +368,7 @@ impl Network {
 
     fn measure(&mut self, now: Duration, load: &Load) {
         let elapsed = now - self.since;
-        let long = Duration::from_secs(3).max(16 * load.rtt);
+        let long = time_to_drain(load);
         let has_queue = self.usual.queue() > Duration::ZERO;
         if elapsed > long {
             self.usual.measured(self.longest);
@@ -384,4 +383,9 @@ impl Network {
         self.measured = now;
         self.enter(Phase::Add, self.stopped.share, now);
     }
+}
+
+/// Time after which a queue that is still long is not taken for what redundancy left behind.
+fn time_to_drain(load: &Load) -> Duration {
+    Duration::from_secs(3).max(16 * load.rtt)
 }

@@ -300,9 +300,9 @@ fn cap_does_not_rise_while_it_is_not_used() {
     assert!(decisions.share() < FULL, "{}", decisions.share());
 }
 
-/// The queue gets short, and grows again as TCP sends what has waited since.
+/// The queue gets short, and long again as TCP sends the data that had to wait.
 #[test]
-fn what_redundancy_held_up_is_no_proof_against_it() {
+fn data_that_had_to_wait_is_no_queue_of_others() {
     let mut decisions = Decisions::new();
     decisions.go_on(2, 0, 0);
     decisions.go_on(1, 100, 0);
@@ -311,6 +311,19 @@ fn what_redundancy_held_up_is_no_proof_against_it() {
     decisions.go_on(1, 100, 0);
     decisions.go_on(15, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+}
+
+/// Other networks start with a low share only while a suspected one is measured.
+#[test]
+fn network_without_measurements_is_not_suspected() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 0);
+    decisions.go_on(1, 100, 0);
+    let is_suspected = |after| {
+        let now = decisions.now + Duration::from_secs(after);
+        decisions.network.is_suspected(now)
+    };
+    assert!(is_suspected(0) && !is_suspected(5));
 }
 
 #[test]
