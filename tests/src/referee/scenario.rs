@@ -17,7 +17,7 @@ pub struct Scenario {
     pub sysctls: Vec<(&'static str, u8)>,
     pub forward: Direction,
     pub backward: Direction,
-    /// An ACK filter on the way back passes every n-th ACK, and each ACK that follows a pause.
+    /// An ACK filter on the way back passes every n-th ACK, and each that no newer one follows.
     pub filter: usize,
     pub manner: Manner,
     /// What the application and others do, and how long after the beginning.

@@ -11,9 +11,8 @@ use crate::script::content;
 use crate::segment::Segment;
 use crate::socket;
 
-/// Time after which a filter lets the next ACK pass: real filters drop ACKs only from a queue, so a
-/// lone retransmission is always acknowledged.
-const FILTERED: Duration = Duration::from_millis(100);
+/// The longest that an ACK waits in the filter for a newer one, which takes its place.
+const FILTERED: Duration = Duration::from_millis(50);
 
 impl Game {
     /// The position behind all that TCP has sent.
@@ -111,27 +110,30 @@ impl Game {
     }
 
     pub(super) fn sends_ack(&mut self, ack: Ack, now: Instant) {
-        let mut arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
-        let id = self.acks.len();
-        let is_alone = self.passed.is_none_or(|passed| now - passed >= FILTERED);
-        if is_alone || id.is_multiple_of(self.scenario.filter) {
-            self.passed = Some(now);
-        } else {
-            arrivals.clear();
-        }
         if let Some(report) = ack.report {
             // Until it is there.
             self.ledger.packets[report.packet].report_lost = true;
         }
-        self.note(format!(
-            "{} {ack:?}",
-            if arrivals.is_empty() {
-                "loses"
-            } else {
-                "sends"
-            }
-        ));
+        let id = self.acks.len();
+        self.note(format!("sends {ack:?}"));
         self.acks.push(ack);
+        let filtered = self.filtered.take();
+        if let Some(older) = filtered {
+            self.note(format!("filters {:?}", self.acks[older]));
+        }
+        if id.is_multiple_of(self.scenario.filter) {
+            return self.returns(id, now);
+        }
+        self.filtered = Some(id);
+        self.plan(now + FILTERED, Event::Unfiltered(id));
+    }
+
+    /// An ACK leaves the filter.
+    pub(super) fn returns(&mut self, id: usize, now: Instant) {
+        let arrivals = self.scenario.backward.carry(&mut self.random, 0, now);
+        if arrivals.is_empty() {
+            self.note(format!("loses {:?}", self.acks[id]));
+        }
         for at in arrivals {
             self.plan(at, Event::Ack(id));
         }

@@ -43,6 +43,8 @@ enum Event {
     Packet(usize, Arrival),
     /// A packet without data arrives at the receiver, and wants an answer.
     Probe,
+    /// An ACK leaves the filter, unless a newer one has taken its place.
+    Unfiltered(usize),
     /// An ACK arrives at the sender.
     Ack(usize),
     Act(usize),
@@ -61,8 +63,8 @@ pub struct Game {
     events: BinaryHeap<Due<Event>>,
     made: usize,
     acks: Vec<Ack>,
-    /// When the ACK filter passed an ACK last.
-    passed: Option<Instant>,
+    /// The ACK that waits in the filter.
+    filtered: Option<usize>,
     /// Position where the record of the bundler at work begins.
     recorded_from: u32,
     /// True if more was outstanding than the rules in here know of, or TCP sent what nobody saw.
@@ -111,7 +113,7 @@ impl Game {
             events: BinaryHeap::new(),
             made: 0,
             acks: Vec::new(),
-            passed: None,
+            filtered: None,
             recorded_from: 1,
             is_uncertain: false,
             counters: Counters::default(),
@@ -186,6 +188,12 @@ impl Game {
             Event::Probe => {
                 let ack = self.receiver.acknowledge();
                 self.sends_ack(ack, now);
+            }
+            Event::Unfiltered(id) => {
+                if self.filtered == Some(id) {
+                    self.filtered = None;
+                    self.returns(id, now);
+                }
             }
             Event::Ack(id) => self.deliver(self.acks[id].clone(), None),
             Event::Act(at) => self.act(self.scenario.acts[at].1, now),
