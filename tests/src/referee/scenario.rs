@@ -293,6 +293,15 @@ impl Scenario {
         u32::from(self.setup.mss) - 12
     }
 
+    /// Bytes of the smallest segment that is full-sized at some time.
+    pub fn least_full_size(&self) -> u32 {
+        let mtus = self.acts.iter().filter_map(|(_, act)| match act {
+            Act::Mtu(bytes) => Some(u32::from(*bytes) - 72),
+            _ => None,
+        });
+        mtus.fold(self.full_size(), u32::min)
+    }
+
     /// True if some writes do not fit into a segment.
     pub fn has_large_writes(&self) -> bool {
         let full = self.full_size();

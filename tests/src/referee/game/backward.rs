@@ -44,6 +44,7 @@ impl Game {
     /// Takes note of which small segments the ACK acknowledges, and with which of them it ends.
     fn note_ends(&mut self, ack: &Ack, found: &[Found]) {
         let full = self.scenario.full_size();
+        let least_full = self.scenario.least_full_size();
         let doubts = self.rule.in_doubt(ack.number);
         let is_lost = |at: usize| found.iter().chain(doubts).any(|found| found.segment == at);
         for (number, segment) in self.ledger.segments.iter().enumerate() {
@@ -51,8 +52,15 @@ impl Game {
             let is_new = end > self.ledger.acknowledged && end <= ack.number;
             let is_small = end - start < full && start >= self.recorded_from;
             let is_known = segment.retransmitted || segment.sacked || is_lost(number);
+            // It may have been full-sized, as may the one before it: the bundler takes the end of a
+            // large write for a part of it.
+            let before = match number {
+                0 => start,
+                number => self.ledger.segments[number - 1].range.0,
+            };
+            let may_be_large = (end - start).max(start - before) >= least_full;
             if is_new && is_small && !is_known {
-                self.ends.note(end == ack.number);
+                self.ends.note(end == ack.number || may_be_large);
             }
         }
     }
