@@ -196,9 +196,10 @@ look_up_load(const struct network *network)
 }
 
 /*
- * An RTT sample of TCP's; at the end of a window, the connection's measurements
- * are added to those of its network. A global function: the verifier looks at
- * it once.
+ * An RTT sample of TCP's; the first one after the end of a window adds the
+ * connection's measurements to those of its network, and starts the next
+ * window. It does not count for the last one: after a pause it has met an
+ * empty queue. A global function: the verifier looks at it once.
  */
 __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
@@ -212,13 +213,14 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 	window = &flow->ingress.load;
 	now = now_us() | 1; /* never 0: there is no window yet */
 	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
-	if (rtt_us < window->rtt_us || !window->rtt_us)
-		window->rtt_us = rtt_us;
 	/* The first window starts with the first sample. */
 	if (!window->start_us)
 		window->start_us = now;
-	if (now - window->start_us < length)
+	if (now - window->start_us < length) {
+		if (rtt_us < window->rtt_us || !window->rtt_us)
+			window->rtt_us = rtt_us;
 		return 0;
+	}
 	length = now - window->start_us;
 	if (flow->egress.rtt_min_us < rtt_min_us)
 		rtt_min_us = flow->egress.rtt_min_us;
@@ -246,7 +248,7 @@ __noinline int measure_load(struct flow *flow, const struct network *network,
 			ADD_TO(load->queue[bucket], 1);
 	}
 	window->start_us = now;
-	window->rtt_us = 0;
+	window->rtt_us = rtt_us;
 	window->packets = packets;
 	window->redundant = redundant;
 	return 0;

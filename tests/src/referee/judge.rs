@@ -30,6 +30,8 @@ pub struct Rule {
     doubts: Vec<Found>,
     /// Losses in doubt of the last ACK that showed any, and that ACK's number.
     last_doubts: (u32, Vec<Found>),
+    /// True if a report told of a part of what was in doubt: this rule does not go that far.
+    pub is_uncertain: bool,
 }
 
 impl Rule {
@@ -88,6 +90,7 @@ impl Rule {
         };
         let proved = ledger.proved_by(&report, ack);
         let came = |at: &Found| proved.has(ledger.segments[at.segment].range);
+        self.is_uncertain |= last.iter().any(came) && !last.iter().all(came);
         if ack.number <= ledger.acknowledged && !last.is_empty() && last.iter().all(came) {
             let kept = self.doubts.len().saturating_sub(last.len());
             self.doubts.truncate(kept);
@@ -149,7 +152,7 @@ impl Ends {
     /// True if three quarters have no ACK that ends there, and some more: in here it is not known of
     /// every segment whether a bundle could have repaired it.
     pub fn are_thinned(&self) -> bool {
-        self.last.iter().filter(|is_end| !**is_end).count() >= 52
+        self.last.iter().filter(|is_end| !**is_end).count() >= 58
     }
 }
 

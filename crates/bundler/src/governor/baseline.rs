@@ -115,6 +115,15 @@ impl Losses {
         self.excess >= Self::ALARM
     }
 
+    /// Fewer losses than make an alarm, but more than are expected.
+    pub(super) fn are_suspicious(&self) -> bool {
+        let Counts { packets, losses } = self.phase;
+        match self.are_known() {
+            true => self.excess >= Self::ALARM / 4.0,
+            false => losses >= 3.0 && losses * 100.0 >= packets,
+        }
+    }
+
     /// The loss rate of the alarm.
     pub(super) fn alarming_rate(&self) -> f64 {
         self.run.losses / self.run.packets.max(1.0)

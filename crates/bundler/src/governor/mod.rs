@@ -135,21 +135,12 @@ struct Networks {
 impl Networks {
     /// Decides for every network. An error in storing one does not stop the others.
     fn decide(&mut self, now: Duration) -> Result<(), Error> {
-        let initial = self.initial(now);
         let (loads, mut outcome) = self.read();
-        for (key, raw) in loads {
-            let Some(load) = Load::of(&raw) else { continue };
-            if self.all.len() >= MAX_NETWORKS as usize && !self.all.contains_key(&key) {
-                continue;
-            }
-            let known = self.all.get(&key).map(Network::allowance);
-            let network = self.all.entry(key);
-            let network = network.or_insert_with(|| Network::new(now, initial));
-            network.decide(now, &load);
-            let allowance = network.allowance();
-            if known != Some(allowance) {
-                outcome = outcome.and(store(&self.maps.allowances, &key, &raw_of(allowance)));
-            }
+        let loads = loads.into_iter();
+        let loads = loads.filter_map(|(key, raw)| Some((key, Load::of(&raw)?)));
+        let initial = self.initial(now);
+        for (key, allowance) in decide(&mut self.all, loads, initial, now) {
+            outcome = outcome.and(store(&self.maps.allowances, &key, &raw_of(allowance)));
         }
         for (key, _) in self.all.extract_if(|_, it| it.seen + FORGET < now) {
             // It is missing if the map was full.
@@ -194,6 +185,37 @@ impl Networks {
         });
         (read.collect(), Ok(()))
     }
+}
+
+/// Decides for each network by its measurements; returns the decisions that changed.
+fn decide(
+    all: &mut HashMap<Key, Network>,
+    loads: impl Iterator<Item = (Key, Load)>,
+    initial: network::Share,
+    now: Duration,
+) -> HashMap<Key, Allowance> {
+    let mut changed = HashMap::new();
+    let mut has_one_stopped = false;
+    for (key, load) in loads {
+        if all.len() >= MAX_NETWORKS as usize && !all.contains_key(&key) {
+            continue;
+        }
+        let known = all.get(&key).map(Network::allowance);
+        let network = all.entry(key);
+        let network = network.or_insert_with(|| Network::new(now, initial));
+        network.decide(now, &load);
+        has_one_stopped |= network.has_stopped(now);
+        if known != Some(network.allowance()) {
+            changed.insert(key, network.allowance());
+        }
+    }
+    let concerned = all.iter_mut().filter(|_| has_one_stopped);
+    for (key, network) in concerned {
+        if network.stop_with_others(now) {
+            changed.insert(*key, network.allowance());
+        }
+    }
+    changed
 }
 
 fn store<T: Copy>(map: &MapHandle, key: &[u8], value: &T) -> Result<(), Error> {

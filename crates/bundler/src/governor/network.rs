@@ -37,6 +37,9 @@ const CAP_DIVISOR: Share = 4;
 const CAP_HOLDS: Duration = Duration::from_secs(20);
 pub(super) const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
 
+/// A queue drains by itself if it falls by at least 1/SPARE of the time: the link has so much to spare
+/// without redundancy.
+const SPARE: u32 = 32;
 /// Minimum number of decisions in [`Phase::Watch`].
 const WATCHED: u32 = 8;
 /// How long other networks start with a low share after the last measurements of a suspected one.
@@ -78,11 +81,12 @@ pub(crate) struct Network {
     losses: Losses,
     /// Since when the queue has been over the threshold, and for how many decisions.
     over: Option<(Duration, u32)>,
-    /// The longest queue of this phase.
+    /// The longest queue of this phase, and when it was seen last.
     longest: Duration,
+    longest_at: Duration,
     /// Decisions in this phase.
     decisions: u32,
-    /// Time, queue, share and loss rate when redundancy stopped.
+    /// Time, share and loss rate when redundancy stopped.
     stopped: Stopped,
     /// When the network was seen first.
     started: Duration,
@@ -108,7 +112,6 @@ pub(crate) struct Network {
 #[derive(Debug, Clone, Copy, Default)]
 struct Stopped {
     at: Duration,
-    queue: Duration,
     share: Share,
     loss_rate: f64,
 }
@@ -127,6 +130,7 @@ impl Network {
             losses: Losses::default(),
             over: None,
             longest: Duration::ZERO,
+            longest_at: now,
             decisions: 0,
             stopped: Stopped::default(),
             started: now,
@@ -171,7 +175,9 @@ impl Network {
             self.short = now;
             self.measure_after = MEASURE_AFTER;
         }
-        self.longest = self.longest.max(load.queue);
+        if load.queue >= self.longest {
+            (self.longest, self.longest_at) = (load.queue, now);
+        }
         self.count(load);
         // At first, losses that redundancy caused are still retransmitted.
         let is_settled = now - self.since > Duration::from_millis(250).max(2 * load.rtt);
@@ -183,7 +189,7 @@ impl Network {
         self.losses.add(load, alone);
         let alarm = self.find_alarm(now, load, allowed);
         match (self.phase, alarm) {
-            (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, load, alarm),
+            (Phase::Add, Some(alarm)) if !nothing_added => self.stop(now, alarm),
             (Phase::Add, _) => {
                 if nothing_added {
                     self.usual.raise(load.queue);
@@ -234,7 +240,7 @@ impl Network {
         self.phase = phase;
         self.since = now;
         self.over = None;
-        self.longest = Duration::ZERO;
+        (self.longest, self.longest_at) = (Duration::ZERO, now);
         self.decisions = 0;
         self.losses.restart();
         self.set_share(share, now);
@@ -247,7 +253,23 @@ impl Network {
         }
     }
 
-    fn stop(&mut self, now: Duration, load: &Load, alarm: Alarm) {
+    /// True if redundancy stopped at this decision.
+    pub(super) fn has_stopped(&self, now: Duration) -> bool {
+        self.share == 0 && self.stepped == now
+    }
+
+    /// Another network has stopped: this one stops as well if it loses more than is expected, because
+    /// both may share a policer. Returns true if it stops.
+    pub(super) fn stop_with_others(&mut self, now: Duration) -> bool {
+        let is_concerned =
+            self.phase == Phase::Add && self.share > 0 && self.losses.are_suspicious();
+        if is_concerned {
+            self.stop(now, Alarm::Loss);
+        }
+        is_concerned
+    }
+
+    fn stop(&mut self, now: Duration, alarm: Alarm) {
         // The alarm compares with a loss rate that is only assumed: measure the path's own first.
         if alarm == Alarm::Loss && !self.losses.are_known() {
             return self.start_measuring(now);
@@ -255,7 +277,6 @@ impl Network {
         self.alarm = Some(alarm);
         self.stopped = Stopped {
             at: now,
-            queue: load.queue,
             share: self.share,
             loss_rate: self.losses.alarming_rate(),
         };
@@ -308,13 +329,15 @@ impl Network {
         if self.alarm == Some(Alarm::Loss) || load.queue <= usual + allowed / 2 {
             return self.enter(Phase::Watch, 0, now);
         }
-        if elapsed > time_to_drain(load) {
-            let fallen = self.stopped.queue.saturating_sub(load.queue);
-            if 4 * fallen < self.stopped.queue.saturating_sub(usual) {
-                self.acquit(now);
-            } else if elapsed > Duration::from_secs(10).max(32 * load.rtt) {
-                self.enter(Phase::Watch, 0, now);
-            }
+        // Measurements are late: the queue still grew when redundancy stopped.
+        let fallen = self.longest - load.queue;
+        if elapsed <= time_to_drain(load) || SPARE * fallen > now - self.longest_at {
+            return;
+        }
+        if 4 * fallen < self.longest.saturating_sub(usual) {
+            self.acquit(now);
+        } else if elapsed > Duration::from_secs(10).max(32 * load.rtt) {
+            self.enter(Phase::Watch, 0, now);
         }
     }
 

@@ -1,10 +1,11 @@
 //! The governor on paths of a simple model: a queue that grows by what exceeds the rate.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use super::INTERVAL;
 use super::load::Load;
 use super::network::{FULL, LOW, Network, Share};
+use super::{INTERVAL, Key, decide};
 use crate::{Alarm, Verdict};
 
 /// A path with these properties, in parts of its rate.
@@ -311,6 +312,67 @@ fn data_that_had_to_wait_is_no_queue_of_others() {
     decisions.go_on(1, 100, 0);
     decisions.go_on(15, 0, 0);
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+}
+
+/// A nearly full link has 4 % to spare for a queue of 600 ms. A queue of others changes at random.
+#[test]
+fn queue_that_drains_slowly_is_not_of_others() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 0);
+    decisions.go_on(1, 100, 0);
+    assert_eq!(decisions.share(), 0);
+    for queue_ms in (0..600).rev().step_by(9) {
+        decisions.decide(queue_ms, 0, false);
+        assert_eq!(decisions.share(), 0, "{queue_ms}");
+    }
+    decisions.go_on(15, 0, 0);
+    assert_eq!(decisions.verdict(), Some(Verdict::Ours));
+}
+
+/// Eight networks with a stream each: each sees few losses, and others' redundancy during its own
+/// measurements.
+#[test]
+fn networks_that_share_a_policer_stop_together() {
+    let mut random = 7u64;
+    let mut uniform = move || {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (random >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut all = HashMap::new();
+    let mut late = 0;
+    for decision in 1..=4 * 300 {
+        let now = INTERVAL * decision;
+        let shares = all.values().map(|it: &Network| it.allowance().share);
+        let share = match shares.len() {
+            0 => 1.0,
+            count => f64::from(shares.sum::<Share>()) / f64::from(FULL) / count as f64,
+        };
+        let loss = (0.76 + 0.44 * share - 1.0).max(0.0);
+        late += u32::from(now > Duration::from_secs(60) && loss > 0.01);
+        let loads: Vec<_> = (0..8u8)
+            .map(|network| {
+                let mut key = [0; size_of::<Key>()];
+                key[0] = network;
+                let losses = (0..8).filter(|_| uniform() < loss).count() as u64;
+                let load = Load {
+                    itt: Duration::from_millis(30),
+                    rtt: Duration::from_millis(100),
+                    packets: 8,
+                    losses,
+                    is_redundant: share > 0.0,
+                    ..Load::default()
+                };
+                (key, load)
+            })
+            .collect();
+        decide(&mut all, loads.into_iter(), FULL, now);
+    }
+    assert!(
+        late < 100,
+        "{late} of 960 decisions after a minute find losses"
+    );
 }
 
 /// Other networks start with a low share only while a suspected one is measured.

@@ -20,6 +20,7 @@ impl Game {
         }
         self.ledger.sacks(&ack);
         let expected = self.expect(&ack);
+        self.is_uncertain |= self.rule.is_uncertain;
         self.note_ends(&ack, &expected.0);
         let seen = reports_seen();
         let blocks = ack.report.map(|report| report.range);
