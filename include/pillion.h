@@ -123,7 +123,8 @@ enum pillion_last {
 	PILLION_LAST_GOVERNED = 27,
 	PILLION_LAST_ACKS_THINNED = 28,
 	PILLION_LAST_PACED = 29,
-	PILLION_LAST_OVER_SHARE = 30
+	PILLION_LAST_OVER_SHARE = 30,
+	PILLION_LAST_HELPER_PORT = 31
 };
 
 /* Counts are those of this connection since pillion bundles it. */

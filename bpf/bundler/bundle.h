@@ -251,6 +251,8 @@ send(struct __sk_buff *skb, struct bpf_sock *sk, struct flow *flow,
 	if (announced == NOTHING || outcome == ELSEWHERE)
 		return outcome;
 	egress->announced = NOTHING;
+	if (outcome == ELIGIBLE && gets_helper_port(skb, sk, seg))
+		outcome = HELPER_PORT;
 	if (outcome == ELIGIBLE)
 		outcome = announced == NEW_DATA
 				  ? send_new(skb, sk, flow, tp, seg)

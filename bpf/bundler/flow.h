@@ -158,6 +158,9 @@ enum outcome {
 	PACED, /* SO_MAX_PACING_RATE is reached */
 	OVER_SHARE, /* more than TFRC-SP allows, where CWR is ignored */
 
+	/* This host translates its port to one of those in helper_port.h. */
+	HELPER_PORT,
+
 	OUTCOMES,
 	ELIGIBLE =
 		OUTCOMES, /* none yet: nothing speaks against bundling so far */

@@ -68,7 +68,8 @@ SAME(GOVERNED);
 SAME(ACKS_THINNED);
 SAME(PACED);
 SAME(OVER_SHARE);
-_Static_assert(OUTCOMES == OVER_SHARE + 1,
+SAME(HELPER_PORT);
+_Static_assert(OUTCOMES == HELPER_PORT + 1,
 	       "each has a name in include/pillion.h");
 
 static __always_inline bool is_in_state(struct bpf_sock *sk, __u32 states)

@@ -8,6 +8,7 @@
 #ifndef PILLION_TRANSLATION_H
 #define PILLION_TRANSLATION_H
 
+#include "helper_port.h"
 #include "maps.h"
 #include "segment.h"
 
@@ -99,6 +100,24 @@ static __always_inline bool are_alike(const struct bpf_sock_tuple *a,
 	for (int i = 0; i < TUPLE_WORDS; i++)
 		differ |= of_a[i] ^ of_b[i];
 	return !differ;
+}
+
+/*
+ * Do packets that leave have a port that NAT boxes rewrite (helper_port.h), and
+ * the socket, which rules judge, has not?
+ */
+static __always_inline bool gets_helper_port(struct __sk_buff *skb,
+					     const struct bpf_sock *sk,
+					     const struct segment *seg)
+{
+	__be16 ports[2];
+
+	if (bpf_skb_load_bytes(skb, seg->tcp, ports, sizeof(ports)))
+		return false;
+	if (ports[0] == bpf_htons(sk->src_port) && ports[1] == sk->dst_port)
+		return false;
+	return helper_ports(bpf_ntohs(ports[0]), bpf_ntohs(ports[1])) &
+	       ~helper_ports(sk->src_port, bpf_ntohs(sk->dst_port));
 }
 
 /* Learns from a packet that leaves by which ends its ACK will be known. */

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/bundler");
+    let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let bpf = Path::new(&root).join("../../bpf/bundler");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     for path in [&bpf, &bpf.join("../vmlinux.h"), &bpf.join("../../include")] {
         println!("cargo:rerun-if-changed={}", path.display());

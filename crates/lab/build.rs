@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let bpf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf/lab");
+    let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let bpf = Path::new(&root).join("../../bpf/lab");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let source = bpf.join("listed_loss.bpf.c");
     for path in [&source, &bpf.join("../vmlinux.h")] {

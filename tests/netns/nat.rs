@@ -44,6 +44,18 @@ const SERVICE_ALONE: Nat = Nat {
     ..IPV4
 };
 
+/// A service whose server has the port of SIP.
+const HELPER_PORT: Nat = Nat {
+    server: "10.77.0.2:5060",
+    rules: "table ip nat {
+        chain output {
+            type nat hook output priority -100;
+            ip daddr 10.96.0.1 tcp dport 80 dnat to 10.77.0.2:5060
+        }
+    }",
+    ..IPV4
+};
+
 const IPV6: Nat = Nat {
     server: "[fd00:77::2]:7777",
     rules: "table ip6 nat {
@@ -90,9 +102,9 @@ fn translating_pair(nat: &Nat) -> HostPair {
     pair
 }
 
-/// Has `send`, a command line of a shell in which `$SEND` sends one stream, send so many.
-fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
-    let pair = translating_pair(nat);
+/// What `send` left in the counters of bundling: a command line of a shell in which `$SEND` sends one
+/// stream.
+fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_json::Value {
     let [sender, receiver] = [&pair.sender.namespace, &pair.receiver.namespace];
     let streams = streams.to_string();
     let listen = ["traffic", "receive", "--listen", nat.server, "--streams"];
@@ -107,8 +119,26 @@ fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
     let output = pillion_in(sender, &arguments).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(receive.wait().unwrap().success(), "every byte is verified");
+    read_json(&stats)
+}
 
-    let stats = read_json(&stats);
+#[test]
+fn port_that_this_host_translates_to_a_helpers_is_left_alone() {
+    needs_root!();
+    let pair = translating_pair(&HELPER_PORT);
+    let stats = send_through(&HELPER_PORT, &pair, "$SEND --to 10.96.0.1:80", 1);
+    assert!(
+        stats["outcomes"]["helper_port"].as_u64() > Some(100),
+        "{stats}"
+    );
+    assert_eq!(stats["redundant_bytes"], 0, "{stats}");
+}
+
+/// Has `send` send so many streams; no report may reach TCP.
+fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
+    let pair = translating_pair(nat);
+    let sender = &pair.sender.namespace;
+    let stats = send_through(nat, &pair, send, streams);
     let count = |name: &str| stats[name].as_u64().unwrap();
     println!("{stats}");
     assert!(count("hidden_losses") > 10, "{stats}");

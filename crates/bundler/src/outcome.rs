@@ -93,6 +93,8 @@ outcomes! {
     /// The congestion control ignores CWR, as BBR does, and the connection sends more than TFRC-SP
     /// allows.
     OverShare = OVER_SHARE, "over its fair share";
+    /// This host's NAT translates the connection's port to one whose payload NAT boxes rewrite.
+    HelperPort = HELPER_PORT, "helper port";
 }
 
 #[cfg(test)]
