@@ -79,8 +79,11 @@ pub(crate) struct Network {
     cap_holds: Duration,
     usual: Usual,
     losses: Losses,
-    /// Since when the queue has been over the threshold, and for how many decisions.
+    /// Since when the queue has been over the threshold, and at how many decisions.
     over: Option<(Duration, u32)>,
+    /// Decisions since then that found it below. One proves nothing: the first window of a burst has met
+    /// an empty queue.
+    short_decisions: u32,
     /// The longest queue of this phase, and when it was seen last.
     longest: Duration,
     longest_at: Duration,
@@ -129,6 +132,7 @@ impl Network {
             usual: Usual::default(),
             losses: Losses::default(),
             over: None,
+            short_decisions: 0,
             longest: Duration::ZERO,
             longest_at: now,
             decisions: 0,
@@ -224,8 +228,12 @@ impl Network {
     fn find_alarm(&mut self, now: Duration, load: &Load, allowed: Duration) -> Option<Alarm> {
         // The peaks of others' queues differ, the more the longer these are.
         if load.queue <= self.usual.queue() * 5 / 4 + allowed {
-            self.over = None;
+            self.short_decisions += 1;
+            if self.short_decisions > 1 {
+                self.over = None;
+            }
         } else {
+            self.short_decisions = 0;
             let (since, decisions) = self.over.unwrap_or((now, 0));
             self.over = Some((since, decisions + 1));
             let patience = Duration::from_secs(1).min(2 * load.rtt);

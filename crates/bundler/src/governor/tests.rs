@@ -314,6 +314,20 @@ fn data_that_had_to_wait_is_no_queue_of_others() {
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
+/// The first window of each burst has met an empty queue.
+#[test]
+fn queue_of_bursts_lowers_the_share() {
+    let mut decisions = Decisions::new();
+    decisions.go_on(2, 0, 1);
+    for _ in 0..4 {
+        decisions.decide(0, 0, true);
+        decisions.now += INTERVAL;
+        decisions.decide(150, 0, true);
+    }
+    assert_eq!(decisions.share(), 0);
+    assert_eq!(decisions.network.allowance().alarm, Some(Alarm::Queue));
+}
+
 /// A nearly full link has 4 % to spare for a queue of 600 ms. A queue of others changes at random.
 #[test]
 fn queue_that_drains_slowly_is_not_of_others() {
