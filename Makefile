@@ -12,8 +12,8 @@ setup:
 	@scripts/setup
 
 demo: setup
-	$(CARGO) build --release
-	target/release/pillion lab demo $(DEMO)
+	$(CARGO) build --release --package pillion-lab --bins
+	target/release/pillion-lab demo $(DEMO)
 
 lab-kernel:
 	@scripts/setup lab-kernel $(filter --source,$(LAB_KERNEL))
@@ -28,7 +28,7 @@ test: setup check
 # For as many minutes as told; with SEED, from those games on; with MINUTES=0, ten games.
 referee: setup
 	PILLION_REFEREE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),PILLION_REFEREE_SEED=$(SEED)) \
-		$(CARGO) test -p pillion --test virtual referee:: -- --nocapture
+		$(CARGO) test -p pillion-lab --test virtual referee:: -- --nocapture
 
 # For as many minutes as told; with SEED, from those traces on; with MINUTES=0, one pair in full.
 truth: setup
@@ -37,11 +37,13 @@ truth: setup
 
 # An hour has 10,000 connections and 1,000 attachments; SEED decides which.
 soak: setup
+	$(CARGO) build -p pillion-lab --bins
 	PILLION_SOAK_MINUTES=$(or $(MINUTES),60) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
 # The same, faster, with devices and namespaces that come and go all the time.
 storm: setup
+	$(CARGO) build -p pillion-lab --bins
 	PILLION_STORM_MINUTES=$(or $(MINUTES),10) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
@@ -54,9 +56,9 @@ inside: all
 # The same and the referee's games, in a lab kernel that looks for faults of its own.
 sanitize: setup
 	@$(MAKE) --no-print-directory lab-kernel LAB_KERNEL=--sanitize
-	$(CARGO) test --release -p pillion --test virtual sanitizers::
+	$(CARGO) test --release -p pillion-lab --test virtual sanitizers::
 	PILLION_LAB_KERNEL=sanitizing $(MAKE) --no-print-directory inside
-	PILLION_LAB_KERNEL=sanitizing $(CARGO) test --release -p pillion --test virtual referee::
+	PILLION_LAB_KERNEL=sanitizing $(CARGO) test --release -p pillion-lab --test virtual referee::
 
 # Stock kernels of distributions, in a machine emulator: all, or those of KERNELS='6.1 newest'.
 kernels: setup
@@ -91,21 +93,27 @@ format:
 	$(CARGO) fmt --all
 
 bench: setup
+	$(CARGO) build --release -p pillion-lab --bins
 	$(CARGO) bench --workspace --benches
 
-# Manual pages, completions and the default file of rules, from the binary itself.
+# Manual pages, completions and the default file of rules, from the binaries themselves.
 BIN = target/$(PROFILE)/pillion
+LAB = $(BIN)-lab
 PROFILE ?= release
 man: all
 	@$(MAKE) --no-print-directory pages
 
 pages:
-	rm -rf target/pages && mkdir -p target/pages
+	rm -rf target/pages && mkdir -p target/pages/lab
 	$(BIN) man target/pages
-	$(BIN) man --config > target/pages/pillion.toml
-	$(BIN) man --completions bash > target/pages/pillion.bash
-	$(BIN) man --completions zsh > target/pages/_pillion
-	$(BIN) man --completions fish > target/pages/pillion.fish
+	$(BIN) config example > target/pages/pillion.toml
+	$(BIN) completions bash > target/pages/pillion.bash
+	$(BIN) completions zsh > target/pages/_pillion
+	$(BIN) completions fish > target/pages/pillion.fish
+	$(LAB) man target/pages/lab
+	$(LAB) completions bash > target/pages/lab/pillion-lab.bash
+	$(LAB) completions zsh > target/pages/lab/_pillion-lab
+	$(LAB) completions fish > target/pages/lab/pillion-lab.fish
 
 # The README and docs/ as a site: target/book/index.html.
 book:
@@ -113,20 +121,22 @@ book:
 	scripts/book
 	mdbook build
 
-# The binary as packages ship it, at most 12 MB.
+# The binaries as packages ship them; that of the service has at most 5 MB.
 dist: setup
-	$(CARGO) build --profile dist --package pillion
+	$(CARGO) build --profile dist --package pillion --package pillion-lab --bins
 	@$(MAKE) --no-print-directory pages PROFILE=dist
-	@size=$$(stat -c %s target/dist/pillion) && echo "target/dist/pillion: $$size bytes" && \
-		[ $$size -le 12000000 ]
+	@stat -c '%n: %s bytes' target/dist/pillion target/dist/pillion-lab
+	@[ $$(stat -c %s target/dist/pillion) -le 5000000 ]
 
 deb: dist
 	@command -v cargo-deb > /dev/null || { echo 'deb: cargo-deb is missing; install it with: cargo install cargo-deb' >&2; exit 1; }
-	$(CARGO) deb --package pillion --profile dist --no-build --no-strip
+	for package in pillion pillion-lab; do \
+		$(CARGO) deb --package $$package --profile dist --no-build --no-strip || exit; done
 
 rpm: dist
 	@command -v cargo-generate-rpm > /dev/null || { echo 'rpm: cargo-generate-rpm is missing; install it with: cargo install cargo-generate-rpm' >&2; exit 1; }
-	$(CARGO) generate-rpm --package crates/cli --profile dist --target-dir target
+	for package in pillion lab; do \
+		$(CARGO) generate-rpm --package crates/$$package --profile dist --target-dir target || exit; done
 
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -134,14 +144,19 @@ UNITDIR ?= /lib/systemd/system
 SYSUSERSDIR ?= /usr/lib/sysusers.d
 SHARE = $(DESTDIR)$(PREFIX)/share
 DOC = $(SHARE)/doc/pillion
+LAB_DOC = $(SHARE)/doc/pillion-lab
 install: man
 	install -D $(BIN) $(DESTDIR)$(PREFIX)/bin/pillion
+	install -D $(LAB) $(DESTDIR)$(PREFIX)/bin/pillion-lab
 	install -d $(SHARE)/man/man1 $(SHARE)/man/man5
-	install -m 644 target/pages/*.1 $(SHARE)/man/man1
+	install -m 644 target/pages/*.1 target/pages/lab/*.1 $(SHARE)/man/man1
 	install -m 644 target/pages/*.5 $(SHARE)/man/man5
 	install -Dm 644 target/pages/pillion.bash $(SHARE)/bash-completion/completions/pillion
 	install -Dm 644 target/pages/_pillion $(SHARE)/zsh/site-functions/_pillion
 	install -Dm 644 target/pages/pillion.fish $(SHARE)/fish/vendor_completions.d/pillion.fish
+	install -Dm 644 target/pages/lab/pillion-lab.bash $(SHARE)/bash-completion/completions/pillion-lab
+	install -Dm 644 target/pages/lab/_pillion-lab $(SHARE)/zsh/site-functions/_pillion-lab
+	install -Dm 644 target/pages/lab/pillion-lab.fish $(SHARE)/fish/vendor_completions.d/pillion-lab.fish
 	install -Dm 644 include/pillion.h $(DESTDIR)$(PREFIX)/include/pillion.h
 	install -Dm 644 packaging/sysusers.d/pillion.conf $(DESTDIR)$(SYSUSERSDIR)/pillion.conf
 	install -d $(DOC)/bpf $(DOC)/docs/measurements $(DOC)/docs/bundling
@@ -150,6 +165,8 @@ install: man
 	install -m 644 docs/*.md docs/*.toml $(DOC)/docs
 	install -m 644 docs/measurements/*.md $(DOC)/docs/measurements
 	install -m 644 docs/bundling/*.md $(DOC)/docs/bundling
+	install -d $(LAB_DOC)/experiments
+	install -m 644 experiments/*.toml $(LAB_DOC)/experiments
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \
 		> $(DESTDIR)$(UNITDIR)/pillion.service
@@ -162,11 +179,12 @@ install: man
 uninstall:
 	@[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || \
 		systemctl disable --now pillion.service 2>/dev/null || true
-	rm -f $(DESTDIR)$(PREFIX)/bin/pillion $(DESTDIR)$(PREFIX)/include/pillion.h
+	rm -f $(DESTDIR)$(PREFIX)/bin/pillion $(DESTDIR)$(PREFIX)/bin/pillion-lab $(DESTDIR)$(PREFIX)/include/pillion.h
 	rm -f $(SHARE)/man/man1/pillion.1 $(SHARE)/man/man1/pillion-*.1 $(SHARE)/man/man5/pillion.toml.5
 	rm -f $(SHARE)/bash-completion/completions/pillion $(SHARE)/zsh/site-functions/_pillion
-	rm -f $(SHARE)/fish/vendor_completions.d/pillion.fish
-	rm -rf $(DOC)
+	rm -f $(SHARE)/bash-completion/completions/pillion-lab $(SHARE)/zsh/site-functions/_pillion-lab
+	rm -f $(SHARE)/fish/vendor_completions.d/pillion.fish $(SHARE)/fish/vendor_completions.d/pillion-lab.fish
+	rm -rf $(DOC) $(LAB_DOC)
 	rm -f $(DESTDIR)$(SYSUSERSDIR)/pillion.conf $(DESTDIR)$(UNITDIR)/pillion.service
 	! cmp -s target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml || \
 		rm $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml

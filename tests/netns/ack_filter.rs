@@ -37,7 +37,7 @@ fn stats(filtered: bool, loss: f64) -> (Value, u64) {
         assert!(output.status.success(), "{}", stderr(&output));
     }
     let listen = "traffic receive --listen 10.77.0.2:7777 --streams 1";
-    let mut receiver = pillion_in(
+    let mut receiver = lab_in(
         &pair.receiver.namespace,
         &listen.split(' ').collect::<Vec<_>>(),
     )
@@ -51,7 +51,7 @@ fn stats(filtered: bool, loss: f64) -> (Value, u64) {
         "traffic send --to 10.77.0.2:7777 --itt 20 --size 100 --duration 15 --congestion reno";
     let sent = pillion_in(sender, &["run", "--stats"])
         .arg(&stats)
-        .args(["--", PILLION])
+        .args(["--", PILLION_LAB])
         .args(send.split(' '))
         .output()
         .expect("a sender");

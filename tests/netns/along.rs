@@ -17,7 +17,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
     sender.enter(quiet).expect("enter");
     let receive = "traffic receive --listen 10.77.0.2:7777 --streams 10";
     let receive: Vec<_> = receive.split(' ').collect();
-    let mut receiver = pillion_in(&pair.receiver.namespace, &receive)
+    let mut receiver = lab_in(&pair.receiver.namespace, &receive)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -30,7 +30,7 @@ fn a_stream_that_loses_much_arrives_whole_and_what_rode_along_repairs_it() {
                 --congestion reno --drain-timeout 120";
     let sent = pillion_in(sender, &run)
         .arg(&stats)
-        .args(["--", PILLION])
+        .args(["--", PILLION_LAB])
         .args(send.split(' '))
         .output()
         .expect("a sender");

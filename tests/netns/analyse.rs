@@ -1,4 +1,4 @@
-//! `pillion analyse`, on traces made by hand.
+//! `pillion-lab analyse`, on traces made by hand.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn both(folder: &Path) -> Vec<String> {
 
 fn analyse(files: &[String], options: &[&str]) -> std::process::Output {
     let files = files.iter().map(String::as_str);
-    pillion(&files.chain(options.iter().copied()).collect::<Vec<_>>())
+    lab(&files.chain(options.iter().copied()).collect::<Vec<_>>())
 }
 
 fn json_of(files: &[String], options: &[&str]) -> Value {
@@ -326,7 +326,7 @@ fn a_reader_that_has_enough_is_no_failure() {
     let files = both(folder.path());
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = std::process::Command::new(PILLION);
+    let mut command = std::process::Command::new(PILLION_LAB);
     let status = command.args(&files).arg("--json").stdout(writer).status();
     assert!(status.unwrap().success());
 }
@@ -374,7 +374,7 @@ fn of_a_trace_that_breaks_off_all_before_is_read_and_the_exit_status_is_3() {
     let path = folder.path().join("cut.pcap");
     let whole = conversation().at_client();
     fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-    let output = pillion(&["analyse", path.to_str().unwrap(), "--list", "--json"]);
+    let output = lab(&["analyse", path.to_str().unwrap(), "--list", "--json"]);
     assert_eq!(output.status.code(), Some(3));
     let last = whole.len() - 16 - 40;
     let expected = format!("cut.pcap: at byte {last}: the trace ends within a record");
@@ -394,9 +394,9 @@ fn what_is_no_trace_is_refused() {
         (b"Dear diary", "is not a packet trace"),
     ] {
         fs::write(&path, content).unwrap();
-        let output = pillion(&["analyse", file, "--list"]);
+        let output = lab(&["analyse", file, "--list"]);
         assert_eq!(output.status.code(), Some(2));
-        let expected = format!("pillion: {file}: {said}");
+        let expected = format!("pillion-lab: {file}: {said}");
         assert!(
             stderr(&output).starts_with(&expected),
             "{}",
@@ -404,9 +404,9 @@ fn what_is_no_trace_is_refused() {
         );
         assert_eq!(stderr(&output).lines().count(), 1);
     }
-    let missing = pillion(&["analyse", "/nonexistent/a.pcap", "--list"]);
+    let missing = lab(&["analyse", "/nonexistent/a.pcap", "--list"]);
     assert_eq!(missing.status.code(), Some(2));
-    let twice = pillion(&["analyse", "-", "--receiver", "-", "--list"]);
+    let twice = lab(&["analyse", "-", "--receiver", "-", "--list"]);
     assert_eq!(twice.status.code(), Some(2));
     assert!(stderr(&twice).contains("name a file"), "{}", stderr(&twice));
 }

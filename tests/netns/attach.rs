@@ -29,7 +29,7 @@ fn attached(pair: &HostPair, options: &[&str], work: impl FnOnce()) -> Value {
 pub fn receive(pair: &HostPair, port: u16) -> Child {
     let listen = format!("10.77.0.2:{port}");
     let arguments = ["traffic", "receive", "--listen", &listen, "--streams", "2"];
-    let mut receiver = pillion_in(&pair.receiver.namespace, &arguments);
+    let mut receiver = lab_in(&pair.receiver.namespace, &arguments);
     let receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -54,7 +54,7 @@ pub fn send(pair: &HostPair, port: u16, seconds: &str) -> Child {
         "--duration",
         seconds,
     ];
-    pillion_in(&pair.sender.namespace, &arguments)
+    lab_in(&pair.sender.namespace, &arguments)
         .stdout(Stdio::null())
         .spawn()
         .unwrap()

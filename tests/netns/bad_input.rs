@@ -2,7 +2,7 @@
 //! privilege or of a kernel feature is 1.
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use pillion_bundler::Companion;
 
@@ -10,10 +10,17 @@ use crate::common::*;
 
 /// What pillion says to bad input, which must be short.
 fn refused(arguments: &[&str]) -> String {
-    let output = pillion(arguments);
-    let said = stderr(&output);
+    refusal(arguments, &pillion(arguments))
+}
+
+fn refused_by_lab(arguments: &[&str]) -> String {
+    refusal(arguments, &lab(arguments))
+}
+
+fn refusal(arguments: &[&str], output: &Output) -> String {
+    let said = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-    assert_eq!(stdout(&output), "", "{arguments:?}");
+    assert_eq!(stdout(output), "", "{arguments:?}");
     said.lines().next().unwrap_or("").to_owned()
 }
 
@@ -34,9 +41,15 @@ fn an_unknown_device_is_named_beside_those_that_exist() {
 
 #[test]
 fn what_no_bundle_can_have_is_refused_wherever_it_is_asked_for() {
-    for command in [&["lab", "demo"][..], &["attach", "--all"], &["run"]] {
+    let commands = [
+        (PILLION_LAB, &["demo"][..]),
+        (PILLION, &["attach", "--all"]),
+        (PILLION, &["run"]),
+    ];
+    for (program, command) in commands {
         for (option, value) in [("--max-packets", "4294967295"), ("--max-bytes", "1")] {
-            let said = refused(&[command, &[option, value]].concat());
+            let arguments = [command, &[option, value]].concat();
+            let said = refusal(&arguments, &output(program, &arguments));
             assert!(
                 said.contains(option) && said.contains(": expected "),
                 "{said}"
@@ -116,10 +129,10 @@ fn options_that_have_no_effect_are_refused() {
 #[test]
 fn times_between_samples_that_cannot_be_are_refused() {
     for interval in ["0", "0.5", "86400001", "99999999999999999999", "NaN"] {
-        let said = refused(&["sockets", "--interval", interval]);
+        let said = refused_by_lab(&["sockets", "--interval", interval]);
         assert!(said.contains("milliseconds, 1 to 86400000"), "{said}");
     }
-    let said = refused(&["sockets", "--interval", "20000", "--duration", "1"]);
+    let said = refused_by_lab(&["sockets", "--interval", "20000", "--duration", "1"]);
     assert!(
         said.contains("--duration of 1s is shorter than the --interval of 20s"),
         "{said}"
@@ -167,34 +180,28 @@ fn run_wants_a_command() {
 #[test]
 fn values_of_traffic_and_lab_that_cannot_be_are_refused() {
     let to = ["traffic", "send", "--to", "127.0.0.1:9"];
-    let size = refused(&[&to[..], &["--size", "0.5"]].concat());
+    let size = refused_by_lab(&[&to[..], &["--size", "0.5"]].concat());
     assert!(
         size.contains("give 1 to"),
         "the least size is named: {size}"
     );
-    assert!(refused(&[&to[..], &["--itt", "0"]].concat()).contains("above 0"));
-    assert!(refused(&[&to[..], &["--itt", "0.0005"]].concat()).contains("1 us"));
-    let think = refused(&[&to[..], &["--think", "5"]].concat());
+    assert!(refused_by_lab(&[&to[..], &["--itt", "0"]].concat()).contains("above 0"));
+    assert!(refused_by_lab(&[&to[..], &["--itt", "0.0005"]].concat()).contains("1 us"));
+    let think = refused_by_lab(&[&to[..], &["--think", "5"]].concat());
     assert!(think.contains("--kind request-response"), "{think}");
-    refused(&[&to[..], &["--streams", "0"]].concat());
+    refused_by_lab(&[&to[..], &["--streams", "0"]].concat());
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
-    let demo = [
-        "lab",
-        "demo",
-        "--report",
-        report.to_str().unwrap(),
-        "--loss",
-    ];
+    let demo = ["demo", "--report", report.to_str().unwrap(), "--loss"];
     for loss in ["101", "200"] {
-        assert!(refused(&[&demo[..], &[loss]].concat()).contains("per cent, 0 to 100"));
+        assert!(refused_by_lab(&[&demo[..], &[loss]].concat()).contains("per cent, 0 to 100"));
     }
     for rtt in ["1e9", "1e99", "-1"] {
-        let said = refused(&["lab", "demo", &format!("--rtt={rtt}")]);
+        let said = refused_by_lab(&["demo", &format!("--rtt={rtt}")]);
         assert!(said.contains("milliseconds, 0 to 120000"), "{said}");
     }
     let store = folder.path().to_str().unwrap();
-    let nothing = refused(&["lab", "compare", "--store", store, "loss"]);
+    let nothing = refused_by_lab(&["compare", "--store", store, "loss"]);
     assert!(nothing.contains("loss: no experiment or run"), "{nothing}");
 }
 
@@ -222,7 +229,7 @@ fn without_privilege_the_line_says_which_is_needed() {
         &["run", "--dev", "lo", "--", "echo", "began"][..],
         &["attach", "--dev", "lo", "--all"],
     ] {
-        let output = unprivileged(arguments).output().unwrap();
+        let output = unprivileged(PILLION, arguments).output().unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(stdout(&output), "");
@@ -239,8 +246,8 @@ fn a_demo_without_privilege_says_so_and_writes_nothing() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
-    let arguments = ["lab", "demo", "--report", report.to_str().unwrap()];
-    let output = unprivileged(&arguments).output().unwrap();
+    let arguments = ["demo", "--report", report.to_str().unwrap()];
+    let output = unprivileged(PILLION_LAB, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(
         stderr(&output).contains("the lab needs root"),
@@ -254,7 +261,7 @@ fn a_demo_without_privilege_says_so_and_writes_nothing() {
 fn a_dry_run_fails_where_the_work_would() {
     needs_root!();
     let dry_run = ["attach", "--dry-run", "--dev", "lo", "--all"];
-    let output = unprivileged(&dry_run).output().unwrap();
+    let output = unprivileged(PILLION, &dry_run).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     assert!(stderr(&output).contains("CAP_BPF"), "{}", stderr(&output));
     let output = pillion(&[&dry_run[..], &["--stats", "/nonexistent/stats"]].concat());
@@ -273,13 +280,19 @@ fn a_dry_run_fails_where_the_work_would() {
 #[test]
 fn a_dash_is_no_name_of_a_file_of_results() {
     needs_root!();
-    for results in [
-        &["attach", "--dry-run", "--all", "--stats", "-"][..],
-        &["advise", "--duration", "1", "--html", "-"],
-        &["advise", "--duration", "1", "--write-config", "-"],
-        &["sockets", "--duration", "1", "--csv", "-"],
+    for (program, results) in [
+        (
+            PILLION,
+            &["attach", "--dry-run", "--all", "--stats", "-"][..],
+        ),
+        (PILLION, &["advise", "--duration", "1", "--html", "-"]),
+        (
+            PILLION,
+            &["advise", "--duration", "1", "--write-config", "-"],
+        ),
+        (PILLION_LAB, &["sockets", "--duration", "1", "--csv", "-"]),
     ] {
-        let output = pillion(results);
+        let output = output(program, results);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         let line = stderr(&output);
         assert!(
@@ -293,7 +306,7 @@ fn a_dash_is_no_name_of_a_file_of_results() {
 fn without_the_privilege_to_enter_a_namespace_the_line_says_which_is_needed() {
     needs_root!();
     let arguments = ["attach", "--all", "--netns", "/proc/self/ns/net"];
-    let output = unprivileged(&arguments).output().unwrap();
+    let output = unprivileged(PILLION, &arguments).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("CAP_SYS_ADMIN"), "{said}");
@@ -310,7 +323,7 @@ fn check_says_what_is_missing_and_fails() {
         let mut lines = told.lines().filter(|line| line.contains(companion.name()));
         assert!(lines.any(|line| !line.contains("refused")), "{told}");
     }
-    let output = unprivileged(&["check"]).output().unwrap();
+    let output = unprivileged(PILLION, &["check"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = stdout(&output);
     let line = said
@@ -324,9 +337,9 @@ fn check_says_what_is_missing_and_fails() {
 }
 
 /// Root in name only: without any capability.
-fn unprivileged(arguments: &[&str]) -> Command {
+fn unprivileged(program: &str, arguments: &[&str]) -> Command {
     const LAST_CAPABILITY: i32 = 63;
-    let mut command = Command::new(PILLION);
+    let mut command = Command::new(program);
     command.args(arguments);
     // SAFETY: only system calls. Those that fail are for capabilities that do not exist.
     unsafe {
@@ -342,10 +355,14 @@ fn unprivileged(arguments: &[&str]) -> Command {
 
 #[test]
 fn output_that_nobody_reads_is_no_failure() {
-    for arguments in [&["traffic", "profiles"][..], &["check"], &["flows"]] {
+    for (program, arguments) in [
+        (PILLION_LAB, &["traffic", "profiles"][..]),
+        (PILLION, &["check"]),
+        (PILLION, &["flows"]),
+    ] {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let output = Command::new(PILLION)
+        let output = Command::new(program)
             .args(arguments)
             .stdout(writer)
             .output();
@@ -358,8 +375,8 @@ fn output_that_nobody_reads_is_no_failure() {
 /// Its runs would be kept with an empty file in the experiment's place.
 #[test]
 fn an_experiment_that_comes_through_a_pipe_is_not_run() {
-    let mut child = Command::new(PILLION)
-        .args(["lab", "run", "--engine", "live", "/dev/stdin"])
+    let mut child = Command::new(PILLION_LAB)
+        .args(["run", "--engine", "live", "/dev/stdin"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -383,7 +400,7 @@ fn folders_that_no_run_can_have_are_refused() {
     std::fs::write(&file, "duration = 1\n[group.thin]\n").unwrap();
     let said = |run: &str| {
         let file = file.to_str().unwrap();
-        refused(&["lab", "run", "--engine", "live", file, "--folder", run])
+        refused_by_lab(&["run", "--engine", "live", file, "--folder", run])
     };
     for nameless in ["..", "/"] {
         let said = said(nameless);

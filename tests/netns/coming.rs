@@ -36,7 +36,7 @@ impl Group {
         let port = listener.local_addr().unwrap().port();
         let door = self.0.join("cgroup.procs");
         let script = format!(
-            "echo 0 > {} && exec {PILLION} traffic send --to localhost:{port} --itt 10 --duration 60",
+            "echo 0 > {} && exec {PILLION_LAB} traffic send --to localhost:{port} --itt 10 --duration 60",
             door.display()
         );
         let mut send = namespace.command("sh");

@@ -15,6 +15,8 @@ use pillion_tests::HostPair;
 
 /// The binary under test.
 pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
+/// The lab's binary: traffic and its receiver, and the tools that check what arrived.
+pub const PILLION_LAB: &str = concat!(env!("CARGO_BIN_EXE_pillion"), "-lab");
 
 /// False, with a line that says so, where a test cannot run.
 pub fn is_root(test: &str) -> bool {
@@ -55,7 +57,16 @@ pub fn lossy_pair(loss: f64) -> HostPair {
 
 /// The binary with arguments, inside a namespace.
 pub fn pillion_in(namespace: &Namespace, arguments: &[&str]) -> Command {
-    let mut command = namespace.command(PILLION);
+    command_in(namespace, PILLION, arguments)
+}
+
+/// The lab's binary with arguments, inside a namespace.
+pub fn lab_in(namespace: &Namespace, arguments: &[&str]) -> Command {
+    command_in(namespace, PILLION_LAB, arguments)
+}
+
+fn command_in(namespace: &Namespace, program: &str, arguments: &[&str]) -> Command {
+    let mut command = namespace.command(program);
     command.args(arguments);
     hears_all_signals(&mut command);
     command
@@ -77,10 +88,19 @@ pub fn hears_all_signals(command: &mut Command) {
 
 /// The binary with arguments, where the tests run.
 pub fn pillion(arguments: &[&str]) -> Output {
-    Command::new(PILLION)
+    output(PILLION, arguments)
+}
+
+/// The lab's binary with arguments, where the tests run.
+pub fn lab(arguments: &[&str]) -> Output {
+    output(PILLION_LAB, arguments)
+}
+
+pub fn output(program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
         .args(arguments)
         .output()
-        .expect("pillion runs")
+        .unwrap_or_else(|error| panic!("{program}: {error}; `cargo build` builds it"))
 }
 
 /// A namespace whose loopback device is up.

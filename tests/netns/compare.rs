@@ -1,4 +1,4 @@
-//! `pillion lab show` and `pillion lab compare`, on runs written by hand.
+//! `pillion-lab show` and `pillion-lab compare`, on runs written by hand.
 
 use std::fs;
 use std::path::Path;
@@ -81,15 +81,15 @@ fn store() -> tempfile::TempDir {
     store
 }
 
-fn lab(store: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
+fn lab_of(store: &tempfile::TempDir, arguments: &[&str]) -> std::process::Output {
     let store = ["--store", store.path().to_str().unwrap()];
-    pillion(&[&["lab"], arguments, &store].concat())
+    lab(&[arguments, &store].concat())
 }
 
 #[test]
 fn an_experiment_is_shown_by_the_groups_of_its_runs() {
     let store = store();
-    let shown = stdout(&lab(&store, &["show", "loss"]));
+    let shown = stdout(&lab_of(&store, &["show", "loss"]));
     assert!(shown.contains("from one application's write"), "{shown}");
     let row = shown.lines().find(|line| line.contains("plain,seed=2"));
     let cells: Vec<&str> = row.unwrap().split_whitespace().collect();
@@ -97,7 +97,7 @@ fn an_experiment_is_shown_by_the_groups_of_its_runs() {
                     5\u{a0}% 16.0\u{a0}kbit/s 2\u{a0}%";
     assert_eq!(cells.join(" "), expected.replace('\u{a0}', " "));
     let json: Value =
-        serde_json::from_slice(&lab(&store, &["show", "loss", "--json"]).stdout).expect("JSON");
+        serde_json::from_slice(&lab_of(&store, &["show", "loss", "--json"]).stdout).expect("JSON");
     let run = &json["plain,seed=2"];
     assert_eq!(run["measures"]["thin"]["delivery_p99_9_ms"], 129.9);
     assert_eq!(run["groups"][0]["retransmissions"], 4);
@@ -119,12 +119,12 @@ fn what_never_came_is_told_beside_latencies() {
         &["show", "loss/2026-01-01T00-00-00Z/plain,seed=1"],
         &["compare", "loss", "--report", report],
     ] {
-        let shown = stdout(&lab(&store, arguments));
+        let shown = stdout(&lab_of(&store, arguments));
         assert!(shown.contains(told), "{arguments:?}: {shown}");
     }
     assert!(fs::read_to_string(report).unwrap().contains("50 of 200"));
     for arguments in [["show", "loss", "--json"], ["compare", "loss", "--json"]] {
-        let json = stdout(&lab(&store, &arguments));
+        let json = stdout(&lab_of(&store, &arguments));
         for measure in ["\"missing_share\": 0.75", "\"failed_streams\": 3"] {
             assert!(json.contains(measure), "{arguments:?}: {json}");
         }
@@ -136,7 +136,7 @@ fn variants_are_compared_with_plain_over_their_seeds() {
     let store = store();
     let report = store.path().join("report.html");
     let report = report.to_str().unwrap();
-    let json = lab(&store, &["compare", "loss", "--json", "--report", report]);
+    let json = lab_of(&store, &["compare", "loss", "--json", "--report", report]);
     assert!(json.status.success(), "{}", stderr(&json));
     let compared: Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(compared["baseline"], "plain");
@@ -158,7 +158,7 @@ fn variants_are_compared_with_plain_over_their_seeds() {
             .contains("data-label=\"bundled\"")
     );
 
-    let text = stdout(&lab(&store, &["compare", "loss"]));
+    let text = stdout(&lab_of(&store, &["compare", "loss"]));
     assert!(
         text.contains("minus plain") && text.contains("−40"),
         "{text}"
@@ -170,19 +170,22 @@ fn variants_are_compared_with_plain_over_their_seeds() {
         "--measures",
         "delivery_max_ms",
     ];
-    let table = stdout(&lab(&store, &chosen));
+    let table = stdout(&lab_of(&store, &chosen));
     assert!(
         table.starts_with("| variant | runs | max, ms |\n"),
         "{table}"
     );
-    let unknown = lab(&store, &["compare", "loss", "--measures", "p90"]);
+    let unknown = lab_of(&store, &["compare", "loss", "--measures", "p90"]);
     assert_eq!(unknown.status.code(), Some(2));
-    let other = stdout(&lab(&store, &["compare", "loss", "--baseline", "bundled"]));
+    let other = stdout(&lab_of(
+        &store,
+        &["compare", "loss", "--baseline", "bundled"],
+    ));
     assert!(
         other.contains("minus bundled") && other.contains("+40"),
         "{other}"
     );
-    let unknown = lab(&store, &["compare", "loss", "--baseline", "gain"]);
+    let unknown = lab_of(&store, &["compare", "loss", "--baseline", "gain"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("bundled, plain"));
 }

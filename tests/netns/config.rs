@@ -87,7 +87,7 @@ struct Stream {
 
 impl Stream {
     fn begin(pair: &HostPair, port: u16) -> Self {
-        Self::begin_by(pair, port, PILLION)
+        Self::begin_by(pair, port, PILLION_LAB)
     }
 
     /// The sender is started by another program, in pillion's place.
@@ -98,7 +98,7 @@ impl Stream {
             command.spawn().unwrap()
         };
         let receive = ["traffic", "receive", "--listen", &address, "--streams", "1"];
-        let receiver = start(pillion_in(&pair.receiver.namespace, &receive));
+        let receiver = start(lab_in(&pair.receiver.namespace, &receive));
         await_listening(&pair.receiver.namespace, port);
         let mut send = pair.sender.namespace.command(program);
         send.args(["traffic", "send", "--to", &address, "--streams", "1"]);
@@ -181,7 +181,7 @@ impl Nested {
         let script = tempfile::tempdir().unwrap();
         let door = inner.join("cgroup.procs");
         let text = format!(
-            "#!/bin/sh\necho 0 > {} && exec {PILLION} \"$@\"\n",
+            "#!/bin/sh\necho 0 > {} && exec {PILLION_LAB} \"$@\"\n",
             door.display()
         );
         let file = script.path().join("inside");

@@ -76,9 +76,10 @@ impl Containerd {
     /// the pod's namespaces.
     fn run(&self, id: &str, pod: &str, name: Option<&str>, words: &[&str]) -> Result<(), String> {
         let mut run = client(&self.host, &self.here, &["run", "--detach"]);
-        let program = format!("type=bind,src={PILLION},dst=/pillion,options=bind:ro");
+        let pillion = [(PILLION, "/pillion"), (PILLION_LAB, "/pillion-lab")]
+            .map(|(src, dst)| format!("type=bind,src={src},dst={dst},options=bind:ro"));
         let programs = PROGRAMS.map(|it| format!("type=bind,src={it},dst={it},options=rbind:ro"));
-        for mount in programs.iter().chain([&program]) {
+        for mount in programs.iter().chain(&pillion) {
             run.args(["--mount", mount]);
         }
         let of_a_pod = [

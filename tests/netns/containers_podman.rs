@@ -134,7 +134,7 @@ fn podmans_containers_are_followed_by_name_and_annotation() {
     let flow = || stream.flow(&podman.host, &podman.here);
     eventually("it bundles there", || has_bundled(&flow()));
     assert_eq!(flow()["unit"], "container web-1");
-    assert_eq!(flow()["process"], "pillion");
+    assert_eq!(flow()["process"], "pillion-lab");
     let output = podman
         .command(&["rm", "--force", "--time", "0", "web-1"])
         .output();

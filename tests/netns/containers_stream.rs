@@ -18,7 +18,7 @@ pub const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/lib", "/lib64"];
 
 /// Sends a stream of thin traffic to the receiver of a [`Stream`].
 pub const SEND: [&str; 9] = [
-    "/pillion",
+    "/pillion-lab",
     "traffic",
     "send",
     "--to",
@@ -43,8 +43,11 @@ pub fn root_of_a_container(below: &Path) -> PathBuf {
 /// What Docker and Podman are told of these programs, and of pillion.
 pub fn volumes() -> Vec<String> {
     let programs = PROGRAMS.map(|it| format!("{it}:{it}:ro"));
-    let program = format!("{PILLION}:/pillion:ro");
-    programs.into_iter().chain([program]).collect()
+    let pillion = [
+        format!("{PILLION}:/pillion:ro"),
+        format!("{PILLION_LAB}:/pillion-lab:ro"),
+    ];
+    programs.into_iter().chain(pillion).collect()
 }
 
 /// A path that loses some of the data, with a receiver at its end.

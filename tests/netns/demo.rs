@@ -11,8 +11,7 @@ fn at_5_percent_loss_all_arrives_intact_and_p97_is_far_below_plain_tcps() {
     needs_root!();
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report.html");
-    let output = pillion(&[
-        "lab",
+    let output = lab(&[
         "demo",
         "--duration",
         "8",

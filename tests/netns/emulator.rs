@@ -114,7 +114,7 @@ fn listed_losses_losses_in_runs_jitter_and_single_streams_round_trips_are_those_
     assert!(all.len() as f64 / runs as f64 > 1.4, "{runs} of {all:?}");
 
     let trace = made.join("sender.pcap").display().to_string();
-    let output = pillion(&["analyse", &trace, "--json"]);
+    let output = lab(&["analyse", &trace, "--json"]);
     let analysed: Value = serde_json::from_slice(&output.stdout).unwrap();
     for (stream, rtt_ms) in [40.0, 40.0, 100.0, 180.0].iter().enumerate() {
         let sender = format!("10.77.1.{}:{}", 1 + stream / 2, 20_000 + stream);

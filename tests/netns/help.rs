@@ -36,6 +36,25 @@ fn columns_that_no_line_fits_into_are_not_kept_to() {
 }
 
 #[test]
+fn lab_subcommands_are_named_and_not_started() {
+    for (words, named) in [
+        (
+            &["analyse", "--list", "a.pcap"][..],
+            "`pillion analyse` is `pillion-lab analyse`",
+        ),
+        (&["traffic"], "`pillion traffic` is `pillion-lab traffic`"),
+        (&["lab", "demo"], "`pillion lab` is `pillion-lab`"),
+    ] {
+        let output = pillion(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert_eq!(stderr(&output), format!("pillion: {named}\n"));
+    }
+    let unknown = pillion(&["nonsense"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(stderr(&unknown).contains("unrecognized subcommand"));
+}
+
+#[test]
 fn manual_pages_are_written_into_a_folder_that_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let pages = folder.path().join("not/yet");

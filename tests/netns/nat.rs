@@ -108,12 +108,13 @@ fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_j
     let [sender, receiver] = [&pair.sender.namespace, &pair.receiver.namespace];
     let streams = streams.to_string();
     let listen = ["traffic", "receive", "--listen", nat.server, "--streams"];
-    let mut receive = pillion_in(receiver, &[&listen[..], &[&streams]].concat());
+    let mut receive = lab_in(receiver, &[&listen[..], &[&streams]].concat());
     let mut receive = receive.stdout(Stdio::null()).spawn().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let stats = folder.path().join("stats.json");
-    let set =
-        format!("SEND='{PILLION} traffic send --itt 15:2 --duration 5 --congestion reno'; {send}");
+    let set = format!(
+        "SEND='{PILLION_LAB} traffic send --itt 15:2 --duration 5 --congestion reno'; {send}"
+    );
     let arguments = ["run", "--stats", stats.to_str().unwrap(), "--"];
     let arguments = [&arguments[..], &["sh", "-c", &set]].concat();
     let output = pillion_in(sender, &arguments).output().unwrap();

@@ -1,4 +1,4 @@
-//! `pillion queue`: its account of a device's queue is that of the queue's own counters.
+//! `pillion-lab queue`: its account of a device's queue is that of the queue's own counters.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -69,7 +69,7 @@ struct Queue(Child);
 
 impl Queue {
     fn watch(host: &Host, options: &[&str]) -> Self {
-        let mut command = pillion_in(&host.0, &[&["queue", "v0", "--json"], options].concat());
+        let mut command = lab_in(&host.0, &[&["queue", "v0", "--json"], options].concat());
         let process = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -79,7 +79,7 @@ impl Queue {
         let stderr = process.stderr.take().unwrap();
         BufReader::new(stderr).read_line(&mut line).unwrap();
         assert!(
-            line.starts_with("pillion: watching the queue of v0"),
+            line.starts_with("pillion-lab: watching the queue of v0"),
             "{line}"
         );
         Self(process)
@@ -152,7 +152,7 @@ fn the_account_of_a_queue_is_that_of_its_own_counters() {
         assert_eq!(stream["source"], "10.79.0.1:7000");
     }
 
-    let again = pillion(&["queue", "--from", file, "--json"]);
+    let again = lab(&["queue", "--from", file, "--json"]);
     let again: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!(again, summary);
 }
@@ -170,11 +170,11 @@ fn a_file_of_packets_stays_as_it_is_until_another_is_whole() {
     let packets = std::fs::read_to_string(file).unwrap();
     assert!(packets.lines().count() > 10, "{packets}");
 
-    let refused = pillion(&["queue", "nosuch0", "--csv", file]);
+    let refused = lab(&["queue", "nosuch0", "--csv", file]);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
     // What is read and what is written may be the same.
-    let again = pillion(&["queue", "--from", file, "--csv", file]);
+    let again = lab(&["queue", "--from", file, "--csv", file]);
     assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(std::fs::read_to_string(file).unwrap(), packets);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -187,7 +187,7 @@ fn what_is_no_device_and_what_is_no_file_of_packets_is_refused_in_one_line() {
         &["queue", "--from", "/no/such/file"],
         &["queue", "nosuch0"],
     ] {
-        let output = pillion(arguments);
+        let output = lab(arguments);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         assert_eq!(stderr(&output).lines().count(), 1);
     }
@@ -202,7 +202,7 @@ fn a_file_of_packets_gives_a_terminal_no_orders() {
                    behind_packets,behind_bytes";
     let dropped = "1,2,dropped,\u{1b}[2J,6,10.0.0.1:1,10.0.0.2:2,0,0,0,74,74,1,0,0,0,0,0";
     std::fs::write(&file, format!("{heading}\n{dropped}\n")).unwrap();
-    let output = pillion(&["queue", "--from", file.to_str().unwrap()]);
+    let output = lab(&["queue", "--from", file.to_str().unwrap()]);
     let text = stdout(&output);
     assert!(text.contains("why dropped: ?[2J 1"), "{text:?}");
     assert!(!text.contains('\u{1b}'), "{text:?}");

@@ -150,7 +150,7 @@ fn a_user_can_be_named() {
 fn the_connections_of_children_are_bundled_and_no_others() {
     needs_root!();
     let pair = clean_pair();
-    let mut receiver = pillion_in(
+    let mut receiver = lab_in(
         &pair.receiver.namespace,
         &[
             "traffic",
@@ -164,7 +164,7 @@ fn the_connections_of_children_are_bundled_and_no_others() {
     );
     let receiver = receiver.stdout(Stdio::piped()).spawn().unwrap();
     let sender = format!(
-        "{PILLION} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10 --duration 2 --seed"
+        "{PILLION_LAB} traffic send --to 10.77.0.2:7777 --streams 2 --itt 10 --duration 2 --seed"
     );
     let mut foreign = pair.sender.namespace.command("sh");
     let mut foreign = foreign
@@ -218,14 +218,14 @@ fn companions_are_set_on_the_commands_connections_and_told_at_the_end() {
     needs_root!();
     let pair = clean_pair();
     let receive = ["traffic", "receive", "--listen", "10.77.0.2:7003"];
-    let mut receiver = pillion_in(&pair.receiver.namespace, &receive)
+    let mut receiver = lab_in(&pair.receiver.namespace, &receive)
         .args(["--streams", "2"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     await_listening(&pair.receiver.namespace, 7003);
     let output = pillion_in(&pair.sender.namespace, &["run", "--linear-timeouts"])
-        .args(["--nodelay", "--congestion", "reno", "--", PILLION])
+        .args(["--nodelay", "--congestion", "reno", "--", PILLION_LAB])
         .args(["traffic", "send", "--to", "10.77.0.2:7003"])
         .args(["--streams", "2", "--itt", "10", "--duration", "0.5"])
         .output()

@@ -23,7 +23,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
         "--streams",
         "10",
     ];
-    let mut receiver = pillion_in(&pair.receiver.namespace, &listen);
+    let mut receiver = lab_in(&pair.receiver.namespace, &listen);
     let mut receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -38,7 +38,7 @@ fn hidden_losses_are_found_reacted_to_and_never_undone() {
         "--stats",
         stats.to_str().unwrap(),
         "--",
-        PILLION,
+        PILLION_LAB,
         "traffic",
         "send",
         "--to",

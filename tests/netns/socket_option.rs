@@ -187,12 +187,17 @@ fn the_traffics_streams_ask_for_bundling_and_decline_it() {
             "--streams",
             "1",
         ];
-        let mut receiver = pillion_in(&pair.receiver.namespace, &listen)
-            .spawn()
-            .unwrap();
+        let mut receiver = lab_in(&pair.receiver.namespace, &listen).spawn().unwrap();
         await_listening(&pair.receiver.namespace, 7002);
         let run = ["run", "--stats", stats.to_str().unwrap()];
-        let send = ["--", PILLION, "traffic", "send", "--to", "10.77.0.2:7002"];
+        let send = [
+            "--",
+            PILLION_LAB,
+            "traffic",
+            "send",
+            "--to",
+            "10.77.0.2:7002",
+        ];
         let what = ["--itt", "15", "--messages", "50"];
         let arguments = [&run[..], how, &send, &what, switch].concat();
         let sent = pillion_in(&pair.sender.namespace, &arguments).output();

@@ -1,4 +1,4 @@
-//! `pillion sockets`: samples of real streams, over time.
+//! `pillion-lab sockets`: samples of real streams, over time.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "--streams",
         "2",
     ];
-    let mut receiver = pillion_in(&pair.receiver.namespace, &receive);
+    let mut receiver = lab_in(&pair.receiver.namespace, &receive);
     let mut receiver = receiver
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -39,7 +39,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "7001",
         "--json",
     ];
-    let mut sampler = pillion_in(&pair.sender.namespace, &sample);
+    let mut sampler = lab_in(&pair.sender.namespace, &sample);
     let sampler = sampler.stdout(Stdio::piped()).spawn().unwrap();
     let send = [
         "traffic",
@@ -54,7 +54,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
         "2",
         "--json",
     ];
-    let mut sender = pillion_in(&pair.sender.namespace, &send);
+    let mut sender = lab_in(&pair.sender.namespace, &send);
     let sent = sender.output().unwrap();
     assert!(sent.status.success());
     let sent: Value = serde_json::from_slice(&sent.stdout).unwrap();
@@ -121,7 +121,7 @@ fn samples_come_at_fixed_times_and_end_with_what_the_stream_itself_says() {
 fn a_signal_ends_it_between_two_samples() {
     needs_root!();
     let namespace = namespace_with_loopback();
-    let mut sampler = pillion_in(&namespace, &["sockets", "--interval", "86400000"])
+    let mut sampler = lab_in(&namespace, &["sockets", "--interval", "86400000"])
         .spawn()
         .unwrap();
     let pid = Pid::from_raw(sampler.id().cast_signed());

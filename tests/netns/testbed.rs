@@ -55,8 +55,8 @@ fn run_one(folder: &Path, run: &str) -> (Command, PathBuf) {
     let file = folder.join("run.toml");
     fs::write(&file, run).unwrap();
     let target = folder.join("made");
-    let mut command = Command::new(PILLION);
-    command.args(["lab", "run-one"]).args([&file, &target]);
+    let mut command = Command::new(PILLION_LAB);
+    command.args(["run-one"]).args([&file, &target]);
     (command, target)
 }
 
@@ -66,7 +66,7 @@ fn failure(folder: &Path, output: &Output) -> String {
     assert_eq!(line.lines().count(), 1, "{line}");
     assert!(!folder.join("made").exists());
     let broken = fs::read_to_string(folder.join("made.broken/broken")).unwrap();
-    assert_eq!(line, format!("pillion: {broken}"));
+    assert_eq!(line, format!("pillion-lab: {broken}"));
     broken
 }
 
@@ -103,15 +103,15 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     );
 
     let version = read_json(&made.join("manifest.json"))["version"].clone();
-    let output = pillion(&["--version"]);
+    let output = lab(&["--version"]);
     assert_eq!(
         stdout(&output),
-        format!("pillion {}\n", version.as_str().unwrap())
+        format!("pillion-lab {}\n", version.as_str().unwrap())
     );
 
     let trace = |name: &str| made.join(name).display().to_string();
     let (sender, receiver) = (trace("sender.pcap"), trace("receiver.pcap"));
-    let output = pillion(&["analyse", &sender, "--receiver", &receiver, "--json"]);
+    let output = lab(&["analyse", &sender, "--receiver", &receiver, "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let analysed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let connections = analysed["connections"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! `pillion traffic` by itself, over loopback.
+//! `pillion-lab traffic` by itself, over loopback.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use crate::trace::Conversation;
 
 /// A receiver, and the address that it says it listens on.
 fn receiver(options: &[&str]) -> (Child, String) {
-    let mut child = Command::new(PILLION)
+    let mut child = Command::new(PILLION_LAB)
         .args(["traffic", "receive", "--listen", "127.0.0.1:0"])
         .args(options)
         .stdout(Stdio::piped())
@@ -21,7 +21,7 @@ fn receiver(options: &[&str]) -> (Child, String) {
         .unwrap();
     let address = line
         .trim()
-        .strip_prefix("pillion: listening on ")
+        .strip_prefix("pillion-lab: listening on ")
         .expect(&line)
         .to_owned();
     (child, address)
@@ -48,13 +48,11 @@ fn what_is_sent_is_received_verified_and_recorded() {
         "--size",
         "64",
     ];
-    let sent = pillion(
-        &[
-            &["traffic", "send", "--json", "--to", &address],
-            &options[..],
-        ]
-        .concat(),
-    );
+    let sent = lab(&[
+        &["traffic", "send", "--json", "--to", &address],
+        &options[..],
+    ]
+    .concat());
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = child.wait_with_output().unwrap();
     assert!(received.status.success());
@@ -93,7 +91,7 @@ fn datagrams_are_sent_at_their_rate_and_received_verified() {
         "--duration",
         "1",
     ];
-    let sent = pillion(&[&send[..], &options].concat());
+    let sent = lab(&[&send[..], &options].concat());
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = child.wait_with_output().unwrap();
     assert!(received.status.success());
@@ -104,7 +102,7 @@ fn datagrams_are_sent_at_their_rate_and_received_verified() {
 
 #[test]
 fn a_receiver_that_nobody_listens_at_is_named() {
-    let output = pillion(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1"]);
+    let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--duration", "1"]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.contains("127.0.0.1:1"), "{said}");
@@ -119,7 +117,7 @@ fn a_list_of_writes_is_replayed_at_its_speed() {
     let (child, address) = receiver(&["--streams", "2", "--json"]);
     let file = writes.to_str().unwrap();
     let options = ["--speed", "2", "--copies", "2", "--to", &address];
-    let sent = pillion(&[&["traffic", "replay", file], &options[..]].concat());
+    let sent = lab(&[&["traffic", "replay", file], &options[..]].concat());
     assert!(sent.status.success(), "{}", stderr(&sent));
     let received = child.wait_with_output().unwrap();
     assert!(received.status.success());
@@ -144,10 +142,10 @@ fn the_writes_of_a_traced_connection_are_replayed() {
     let records = records.to_str().unwrap();
     let (child, address) = receiver(&["--streams", "1", "--records", records]);
     let replay = ["traffic", "replay", file, "--to", &address];
-    let sent = pillion(&replay);
+    let sent = lab(&replay);
     let said = stderr(&sent);
     assert!(sent.status.success(), "{said}");
-    let expected = "pillion: 3 writes of connection 1: 192.0.2.1:40000 -> 198.51.100.1:80, ";
+    let expected = "pillion-lab: 3 writes of connection 1: 192.0.2.1:40000 -> 198.51.100.1:80, ";
     assert!(said.starts_with(expected), "{said}");
     assert!(child.wait_with_output().unwrap().status.success());
     let csv = std::fs::read_to_string(records).unwrap();
@@ -158,10 +156,10 @@ fn the_writes_of_a_traced_connection_are_replayed() {
         .collect();
     assert_eq!(sizes, [Some("100"), Some("100"), Some("1800")]);
 
-    let other = pillion(&[&replay[..], &["--connection", "2"]].concat());
+    let other = lab(&[&replay[..], &["--connection", "2"]].concat());
     assert_eq!(other.status.code(), Some(2));
     let expected = format!(
-        "pillion: {file}: no connection 2 with data; choose one with --connection N, of\n1: 192.0"
+        "pillion-lab: {file}: no connection 2 with data; choose one with --connection N, of\n1: 192.0"
     );
     assert!(stderr(&other).starts_with(&expected), "{}", stderr(&other));
     let list = folder.path().join("writes.csv");
@@ -173,10 +171,10 @@ fn the_writes_of_a_traced_connection_are_replayed() {
         "--connection",
         "1",
     ];
-    let refused = pillion(&[&list[..], &["--to", &address]].concat());
+    let refused = lab(&[&list[..], &["--to", &address]].concat());
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("leave out --connection"));
-    let neither = pillion(&["traffic", "replay", PILLION, "--to", &address]);
+    let neither = lab(&["traffic", "replay", PILLION_LAB, "--to", &address]);
     assert_eq!(neither.status.code(), Some(2));
     let said = stderr(&neither);
     assert!(said.contains("neither a packet trace"), "{said}");
@@ -184,12 +182,12 @@ fn the_writes_of_a_traced_connection_are_replayed() {
 
 #[test]
 fn profiles_are_listed_and_an_unknown_one_is_refused() {
-    let listed = pillion(&["traffic", "profiles", "--json"]);
+    let listed = lab(&["traffic", "profiles", "--json"]);
     let profiles: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(profiles.as_array().unwrap().len(), 20);
-    let table = stdout(&pillion(&["traffic", "profiles"]));
+    let table = stdout(&lab(&["traffic", "profiles"]));
     assert_eq!(table.lines().count(), 1 + 20);
-    let unknown = pillion(&[
+    let unknown = lab(&[
         "traffic",
         "send",
         "--to",
@@ -219,14 +217,14 @@ itt = 50
 ";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
-    let checked = pillion(&["traffic", "send", "--config", file, "--check-config"]);
+    let checked = lab(&["traffic", "send", "--config", file, "--check-config"]);
     assert!(checked.status.success(), "{}", stderr(&checked));
     assert_eq!(
         stdout(&checked),
         "no mistake: would send 3 streams in 2 groups\n"
     );
     let (child, address) = receiver(&["--streams", "3"]);
-    let sent = pillion(&[
+    let sent = lab(&[
         "traffic", "send", "--to", &address, "--config", file, "--json",
     ]);
     assert!(sent.status.success(), "{}", stderr(&sent));
@@ -246,7 +244,7 @@ fn all_mistakes_of_a_file_are_told_and_nothing_is_sent() {
     let file = folder.path().join("mix.toml");
     std::fs::write(&file, "[[group]]\nitt = 0\nduration = 0\n").unwrap();
     let name = file.to_str().unwrap();
-    let output = pillion(&["traffic", "send", "--to", "127.0.0.1:1", "--config", name]);
+    let output = lab(&["traffic", "send", "--to", "127.0.0.1:1", "--config", name]);
     assert_eq!(output.status.code(), Some(2));
     let said = stderr(&output);
     let lines: Vec<_> = said.lines().collect();
@@ -258,7 +256,7 @@ fn all_mistakes_of_a_file_are_told_and_nothing_is_sent() {
 #[test]
 fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
     let (mut child, address) = receiver(&[]);
-    let sender = Command::new(PILLION)
+    let sender = Command::new(PILLION_LAB)
         .args(["traffic", "send", "--to", &address, "--streams", "3"])
         .args(["--itt", "20", "--duration", "60"])
         .stdout(Stdio::piped())
@@ -272,7 +270,10 @@ fn a_receiver_that_is_killed_breaks_every_stream_and_the_sender_says_so() {
     let sent = sender.wait_with_output().unwrap();
     let said = stderr(&sent);
     assert_eq!(sent.status.code(), Some(1), "{said}");
-    assert!(said.ends_with("pillion: 3 of 3 streams broke\n"), "{said}");
+    assert!(
+        said.ends_with("pillion-lab: 3 of 3 streams broke\n"),
+        "{said}"
+    );
     assert!(said.contains("the receiver"), "{said}");
     assert!(stdout(&sent).contains(" on 3 streams"));
 }
@@ -290,10 +291,10 @@ fn the_switch_is_an_error_where_no_pillion_is_at_work() {
     needs_root!();
     let namespace = namespace_with_loopback();
     let arguments = ["traffic", "send", "--to", "127.0.0.1:1", "--pillion", "on"];
-    let output = pillion_in(&namespace, &arguments).output().unwrap();
+    let output = lab_in(&namespace, &arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    let expected = "pillion: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
+    let expected = "pillion-lab: pillion's socket option PILLION_BUNDLE: ENOPROTOOPT";
     assert!(said.starts_with(expected), "{said}");
     assert!(said.contains("start `pillion attach`"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");

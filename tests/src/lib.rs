@@ -21,6 +21,7 @@ mod cgroup;
 mod constant;
 mod detach;
 mod device;
+pub mod documented;
 mod fast_open;
 mod faults;
 mod grow;

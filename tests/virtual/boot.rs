@@ -82,7 +82,7 @@ fn a_program_that_polls_is_stopped_and_the_line_says_why() {
     assert_eq!(output.status.code(), Some(1));
     let line = stderr(&output);
     assert!(
-        line.starts_with("pillion: virtual time stands still at 0."),
+        line.starts_with("pillion-lab: virtual time stands still at 0."),
         "{line}"
     );
     assert_eq!(line.lines().count(), 1, "{line}");

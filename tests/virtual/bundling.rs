@@ -15,7 +15,7 @@ for host in a b; do
 done
 tc -n a qdisc add dev va root netem delay 20ms loss 10%
 tc -n b qdisc add dev vb root netem delay 20ms
-ip netns exec b pillion traffic receive --listen 10.0.0.2:7000 --streams 3 --json > /results/received &
+ip netns exec b pillion-lab traffic receive --listen 10.0.0.2:7000 --streams 3 --json > /results/received &
 ";
 
 #[test]
@@ -26,10 +26,11 @@ fn thin_streams_are_bundled_and_their_bytes_arrive_intact() {
     let lines = HOSTS.to_owned()
         + "sleep 1
         nsenter --net=/run/netns/a pillion run --quiet --stats /results/bundler --thin always -- \\
-            pillion traffic send --to 10.0.0.2:7000 --streams 3 --itt 30 --size 120 \\
+            pillion-lab traffic send --to 10.0.0.2:7000 --streams 3 --itt 30 --size 120 \\
             --duration 20 --json > /results/sent
         wait";
-    let options = ["--tool", "sleep", "--tool", "nsenter", "--results", results];
+    let options = ["--tool", "sleep", "--tool", "nsenter", "--tool", PILLION];
+    let options = [&options[..], &["--results", results]].concat();
     shell(&options, &lines);
     let read = |name: &str| -> Value {
         let text = std::fs::read(folder.path().join(name)).unwrap();

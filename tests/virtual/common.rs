@@ -10,7 +10,10 @@ use pillion_lab::engine::LabKernel;
 use serde_json::Value;
 
 /// The binary under test.
-pub const PILLION: &str = env!("CARGO_BIN_EXE_pillion");
+pub const PILLION_LAB: &str = env!("CARGO_BIN_EXE_pillion-lab");
+
+/// The service's binary.
+pub const PILLION: &str = PILLION_LAB.split_at(PILLION_LAB.len() - "-lab".len()).0;
 
 /// False, with a line that says so, where there is no lab kernel.
 pub fn has_kernel(test: &str) -> bool {
@@ -30,13 +33,10 @@ macro_rules! needs_kernel {
 }
 pub(crate) use needs_kernel;
 
-/// `pillion lab COMMAND FILE`.
+/// `pillion-lab COMMAND FILE`.
 pub fn lab(command: &str, file: &Path) -> Command {
-    let mut pillion = Command::new(PILLION);
-    pillion
-        .args(["lab", command])
-        .arg(file)
-        .stdin(Stdio::null());
+    let mut pillion = Command::new(PILLION_LAB);
+    pillion.arg(command).arg(file).stdin(Stdio::null());
     pillion
 }
 
@@ -63,16 +63,16 @@ pub fn json(run: &Path, name: &str) -> Value {
 
 /// `pillion` with its working directory.
 pub fn pillion_at(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(PILLION);
+    let mut command = Command::new(PILLION_LAB);
     command.args(arguments).current_dir(folder);
     command
 }
 
-/// `pillion lab boot` with its options and the program's arguments.
+/// `pillion-lab boot` with its options and the program's arguments.
 pub fn boot(options: &[&str], program: &[&str]) -> Command {
-    let mut command = Command::new(PILLION);
+    let mut command = Command::new(PILLION_LAB);
     command
-        .args(["lab", "boot"])
+        .arg("boot")
         .args(options)
         .arg("--")
         .args(program)

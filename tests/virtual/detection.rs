@@ -19,8 +19,8 @@ fn hidden_losses_are_found_and_delayed_acks_mislead_the_published_rule_alone() {
     assert_ne!(short, EXPERIMENT);
     fs::write(&file, short).unwrap();
     let lab = |arguments: &[&str]| -> Output {
-        let mut command = Command::new(PILLION);
-        command.arg("lab").args(arguments).arg("--store");
+        let mut command = Command::new(PILLION_LAB);
+        command.args(arguments).arg("--store");
         command.arg(folder.path()).stdin(Stdio::null());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));

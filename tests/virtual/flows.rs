@@ -47,7 +47,7 @@ fn a_flow_is_its_segments_and_its_time_is_told_by_both_ends() {
         took[1..].iter().all(|it| (200.0..201.0).contains(it)),
         "{took:?}"
     );
-    let analysed = std::process::Command::new(PILLION)
+    let analysed = std::process::Command::new(PILLION_LAB)
         .args(["analyse", "--json"])
         .arg(run)
         .output()

@@ -1,4 +1,4 @@
-//! Runs of an experiment as jobs of their own leave what those of `pillion lab run` do.
+//! Runs of an experiment as jobs of their own leave what those of `pillion-lab run` do.
 
 use std::fs;
 use std::path::Path;
@@ -41,16 +41,16 @@ fn said(mut command: Command) -> Output {
 fn grid() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("all.toml"), EXPERIMENT).unwrap();
-    let arguments = ["lab", "grid", "all.toml", "--jobs", "jobs"];
+    let arguments = ["grid", "all.toml", "--jobs", "jobs"];
     said(pillion_at(folder.path(), &arguments));
     folder
 }
 
 fn assert_same_as_lab_run(folder: &Path) {
-    said(pillion_at(folder, &["lab", "run", "all.toml"]));
+    said(pillion_at(folder, &["run", "all.toml"]));
     for command in ["show", "compare"] {
         let of = |making| {
-            let arguments = ["lab", command, making, "--json"];
+            let arguments = [command, making, "--json"];
             stdout(&said(pillion_at(folder, &arguments)))
         };
         let (jobs, all) = (of("jobs"), of("all"));
@@ -61,7 +61,7 @@ fn assert_same_as_lab_run(folder: &Path) {
 
 fn job(jobs: &Path, run: &str) -> Command {
     let file = format!("jobs/{run}.toml");
-    pillion_at(jobs, &["lab", "run", &file, "--folder", run])
+    pillion_at(jobs, &["run", &file, "--folder", run])
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_run_takes_the_place_of_nothing_but_a_run_that_is_not_whole() {
     fs::remove_dir_all(&place).unwrap();
 
     let file = format!("jobs/{}.toml", RUNS[1]);
-    let arguments = ["lab", "run", &file, "--folder", RUNS[0]];
+    let arguments = ["run", &file, "--folder", RUNS[0]];
     said(pillion_at(&jobs, &arguments));
     let text = fs::read_to_string(place.join("run.toml")).unwrap();
     refused();
@@ -135,7 +135,7 @@ fn a_grid_written_again_leaves_what_has_not_changed() {
     };
     let before: Vec<_> = times().collect();
     thread::sleep(Duration::from_millis(20));
-    let arguments = ["lab", "grid", "all.toml", "--jobs", "jobs"];
+    let arguments = ["grid", "all.toml", "--jobs", "jobs"];
     said(pillion_at(folder.path(), &arguments));
     assert_eq!(times().collect::<Vec<_>>(), before);
 }
@@ -146,7 +146,7 @@ fn snakemake_makes_them() {
     let folder = grid();
     let jobs = folder.path().join("jobs");
     let mut snakemake = Command::new("snakemake");
-    let pillion = format!("pillion={PILLION}");
+    let pillion = format!("pillion_lab={PILLION_LAB}");
     snakemake.args(["--cores", "2", "--quiet", "all", "--config", &pillion]);
     let Ok(output) = snakemake.current_dir(&jobs).output() else {
         println!("left out without snakemake");

@@ -28,10 +28,10 @@ fn watch(number: usize, discipline: &str) -> String {
         tc -n a qdisc add dev va root handle 1: htb default 1
         tc -n a class add dev va parent 1: classid 1:1 htb rate 2mbit
         tc -n a qdisc add dev va parent 1:1 {discipline}
-        ip netns exec b pillion traffic receive --listen 10.0.0.2:7000 --streams 6 > /dev/null &
+        ip netns exec b pillion-lab traffic receive --listen 10.0.0.2:7000 --streams 6 > /dev/null &
         tc -n a -s -j qdisc show dev va root > /results/before{number}
-        pillion queue va --netns a --json -- ip netns exec a sh -c 'sleep 1
-            pillion traffic send --to 10.0.0.2:7000 --kind greedy --streams 6 --duration 2 \\
+        pillion-lab queue va --netns a --json -- ip netns exec a sh -c 'sleep 1
+            pillion-lab traffic send --to 10.0.0.2:7000 --kind greedy --streams 6 --duration 2 \\
                 --congestion reno > /dev/null
             sleep 1' > /results/queue{number}
         tc -n a -s -j qdisc show dev va root > /results/after{number}

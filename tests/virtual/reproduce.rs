@@ -64,7 +64,7 @@ path.rtt = 80
 "#;
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
-    let arguments = [&["lab", "reproduce"], arguments].concat();
+    let arguments = [&["reproduce"], arguments].concat();
     pillion_at(folder, &arguments).output().unwrap()
 }
 
@@ -141,9 +141,9 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     assert_eq!(
         said,
         format!(
-            "pillion: small: 4 runs, plain,kernel=then,seed=1 the first: doubtful: every seed gives \
+            "pillion-lab: small: 4 runs, plain,kernel=then,seed=1 the first: doubtful: every seed gives \
              the same: they are one test, and an interval over them says nothing\n\
-             pillion: small: {told}: doubtful: packets miss\n"
+             pillion-lab: small: {told}: doubtful: packets miss\n"
         )
     );
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
@@ -169,7 +169,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
     fs::write(folder.path().join("small.toml"), endless).unwrap();
     fs::write(folder.path().join("r.html"), "<!DOCTYPE html>before").unwrap();
-    let arguments = ["lab", "reproduce", "small.toml", "--report", "r.html"];
+    let arguments = ["reproduce", "small.toml", "--report", "r.html"];
     let mut pillion = pillion_at(folder.path(), &arguments);
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
     let mark = "pillion.seed=7770079";
@@ -185,7 +185,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(
-        said.contains("pillion: small: 4 of 4 runs to make"),
+        said.contains("pillion-lab: small: 4 of 4 runs to make"),
         "{said}"
     );
     assert_eq!(said.matches("stopped").count(), 1, "{said}");
@@ -380,7 +380,7 @@ fn a_file_leaves_the_runs_of_the_published_experiment_of_its_name() {
     assert!(made.status.success(), "{}", stderr(&made));
     let kept = fs::read_to_string(published.join("run.toml"));
     assert_eq!(kept.unwrap(), "hours of work");
-    let listed = pillion_at(folder, &["lab", "list"]).output().unwrap();
+    let listed = pillion_at(folder, &["list"]).output().unwrap();
     assert!(line(&listed, "uniform-loss.toml/default").contains('4'));
 }
 

@@ -75,9 +75,9 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
         let host = json(&folder_of(run).join("host.json"));
         assert!(host["virtual_s"].as_f64().unwrap() > 4.0, "{host}");
-        let version = Command::new(PILLION).arg("--version").output().unwrap();
+        let version = Command::new(PILLION_LAB).arg("--version").output().unwrap();
         let pillion = host["pillion"].as_str().unwrap();
-        assert_eq!(stdout(&version), format!("pillion {pillion}\n"));
+        assert_eq!(stdout(&version), format!("pillion-lab {pillion}\n"));
         let config = host["lab_kernel"]["config"].as_str().unwrap();
         assert!(u64::from_str_radix(config, 16).is_ok(), "{config}");
     }

@@ -45,8 +45,8 @@ fn run(engine: &str, folder: &Path) -> Latencies {
     let file = folder.join("truth.toml");
     let probed = (engine == "virtual").to_string();
     fs::write(&file, EXPERIMENT.replace("PROBED", &probed)).unwrap();
-    let output = Command::new(PILLION)
-        .args(["lab", "run", "--json", "--engine", engine, "--store"])
+    let output = Command::new(PILLION_LAB)
+        .args(["run", "--json", "--engine", engine, "--store"])
         .arg(folder.join(engine))
         .arg(&file)
         .stdin(Stdio::null())
@@ -91,7 +91,7 @@ fn counts_agree(folder: &Path, probed: bool) {
             (&before.into(), &0.into())
         );
     }
-    let output = Command::new(PILLION)
+    let output = Command::new(PILLION_LAB)
         .args(["analyse", "--json"])
         .arg(folder.join("sender.pcap"))
         .arg("--receiver")

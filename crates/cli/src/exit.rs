@@ -5,11 +5,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use pillion_lab::engine::EngineError;
 use pillion_settings::BadInput;
-use pillion_trace::input::InputError;
-use pillion_traffic::{ReceiveError, SendError};
-use pillion_trial::RecordError;
 
 use crate::print::say_line;
 
@@ -19,10 +15,18 @@ pub const INCOMPLETE: u8 = 3;
 /// All is well, and no connection is covered.
 pub const COVERS_NOTHING: u8 = 3;
 
-/// Prints an error in one line and gives its exit code.
-pub fn explain(error: &anyhow::Error) -> ExitCode {
-    say_line!("pillion: {}", one_line(error));
-    if error.chain().any(is_bad_input) {
+/// Prints an error in one line and returns its exit code: 2 if it is [`BadInput`], or if
+/// `is_bad_input` holds for one of its causes.
+pub fn explain(
+    program: &str,
+    error: &anyhow::Error,
+    is_bad_input: fn(&(dyn Error + 'static)) -> bool,
+) -> ExitCode {
+    say_line!("{program}: {}", one_line(error));
+    if error
+        .chain()
+        .any(|cause| cause.is::<BadInput>() || is_bad_input(cause))
+    {
         ExitCode::from(2)
     } else {
         ExitCode::FAILURE
@@ -42,19 +46,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
-    cause.is::<BadInput>()
-        || cause.is::<InputError>()
-        || says(cause, pillion_bundler::Error::is_bad_input)
-        || says(cause, pillion_lab::Error::is_bad_input)
-        || says(cause, EngineError::is_bad_input)
-        || says(cause, pillion_queue::Error::is_bad_input)
-        || says(cause, SendError::is_bad_input)
-        || says(cause, ReceiveError::is_bad_input)
-        || says(cause, RecordError::is_bad_input)
-}
-
-/// Whether the cause is such an error, and says so of itself.
-fn says<E: Error + 'static>(cause: &(dyn Error + 'static), is_bad_input: fn(&E) -> bool) -> bool {
-    cause.downcast_ref().is_some_and(is_bad_input)
+/// True if the cause is an `E` for which this holds.
+pub fn is<E: Error + 'static>(cause: &(dyn Error + 'static), holds: fn(&E) -> bool) -> bool {
+    cause.downcast_ref().is_some_and(holds)
 }

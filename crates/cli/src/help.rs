@@ -6,19 +6,21 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use crate::Cli;
 use crate::print::say_line;
 
 /// Columns that help needs, where a terminal has not said that it has fewer.
 const NARROWEST: usize = 60;
 
-/// What the command line says; help that was asked for is an error as well.
-pub fn parse() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
+/// Parses the command line; help that was asked for is an error as well.
+///
+/// # Errors
+/// Help, the version, or a mistake.
+pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, clap::Error> {
+    let mut command = C::command();
     if let Some(width) = width() {
         command = command.term_width(width);
     }
-    Cli::from_arg_matches(&command.try_get_matches()?)
+    C::from_arg_matches(&command.try_get_matches()?)
 }
 
 /// The columns to print help in, where `COLUMNS` is all that tells and its value is of no use.
@@ -29,11 +31,11 @@ fn width() -> Option<usize> {
 }
 
 /// Prints help, or what is wrong with the command line, and gives the exit code.
-pub fn explain(refusal: &clap::Error) -> ExitCode {
+pub fn explain(program: &str, refusal: &clap::Error) -> ExitCode {
     let printed = refusal.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !refusal.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
-            say_line!("pillion: write to standard output: {error}");
+            say_line!("{program}: write to standard output: {error}");
             ExitCode::FAILURE
         }
         _ => ExitCode::from(refusal.exit_code() as u8),

@@ -71,20 +71,22 @@ fn has_room(file: impl AsFd) -> bool {
 }
 
 /// Prints a line, as `println!` does.
+#[macro_export]
 macro_rules! print_line {
     ($($text:tt)*) => {
         $crate::print::print(&(format!($($text)*) + "\n"))
     };
 }
-pub(crate) use print_line;
+pub use crate::print_line;
 
 /// Says a line on standard error, as `eprintln!` does; see [`say`].
+#[macro_export]
 macro_rules! say_line {
     ($($text:tt)*) => {
         $crate::print::say(&format!($($text)*))
     };
 }
-pub(crate) use say_line;
+pub use crate::say_line;
 
 #[cfg(test)]
 mod tests {

@@ -102,7 +102,7 @@ pub enum Error {
         what: &'static str,
     },
     /// There is no such experiment or run.
-    #[error("{name}: no experiment or run of {}; `pillion lab list` names them", store.display())]
+    #[error("{name}: no experiment or run of {}; `pillion-lab list` names them", store.display())]
     NotStored {
         /// The name that was asked for.
         name: String,

@@ -17,7 +17,7 @@ use crate::store::{EXPERIMENT_FILE, Making, folder_name};
 /// The workflow's file; Snakemake looks for it by this name.
 pub const WORKFLOW_FILE: &str = "Snakefile";
 /// What its first line ends with.
-const MARK: &str = "written by `pillion lab grid`.";
+const MARK: &str = "written by `pillion-lab grid`.";
 /// The folder with the file of each run.
 const JOBS: &str = "jobs";
 /// Memory that a job takes beside the lab kernel's own, in MiB.
@@ -88,14 +88,14 @@ fn workflow(runs: &[Planned], given_mib: Option<u32>) -> String {
 #
 # What is made is kept, so an interrupted workflow goes on where it was. Then, here:
 #
-#   pillion lab show .                       what came of the runs
-#   pillion lab compare .                    how surely the variants differ
+#   pillion-lab show .                       what came of the runs
+#   pillion-lab compare .                    how surely the variants differ
 #
-# Where jobs find pillion, and what else they tell `pillion lab run`:
+# Where jobs find pillion-lab, and what else they tell `pillion-lab run`:
 #
-#   snakemake --config pillion=/opt/pillion options="--kernel /opt/lab-kernel" ...
+#   snakemake --config pillion_lab=/opt/pillion-lab options="--kernel /opt/lab-kernel" ...
 
-PILLION = config.get("pillion", "pillion")
+PILLION_LAB = config.get("pillion_lab", "pillion-lab")
 OPTIONS = config.get("options", "")
 
 # Each run, and the memory of its lab kernel in MiB.
@@ -122,7 +122,7 @@ rule run:
     resources:
         mem_mb=lambda wildcards: RUNS[wildcards.run] + {BESIDE_MIB},
     shell:
-        "{{PILLION}} lab run {{input:q}} --folder {{wildcards.run:q}} --jobs 1{given}"
+        "{{PILLION_LAB}} run {{input:q}} --folder {{wildcards.run:q}} --jobs 1{given}"
         " {{OPTIONS}}"
 "#
     )

@@ -1,4 +1,4 @@
-//! Writes a page from synthetic data, as `pillion lab demo` would: 20 plain and 20 bundled TCP
+//! Writes a page from synthetic data, as `pillion-lab demo` would: 20 plain and 20 bundled TCP
 //! thin streams over a lossy path. `cargo run -p pillion-report --example two_cdfs -- OUT.html`
 
 use pillion_report::{Axis, Column, Distribution, Fact, Figure, Line, Page, Table, number};
@@ -134,7 +134,7 @@ fn page(plain: &Distribution, bundled: &Distribution, table: Table) -> Page {
             Fact::new("streams", "20 plain and 20 bundled, 120 bytes every 30 ms"),
             Fact::new("path", "75 ms each way, 10 % loss each way, 10 Mbit/s"),
             Fact::new("kernel", "Linux 6.18.0, sysctls as shipped"),
-            Fact::verbatim("command", "pillion lab demo --seed 1 --out report.html"),
+            Fact::verbatim("command", "pillion-lab demo --seed 1 --out report.html"),
         ],
         data: json!({
             "unit": "ms",

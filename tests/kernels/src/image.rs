@@ -30,6 +30,7 @@ impl Work<'_> {
     pub fn write(&self, folder: &Path, file: &Path) -> Result<()> {
         let mut image = Image::new(&env::current_exe()?)?;
         image.add_program(&self.programs.pillion)?;
+        image.add_program(&self.programs.lab)?;
         let mut job = Job {
             wire: Some(image.add_program(&self.programs.wire)?),
             wire_runs: self.wire_runs(),
@@ -103,6 +104,7 @@ mod tests {
         }];
         let programs = Programs {
             pillion: PathBuf::new(),
+            lab: PathBuf::new(),
             wire: PathBuf::new(),
         };
         let stock = Stock::default();

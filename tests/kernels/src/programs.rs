@@ -11,6 +11,7 @@ use serde_json::Value;
 #[derive(Debug, Clone)]
 pub struct Programs {
     pub pillion: PathBuf,
+    pub lab: PathBuf,
     /// The tests of the wire.
     pub wire: PathBuf,
 }
@@ -19,6 +20,7 @@ impl Programs {
     pub fn build() -> Result<Self> {
         Ok(Self {
             pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
+            lab: build(&["build", "--package", "pillion-lab", "--bin", "pillion-lab"])?,
             wire: build(&[
                 "test",
                 "--package",

@@ -148,7 +148,7 @@ fn stream(pair: &HostPair, traffic: &Traffic, folder: &Path) -> (String, Value, 
     let [records, account] = ["records", "account"].map(|name| folder.join(name));
     let to = SocketAddr::from((pair.receiver.address, PORT)).to_string();
     let receive = ["traffic", "receive", "--json", "--streams", traffic.count];
-    let receiver = pillion_in(&pair.receiver.namespace, &receive)
+    let receiver = lab_in(&pair.receiver.namespace, &receive)
         .args(["--listen", &to, "--records"])
         .arg(&records)
         .stdout(Stdio::piped())
@@ -158,10 +158,10 @@ fn stream(pair: &HostPair, traffic: &Traffic, folder: &Path) -> (String, Value, 
     await_listening(&pair.receiver.namespace, PORT);
     let send = ["traffic", "send", "--to", &to, "--streams", traffic.count];
     let sent = match traffic.bundling {
-        None => pillion_in(&pair.sender.namespace, &send),
+        None => lab_in(&pair.sender.namespace, &send),
         Some(options) => {
             let mut run = pillion_in(&pair.sender.namespace, &["run", "--stats"]);
-            run.arg(&account).args(options).args(["--", PILLION]);
+            run.arg(&account).args(options).args(["--", PILLION_LAB]);
             run.args(send);
             run
         }

@@ -76,7 +76,7 @@ fn without_a_standard_error_a_stream_that_breaks_is_counted() {
         let namespace = namespace_with_loopback();
         let listen = ["--listen", "127.0.0.1:7001", "--streams", "1"];
         let words = [&["traffic", "receive"], &listen[..]].concat();
-        let mut receive = pillion_in(&namespace, &words);
+        let mut receive = lab_in(&namespace, &words);
         let receive = receive.stdout(Stdio::piped()).stderr(stderr);
         let receive = receive.spawn().expect("it runs");
         await_listening(&namespace, 7001);

@@ -70,7 +70,7 @@ fn a_setuid_pillion_does_nothing_else_for_its_caller() {
             &["attach", "--dev", "lo", "--dry-run"],
             "all but `pillion run`",
         ),
-        (&["queue", "lo", "--", "id"], "all but `pillion run`"),
+        (&["status"], "all but `pillion run`"),
     ] {
         let call = lent.call(words);
         assert_eq!(call.status.code(), Some(2), "{words:?}");

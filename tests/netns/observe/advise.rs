@@ -31,7 +31,7 @@ fn advice_follows_from_what_was_lost_and_nothing_is_bundled() {
     let advice = &said["advice"][0];
     assert_eq!(advice["service"]["remote"], 7001, "{said:#}");
     assert_eq!(advice["guessed"], false);
-    assert_eq!(advice["process"], "pillion");
+    assert_eq!(advice["process"], "pillion-lab");
     assert_eq!(
         (&advice["connections"], &advice["finding"]),
         (&10.into(), &"bundle".into())

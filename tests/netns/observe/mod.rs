@@ -31,7 +31,7 @@ fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str
         "--streams",
         streams,
     ];
-    let mut receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
+    let mut receiver = quiet(lab_in(&pair.receiver.namespace, &receive));
     await_listening(&pair.receiver.namespace, port);
     let send = [
         ["traffic", "send"],
@@ -40,7 +40,7 @@ fn send_each(pair: &HostPair, itt: &str, port: u16, streams: &str, seconds: &str
         ["--itt", itt],
         ["--duration", seconds],
     ];
-    let mut sender = quiet(pillion_in(&pair.sender.namespace, send.as_flattened()));
+    let mut sender = quiet(lab_in(&pair.sender.namespace, send.as_flattened()));
     assert!(sender.wait().unwrap().success());
     assert!(receiver.wait().unwrap().success());
 }

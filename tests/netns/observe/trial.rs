@@ -72,11 +72,11 @@ fn a_trial_ends_by_itself_where_bundles_have_connections_reset() {
     let record = folder.path().join("record");
     let trial = begin(&pair, &trial(&record));
     let listen = ["traffic", "receive", "--listen", "10.77.0.2:7001"];
-    let mut receiver = quiet(pillion_in(namespace, &listen));
+    let mut receiver = quiet(lab_in(namespace, &listen));
     await_listening(namespace, 7001);
     let send = ["traffic", "send", "--to", "10.77.0.2:7001", "--itt", "20"];
     let streams = ["--streams", "40", "--duration", "20"];
-    let mut sender = quiet(pillion_in(
+    let mut sender = quiet(lab_in(
         &pair.sender.namespace,
         &[&send[..], &streams].concat(),
     ));

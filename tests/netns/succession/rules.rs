@@ -124,9 +124,9 @@ fn rules_that_are_to_be_read_again_once_the_successor_is_at_work_are_read_by_tha
         let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
         Ended(silent.spawn().unwrap())
     };
-    let _receiver = quiet(pillion_in(&pair.receiver.namespace, &receive));
+    let _receiver = quiet(lab_in(&pair.receiver.namespace, &receive));
     await_listening(&pair.receiver.namespace, 7001);
-    let _sender = quiet(pillion_in(namespace, send.as_flattened()));
+    let _sender = quiet(lab_in(namespace, send.as_flattened()));
     stop_as_it_is_succeeded(&old);
     signal(&old, Signal::SIGCONT);
     eventually("it ends", || !is_pending(old.id(), Signal::SIGTERM));

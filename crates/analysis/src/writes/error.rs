@@ -52,7 +52,7 @@ fn choose(senders: &[Sender]) -> String {
         text += &format!("\n{sender}");
     }
     if let Some(more @ 1..) = senders.len().checked_sub(MOST) {
-        text += &format!("\nand {more} more, see `pillion analyse --list`");
+        text += &format!("\nand {more} more, see `pillion-lab analyse --list`");
     }
     text
 }

@@ -273,7 +273,7 @@ fn tun() -> Finding {
     if Path::new(path).exists() {
         Finding::ok("lab", path)
     } else {
-        let remedy = "modprobe tun (for `pillion lab` alone; bundling does without)";
+        let remedy = "modprobe tun (for `pillion-lab` alone; bundling does without)";
         Finding::bad("lab", Standing::Warning, format!("no {path}"), remedy)
     }
 }

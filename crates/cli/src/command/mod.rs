@@ -17,12 +17,12 @@ pub use signals::Signals;
 use crate::print::say_line;
 
 /// Says why a command could not be started; the exit code that shells have for it.
-pub fn cannot_run(command: &OsStr, error: &io::Error) -> ExitCode {
+pub fn cannot_run(program: &str, command: &OsStr, error: &io::Error) -> ExitCode {
     let name = command.to_string_lossy();
     if error.kind() == io::ErrorKind::NotFound {
-        say_line!("pillion: {name}: command not found");
+        say_line!("{program}: {name}: command not found");
         return ExitCode::from(127);
     }
-    say_line!("pillion: {name}: {error}");
+    say_line!("{program}: {name}: {error}");
     ExitCode::from(126)
 }

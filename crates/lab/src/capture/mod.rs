@@ -1,4 +1,4 @@
-//! Traces of what passes a device, in files that `pillion analyse` and others read.
+//! Traces of what passes a device, in files that `pillion-lab analyse` and others read.
 
 mod pcap;
 mod ring;

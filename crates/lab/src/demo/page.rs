@@ -151,7 +151,7 @@ fn method(demo: &Demo) -> Vec<Fact> {
             format!("p99 {} us plain, {} us pillion", late[0], late[1]),
         ),
         Fact::verbatim(
-            "the bundled run, as a file for `pillion lab run --engine live`",
+            "the bundled run, as a file for `pillion-lab run --engine live`",
             demo.run.to_text(),
         ),
     ]

@@ -17,7 +17,7 @@ const INSIDE: &str = "/etc/pillion/run.toml";
 /// The name of the run's folder inside.
 const NAME: &str = "run";
 
-/// Makes one run of an experiment in a lab kernel, by `pillion lab run-one` inside; `image` is one
+/// Makes one run of an experiment in a lab kernel, by `pillion-lab run-one` inside; `image` is one
 /// whose init is pillion, of the version `pillion`. The run's files come into `folder`, which must
 /// not be there, and is there only if all is well.
 ///
@@ -82,9 +82,7 @@ pub fn run_virtually(
 fn job(machine: &Machine) -> Job {
     let folder = Path::new(RESULTS).join(NAME);
     let made_by = Engine::Virtual.to_string();
-    let mut arguments = ["lab", "run-one", "--engine", &made_by]
-        .map(String::from)
-        .to_vec();
+    let mut arguments = ["run-one", "--engine", &made_by].map(String::from).to_vec();
     if let Some(hash) = machine.kernel.hash() {
         arguments.extend(["--lab-kernel", hash].map(String::from));
     }

@@ -135,7 +135,7 @@ pub fn load_run(path: &FilePath) -> Result<Planned, BadInput> {
     match (runs.pop(), runs.len()) {
         (Some(planned), 0) => Ok(planned),
         (_, others) => Err(BadInput(format!(
-            "{}: {} runs; `pillion lab run` makes more than one",
+            "{}: {} runs; `pillion-lab run` makes more than one",
             path.display(),
             others + 1
         ))),

@@ -215,7 +215,7 @@ impl Stream<'_> {
             ErrorKind::WouldBlock => return,
             _ if error.raw_os_error() == Some(libc::ENOBUFS) => return,
             ErrorKind::ConnectionRefused => {
-                let text = "nothing receives datagrams there; is `pillion traffic receive \
+                let text = "nothing receives datagrams there; is `pillion-lab traffic receive \
                             --datagrams` running?";
                 self.report.error = Some(text.to_owned());
             }

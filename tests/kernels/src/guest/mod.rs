@@ -19,6 +19,7 @@ use teller::Teller;
 
 /// The binary under test, in the image.
 const PILLION: &str = "/bin/pillion";
+const PILLION_LAB: &str = "/bin/pillion-lab";
 
 /// Does the work of the first process, and ends the machine.
 pub fn run() -> ! {

@@ -11,9 +11,9 @@ use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
-use super::PILLION;
 use super::link::Link;
 use super::teller::Teller;
+use super::{PILLION, PILLION_LAB};
 use crate::report::{Report, Stream};
 
 /// A message of the default size each 20 ms.
@@ -46,7 +46,7 @@ pub fn run_locked_down(teller: &Teller) -> Result<(), String> {
     send(&Link::make()?, planned, teller)
 }
 
-/// Sends as `pillion traffic` is told to.
+/// Sends as `pillion-lab traffic` is told to.
 type Bundled = fn(&Namespace, &[&str]) -> Result<Output, String>;
 
 fn send(
@@ -63,15 +63,15 @@ fn send(
 
 fn by_run(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
     let mut run = namespace.command(PILLION);
-    run.args(["run", "--stats", STATS, "--quiet", "--", PILLION])
+    run.args(["run", "--stats", STATS, "--quiet", "--", PILLION_LAB])
         .args(traffic);
     run.output().map_err(|error| format!("{PILLION}: {error}"))
 }
 
 /// The connection is a second old when pillion comes.
 fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> {
-    let failed = |error: io::Error| format!("{PILLION}: {error}");
-    let mut send = namespace.command(PILLION);
+    let failed = |error: io::Error| error.to_string();
+    let mut send = namespace.command(PILLION_LAB);
     let sending = start(
         send.args(traffic)
             .stdout(Stdio::piped())
@@ -89,7 +89,7 @@ fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> 
 }
 
 fn receive(namespace: &Namespace, address: &str) -> Result<Child, String> {
-    let mut command = namespace.command(PILLION);
+    let mut command = namespace.command(PILLION_LAB);
     command.args([
         "traffic",
         "receive",

@@ -23,7 +23,7 @@ pub(in crate::experiment) fn find(
     };
     let takes_one = |selector: &Selector| names.iter().any(|name| selector.takes(name));
     let no_run = |what: String| {
-        format!("{what} is no run of this experiment; `pillion lab plan` lists them")
+        format!("{what} is no run of this experiment; `pillion-lab plan` lists them")
     };
     let unknown = |runs: &Selector| (!takes_one(runs)).then(|| no_run(format!("`{runs}`")));
     if reproduction.selection.contains_key(&Extent::Full) {

@@ -1,0 +1,16 @@
+//! The part that the command lines of `pillion` and `pillion-lab` have in common.
+// They panic where nothing can be written; `print` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+pub mod beside;
+pub mod command;
+pub mod disposition;
+pub mod exit;
+pub mod help;
+pub mod man;
+pub mod output_file;
+pub mod print;
+pub mod stop;
+
+/// pillion's version, and the commit that it is built from.
+pub const VERSION: &str = env!("PILLION_VERSION");

@@ -1,0 +1,112 @@
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pillion_lab::engine::{Image, Job, find_program};
+use pillion_settings::BadInput;
+use pillion_settings::times::parse_s;
+
+use pillion_cli::stop;
+
+use super::machine::{MachineArgs, pillion, this_core};
+
+/// Run a program in a Linux kernel whose time is virtual
+///
+/// The kernel is User Mode Linux with time travel (`make lab-kernel` builds it): waiting costs
+/// nothing, computing takes no time, and the same program with the same seed does the same
+/// again, to the nanosecond. The program runs as root, in a kernel and file system of its own,
+/// with the host's sh, ip, tc and tcpdump; pillion needs no privileges for it. Its
+/// output is passed on, and its exit status is pillion's; 124 where the time limit ended it.
+#[derive(clap::Args)]
+#[command(override_usage = "pillion-lab boot [OPTIONS] -- <PROGRAM>...")]
+pub struct Args {
+    #[command(flatten)]
+    machine: MachineArgs,
+
+    /// Seed of every random number inside
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Another program of the host to have inside, in /bin; may be given several times
+    #[arg(long, value_name = "NAME")]
+    tool: Vec<String>,
+
+    /// A file of the host to have inside, and its path there; may be given several times
+    #[arg(long, value_name = "FILE:PATH")]
+    file: Vec<String>,
+
+    /// A variable of the program's environment; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+
+    /// Folder of the host that gets what the program leaves in /results, as far as it came should
+    /// the kernel break down
+    #[arg(long, value_name = "FOLDER")]
+    results: Option<PathBuf>,
+
+    /// Seconds of virtual time after which the program is stopped
+    #[arg(long, value_name = "S", value_parser = parse_s)]
+    time_limit: Option<Duration>,
+
+    /// The program, by name or path, and its arguments, after `--`
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true)]
+    program: Vec<String>,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let machine = self.machine.machines()?.for_program(self.seed, this_core());
+        let pillion = pillion()?;
+        let mut image = Image::new(&pillion)?;
+        image.add_programs(&self.tool)?;
+        for given in &self.file {
+            let (source, path) = pair(given, ':', "--file", "FILE:PATH")?;
+            image.add_file(source.as_ref(), path)?;
+        }
+        let (name, arguments) = self.program.split_first().context("a program")?;
+        let found = match name.as_str() {
+            "pillion-lab" => pillion,
+            name => find_program(name)
+                .ok_or_else(|| BadInput(format!("{name}: no such program on this host")))?,
+        };
+        let mut job = Job {
+            program: image.add_program(&found)?,
+            arguments: arguments.to_vec(),
+            time_limit: self.time_limit,
+            ..Job::default()
+        };
+        for given in &self.env {
+            let (name, value) = pair(given, '=', "--env", "NAME=VALUE")?;
+            job.environment.insert(name.to_owned(), value.to_owned());
+        }
+        image.set_job(&job);
+        if let Some(folder) = &self.results {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("make --results {}", folder.display()))?;
+        }
+        let stop = stop::on_signal()?;
+        let results = self.results.as_deref();
+        let running = machine.start(
+            &image,
+            results,
+            Box::new(io::stdout()),
+            Box::new(io::stderr()),
+        )?;
+        let ending = running.wait(&stop, |_| {})?;
+        Ok(ExitCode::from(ending.status()))
+    }
+}
+
+fn pair<'a>(
+    given: &'a str,
+    sign: char,
+    option: &str,
+    manner: &str,
+) -> Result<(&'a str, &'a str), BadInput> {
+    given
+        .split_once(sign)
+        .ok_or_else(|| BadInput(format!("{option} {given}: not {manner}")))
+}

@@ -1,0 +1,51 @@
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use pillion_lab::grid::{self, WORKFLOW_FILE};
+use pillion_report::number;
+use pillion_settings::experiment;
+
+use pillion_cli::print::print_line;
+
+/// Write the runs of an experiment as jobs, for many machines to make
+///
+/// Writes a workflow for Snakemake (the Debian package `snakemake`) into a folder, with a file for
+/// each run: one rule, and a job for each. Snakemake's own executors make the jobs on this machine,
+/// with Slurm or in Kubernetes; jobs need nothing of each other, and those that are done are kept,
+/// also where the experiment has more runs by now. The folder is then one that `pillion-lab show` and `pillion-lab compare` read, as
+/// if `pillion-lab run` had made the runs.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
+    file: PathBuf,
+
+    /// Where the workflow is written, and the runs are made
+    #[arg(long, value_name = "FOLDER")]
+    jobs: PathBuf,
+
+    /// The memory of each job's lab kernel in MiB; what a run leaves must fit into it [default: the
+    /// `memory` of the experiment, else 1024]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65536))]
+    memory: Option<u32>,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let experiment = experiment::load(&self.file)?;
+        let text = fs::read_to_string(&self.file)
+            .with_context(|| format!("read {}", self.file.display()))?;
+        grid::write(&experiment, &text, self.memory, &self.jobs)?;
+        let file = self.jobs.join(WORKFLOW_FILE);
+        let (runs, folder) = (experiment.runs.len(), self.jobs.display());
+        print_line!(
+            "{}: {}",
+            number::counted(runs as u64, "job"),
+            file.display()
+        )?;
+        print_line!("make them: cd {folder} && snakemake --cores all")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,112 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use pillion_report::number;
+use pillion_settings::parse_host_port;
+use pillion_settings::traffic::{Receiving, on_the_command_line};
+use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
+
+use crate::commands::progress::Progress;
+use crate::commands::records_output::RecordsOutput;
+use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_cli::stop;
+
+/// Receive streams, verify every byte, and measure each message's delivery latency
+///
+/// The latency is that from the sender's write to this receiver's read, by one clock: both
+/// must run on the same host (in whatever network namespaces). Exit status 1 if anything
+/// was missing or wrong.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to listen; port 0 for any free one
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host_port)]
+    listen: SocketAddr,
+
+    /// End when so many connections have closed, or streams of datagrams ended [default: end with Ctrl-C]
+    #[arg(long, value_name = "N")]
+    streams: Option<usize>,
+
+    /// Receive UDP datagrams at the same port as well; they are read at once, and not answered
+    #[arg(long)]
+    datagrams: bool,
+
+    #[command(flatten)]
+    receiving: Receiving,
+
+    /// Write a record of every message to FILE, as CSV; compressed if it ends in .zst
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub fn execute(self) -> Result<ExitCode> {
+        let manner = self.receiving.manner().map_err(on_the_command_line)?;
+        let stop = stop::on_signal()?;
+        let file = self.records.as_ref();
+        let file = file.map(|path| RecordsOutput::to("--records", path));
+        let file = file.transpose()?;
+        let receiver = Receiver::bind(ReceiveConfig {
+            listen: self.listen,
+            streams: self.streams,
+            datagrams: self.datagrams,
+            records: self.records.is_some(),
+        })?
+        .with_manner(manner)?;
+        say_line!("pillion-lab: listening on {}", receiver.local_addr());
+        let progress = Progress::watch("received", None, receiver.progress());
+        let received = receiver.run(&stop);
+        progress.finish();
+        let received = received?;
+        if let Some(mut file) = file {
+            file.write(&received.records)?;
+            file.finish()?;
+        }
+        let report = &received.report;
+        if self.json {
+            print_json(report)?;
+        } else {
+            print(report)?;
+        }
+        let intact = (report.corrupt, report.incomplete, report.broken) == (0, 0, 0);
+        Ok(if intact {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn print(report: &ReceiveReport) -> Result<()> {
+    print_line!(
+        "received {} {}, {} on {}",
+        number::count(report.messages),
+        number::plural(report.messages, "message"),
+        number::bytes(report.bytes as f64),
+        number::counted(report.connections as u64, "connection"),
+    )?;
+    if let Some(latency) = &report.latency_us {
+        print_line!("delivery latency in ms: {}", super::latency(latency))?;
+    }
+    let faults = [
+        (report.corrupt, "carried a wrong byte"),
+        (report.incomplete, "ended too early"),
+        (report.broken, "broke"),
+    ];
+    for (count, what) in faults.into_iter().filter(|(count, _)| *count > 0) {
+        print_line!("{} {what}", number::counted(count as u64, "connection"))?;
+    }
+    for stream in report
+        .streams
+        .iter()
+        .filter(|stream| stream.fault.is_some())
+    {
+        say_line!("pillion-lab: {stream}");
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! `pillion-lab`: experiments, traffic, analysis of traces.
+// They panic where nothing can be written; `print` does not.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
+
+mod commands;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use pillion_cli::exit::is;
+use pillion_cli::man::{CompletionsArgs, ManArgs};
+use pillion_cli::{VERSION, exit, help};
+use pillion_lab::engine::{self, EngineError};
+use pillion_trace::input::InputError;
+use pillion_traffic::{ReceiveError, SendError};
+
+use commands::*;
+
+/// Testbeds on this host, experiments on them, and their tools: traffic, a queue probe, records of
+/// sockets, and the analysis of traces.
+#[derive(Parser)]
+#[command(name = "pillion-lab", version = VERSION, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Run(run::Args),
+    Plan(plan::Args),
+    Compare(compare::Args),
+    Show(show::Args),
+    List(list::Args),
+    Verify(verify::Args),
+    Reproduce(reproduce::Args),
+    Grid(grid::Args),
+    Remove(remove::Args),
+    Boot(boot::Args),
+    Analyse(analyse::Args),
+    Traffic(traffic::Args),
+    Queue(queue::Args),
+    Sockets(sockets::Args),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    RunOne(run_one::Args),
+}
+
+impl Command {
+    fn execute(self) -> Result<ExitCode> {
+        match self {
+            Self::Demo(args) => args.execute(),
+            Self::Run(args) => args.execute(),
+            Self::Plan(args) => args.execute(),
+            Self::Compare(args) => args.execute(),
+            Self::Show(args) => args.execute(),
+            Self::List(args) => args.execute(),
+            Self::Verify(args) => args.execute(),
+            Self::Reproduce(args) => args.execute(),
+            Self::Grid(args) => args.execute(),
+            Self::Remove(args) => args.execute(),
+            Self::Boot(args) => args.execute(),
+            Self::Analyse(args) => args.execute(),
+            Self::Traffic(args) => args.execute(),
+            Self::Queue(args) => args.execute(),
+            Self::Sockets(args) => args.execute(),
+            Self::Completions(args) => args.execute::<Cli>(),
+            Self::Man(args) => args.execute::<Cli>(&[]),
+            Self::RunOne(args) => args.execute(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    if engine::is_init() {
+        engine::run_as_init();
+    }
+    let command = match help::parse() {
+        Ok(Cli { command }) => command,
+        Err(refusal) => return help::explain("pillion-lab", &refusal),
+    };
+    let result = command.execute();
+    result.unwrap_or_else(|error| exit::explain("pillion-lab", &error, is_bad_input))
+}
+
+fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
+    cause.is::<InputError>()
+        || is(cause, pillion_bundler::Error::is_bad_input)
+        || is(cause, pillion_lab::Error::is_bad_input)
+        || is(cause, EngineError::is_bad_input)
+        || is(cause, pillion_queue::Error::is_bad_input)
+        || is(cause, SendError::is_bad_input)
+        || is(cause, ReceiveError::is_bad_input)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use pillion_tests::documented::check_commands;
+
+    use super::*;
+
+    #[test]
+    fn commands_and_options_of_the_documentation_exist() {
+        let count = check_commands(&Cli::command());
+        assert!(count > 40, "{count}");
+    }
+}
