@@ -23,7 +23,7 @@ pub fn parse<C: CommandFactory + FromArgMatches>() -> Result<C, clap::Error> {
     C::from_arg_matches(&command.try_get_matches()?)
 }
 
-/// The columns to print help in, where `COLUMNS` is all that tells and its value is of no use.
+/// 60 if `COLUMNS` is smaller and standard output is no terminal; otherwise `None`.
 fn width() -> Option<usize> {
     let columns: usize = env::var("COLUMNS").ok()?.parse().ok()?;
     let is_of_no_use = columns < NARROWEST && !io::stdout().is_terminal();

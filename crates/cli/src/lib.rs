@@ -1,5 +1,5 @@
 //! The part that the command lines of `pillion` and `pillion-lab` have in common.
-// They panic where nothing can be written; `print` does not.
+// `println!` and `eprintln!` panic if they cannot write; `print` does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod beside;

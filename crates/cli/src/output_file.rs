@@ -13,7 +13,7 @@ use pillion_host::interruption::poll;
 use pillion_host::replacement::Replacement;
 use pillion_settings::BadInput;
 
-/// How long who reads a pipe may read nothing, in milliseconds.
+/// How long to wait for the reader of a pipe while it reads nothing.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A file that an option names, of which it is known that it can be written.

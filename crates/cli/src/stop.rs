@@ -26,8 +26,8 @@ pub fn on_signal() -> Result<Arc<AtomicBool>> {
     on(ENDS.into_iter().collect())
 }
 
-/// The same of whatever others may send that would end the process, where that must not leave things as
-/// they are.
+/// Like [`on_signal`], but also for SIGQUIT, SIGABRT, SIGUSR1 and SIGUSR2, where cleaning up is
+/// necessary.
 pub fn on_any_signal() -> Result<Arc<AtomicBool>> {
     on(ENDS.into_iter().chain(ENDS_AT_ONCE).collect())
 }

@@ -1,5 +1,5 @@
 //! `pillion-lab`: experiments, traffic, analysis of traces.
-// They panic where nothing can be written; `print` does not.
+// `println!` and `eprintln!` panic if they cannot write; `print` does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
@@ -18,8 +18,8 @@ use pillion_traffic::{ReceiveError, SendError};
 
 use commands::*;
 
-/// Testbeds on this host, experiments on them, and their tools: traffic, a queue probe, records of
-/// sockets, and the analysis of traces.
+/// Experiments with TCP thin streams, and their tools: traffic, a queue probe, records of sockets, and
+/// the analysis of packet traces.
 #[derive(Parser)]
 #[command(name = "pillion-lab", version = VERSION, max_term_width = 100)]
 struct Cli {

@@ -1,5 +1,5 @@
 //! `pillion`: low latency for TCP thin streams on lossy paths.
-// They panic where nothing can be written; `print` does not.
+// `println!` and `eprintln!` panic if they cannot write; `print` does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod account;
@@ -40,7 +40,7 @@ use pillion_cli::{VERSION, exit, help};
 use pillion_settings::BadInput;
 use pillion_trial::RecordError;
 
-/// Subcommands of `pillion-lab` that were searched for here.
+/// `lab`, and the subcommands that only `pillion-lab` has: people may type them here.
 const OF_THE_LAB: [&str; 15] = [
     "analyse",
     "boot",

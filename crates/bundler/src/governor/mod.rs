@@ -187,7 +187,8 @@ impl Networks {
     }
 }
 
-/// Decides for each network by its measurements; returns the decisions that changed.
+/// Decides for each network with measurements. If one stops, others with suspicious losses stop too.
+/// Returns the decisions that changed.
 fn decide(
     all: &mut HashMap<Key, Network>,
     loads: impl Iterator<Item = (Key, Load)>,

@@ -9,7 +9,7 @@ use pillion_settings::experiment;
 
 use pillion_cli::print::print_line;
 
-/// Write the runs of an experiment as jobs, for many machines to make
+/// Write an experiment's runs as jobs for many machines
 ///
 /// Writes a workflow for Snakemake (the Debian package `snakemake`) into a folder, with a file for
 /// each run: one rule, and a job for each. Snakemake's own executors make the jobs on this machine,

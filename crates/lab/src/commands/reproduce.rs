@@ -25,7 +25,7 @@ use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_line, say_line};
 use pillion_cli::stop;
 
-/// Reproduce published experiments, and set every number beside ours
+/// Repeat published experiments, and compare each published number with the measured one
 ///
 /// Makes the runs of the published experiments on the virtual engine, as far as asked for, reads
 /// their traces, judges each published number, and writes a report with the figures. Runs that are

@@ -13,7 +13,7 @@ use super::machine::{MachineArgs, pillion, this_core};
 use pillion_cli::print::print_line;
 use pillion_cli::stop;
 
-/// Make a run again, and compare every byte of what it leaves
+/// Repeat a run, and compare every byte of its results
 ///
 /// The run must have been made by the virtual engine. It is made again with the kernel and the
 /// pillion of now. Names the files that differ, and ends with exit status 1 if there are any.
