@@ -165,7 +165,9 @@ install: man
 	install -m 644 docs/*.md docs/*.toml $(DOC)/docs
 	install -m 644 docs/measurements/*.md $(DOC)/docs/measurements
 	install -m 644 docs/bundling/*.md $(DOC)/docs/bundling
-	install -d $(LAB_DOC)/experiments
+	install -d $(LAB_DOC)/bpf $(LAB_DOC)/experiments
+	install -m 644 LICENSE* $(LAB_DOC)
+	install -m 644 bpf/LICENSE $(LAB_DOC)/bpf
 	install -m 644 experiments/*.toml $(LAB_DOC)/experiments
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's:/usr/bin/pillion:$(PREFIX)/bin/pillion:' packaging/systemd/pillion.service \

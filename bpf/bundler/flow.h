@@ -158,8 +158,7 @@ enum outcome {
 	PACED, /* SO_MAX_PACING_RATE is reached */
 	OVER_SHARE, /* more than TFRC-SP allows, where CWR is ignored */
 
-	/* This host translates its port to one of those in helper_port.h. */
-	HELPER_PORT,
+	HELPER_PORT, /* this host's NAT gives it a port of helper_port.h */
 
 	OUTCOMES,
 	ELIGIBLE =

@@ -196,10 +196,9 @@ look_up_load(const struct network *network)
 }
 
 /*
- * An RTT sample of TCP's; the first one after the end of a window adds the
- * connection's measurements to those of its network, and starts the next
- * window. It does not count for the last one: after a pause it has met an
- * empty queue. A global function: the verifier looks at it once.
+ * An RTT sample of TCP's. The first one after the end of a window adds the
+ * connection's measurements to those of its network; it belongs to the next
+ * window, which it starts. A global function: the verifier looks at it once.
  */
 __noinline int measure_load(struct flow *flow, const struct network *network,
 			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)

@@ -103,8 +103,8 @@ static __always_inline bool are_alike(const struct bpf_sock_tuple *a,
 }
 
 /*
- * Do packets that leave have a port that NAT boxes rewrite (helper_port.h), and
- * the socket, which rules judge, has not?
+ * Does this host's NAT give the packet a port of helper_port.h? Rules see the
+ * socket's own ports only.
  */
 static __always_inline bool gets_helper_port(struct __sk_buff *skb,
 					     const struct bpf_sock *sk,

@@ -49,6 +49,22 @@ fn lab_subcommands_are_named_and_not_started() {
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert_eq!(stderr(&output), format!("pillion: {named}\n"));
     }
+    let help = stdout(&lab(&["--help"]));
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    // Further lines of a description stand below it.
+    let listed = commands.filter(|line| !line.starts_with("    "));
+    let listed = listed.filter_map(|line| line.split_whitespace().next());
+    let own = ["run", "completions", "man", "help"];
+    let listed: Vec<_> = listed.filter(|name| !own.contains(name)).collect();
+    assert!(listed.len() >= 14, "{listed:?}");
+    for name in listed {
+        let said = stderr(&pillion(&[name]));
+        assert_eq!(
+            said,
+            format!("pillion: `pillion {name}` is `pillion-lab {name}`\n")
+        );
+    }
     let unknown = pillion(&["nonsense"]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(stderr(&unknown).contains("unrecognized subcommand"));

@@ -102,8 +102,7 @@ fn translating_pair(nat: &Nat) -> HostPair {
     pair
 }
 
-/// What `send` left in the counters of bundling: a command line of a shell in which `$SEND` sends one
-/// stream.
+/// Runs `send` in a shell, in which `$SEND` sends one stream, and returns the counters of bundling.
 fn send_through(nat: &Nat, pair: &HostPair, send: &str, streams: u32) -> serde_json::Value {
     let [sender, receiver] = [&pair.sender.namespace, &pair.receiver.namespace];
     let streams = streams.to_string();
@@ -135,7 +134,7 @@ fn port_that_this_host_translates_to_a_helpers_is_left_alone() {
     assert_eq!(stats["redundant_bytes"], 0, "{stats}");
 }
 
-/// Has `send` send so many streams; no report may reach TCP.
+/// Runs `send`, which sends this number of streams, and checks that no report reaches TCP.
 fn no_report_reaches_tcp_behind(nat: &Nat, send: &str, streams: u32) {
     let pair = translating_pair(nat);
     let sender = &pair.sender.namespace;

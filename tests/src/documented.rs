@@ -22,7 +22,7 @@ pub fn pages() -> Vec<(PathBuf, String)> {
     pages.filter(is_page).map(read).collect()
 }
 
-/// The blocks of a page whose fences begin with this language.
+/// The code blocks of a page in this language; an empty one finds blocks without a language.
 #[must_use]
 pub fn blocks(page: &str, kind: &str) -> Vec<String> {
     let mut blocks = Vec::new();

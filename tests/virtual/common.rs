@@ -61,8 +61,8 @@ pub fn json(run: &Path, name: &str) -> Value {
     serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
 }
 
-/// `pillion` with its working directory.
-pub fn pillion_at(folder: &Path, arguments: &[&str]) -> Command {
+/// `pillion-lab` with its working directory.
+pub fn lab_at(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(PILLION_LAB);
     command.args(arguments).current_dir(folder);
     command

@@ -1,4 +1,4 @@
-//! Runs of an experiment as jobs of their own leave what those of `pillion-lab run` do.
+//! Runs that are jobs of a grid leave the same results as those of `pillion-lab run`.
 
 use std::fs;
 use std::path::Path;
@@ -42,16 +42,16 @@ fn grid() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("all.toml"), EXPERIMENT).unwrap();
     let arguments = ["grid", "all.toml", "--jobs", "jobs"];
-    said(pillion_at(folder.path(), &arguments));
+    said(lab_at(folder.path(), &arguments));
     folder
 }
 
 fn assert_same_as_lab_run(folder: &Path) {
-    said(pillion_at(folder, &["run", "all.toml"]));
+    said(lab_at(folder, &["run", "all.toml"]));
     for command in ["show", "compare"] {
         let of = |making| {
             let arguments = [command, making, "--json"];
-            stdout(&said(pillion_at(folder, &arguments)))
+            stdout(&said(lab_at(folder, &arguments)))
         };
         let (jobs, all) = (of("jobs"), of("all"));
         assert!(jobs.contains("bundled"), "{jobs}");
@@ -61,7 +61,7 @@ fn assert_same_as_lab_run(folder: &Path) {
 
 fn job(jobs: &Path, run: &str) -> Command {
     let file = format!("jobs/{run}.toml");
-    pillion_at(jobs, &["run", &file, "--folder", run])
+    lab_at(jobs, &["run", &file, "--folder", run])
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_run_takes_the_place_of_nothing_but_a_run_that_is_not_whole() {
 
     let file = format!("jobs/{}.toml", RUNS[1]);
     let arguments = ["run", &file, "--folder", RUNS[0]];
-    said(pillion_at(&jobs, &arguments));
+    said(lab_at(&jobs, &arguments));
     let text = fs::read_to_string(place.join("run.toml")).unwrap();
     refused();
     assert_eq!(fs::read_to_string(place.join("run.toml")).unwrap(), text);
@@ -136,7 +136,7 @@ fn a_grid_written_again_leaves_what_has_not_changed() {
     let before: Vec<_> = times().collect();
     thread::sleep(Duration::from_millis(20));
     let arguments = ["grid", "all.toml", "--jobs", "jobs"];
-    said(pillion_at(folder.path(), &arguments));
+    said(lab_at(folder.path(), &arguments));
     assert_eq!(times().collect::<Vec<_>>(), before);
 }
 

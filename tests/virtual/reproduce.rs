@@ -65,7 +65,7 @@ path.rtt = 80
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
     let arguments = [&["reproduce"], arguments].concat();
-    pillion_at(folder, &arguments).output().unwrap()
+    lab_at(folder, &arguments).output().unwrap()
 }
 
 /// The line of the table that has this text.
@@ -170,7 +170,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     fs::write(folder.path().join("small.toml"), endless).unwrap();
     fs::write(folder.path().join("r.html"), "<!DOCTYPE html>before").unwrap();
     let arguments = ["reproduce", "small.toml", "--report", "r.html"];
-    let mut pillion = pillion_at(folder.path(), &arguments);
+    let mut pillion = lab_at(folder.path(), &arguments);
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
     let mark = "pillion.seed=7770079";
     await_that("kernels run", || processes_with(mark) > 0);
@@ -380,7 +380,7 @@ fn a_file_leaves_the_runs_of_the_published_experiment_of_its_name() {
     assert!(made.status.success(), "{}", stderr(&made));
     let kept = fs::read_to_string(published.join("run.toml"));
     assert_eq!(kept.unwrap(), "hours of work");
-    let listed = pillion_at(folder, &["list"]).output().unwrap();
+    let listed = lab_at(folder, &["list"]).output().unwrap();
     assert!(line(&listed, "uniform-loss.toml/default").contains('4'));
 }
 

@@ -120,6 +120,10 @@ fn a_run_that_fails_says_why_and_the_others_are_kept() {
     assert_eq!(whole, [true, true, false]);
     let why = runs[2]["error"].as_str().unwrap();
     assert!(why.contains("net.ipv4.tcp_no_such"), "{why}");
+    assert!(
+        !why.contains("pillion-lab: "),
+        "its own name is in front once: {why}"
+    );
 }
 
 /// The kernel gets the signal for a division by zero from outside, once a trace has begun.

@@ -24,6 +24,9 @@ pub use demo::{Demo, Setting, Side, demo_page, demo_table};
 pub use error::Error;
 pub use netns::Namespace;
 
+/// The program's name, which is in front of its messages.
+pub const PROGRAM: &str = "pillion-lab";
+
 /// The release of the running kernel.
 fn kernel_release() -> String {
     nix::sys::utsname::uname()

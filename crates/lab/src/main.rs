@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
 use pillion_cli::man::{CompletionsArgs, ManArgs};
 use pillion_cli::{VERSION, exit, help};
+use pillion_lab::PROGRAM;
 use pillion_lab::engine::{self, EngineError};
 use pillion_trace::input::InputError;
 use pillion_traffic::{ReceiveError, SendError};
@@ -21,7 +22,7 @@ use commands::*;
 /// Experiments with TCP thin streams, and their tools: traffic, a queue probe, records of sockets, and
 /// the analysis of packet traces.
 #[derive(Parser)]
-#[command(name = "pillion-lab", version = VERSION, max_term_width = 100)]
+#[command(name = PROGRAM, version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -81,10 +82,10 @@ fn main() -> ExitCode {
     }
     let command = match help::parse() {
         Ok(Cli { command }) => command,
-        Err(refusal) => return help::explain("pillion-lab", &refusal),
+        Err(refusal) => return help::explain(PROGRAM, &refusal),
     };
     let result = command.execute();
-    result.unwrap_or_else(|error| exit::explain("pillion-lab", &error, is_bad_input))
+    result.unwrap_or_else(|error| exit::explain(PROGRAM, &error, is_bad_input))
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {

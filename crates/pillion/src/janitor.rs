@@ -5,6 +5,7 @@ use std::io;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::setsid;
+use pillion_cli::beside;
 use pillion_host::interruption::{poll, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{
@@ -12,7 +13,6 @@ use rustix::process::{
 };
 
 use crate::privilege;
-use pillion_cli::beside;
 
 /// Handle of the janitor; dropping it ends the janitor, without a cleanup.
 pub struct Janitor {

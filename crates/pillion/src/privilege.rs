@@ -1,7 +1,6 @@
 //! What pillion may do once it is at work: no more than following takes.
 
 use caps::{CapSet, Capability, CapsHashSet};
-
 use pillion_cli::print::say_line;
 
 /// To attach to devices that come.

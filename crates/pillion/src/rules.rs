@@ -3,7 +3,6 @@
 use pillion_bundler::{
     Attachment, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_whole,
 };
-
 use pillion_cli::print::say_line;
 
 /// The rules in force, and what was said of them.

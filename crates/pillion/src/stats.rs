@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bundler::{Attachment, Totals};
-
-use crate::lent::refuse;
 use pillion_cli::exit::one_line;
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::say_line;
+
+use crate::lent::refuse;
 
 /// How old the file may be while pillion runs.
 const EVERY: Duration = Duration::from_secs(10);

@@ -2,11 +2,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pillion_cli::exit::COVERS_NOTHING;
+use pillion_cli::print::{print_json, print_line, say, say_line};
 use pillion_report::number::counted;
 
 use crate::service::{Health, status_socket};
-use pillion_cli::exit::COVERS_NOTHING;
-use pillion_cli::print::{print_json, print_line, say, say_line};
 
 /// Say how the pillions are that bundle in this network namespace
 ///

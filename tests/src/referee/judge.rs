@@ -30,7 +30,7 @@ pub struct Rule {
     doubts: Vec<Found>,
     /// Losses in doubt of the last ACK that showed any, and that ACK's number.
     last_doubts: (u32, Vec<Found>),
-    /// True if a report told of a part of what was in doubt: this rule does not go that far.
+    /// True if a report covered only a part of the losses in doubt; this model has no rule for that.
     pub is_uncertain: bool,
 }
 

@@ -171,17 +171,17 @@ impl Ledger {
         Kind::Retransmission { until }
     }
 
-    /// The segments that TCP has retransmitted, though a bundle had them there first, as far as reports
-    /// tell: where that of a bundle is lost, it seems so.
+    /// Segments that TCP retransmitted although a bundle had delivered them. Segments of a bundle whose
+    /// report is lost count too, because the sender cannot tell the difference.
     pub fn retransmitted_and_repaired(&self) -> impl Iterator<Item = &Segment> {
         let is_repaired = |segment: &&Segment| {
             let came_with = segment.came_with.filter(|packet| *packet != segment.packet);
             let is_by_bundle = came_with.is_some_and(|packet| self.packets[packet].is_bundle());
             let has = |range: Range| range.0 <= segment.range.0 && segment.range.1 < range.1;
             let unreported = self.packets.iter().filter(|packet| packet.report_lost);
-            let seems_so = unreported.filter(|packet| packet.is_bundle());
-            let seems_so = seems_so.map(|packet| packet.range).any(has);
-            segment.retransmitted && (is_by_bundle || seems_so)
+            let unreported = unreported.filter(|packet| packet.is_bundle());
+            let is_unreported = unreported.map(|packet| packet.range).any(has);
+            segment.retransmitted && (is_by_bundle || is_unreported)
         };
         self.segments.iter().filter(is_repaired)
     }

@@ -320,7 +320,7 @@ impl Scenario {
             let bursts = direction.changes[0] > 0.0;
             direction.loss[0] + if bursts { direction.loss[1] } else { 0.0 }
         });
-        // A filter leaves one ACK where there were many, and no sample of the RTT ends the backing off.
+        // A filter leaves one ACK of many: without RTT samples, the time-out stays backed off.
         let most = if self.filter > 1 { 0.02 } else { 0.15 };
         loss.iter().sum::<f64>() <= most
     }

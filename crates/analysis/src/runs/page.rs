@@ -73,7 +73,7 @@ fn figures(section: &Section, pools: &[Pool]) -> Vec<Part> {
 
 fn method(comparison: &Comparison, pools: &[Pool]) -> Vec<Fact> {
     let delivery = format!(
-        "{DELIVERY_LATENCY}; `pillion-lab analyse` tells of another one, from the first time that TCP \
+        "{DELIVERY_LATENCY}; `pillion-lab analyse` measures another one, from the first time that TCP \
          sent a byte range until it could be read"
     );
     let intervals = format!(

@@ -196,7 +196,6 @@ fn decide(
     now: Duration,
 ) -> HashMap<Key, Allowance> {
     let mut changed = HashMap::new();
-    let mut has_one_stopped = false;
     for (key, load) in loads {
         if all.len() >= MAX_NETWORKS as usize && !all.contains_key(&key) {
             continue;
@@ -205,15 +204,15 @@ fn decide(
         let network = all.entry(key);
         let network = network.or_insert_with(|| Network::new(now, initial));
         network.decide(now, &load);
-        has_one_stopped |= network.has_stopped(now);
         if known != Some(network.allowance()) {
             changed.insert(key, network.allowance());
         }
     }
-    let concerned = all.iter_mut().filter(|_| has_one_stopped);
-    for (key, network) in concerned {
-        if network.stop_with_others(now) {
-            changed.insert(*key, network.allowance());
+    if all.values().any(|network| network.has_stopped(now)) {
+        for (key, network) in all {
+            if network.stop_with_others(now) {
+                changed.insert(*key, network.allowance());
+            }
         }
     }
     changed

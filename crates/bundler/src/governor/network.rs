@@ -37,8 +37,8 @@ const CAP_DIVISOR: Share = 4;
 const CAP_HOLDS: Duration = Duration::from_secs(20);
 pub(super) const CAP_HOLDS_AT_MOST: Duration = Duration::from_secs(320);
 
-/// A queue drains by itself if it falls by at least 1/SPARE of the time: the link has so much to spare
-/// without redundancy.
+/// Reciprocal of the rate at which a queue that drains falls at least, in seconds per second: the spare
+/// part of the link without redundancy.
 const SPARE: u32 = 32;
 /// Minimum number of decisions in [`Phase::Watch`].
 const WATCHED: u32 = 8;
@@ -79,11 +79,7 @@ pub(crate) struct Network {
     cap_holds: Duration,
     usual: Usual,
     losses: Losses,
-    /// Since when the queue has been over the threshold, and at how many decisions.
-    over: Option<(Duration, u32)>,
-    /// Decisions since then that found it below. One proves nothing: the first window of a burst has met
-    /// an empty queue.
-    short_decisions: u32,
+    over: Option<Excess>,
     /// The longest queue of this phase, and when it was seen last.
     longest: Duration,
     longest_at: Duration,
@@ -112,6 +108,17 @@ pub(crate) struct Network {
     pub(super) seen: Duration,
 }
 
+/// A queue over the threshold of the alarm.
+#[derive(Debug, Clone, Copy)]
+struct Excess {
+    since: Duration,
+    /// Decisions that found it over the threshold.
+    decisions: u32,
+    /// True if the last decision found it below. One such decision proves nothing: the first window of a
+    /// burst meets an empty queue.
+    was_short: bool,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Stopped {
     at: Duration,
@@ -132,7 +139,6 @@ impl Network {
             usual: Usual::default(),
             losses: Losses::default(),
             over: None,
-            short_decisions: 0,
             longest: Duration::ZERO,
             longest_at: now,
             decisions: 0,
@@ -228,16 +234,20 @@ impl Network {
     fn find_alarm(&mut self, now: Duration, load: &Load, allowed: Duration) -> Option<Alarm> {
         // The peaks of others' queues differ, the more the longer these are.
         if load.queue <= self.usual.queue() * 5 / 4 + allowed {
-            self.short_decisions += 1;
-            if self.short_decisions > 1 {
-                self.over = None;
+            self.over = self.over.filter(|over| !over.was_short);
+            if let Some(over) = &mut self.over {
+                over.was_short = true;
             }
         } else {
-            self.short_decisions = 0;
-            let (since, decisions) = self.over.unwrap_or((now, 0));
-            self.over = Some((since, decisions + 1));
+            let over = self.over.get_or_insert(Excess {
+                since: now,
+                decisions: 0,
+                was_short: false,
+            });
+            over.decisions += 1;
+            over.was_short = false;
             let patience = Duration::from_secs(1).min(2 * load.rtt);
-            if decisions > 0 && now - since >= patience {
+            if over.decisions > 1 && now - over.since >= patience {
                 return Some(Alarm::Queue);
             }
         }

@@ -56,15 +56,18 @@ impl Outcome {
     }
 }
 
-fn run(path: Path, seconds: u32) -> Outcome {
-    let mut random = 1u64;
-    // Uniform in 0..1 (Knuth's MMIX).
-    let mut uniform = move || {
+/// Uniform random numbers in 0..1 (Knuth's MMIX).
+fn uniform(mut random: u64) -> impl FnMut() -> f64 {
+    move || {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         (random >> 11) as f64 / (1u64 << 53) as f64
-    };
+    }
+}
+
+fn run(path: Path, seconds: u32) -> Outcome {
+    let mut uniform = uniform(1);
     let mut outcome = Outcome {
         network: Network::new(Duration::ZERO, FULL),
         decisions: 0,
@@ -314,7 +317,7 @@ fn data_that_had_to_wait_is_no_queue_of_others() {
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
-/// The first window of each burst has met an empty queue.
+/// The first window of each burst meets an empty queue.
 #[test]
 fn queue_of_bursts_lowers_the_share() {
     let mut decisions = Decisions::new();
@@ -343,17 +346,10 @@ fn queue_that_drains_slowly_is_not_of_others() {
     assert_eq!(decisions.verdict(), Some(Verdict::Ours));
 }
 
-/// Eight networks with a stream each: each sees few losses, and others' redundancy during its own
-/// measurements.
+/// Eight networks with one stream each. Each sees few losses, and the others' redundancy while it measures.
 #[test]
 fn networks_that_share_a_policer_stop_together() {
-    let mut random = 7u64;
-    let mut uniform = move || {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (random >> 11) as f64 / (1u64 << 53) as f64
-    };
+    let mut uniform = uniform(7);
     let mut all = HashMap::new();
     let mut late = 0;
     for decision in 1..=4 * 300 {

@@ -5,21 +5,22 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pillion_cli::stop;
+use pillion_lab::PROGRAM;
 use pillion_lab::engine::{Image, Job, find_program};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 
-use pillion_cli::stop;
-
-use super::machine::{MachineArgs, pillion, this_core};
+use super::machine::{MachineArgs, this_core, this_program};
 
 /// Run a program in a Linux kernel whose time is virtual
 ///
 /// The kernel is User Mode Linux with time travel (`make lab-kernel` builds it): waiting costs
 /// nothing, computing takes no time, and the same program with the same seed does the same
 /// again, to the nanosecond. The program runs as root, in a kernel and file system of its own,
-/// with the host's sh, ip, tc and tcpdump; pillion needs no privileges for it. Its
-/// output is passed on, and its exit status is pillion's; 124 where the time limit ended it.
+/// with the host's sh, ip, tc and tcpdump (`--tool pillion` adds the service). pillion-lab needs no
+/// privileges for it, prints the program's output, and exits with its status; 124 if the time limit
+/// ended it.
 #[derive(clap::Args)]
 #[command(override_usage = "pillion-lab boot [OPTIONS] -- <PROGRAM>...")]
 pub struct Args {
@@ -59,8 +60,8 @@ pub struct Args {
 impl Args {
     pub fn execute(self) -> Result<ExitCode> {
         let machine = self.machine.machines()?.for_program(self.seed, this_core());
-        let pillion = pillion()?;
-        let mut image = Image::new(&pillion)?;
+        let own = this_program()?;
+        let mut image = Image::new(&own)?;
         image.add_programs(&self.tool)?;
         for given in &self.file {
             let (source, path) = pair(given, ':', "--file", "FILE:PATH")?;
@@ -68,7 +69,7 @@ impl Args {
         }
         let (name, arguments) = self.program.split_first().context("a program")?;
         let found = match name.as_str() {
-            "pillion-lab" => pillion,
+            PROGRAM => own,
             name => find_program(name)
                 .ok_or_else(|| BadInput(format!("{name}: no such program on this host")))?,
         };

@@ -6,12 +6,12 @@ use pillion_analysis::runs::{
     CompareError, Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare,
     comparison_page, differences_table, measure, pools, values_table,
 };
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print, print_json, print_line};
 use pillion_lab::store::{Found, State, StoredRun};
 use pillion_settings::BadInput;
 
 use super::store::StoreArgs;
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line};
 
 /// Set runs side by side: what each variant of an experiment gave, and how surely they differ
 ///

@@ -2,15 +2,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use pillion_cli::VERSION;
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print_json, print_line};
+use pillion_cli::stop;
 use pillion_lab::campaign::{Campaign, make_both_live};
 use pillion_lab::{Demo, Error, Namespace, Setting, demo_page, demo_table};
 use pillion_settings::experiment;
 
 use super::board::Board;
-use pillion_cli::VERSION;
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print_json, print_line};
-use pillion_cli::stop;
 
 /// Compare thin streams with and without bundling, on a lossy path made on this host
 ///

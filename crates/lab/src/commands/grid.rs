@@ -3,19 +3,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use pillion_cli::print::print_line;
 use pillion_lab::grid::{self, WORKFLOW_FILE};
 use pillion_report::number;
 use pillion_settings::experiment;
-
-use pillion_cli::print::print_line;
 
 /// Write an experiment's runs as jobs for many machines
 ///
 /// Writes a workflow for Snakemake (the Debian package `snakemake`) into a folder, with a file for
 /// each run: one rule, and a job for each. Snakemake's own executors make the jobs on this machine,
-/// with Slurm or in Kubernetes; jobs need nothing of each other, and those that are done are kept,
-/// also where the experiment has more runs by now. The folder is then one that `pillion-lab show` and `pillion-lab compare` read, as
-/// if `pillion-lab run` had made the runs.
+/// with Slurm or in Kubernetes. Jobs do not depend on each other, and finished ones are kept, also if
+/// the experiment gets more runs. `pillion-lab show` and `pillion-lab compare` read the folder like
+/// one that `pillion-lab run` made.
 #[derive(clap::Args)]
 pub struct Args {
     /// The experiment

@@ -2,12 +2,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_cli::print::{print_json, print_line};
 use pillion_lab::store::{Made, State};
 use pillion_report::{Column, Table};
 use serde::Serialize;
 
 use super::store::StoreArgs;
-use pillion_cli::print::{print_json, print_line};
 
 /// List the experiments that were run
 #[derive(clap::Args)]

@@ -43,15 +43,15 @@ impl MachineArgs {
         cores.truncate(jobs.map_or(usize::MAX, NonZeroUsize::get));
         Ok(Kernels {
             machines: self.machines()?,
-            image: Image::new(&pillion()?)?,
+            image: Image::new(&this_program()?)?,
             cores,
         })
     }
 }
 
 /// The path of this program, which is each lab kernel's init.
-pub fn pillion() -> Result<PathBuf> {
-    std::env::current_exe().context("find the pillion binary")
+pub fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("find this program")
 }
 
 /// The processor core that pillion runs on just now; a lab kernel is fastest on one core.

@@ -3,11 +3,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_cli::print::{print_json, print_line};
 use pillion_report::{Column, Table, number};
 use pillion_settings::experiment::{self, Planned, Sysctls};
 use serde::Serialize;
-
-use pillion_cli::print::{print_json, print_line};
 
 /// Say which runs an experiment consists of, or what is wrong with its file
 ///

@@ -2,10 +2,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use pillion_cli::output_file::refuse_dash;
 use pillion_records::Writer;
 use serde::Serialize;
-
-use pillion_cli::output_file::refuse_dash;
 
 /// A file of records that an option names. It is known from the beginning that it can be written;
 /// what is there stays as it is until the new one is whole.

@@ -1,17 +1,17 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_cli::print::print_line;
 use pillion_lab::store::Found;
 
 use super::store::StoreArgs;
-use pillion_cli::print::print_line;
 
 /// Remove experiments that were run, or single runs, from the disk
 ///
 /// All names are looked up before the first is removed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `pillion-lab list` names, or a run below it; an experiment's name alone stands for
+    /// An experiment as `pillion-lab list` prints it, or one of its runs; the name without a time is
     /// the last time that it was run
     #[arg(value_name = "NAME", required = true)]
     names: Vec<String>,

@@ -2,12 +2,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_lab::run::{How, perform};
-use pillion_settings::experiment::{Engine, load_run};
-
 use pillion_cli::VERSION;
 use pillion_cli::print::say_line;
 use pillion_cli::stop;
+use pillion_lab::run::{How, perform};
+use pillion_settings::experiment::{Engine, load_run};
 
 /// Make one run on this host's kernel, and write its folder
 #[derive(clap::Args)]

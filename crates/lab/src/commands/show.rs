@@ -3,6 +3,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
+use pillion_cli::print::{print, print_json, print_line};
 use pillion_lab::run::{Summary, WayCounts};
 use pillion_lab::store::{Found, Made, State, StoredRun};
 use pillion_report::{Column, Table, number};
@@ -10,7 +11,6 @@ use serde::Serialize;
 
 use super::list::word;
 use super::store::StoreArgs;
-use pillion_cli::print::{print, print_json, print_line};
 
 /// Show what came of an experiment, or of one of its runs
 ///
@@ -21,8 +21,8 @@ use pillion_cli::print::{print, print_json, print_line};
 /// runs side by side.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `pillion-lab list` names, a run below it, or the folder; an experiment's name alone
-    /// stands for the last time that it was run
+    /// An experiment as `pillion-lab list` prints it, one of its runs, or a folder; the name without
+    /// a time is the last time that it was run
     #[arg(value_name = "NAME")]
     name: String,
 

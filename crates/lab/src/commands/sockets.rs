@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_cli::print::print_if_read;
+use pillion_cli::stop;
 use pillion_host::Ticks;
 use pillion_settings::BadInput;
 use pillion_settings::policy::Ports;
@@ -13,8 +15,6 @@ use pillion_sockets::{Sample, Sockets};
 
 use crate::commands::netns::NetnsArgs;
 use crate::commands::records_output::RecordsOutput;
-use pillion_cli::print::print_if_read;
-use pillion_cli::stop;
 
 /// Sample TCP connections over time: congestion window, packets in flight, RTT, retransmissions
 ///

@@ -2,6 +2,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_cli::print::print_line;
+use pillion_cli::stop;
 use pillion_lab::campaign::Progress;
 use pillion_lab::engine::{Image, verify};
 use pillion_lab::run::RUN_FILE;
@@ -9,9 +11,7 @@ use pillion_settings::BadInput;
 use pillion_settings::experiment::load_run;
 
 use super::board::Board;
-use super::machine::{MachineArgs, pillion, this_core};
-use pillion_cli::print::print_line;
-use pillion_cli::stop;
+use super::machine::{MachineArgs, this_core, this_program};
 
 /// Repeat a run, and compare every byte of its results
 ///
@@ -40,7 +40,7 @@ impl Args {
             .machine
             .machines()?
             .for_run(&planned.run, this_core())?;
-        let image = Image::new(&pillion()?)?;
+        let image = Image::new(&this_program()?)?;
         let stop = stop::on_signal()?;
         let board = Board::new(std::slice::from_ref(&planned));
         let line = board.begin(&planned);

@@ -11,6 +11,7 @@ use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};
 use super::working::Working;
 use super::{Ending, EngineError, Image, Job, Machine, RESULTS};
+use crate::PROGRAM;
 
 /// The path inside of the run's file.
 const INSIDE: &str = "/etc/pillion/run.toml";
@@ -106,7 +107,12 @@ impl Words {
         let last = words.lines().rev().find(|line| !line.trim().is_empty());
         last.map_or_else(
             || ending.to_string(),
-            |line| line.trim_start_matches("pillion: ").to_owned(),
+            |line| {
+                let reason = line
+                    .strip_prefix(PROGRAM)
+                    .and_then(|it| it.strip_prefix(": "));
+                reason.unwrap_or(line).to_owned()
+            },
         )
     }
 }

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Attachment, Namespaces, Selection};
+use pillion_cli::print::{say, say_line};
 use pillion_host::interruption::poll;
 use pillion_settings::Telling;
 
@@ -22,7 +23,6 @@ use crate::janitor::Janitor;
 use crate::service::manager;
 use crate::signals::read;
 use crate::succession::is_successors;
-use pillion_cli::print::{say, say_line};
 
 /// The bundler at work. What comes first ends first: the janitor, once nothing stays behind.
 pub(super) struct AtWork<'a> {

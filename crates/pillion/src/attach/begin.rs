@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use pillion_bundler::{Attachment, Namespaces, Policy, Programs, Selection};
+use pillion_cli::print::{say, say_line};
 use pillion_settings::{Endpoint, Telling};
 
 use super::Args;
@@ -18,7 +19,6 @@ use crate::rules::{Rules, of_the_view};
 use crate::service::{Announced, Service};
 use crate::stats::Stats;
 use crate::succession::inherited;
-use pillion_cli::print::{say, say_line};
 
 /// After which it is at work on the devices that it has, and takes the others as it goes: a service
 /// manager and a predecessor wait for a minute or so.

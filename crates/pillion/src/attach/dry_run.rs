@@ -2,11 +2,11 @@
 
 use anyhow::{Error, Result};
 use pillion_bundler::{Device, FollowedRules, Policy, Programs, cgroup2_mount};
+use pillion_cli::print::{print_line, say_line};
 
 use super::Args;
 use super::asked::Asked;
 use crate::service::is_taken;
-use pillion_cli::print::{print_line, say_line};
 
 impl Args {
     /// That the file has no mistake, and what its rules do not cover now.

@@ -1,11 +1,11 @@
 use pillion_bundler::{Attachment, Change, Selection};
+use pillion_cli::exit::one_line;
+use pillion_cli::print::say_line;
 
 use crate::follow::Watcher;
 use crate::rules::Rules;
 use crate::service::Service;
 use crate::succession::Succession;
-use pillion_cli::exit::one_line;
-use pillion_cli::print::say_line;
 
 /// Tells of changes, and has the rules follow them.
 pub struct Follower {

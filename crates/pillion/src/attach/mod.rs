@@ -15,6 +15,8 @@ use anyhow::{Context, Result};
 use clap::Id;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
+use pillion_cli::disposition::{is_ignored, outlive_file_limit};
+use pillion_cli::print::say;
 use pillion_settings::policy::Otherwise;
 use pillion_settings::{Bundling, Telling, arguments};
 
@@ -25,8 +27,6 @@ use crate::service::Announced;
 use crate::signals;
 use crate::stats::Stats;
 use crate::succession::{leave_predecessor, remember_program, take_over};
-use pillion_cli::disposition::{is_ignored, outlive_file_limit};
-use pillion_cli::print::say;
 pub use reload::Reloaded;
 
 /// Bundle chosen connections of the whole host, until a signal ends it

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_bundler::{Error, Namespaces, Selection, cgroup2_mount};
+use pillion_cli::exit::one_line;
+use pillion_cli::print::say_line;
 use pillion_host::interruption::poll;
 
 use super::Args;
 use crate::service::{Announced, manager};
 use crate::signals::read;
 use crate::succession::is_still_to_succeed;
-use pillion_cli::exit::one_line;
-use pillion_cli::print::say_line;
 
 /// How often it is looked whether what is waited for has come.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

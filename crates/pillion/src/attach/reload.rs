@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use pillion_bundler::{Change, Hook, Namespaces, Selection};
+use pillion_cli::exit::one_line;
 use pillion_report::number::counted;
 use pillion_settings::policy::File;
 use pillion_settings::{BadInput, Telling};
@@ -13,7 +14,6 @@ use super::Args;
 use super::asked::name;
 use super::at_work::AtWork;
 use crate::rules::Rules;
-use pillion_cli::exit::one_line;
 
 /// Other rules that are in force.
 pub struct Reloaded {

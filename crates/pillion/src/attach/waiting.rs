@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use pillion_bundler::Selection;
+use pillion_cli::print::{say, say_line};
 use pillion_report::number::counted;
 use pillion_settings::BadInput;
 
@@ -15,7 +16,6 @@ use super::place::Waited;
 use super::reload::takes_a_new_start;
 use super::{Args, is_terminals};
 use crate::service::{Announced, manager};
-use pillion_cli::print::{say, say_line};
 
 impl Args {
     /// Where it is to bundle. With --wait, once that is there, by the file as it is by then; None if a

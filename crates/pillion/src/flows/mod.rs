@@ -9,6 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_bundler::{list_closed, list_flows};
+use pillion_cli::VERSION;
+use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_report::{Table, columns_of};
 use rustix::termios::tcgetwinsize;
 
@@ -19,8 +21,6 @@ pub use connection::{Connection, owned, owners};
 pub use example::example;
 
 use crate::service::{Health, status_socket};
-use pillion_cli::VERSION;
-use pillion_cli::print::{print, print_json, print_line, say_line};
 
 /// List the connections that running pillions bundle, and why a segment was not
 ///

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Arg;
 use pillion_bundler::{NamespaceName, Namespaces, Observing, Policy, Selection};
+use pillion_cli::output_file::OutputFile;
 use pillion_settings::BadInput;
 use pillion_settings::policy;
 use pillion_settings::times::{parse_ms, parse_s};
@@ -13,7 +14,6 @@ use pillion_settings::times::{parse_ms, parse_s};
 use super::config::Conditions;
 use crate::bundling::BundlingArgs;
 use crate::chosen::{ChoiceArgs, NamespaceArgs, in_order};
-use pillion_cli::output_file::OutputFile;
 
 /// Which connections are observed, how, and how long.
 #[derive(clap::Args)]

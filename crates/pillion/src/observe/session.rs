@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use pillion_bundler::{Attachment, Change, Observation, Observing, Programs, Selection};
+use pillion_cli::disposition::{is_ignored, outlive_file_limit};
+use pillion_cli::print::say_line;
 use pillion_report::number;
 
 use super::args::ObserveArgs;
@@ -18,8 +20,6 @@ use crate::rules::{Rules, of_the_view};
 use crate::service::status_socket;
 use crate::signals;
 use crate::stats::Stats;
-use pillion_cli::disposition::{is_ignored, outlive_file_limit};
-use pillion_cli::print::say_line;
 
 /// How long what is observed is left to itself.
 const A_MOMENT: Duration = Duration::from_secs(1);

@@ -15,6 +15,9 @@ use nix::unistd::Pid;
 use pillion_bundler::{
     Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
 };
+use pillion_cli::command::{Inherited, Signals, cannot_run};
+use pillion_cli::exit::one_line;
+use pillion_cli::print::say_line;
 
 use crate::account::summary;
 use crate::bundling::BundlingArgs;
@@ -22,9 +25,6 @@ use crate::descriptors::Descriptors;
 use crate::follow::{Watcher, until_readable};
 use crate::janitor;
 use crate::stats::Stats;
-use pillion_cli::command::{Inherited, Signals, cannot_run};
-use pillion_cli::exit::one_line;
-use pillion_cli::print::say_line;
 use user::User;
 
 /// How long the command may have to wait for network devices to be attached to: a device takes

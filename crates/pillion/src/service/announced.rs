@@ -4,10 +4,11 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+use pillion_cli::print::say_line;
+
 use super::health::Shared;
 use super::manager;
 use super::status_socket::Listener;
-use pillion_cli::print::say_line;
 
 /// One that waits for where it is to bundle. It has no thread yet: what it starts beside itself by
 /// then is to be a process of one thread.

@@ -3,11 +3,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use pillion_bundler::{Attachment, Change, Readings, Totals};
+use pillion_cli::VERSION;
 use pillion_host::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-use pillion_cli::VERSION;
 
 /// How a pillion at work is.
 #[derive(Debug, Clone, Serialize, Deserialize)]

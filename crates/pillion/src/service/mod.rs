@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bundler::{Attachment, Change, Selection};
+use pillion_cli::print::say_line;
 use pillion_settings::Telling;
 
 use crate::account::summary;
@@ -24,7 +25,6 @@ use health::Shared;
 pub use health::{Health, now};
 use metrics::Metrics;
 pub use metrics::is_taken;
-use pillion_cli::print::say_line;
 
 const OUT_OF_DATE: &str = "the file of the rules was not reloaded, and the old ones hold";
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_cli::print::print_if_read;
+use pillion_cli::stop;
 use pillion_host::Ticks;
 
 use super::Source;
 use super::view::View;
 use crate::flows::{columns, list};
-use pillion_cli::print::print_if_read;
-use pillion_cli::stop;
 
 /// Prints rounds until there were so many, nobody reads them any more, or a signal ends it.
 pub fn run(

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossterm::event;
 use nix::poll::{PollFd, PollFlags};
+use pillion_cli::stop;
 use pillion_host::interruption::poll;
 use ratatui::DefaultTerminal;
 
 use super::Source;
 use super::draw::draw;
 use super::view::{Next, View};
-use pillion_cli::stop;
 
 /// How long a signal may wait for its effect.
 const PATIENCE: Duration = Duration::from_millis(100);

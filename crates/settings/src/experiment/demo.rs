@@ -15,7 +15,7 @@ const FILE: &str = include_str!("../../../../experiments/demo.toml");
 /// The experiment's group.
 const GROUP: &str = "thin";
 
-/// What the experiment of `pillion-lab demo` says otherwise than its file.
+/// Options of `pillion-lab demo` that replace values of its experiment file.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Demo {
     /// Streams in each group [default: 20]

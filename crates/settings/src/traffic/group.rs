@@ -35,8 +35,7 @@ pub struct Group {
     #[arg(long, value_enum)]
     pub kind: Option<KindName>,
 
-    /// What an application sends instead: sizes and times of one that `pillion-lab traffic profiles`
-    /// lists
+    /// Send with the sizes and times of an application that `pillion-lab traffic profiles` lists
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
 

@@ -2,11 +2,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::{Target, Trace, Traces, Witness};
+use pillion_cli::print::{print, print_json};
 use pillion_settings::BadInput;
 
 use super::files::{exit_code, observe};
 use super::tell;
-use pillion_cli::print::{print, print_json};
 
 /// Tells the story of one byte range.
 pub fn explain(traces: Traces, target: Target, json: bool) -> Result<ExitCode> {

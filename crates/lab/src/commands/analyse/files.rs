@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::{Observed, OpenError, Traces, unread};
+use pillion_cli::exit;
+use pillion_cli::print::say_line;
 use pillion_lab::store::{State, StoredRun};
 use pillion_settings::BadInput;
 use pillion_trace::input::Progress;
@@ -11,8 +13,6 @@ use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};
 
 use crate::commands::progress;
-use pillion_cli::exit;
-use pillion_cli::print::say_line;
 
 /// Where the traces are.
 #[derive(clap::Args)]

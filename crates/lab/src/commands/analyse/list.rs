@@ -2,11 +2,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_analysis::{Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome};
+use pillion_cli::print::{print, print_json};
 use pillion_report::{Column, Table, number};
 
 use super::choice::all_found;
 use super::files::{exit_code, observe};
-use pillion_cli::print::{print, print_json};
 
 pub fn list(traces: Traces, choice: Choice, json: bool) -> Result<ExitCode> {
     let observed = observe(traces, Chosen::new(choice, List::default()));

@@ -1,4 +1,4 @@
-//! `pillion-lab analyse`: packet traces in, what they tell out.
+//! `pillion-lab analyse`: measures of packet traces.
 
 mod choice;
 mod explain;

@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print, print_json};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
 use super::choice::all_found;
 use super::files::{exit_code, observe};
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json};
 
 /// What is to be measured, and where it is to go.
 pub struct Wanted {

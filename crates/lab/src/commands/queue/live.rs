@@ -7,13 +7,14 @@ use std::{io, os::unix::process::CommandExt};
 
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
+use pillion_cli::command::{Signals, cannot_run};
+use pillion_cli::print::say_line;
+use pillion_cli::stop;
+use pillion_lab::PROGRAM;
 use pillion_queue::{Reasons, Recording, Target};
 
 use super::Args;
 use super::outputs::Outputs;
-use pillion_cli::command::{Signals, cannot_run};
-use pillion_cli::print::say_line;
-use pillion_cli::stop;
 
 impl Args {
     pub fn watch(&self, device: &str) -> Result<ExitCode> {
@@ -62,7 +63,7 @@ impl Args {
                 let ended = signals.pass_to(child, |_| Ok(()));
                 ended.context("wait for the command")
             }
-            Err(error) => Ok(cannot_run("pillion-lab", program, &error)),
+            Err(error) => Ok(cannot_run(PROGRAM, program, &error)),
         }
     }
 }

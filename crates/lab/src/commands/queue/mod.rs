@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_cli::print::{print, print_json};
 use pillion_queue::measure::Summary;
 use pillion_settings::times::parse_s;
 
 use crate::commands::netns::NetnsArgs;
-use pillion_cli::print::{print, print_json};
 
 /// Watch the queue of a device: what became of each packet, when and why
 ///

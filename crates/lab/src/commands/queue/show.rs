@@ -2,14 +2,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use pillion_cli::exit::INCOMPLETE;
+use pillion_cli::print::say_line;
 use pillion_queue::{Reasons, Row};
 use pillion_records::{ReadError, read};
 use pillion_settings::BadInput;
 
 use super::Args;
 use super::outputs::Outputs;
-use pillion_cli::exit::INCOMPLETE;
-use pillion_cli::print::say_line;
 
 impl Args {
     /// Shows the measures of a file of packets. What comes before damage is measured all the same.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use pillion_cli::VERSION;
+use pillion_cli::print::say_line;
+use pillion_cli::stop;
 use pillion_lab::campaign::{Campaign, live_maker, make_all_live};
 use pillion_lab::store::{Maker, Making, State, StoredRun};
 use pillion_settings::BadInput;
@@ -18,9 +21,6 @@ use super::board::Board;
 use super::machine::MachineArgs;
 use super::store::StoreArgs;
 use outcome::{Outcome, print};
-use pillion_cli::VERSION;
-use pillion_cli::print::say_line;
-use pillion_cli::stop;
 
 /// Run an experiment
 ///

@@ -1,12 +1,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use pillion_cli::exit::one_line;
+use pillion_cli::print::{print_json, print_line, say_line};
 use pillion_lab::store::StoredRun;
 use pillion_settings::experiment::Planned;
 use serde::Serialize;
-
-use pillion_cli::exit::one_line;
-use pillion_cli::print::{print_json, print_line, say_line};
 
 /// What became of a run.
 #[derive(Debug, Serialize)]

@@ -3,6 +3,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_cli::stop;
 use pillion_report::number;
 use pillion_settings::parse_host_port;
 use pillion_settings::traffic::{Receiving, on_the_command_line};
@@ -10,8 +12,6 @@ use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
 
 use crate::commands::progress::Progress;
 use crate::commands::records_output::RecordsOutput;
-use pillion_cli::print::{print_json, print_line, say_line};
-use pillion_cli::stop;
 
 /// Receive streams, verify every byte, and measure each message's delivery latency
 ///

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_analysis::Traces;
 use pillion_analysis::writes::Writes;
+use pillion_cli::print::say_line;
 use pillion_settings::times::Itt;
 use pillion_settings::{BadInput, parse_host_port};
 use pillion_trace::input::{InputError, Unreadable};
@@ -15,7 +16,6 @@ use pillion_traffic::{
 
 use super::sending::SendingArgs;
 use crate::commands::analyse::observe;
-use pillion_cli::print::say_line;
 
 /// Send the writes of an application again, to `pillion-lab traffic receive`
 ///

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Id;
+use pillion_cli::print::{print_line, say};
 use pillion_report::number;
 use pillion_settings::times::parse_s;
 use pillion_settings::traffic::{self, Group, Mix, on_the_command_line};
@@ -12,7 +13,6 @@ use pillion_settings::{BadInput, arguments, parse_host_port};
 use pillion_traffic::Traffic;
 
 use super::sending;
-use pillion_cli::print::{print_line, say};
 
 /// Send streams to `pillion-lab traffic receive`
 ///

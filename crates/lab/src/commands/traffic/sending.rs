@@ -6,14 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_cli::stop;
 use pillion_report::number;
 use pillion_settings::traffic::Sending;
 use pillion_traffic::{SendReport, Sender, Traffic};
 
 use crate::commands::progress::Progress;
 use crate::commands::records_output::RecordsOutput;
-use pillion_cli::print::{print_json, print_line, say_line};
-use pillion_cli::stop;
 
 /// Where neither a duration nor a number of messages is given.
 pub const DURATION: Duration = Duration::from_secs(10);

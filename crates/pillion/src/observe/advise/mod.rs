@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bundler::{DrawBy, Observing};
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_report::number;
 use pillion_settings::BadInput;
 use pillion_trial::{Advice, Gathered};
@@ -18,8 +20,6 @@ use super::args::ObserveArgs;
 use super::config::config;
 use super::session::{Next, Session};
 use crate::bundling::BundlingArgs;
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line, say_line};
 use watch::Watch;
 
 /// Watch connections, and say what bundling would have brought them

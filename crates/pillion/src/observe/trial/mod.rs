@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pillion_bundler::{DrawBy, Observing};
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_settings::BadInput;
 use pillion_settings::times::parse_s;
 use pillion_trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
@@ -15,8 +17,6 @@ use pillion_trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial,
 use super::args::ObserveArgs;
 use super::session::{Next, Session};
 use crate::bundling::BundlingArgs;
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line, say_line};
 
 /// Bundle some connections, watch the others, and say whether it helps
 ///
