@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
-use pillion_bundler::{Counters, LossRule};
+use pillion_bundler::{Counters, LossRule, Options};
 
 use super::ledger::{Arrived, Kind, Ledger};
 use super::receiver::Ack;
 
 /// Points after which a receiver is taken for one that makes no reports.
 const ENOUGH_POINTS: u32 = 32;
+/// The same where others ride along with retransmissions: it is not modelled what came twice then.
+const ENOUGH_POINTS_WITH_RETRANSMISSIONS: u32 = 2 * ENOUGH_POINTS;
 /// Points for an ACK of a bundle without a report, where the receiver had acknowledged before some of
 /// what came twice; a loss explains any other with one point.
 const POINTS_IF_CERTAIN: u32 = 4;
@@ -24,33 +26,47 @@ pub struct Found {
 #[derive(Debug, Default)]
 pub struct Rule {
     asked: LossRule,
+    retransmissions: bool,
     learnt: Option<LossRule>,
     silent: u32,
     /// Losses found so far, if the receiver reports duplicates.
     doubts: Vec<Found>,
     /// Losses in doubt of the last ACK that showed any, and that ACK's number.
     last_doubts: (u32, Vec<Found>),
-    /// True if a report covered only a part of the losses in doubt; this model has no rule for that.
-    pub is_uncertain: bool,
 }
 
 impl Rule {
     /// The rule for a peer that offers SACK, or does not: then no report can come.
-    pub fn new(asked: LossRule, sack: bool) -> Self {
-        let asked = match asked {
+    pub fn new(options: &Options, sack: bool) -> Self {
+        let asked = match options.loss_rule {
             LossRule::Auto if !sack => LossRule::Ack,
             asked => asked,
         };
         Self {
             asked,
+            retransmissions: options.retransmissions,
             ..Self::default()
         }
     }
 
-    /// Segments that are found to have been lost with this ACK.
+    /// A report tells at once that the receiver makes them. In an ACK that acknowledges nothing, it
+    /// tells that what is in doubt had only been late.
+    pub fn hears(&mut self, ledger: &Ledger, ack: &Ack) {
+        let Some(report) = ack.report else {
+            return;
+        };
+        if self.asked == LossRule::Auto {
+            self.learnt = Some(LossRule::Dsack);
+        }
+        if ack.number <= ledger.acknowledged {
+            let proved = ledger.proved_by(&report, ack);
+            self.doubts
+                .retain(|at| !proved.has(ledger.segments[at.segment].range));
+        }
+    }
+
+    /// Segments that are found to have been lost with this ACK, once it was heard.
     pub fn judge(&mut self, ledger: &Ledger, ack: &Ack) -> Vec<Found> {
-        self.hears(ack);
-        self.takes_back(ledger, ack);
         let Some((packet, arrived)) = ledger.bundle_that_ends(ack) else {
             return Vec::new();
         };
@@ -82,29 +98,6 @@ impl Rule {
         found
     }
 
-    /// What was in doubt last had only been late, if its report comes with nothing acknowledged since.
-    fn takes_back(&mut self, ledger: &Ledger, ack: &Ack) {
-        let (number, last) = &self.last_doubts;
-        let Some(report) = ack.report.filter(|_| ack.number == *number) else {
-            return;
-        };
-        let proved = ledger.proved_by(&report, ack);
-        let came = |at: &Found| proved.has(ledger.segments[at.segment].range);
-        self.is_uncertain |= last.iter().any(came) && !last.iter().all(came);
-        if ack.number <= ledger.acknowledged && !last.is_empty() && last.iter().all(came) {
-            let kept = self.doubts.len().saturating_sub(last.len());
-            self.doubts.truncate(kept);
-            self.last_doubts.1.clear();
-        }
-    }
-
-    /// A report tells at once that the receiver makes them.
-    pub fn hears(&mut self, ack: &Ack) {
-        if self.asked == LossRule::Auto && ack.report.is_some() {
-            self.learnt = Some(LossRule::Dsack);
-        }
-    }
-
     /// Losses that an ACK showed, if they are in doubt.
     pub fn in_doubt(&self, number: u32) -> &[Found] {
         let (last, doubts) = &self.last_doubts;
@@ -118,7 +111,11 @@ impl Rule {
     fn note_silence(&mut self, is_certain: bool) {
         if self.rule() == LossRule::Auto {
             self.silent += if is_certain { POINTS_IF_CERTAIN } else { 1 };
-            if self.silent >= ENOUGH_POINTS {
+            let enough = match self.retransmissions {
+                true => ENOUGH_POINTS_WITH_RETRANSMISSIONS,
+                false => ENOUGH_POINTS,
+            };
+            if self.silent >= enough {
                 self.learnt = Some(LossRule::None);
             }
         }

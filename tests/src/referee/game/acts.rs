@@ -98,7 +98,7 @@ impl Game {
         self.wire.adopt();
         self.off = false;
         self.options = options;
-        self.rule = Rule::new(options.loss_rule, self.scenario.setup.sack);
+        self.rule = Rule::new(&options, self.scenario.setup.sack);
         self.ends = Ends::default();
         self.recorded_from = self.ledger.end();
         self.answered = self.sent();

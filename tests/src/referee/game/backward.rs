@@ -20,7 +20,6 @@ impl Game {
         }
         self.ledger.sacks(&ack);
         let expected = self.expect(&ack);
-        self.is_uncertain |= self.rule.is_uncertain;
         self.note_ends(&ack, &expected.0);
         let seen = reports_seen();
         let blocks = ack.report.map(|report| report.range);
@@ -82,14 +81,12 @@ impl Game {
         if self.wire.attachments.is_empty() {
             return (Vec::new(), ack.report.map(|_| true));
         }
+        self.rule.hears(&self.ledger, ack);
         let recorded = |at: u32| at >= self.recorded_from;
         let last = self.ledger.ends_at(ack.number);
         let found = match last {
             Some(last) if recorded(last.range.0) => self.rule.judge(&self.ledger, ack),
-            _ => {
-                self.rule.hears(ack);
-                Vec::new()
-            }
+            _ => Vec::new(),
         };
         let report = ack.report.filter(|report| recorded(report.range.0));
         let report = report.filter(|_| !self.options.retransmissions);

@@ -107,7 +107,7 @@ impl Game {
             random: Pcg64::seed_from_u64(!seed),
             receiver: Receiver::new(scenario.manner.clone()),
             ledger: Ledger::new(),
-            rule: Rule::new(scenario.options.loss_rule, scenario.setup.sack),
+            rule: Rule::new(&scenario.options, scenario.setup.sack),
             ends: Ends::default(),
             options: scenario.options,
             events: BinaryHeap::new(),
