@@ -211,7 +211,7 @@ impl Network {
             }
             (Phase::Drain, _) => self.drain(now, load, allowed),
             (Phase::Watch, _) => self.watch(now, load, alarm),
-            (Phase::Measure, _) => self.measure(now, load),
+            (Phase::Measure, _) => self.measure(now, load, allowed),
         }
         self.usual.fade(load.queue);
     }
@@ -407,10 +407,10 @@ impl Network {
         self.enter(Phase::Measure, 0, now);
     }
 
-    fn measure(&mut self, now: Duration, load: &Load) {
+    fn measure(&mut self, now: Duration, load: &Load, allowed: Duration) {
         let elapsed = now - self.since;
         let long = time_to_drain(load);
-        let has_queue = self.usual.queue() > Duration::ZERO;
+        let has_queue = self.usual.queue() > allowed;
         if elapsed > long {
             self.usual.measured(self.longest);
             self.measure_after = MEASURE_AFTER_AT_MOST.min(2 * self.measure_after);

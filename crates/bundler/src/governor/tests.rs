@@ -263,12 +263,16 @@ impl Decisions {
     }
 
     fn decide(&mut self, queue_ms: u64, losses: u64, is_redundant: bool) {
+        self.decide_by(queue_ms, 64, losses, is_redundant);
+    }
+
+    fn decide_by(&mut self, queue_ms: u64, packets: u64, losses: u64, is_redundant: bool) {
         self.now += INTERVAL;
         let load = Load {
             queue: Duration::from_millis(queue_ms),
             itt: Duration::from_millis(30),
             rtt: Duration::from_millis(50),
-            packets: 64,
+            packets,
             losses,
             is_redundant,
         };
@@ -289,6 +293,25 @@ impl Decisions {
     fn verdict(&self) -> Option<Verdict> {
         self.network.allowance().verdict
     }
+}
+
+/// While nothing was added, too few packets were sent to know what the path loses. The queue is too short
+/// for an alarm.
+#[test]
+fn measurement_of_losses_does_not_wait_for_a_short_queue() {
+    let decisions_without = |queue_ms| {
+        let mut decisions = Decisions::new();
+        for _ in 0..11 {
+            decisions.decide_by(queue_ms, 4, 0, false);
+        }
+        let is_off = |_: &u32| {
+            decisions.decide_by(queue_ms, 64, 10, decisions.share() > 0);
+            decisions.share() == 0
+        };
+        (0..100).filter(is_off).count()
+    };
+    assert_ne!(decisions_without(0), 0);
+    assert_eq!(decisions_without(1), decisions_without(0));
 }
 
 /// A share that filled the queue is not tried again because a calm went by, in which it was not used.
