@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use pillion_lab::engine::Image;
 
 use crate::catalogue::{Catalogue, Wanted};
+use crate::environment::Environment;
 use crate::programs::Programs;
 use crate::report::{JOB_FILE, Job};
 use crate::stock::{Modules, Stock};
@@ -23,6 +24,10 @@ pub struct Work<'a> {
     pub threads: u32,
     /// Parts of their names; none for all.
     pub tests: &'a [String],
+    /// Environments to run in place of all other work; empty to run that.
+    pub environments: &'a [Environment],
+    /// No pillion bundles in the environments.
+    pub plain: bool,
 }
 
 impl Work<'_> {
@@ -31,13 +36,22 @@ impl Work<'_> {
         let mut image = Image::new(&env::current_exe()?)?;
         image.add_program(&self.programs.pillion)?;
         image.add_program(&self.programs.lab)?;
+        let wire = self.programs.wire.as_deref();
+        let wire = wire.map(|program| image.add_program(program)).transpose()?;
         let mut job = Job {
-            wire: Some(image.add_program(&self.programs.wire)?),
+            wire,
             wire_runs: self.wire_runs(),
+            environments: self.environments.to_vec(),
+            plain: self.plain,
             ..Job::default()
         };
+        let mut wanted = self.catalogue.modules.clone();
+        for environment in self.environments {
+            image.add_programs(&environment.programs)?;
+            wanted.extend_from_slice(&environment.modules);
+        }
         let modules = Modules::of(&self.stock.modules)?;
-        for module in modules.with_dependencies(&self.catalogue.modules)? {
+        for module in modules.with_dependencies(&wanted)? {
             let source = folder.join(&module.name);
             fs::write(&source, &module.content)?;
             let path = format!("/lib/modules/{}.ko", module.name);
@@ -105,7 +119,7 @@ mod tests {
         let programs = Programs {
             pillion: PathBuf::new(),
             lab: PathBuf::new(),
-            wire: PathBuf::new(),
+            wire: None,
         };
         let stock = Stock::default();
         let mut work = Work {
@@ -115,6 +129,8 @@ mod tests {
             stock: &stock,
             threads: 3,
             tests: &[],
+            environments: &[],
+            plain: false,
         };
         assert_eq!(
             work.wire_runs(),

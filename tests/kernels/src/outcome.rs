@@ -29,6 +29,9 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     pub costs: Costs,
     pub streams: Vec<Stream>,
+    /// The run was one of environments, and its streams are theirs.
+    #[serde(default)]
+    pub environments: bool,
     /// Parts of names of the tests of the wire that were asked for; none for all.
     pub tests: Vec<String>,
     /// Tests of the wire, `true` if it passed.
@@ -43,7 +46,13 @@ pub struct Outcome {
 
 impl Outcome {
     /// Nothing yet.
-    pub fn begin(wanted: &Wanted, stock: &Stock, processor: &str, tests: &[String]) -> Self {
+    pub fn begin(
+        wanted: &Wanted,
+        stock: &Stock,
+        processor: &str,
+        tests: &[String],
+        environments: bool,
+    ) -> Self {
         Self {
             name: wanted.name.clone(),
             distribution: wanted.distribution.clone(),
@@ -53,10 +62,14 @@ impl Outcome {
             findings: Vec::new(),
             costs: Costs::new(),
             streams: Vec::new(),
+            environments,
             tests: tests.to_vec(),
             wire: BTreeMap::new(),
             again: Vec::new(),
-            left_out: wanted.left_out.clone(),
+            left_out: match environments {
+                true => Vec::new(),
+                false => wanted.left_out.clone(),
+            },
             failures: Vec::new(),
         }
     }
@@ -114,22 +127,32 @@ impl Outcome {
         self.failures.extend(objections);
     }
 
+    /// Returns the name of the run's file with this extension.
+    pub fn file(&self, extension: &str) -> String {
+        file(&self.name, self.environments, extension)
+    }
+
     /// Keeps it.
     pub fn store(&self) -> Result<()> {
-        let path = folder()?.join(format!("{}.json", self.name));
+        let path = folder()?.join(self.file("json"));
         let text = serde_json::to_string_pretty(self)? + "\n";
         fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    /// The last one of a kernel, if it was run here.
-    pub fn stored(name: &str) -> Result<Option<Self>> {
-        let path = folder()?.join(format!("{name}.json"));
+    /// The last one of a kernel, or of its environments, if it was run here.
+    pub fn stored(name: &str, environments: bool) -> Result<Option<Self>> {
+        let path = folder()?.join(file(name, environments, "json"));
         let Ok(text) = fs::read(&path) else {
             return Ok(None);
         };
         let outcome = serde_json::from_slice(&text).with_context(|| format!("{}", path.display()));
         outcome.map(Some)
     }
+}
+
+fn file(name: &str, environments: bool, extension: &str) -> String {
+    let environments = if environments { "-environments" } else { "" };
+    format!("{name}{environments}.{extension}")
 }
 
 /// Where outcomes and consoles are kept: beside what cargo builds.
@@ -148,7 +171,7 @@ mod tests {
     #[test]
     fn what_passes_when_it_is_run_again_has_passed_and_is_named() {
         let kernel = &crate::catalogue::Catalogue::load().unwrap().kernels[0];
-        let mut outcome = Outcome::begin(kernel, &Stock::default(), "emulated", &[]);
+        let mut outcome = Outcome::begin(kernel, &Stock::default(), "emulated", &[], false);
         let mut wire = [Vec::new(), Vec::new()];
         for line in [
             "running 4 tests",

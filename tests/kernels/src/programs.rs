@@ -12,23 +12,27 @@ use serde_json::Value;
 pub struct Programs {
     pub pillion: PathBuf,
     pub lab: PathBuf,
-    /// The tests of the wire.
-    pub wire: PathBuf,
+    /// The tests of the wire, if they are to run.
+    pub wire: Option<PathBuf>,
 }
 
 impl Programs {
-    pub fn build() -> Result<Self> {
-        Ok(Self {
-            pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
-            lab: build(&["build", "--package", "pillion-lab", "--bin", "pillion-lab"])?,
-            wire: build(&[
+    /// Builds the programs, those for the tests of the wire only if `wire` is true.
+    pub fn build(wire: bool) -> Result<Self> {
+        let tests = || {
+            build(&[
                 "test",
                 "--package",
                 "pillion-tests",
                 "--test",
                 "wire",
                 "--no-run",
-            ])?,
+            ])
+        };
+        Ok(Self {
+            pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
+            lab: build(&["build", "--package", "pillion-lab", "--bin", "pillion-lab"])?,
+            wire: wire.then(tests).transpose()?,
         })
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::environment::Environment;
+
 /// Where the image holds the work.
 pub const JOB_FILE: &str = "/etc/pillion/kernels.json";
 
@@ -20,6 +22,10 @@ pub struct Job {
     pub wire: Option<String>,
     /// The arguments of `wire`, of one run after the other.
     pub wire_runs: Vec<Vec<String>>,
+    /// Environments for streams; they run in place of all other work.
+    pub environments: Vec<Environment>,
+    /// No pillion bundles in the environments.
+    pub plain: bool,
 }
 
 /// A part of the work.
@@ -38,6 +44,8 @@ pub enum Part {
     Wire,
     /// A stream, once the kernel is locked down.
     LockedDown,
+    /// Streams through environments.
+    Environments,
 }
 
 impl fmt::Display for Part {
@@ -49,6 +57,7 @@ impl fmt::Display for Part {
             Self::Streams => "streams",
             Self::Wire => "tests of the wire",
             Self::LockedDown => "stream, locked down",
+            Self::Environments => "environments",
         })
     }
 }

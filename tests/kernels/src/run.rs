@@ -11,12 +11,13 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
 use crate::catalogue::{Catalogue, Wanted};
+use crate::environment::{self, Environment};
 use crate::gate::Accepted;
 use crate::image::{self, Work};
 use crate::machine::{End, Machine, Processor, choose_processor};
 use crate::outcome::{self, Outcome};
 use crate::programs::Programs;
-use crate::report::Report;
+use crate::report::{Part, Report};
 use crate::stock::{self, Stock};
 use crate::tell;
 
@@ -34,6 +35,15 @@ pub struct Run {
     #[arg(long, value_name = "TEXT")]
     tests: Vec<String>,
 
+    /// Run streams through environments, and nothing else: all of environments.toml, or those with
+    /// TEXT in their names; repeat for more
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "tests")]
+    environments: Vec<String>,
+
+    /// Run the environments' streams without pillion, for comparison
+    #[arg(long, requires = "environments")]
+    plain: bool,
+
     /// Kernels at a time [default: one for each processor of this machine]
     #[arg(long, value_name = "N")]
     at_a_time: Option<NonZeroUsize>,
@@ -49,6 +59,7 @@ struct Bench<'a> {
     catalogue: &'a Catalogue,
     accepted: Accepted,
     programs: Programs,
+    environments: Vec<Environment>,
     processor: Processor,
     /// Held by whom prints what came of a kernel, so that it stays together.
     printing: Mutex<()>,
@@ -59,7 +70,8 @@ pub fn run(run: &Run) -> Result<bool> {
     let catalogue = Catalogue::load()?;
     let chosen = catalogue.choose(&run.kernels)?;
     let accepted = Accepted::read()?;
-    let programs = Programs::build()?;
+    let environments = environment::choose(&run.environments)?;
+    let programs = Programs::build(environments.is_empty())?;
     let find =
         |wanted: &Wanted| stock::find(wanted, &catalogue.package, &|line| println!("{line}"));
     let stocks = chosen.iter().map(|wanted| find(wanted));
@@ -72,6 +84,7 @@ pub fn run(run: &Run) -> Result<bool> {
         catalogue: &catalogue,
         accepted,
         programs,
+        environments,
         processor: processor_for(first)?,
         printing: Mutex::new(()),
     };
@@ -103,6 +116,13 @@ fn processor_for(stock: &Stock) -> Result<Processor> {
     Ok(choose_processor(&stock.image, &file, folder.path()))
 }
 
+impl Run {
+    /// Some environments or plain TCP are no result of a kernel.
+    fn is_whole(&self) -> bool {
+        self.environments.iter().all(String::is_empty) && !self.plain
+    }
+}
+
 impl Bench<'_> {
     fn passes(&self, wanted: &Wanted, stock: &Stock) -> Result<bool> {
         let folder = tempfile::tempdir().context("make a temporary folder")?;
@@ -121,10 +141,14 @@ impl Bench<'_> {
             stock,
             threads: self.run.threads,
             tests: &self.run.tests,
+            environments: &self.environments,
+            plain: self.run.plain,
         };
         work.write(folder.path(), &file)?;
         let mut outcome = on_machine(&work, self.processor, self.run.limit, &file)?;
-        outcome.store()?;
+        if self.run.is_whole() {
+            outcome.store()?;
+        }
         outcome.judge(&self.accepted);
         let _printing = self.printing.lock();
         tell::outcome(&outcome, &self.accepted);
@@ -134,21 +158,28 @@ impl Bench<'_> {
 
 fn on_machine(work: &Work, processor: Processor, limit: u64, image: &Path) -> Result<Outcome> {
     let (wanted, stock) = (work.wanted, work.stock);
+    let environments = !work.environments.is_empty();
+    let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests, environments);
     let machine = Machine {
         processor,
         without: wanted.without.clone(),
         kernel: stock.image.clone(),
         image: image.to_owned(),
-        console: outcome::folder()?.join(format!("{}.console", wanted.name)),
+        console: outcome::folder()?.join(outcome.file("console")),
         limit: Duration::from_secs(limit * 60),
     };
-    let mut outcome = Outcome::begin(wanted, stock, processor.name(), work.tests);
     let mut wire = [Vec::new(), Vec::new()];
     let begun = Instant::now();
     let end = machine.run(|report| {
         let after = begun.elapsed().as_secs();
         match &report {
             Report::Done(part) => println!("{}: {part}: {after} s", wanted.name),
+            Report::Stream(stream) if environments => {
+                println!("{}: {}: {after} s", wanted.name, stream.name);
+            }
+            Report::Failed(Part::Environments, reason) => {
+                println!("{}: {reason}: {after} s", wanted.name);
+            }
             Report::Wire(line) if line.ends_with("FAILED") => println!("{}: {line}", wanted.name),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! The table of kernels in the documents, made from the outcomes that are kept.
+//! The tables of kernels and environments in the documents, made from the outcomes that are kept.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,39 +13,63 @@ use crate::gate::Accepted;
 use crate::outcome::Outcome;
 use crate::report::Finding;
 
-/// What stands around it in the document.
+/// Lines around the table of kernels in the document.
 const MARKS: [&str; 2] = ["<!-- made by make kernels-table -->\n", "<!-- end -->\n"];
+
+/// Lines around the table of environments.
+const ENVIRONMENT_MARKS: [&str; 2] = [
+    "<!-- environments, made by make kernels-table -->\n",
+    "<!-- end of environments -->\n",
+];
 
 /// What `pillion check` says of a host rather than of a kernel.
 const OF_THE_HOST: [&str; 3] = ["kernel", "privilege", "devices"];
 
-/// Writes the table into the document, from the last outcome of every kernel.
+/// Writes the tables into the document, from the last outcome of every kernel. A table stays as it is if
+/// none of its runs is stored.
 pub fn write() -> Result<()> {
-    let accepted = Accepted::read()?;
-    let outcomes = Catalogue::load()?
-        .kernels
-        .iter()
-        .map(|kernel| {
-            let missing = || {
-                BadInput(format!(
-                    "{0} was not run: make kernels KERNELS={0}",
-                    kernel.name
-                ))
-            };
-            let mut outcome = Outcome::stored(&kernel.name)?.ok_or_else(missing)?;
-            outcome.judge(&accepted);
-            Ok(outcome)
-        })
-        .collect::<Result<Vec<_>>>()?;
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md");
-    let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
-    let text = put(&text, &document(&outcomes)).with_context(|| format!("{}", path.display()))?;
+    let mut text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+    let mut tables = 0;
+    for (marks, environments) in [(MARKS, false), (ENVIRONMENT_MARKS, true)] {
+        if let Some(outcomes) = stored(environments)? {
+            let table = document(&outcomes);
+            text = put(&text, marks, &table).with_context(|| format!("{}", path.display()))?;
+            tables += 1;
+        }
+    }
+    if tables == 0 {
+        return Err(BadInput("no kernel was run: make kernels".to_owned()).into());
+    }
     fs::write(&path, text).with_context(|| format!("write {}", path.display()))
 }
 
+/// Returns the last outcome of every kernel, or `None` if no kernel was run.
+fn stored(environments: bool) -> Result<Option<Vec<Outcome>>> {
+    let accepted = Accepted::read()?;
+    let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
+    for kernel in Catalogue::load()?.kernels {
+        match Outcome::stored(&kernel.name, environments)? {
+            Some(mut outcome) => {
+                outcome.judge(&accepted);
+                outcomes.push(outcome);
+            }
+            None => missing.push(kernel.name),
+        }
+    }
+    match missing.first() {
+        _ if outcomes.is_empty() => Ok(None),
+        None => Ok(Some(outcomes)),
+        Some(name) => {
+            let option = if environments { " --environments" } else { "" };
+            let line = format!("{name} was not run: make kernels KERNELS='{name}{option}'");
+            Err(BadInput(line).into())
+        }
+    }
+}
+
 /// Replaces what is between the marks.
-fn put(text: &str, made: &str) -> Result<String> {
-    let [begin, end] = MARKS;
+fn put(text: &str, [begin, end]: [&str; 2], made: &str) -> Result<String> {
     let parts = text.split_once(begin);
     let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     let Some((before, after)) = parts else {
@@ -83,6 +107,7 @@ fn document(outcomes: &[Outcome]) -> String {
 }
 
 fn table(outcomes: &[Outcome]) -> Table {
+    let environments = outcomes.iter().any(|it| it.environments);
     let names = outcomes.iter().map(|it| Column::left(it.name.as_str()));
     let mut table = Table::new("", [Column::left("")].into_iter().chain(names));
     let mut row = |name: &str, cell: &dyn Fn(&Outcome) -> String| {
@@ -96,7 +121,7 @@ fn table(outcomes: &[Outcome]) -> Table {
     for name in in_order(outcomes, |it| {
         it.findings.iter().map(|it| it.name.as_str()).collect()
     }) {
-        if !OF_THE_HOST.contains(&name) {
+        if !OF_THE_HOST.contains(&name) && !environments {
             row(name, &|it| {
                 it.findings
                     .iter()
@@ -108,9 +133,12 @@ fn table(outcomes: &[Outcome]) -> Table {
     for name in in_order(outcomes, |it| {
         it.streams.iter().map(|it| it.name.as_str()).collect()
     }) {
-        row(&format!("stream, {name}"), &|it| stream(it, name));
+        let kind = if environments { "" } else { "stream, " };
+        row(&format!("{kind}{name}"), &|it| stream(it, name));
     }
-    row("tests of the wire", &Outcome::wire_passed);
+    if !environments {
+        row("tests of the wire", &Outcome::wire_passed);
+    }
     row("all in all", &|it| match it.failures.is_empty() {
         true => "passed".to_owned(),
         false => "**failed**".to_owned(),
@@ -157,9 +185,9 @@ mod tests {
     fn the_document_keeps_all_but_what_is_between_the_marks() {
         let [begin, end] = MARKS;
         let text = format!("before\n{begin}old\n{end}after\n");
-        let once = put(&text, "| new |\n").unwrap();
+        let once = put(&text, MARKS, "| new |\n").unwrap();
         assert_eq!(once, format!("before\n{begin}\n| new |\n\n{end}after\n"));
-        assert_eq!(put(&once, "| new |\n").unwrap(), once);
-        assert!(put("no marks", "").is_err());
+        assert_eq!(put(&once, MARKS, "| new |\n").unwrap(), once);
+        assert!(put("no marks", MARKS, "").is_err());
     }
 }

@@ -2,9 +2,6 @@
 
 use pillion_lab::Namespace;
 
-/// The device at each end.
-pub const DEVICE: &str = "veth0";
-
 /// Each way, in milliseconds; the stream is thin with that.
 const DELAY_MS: u32 = 40;
 
@@ -17,25 +14,30 @@ pub struct Link {
 }
 
 impl Link {
-    /// The receiver has the addresses 10.77.0.2 and fd77::2.
-    pub fn make() -> Result<Self, String> {
+    /// Joins the hosts by this number of devices: veth0, veth1 and so on. At the receiver veth0 has the
+    /// addresses 10.77.0.2 and fd77::2.
+    pub fn make(devices: usize) -> Result<Self, String> {
         let namespace = || Namespace::create().map_err(|error| format!("a namespace: {error}"));
         let link = Self {
             sender: namespace()?,
             receiver: namespace()?,
         };
         let other = link.receiver.path();
-        let pair = format!(
-            "link add {DEVICE} type veth peer name {DEVICE} netns {}\n",
-            other.display()
-        );
-        batch(&link.sender, "ip", &pair)?;
+        let devices: Vec<_> = (0..devices).map(|number| format!("veth{number}")).collect();
+        for device in &devices {
+            let pair = format!(
+                "link add {device} type veth peer name {device} netns {}\n",
+                other.display()
+            );
+            batch(&link.sender, "ip", &pair)?;
+        }
+        let first = &devices[0];
         for (number, namespace) in [(1, &link.sender), (2, &link.receiver)] {
             let set_up = format!(
                 "link set lo up\n\
-                 link set {DEVICE} up\n\
-                 address add 10.77.0.{number}/24 dev {DEVICE}\n\
-                 address add fd77::{number}/64 dev {DEVICE} nodad\n"
+                 link set {first} up\n\
+                 address add 10.77.0.{number}/24 dev {first}\n\
+                 address add fd77::{number}/64 dev {first} nodad\n"
             );
             batch(namespace, "ip", &set_up)?;
         }
@@ -44,8 +46,10 @@ impl Link {
             (&link.sender, lossy),
             (&link.receiver, format!("delay {DELAY_MS}ms")),
         ] {
-            let qdisc = format!("qdisc add dev {DEVICE} root netem limit 1000 {how}\n");
-            batch(namespace, "tc", &qdisc)?;
+            for device in &devices {
+                let qdisc = format!("qdisc add dev {device} root netem limit 1000 {how}\n");
+                batch(namespace, "tc", &qdisc)?;
+            }
         }
         Ok(link)
     }

@@ -2,12 +2,15 @@
 
 mod check;
 mod cost;
+mod environments;
 mod link;
 mod lockdown;
 mod modules;
+mod sockets;
 mod streams;
 mod teller;
 mod wire;
+mod xdp;
 
 use std::fs;
 
@@ -39,6 +42,11 @@ fn work() -> Result<(), String> {
     let job = fs::read(JOB_FILE).map_err(|error| format!("{JOB_FILE}: {error}"))?;
     let job: Job = serde_json::from_slice(&job).map_err(|error| format!("{JOB_FILE}: {error}"))?;
     teller.part(Part::Boot, || modules::insert(&job.modules))?;
+    if !job.environments.is_empty() && teller.part(Part::Check, || check::run(&teller))? {
+        teller.part(Part::Environments, || {
+            environments::run(&job.environments, job.plain, &teller)
+        })?;
+    }
     if let Some(wire) = &job.wire {
         // Where something is missing, nothing else can work.
         if teller.part(Part::Check, || check::run(&teller))? {

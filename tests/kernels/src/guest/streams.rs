@@ -19,12 +19,12 @@ use crate::report::{Report, Stream};
 /// A message of the default size each 20 ms.
 const PACE: [&str; 3] = ["--itt", "20:2", "--duration"];
 
-/// Where pillion writes its account.
-const STATS: &str = "/tmp/stats.json";
+/// File for the statistics of pillion.
+pub const STATS: &str = "/tmp/stats.json";
 
 /// One over IPv4 that is bundled from its first byte on, one over IPv6 that is taken in later.
 pub fn run(teller: &Teller) -> Result<(), String> {
-    let link = Link::make()?;
+    let link = Link::make(1)?;
     // An emulated processor that others slow down takes long to load what is attached.
     for planned in [
         ("run, IPv4", "10.77.0.2:7777", "10", by_run as Bundled),
@@ -43,7 +43,7 @@ pub fn run_locked_down(teller: &Teller) -> Result<(), String> {
         "10",
         by_run as Bundled,
     );
-    send(&Link::make()?, planned, teller)
+    send(&Link::make(1)?, planned, teller)
 }
 
 /// Sends as `pillion-lab traffic` is told to.
@@ -54,7 +54,7 @@ fn send(
     (name, address, seconds, bundled): (&str, &str, &str, Bundled),
     teller: &Teller,
 ) -> Result<(), String> {
-    let receiver = receive(&link.receiver, address)?;
+    let receiver = receive(&link.receiver, &[PILLION_LAB.to_owned()], address, "1")?;
     let traffic = ["traffic", "send", "--json", "--to", address];
     let sent = bundled(&link.sender, &[&traffic[..], &PACE, &[seconds]].concat())?;
     let stream = judge(name, &sent, receiver)?;
@@ -88,15 +88,21 @@ fn by_attach(namespace: &Namespace, traffic: &[&str]) -> Result<Output, String> 
     output
 }
 
-fn receive(namespace: &Namespace, address: &str) -> Result<Child, String> {
-    let mut command = namespace.command(PILLION_LAB);
-    command.args([
+/// Starts a receiver of `streams` streams with this command line, and returns once it listens.
+pub fn receive(
+    namespace: &Namespace,
+    lab: &[String],
+    address: &str,
+    streams: &str,
+) -> Result<Child, String> {
+    let mut command = namespace.command(&lab[0]);
+    command.args(&lab[1..]).args([
         "traffic",
         "receive",
         "--listen",
         address,
         "--streams",
-        "1",
+        streams,
         "--json",
     ]);
     let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
@@ -109,41 +115,75 @@ fn receive(namespace: &Namespace, address: &str) -> Result<Child, String> {
     Err(format!("the receiver says: {}", line.trim()))
 }
 
-fn start(command: &mut Command) -> Result<Child, String> {
+/// Starts a command.
+pub fn start(command: &mut Command) -> Result<Child, String> {
     command
         .spawn()
         .map_err(|error| format!("{PILLION}: {error}"))
 }
 
 /// All that was sent has arrived as it was, some of it as redundant bytes of bundles.
-fn judge(name: &str, sent: &Output, mut receiver: Child) -> Result<Stream, String> {
+pub fn judge(name: &str, sent: &Output, receiver: Child) -> Result<Stream, String> {
+    let (messages, bytes) = verified(name, sent, receiver)?;
+    judge_stats(name, messages, bytes)
+}
+
+/// Returns how many messages and bytes arrived; an error unless it is all that was sent.
+pub fn verified(name: &str, sent: &Output, mut receiver: Child) -> Result<(u64, u64), String> {
     let failed = |what: String| format!("{name}: {what}");
     if !sent.status.success() {
-        let said = String::from_utf8_lossy(&sent.stderr);
         let _ = receiver.kill();
+        let _ = receiver.wait();
+        let said = String::from_utf8_lossy(&sent.stderr);
+        let errors = connection_errors(&read(&sent.stdout));
         return Err(failed(format!(
             "the sender: {}: {}",
             sent.status,
-            said.trim()
+            [said.trim(), &errors].join("")
         )));
     }
     let mut received = Vec::new();
     let output = receiver.stdout.take();
     output.map(|mut output| output.read_to_end(&mut received));
     let status = receiver.wait().map_err(|error| failed(error.to_string()))?;
-    let stats = fs::read(STATS).map_err(|error| failed(format!("{STATS}: {error}")))?;
-    let read = |text: &[u8]| serde_json::from_slice::<Value>(text).unwrap_or_default();
-    let (sent, received, stats) = (read(&sent.stdout), read(&received), read(&stats));
-    let number = |report: &Value, key: &str| report[key].as_u64();
+    let (sent, received) = (read(&sent.stdout), read(&received));
     let all = number(&sent, "bytes");
-    if !status.success() || all.is_none() || all != number(&received, "bytes") {
-        return Err(failed(format!("sent {sent}, received {received}")));
+    match all {
+        Some(bytes) if status.success() && all == number(&received, "bytes") => {
+            let messages = number(&received, "messages").unwrap_or_default();
+            Ok((messages, bytes))
+        }
+        _ => Err(failed(format!("sent {sent}, received {received}"))),
     }
+}
+
+fn connection_errors(report: &Value) -> String {
+    let streams = report["streams"].as_array();
+    let streams = streams.into_iter().flatten();
+    let errors =
+        streams.filter_map(|it| Some(format!("{}: {}", it["stream"], it["error"].as_str()?)));
+    errors.collect::<Vec<_>>().join("; ")
+}
+
+fn read(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap_or_default()
+}
+
+fn number(report: &Value, key: &str) -> Option<u64> {
+    report[key].as_u64()
+}
+
+/// Returns what pillion did for verified messages; an error if it bundled nothing or no bundle repaired
+/// a loss.
+pub fn judge_stats(name: &str, messages: u64, bytes: u64) -> Result<Stream, String> {
+    let failed = |what: String| format!("{name}: {what}");
+    let stats = fs::read(STATS).map_err(|error| failed(format!("{STATS}: {error}")))?;
+    let stats = read(&stats);
     let count = |key: &str| number(&stats, key).unwrap_or_default();
     let stream = Stream {
         name: name.to_owned(),
-        messages: number(&received, "messages").unwrap_or_default(),
-        bytes: all.unwrap_or_default(),
+        messages,
+        bytes,
         redundant_bytes: count("redundant_bytes"),
         hidden_losses: count("hidden_losses"),
         reactions: count("reactions"),
