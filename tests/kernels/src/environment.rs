@@ -34,6 +34,9 @@ pub struct Environment {
     /// Puts a generic XDP program that passes every packet to veth0 at both ends.
     #[serde(default)]
     pub xdp: bool,
+    /// Whether pillion can bundle here; otherwise it must leave every segment as it is.
+    #[serde(default = "yes")]
+    pub bundled: bool,
     /// Sockets of the guest's own in place of `pillion-lab traffic`.
     pub sockets: Option<Sockets>,
     /// Counter of the sender's `/proc/net/netstat` that must grow.
@@ -73,6 +76,10 @@ impl Ip {
             Self::V6 => "IPv6",
         }
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn one() -> usize {

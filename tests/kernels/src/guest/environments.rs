@@ -91,7 +91,7 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
         let bytes = bytes.map_err(failed)?;
         return match by {
             Bundler::None => Ok(unbundled(name, messages as u64, bytes)),
-            _ => streams::judge_stats(name, messages as u64, bytes),
+            _ => streams::judge_stats(name, messages as u64, bytes, environment.bundled),
         };
     }
     let wrapped = [&environment.wrapper[..], &[PILLION_LAB.to_owned()]].concat();
@@ -132,7 +132,7 @@ fn pass(environment: &Environment, ip: Ip, by: Bundler, name: &str) -> Result<St
     let (messages, bytes) = streams::verified(name, &sent.map_err(failed)?, receiver)?;
     let stream = match by {
         Bundler::None => unbundled(name, messages, bytes),
-        _ => streams::judge_stats(name, messages, bytes)?,
+        _ => streams::judge_stats(name, messages, bytes, environment.bundled)?,
     };
     if let Some(counter) = &environment.counted
         && count(&link.sender, "netstat", counter).map_err(failed)? == 0

@@ -125,7 +125,7 @@ pub fn start(command: &mut Command) -> Result<Child, String> {
 /// All that was sent has arrived as it was, some of it as redundant bytes of bundles.
 pub fn judge(name: &str, sent: &Output, receiver: Child) -> Result<Stream, String> {
     let (messages, bytes) = verified(name, sent, receiver)?;
-    judge_stats(name, messages, bytes)
+    judge_stats(name, messages, bytes, true)
 }
 
 /// Returns how many messages and bytes arrived; an error unless it is all that was sent.
@@ -173,9 +173,9 @@ fn number(report: &Value, key: &str) -> Option<u64> {
     report[key].as_u64()
 }
 
-/// Returns what pillion did for verified messages; an error if it bundled nothing or no bundle repaired
-/// a loss.
-pub fn judge_stats(name: &str, messages: u64, bytes: u64) -> Result<Stream, String> {
+/// Returns what pillion did for verified messages. If they can be `bundled`, it is an error that nothing was
+/// bundled or no bundle repaired a loss; otherwise, that anything was bundled.
+pub fn judge_stats(name: &str, messages: u64, bytes: u64, bundled: bool) -> Result<Stream, String> {
     let failed = |what: String| format!("{name}: {what}");
     let stats = fs::read(STATS).map_err(|error| failed(format!("{STATS}: {error}")))?;
     let stats = read(&stats);
@@ -188,7 +188,10 @@ pub fn judge_stats(name: &str, messages: u64, bytes: u64) -> Result<Stream, Stri
         hidden_losses: count("hidden_losses"),
         reactions: count("reactions"),
     };
-    if stream.redundant_bytes == 0 || stream.hidden_losses == 0 {
+    if !bundled && stream.redundant_bytes > 0 {
+        return Err(failed(format!("something was bundled: {stats}")));
+    }
+    if bundled && (stream.redundant_bytes == 0 || stream.hidden_losses == 0) {
         return Err(failed(format!(
             "nothing was bundled, or no loss repaired: {stats}"
         )));
