@@ -5,7 +5,7 @@
  * It decides which share of the eligible segments carries redundancy, for all
  * connections to one peer network together: one stream of many cannot see the
  * effect of all. Measurements go up to user space, which decides four times a
- * second (crates/bundler/src/governor); the share comes down.
+ * second (crates/bpf/src/governor); the share comes down.
  */
 #ifndef PILLION_GOVERNOR_H
 #define PILLION_GOVERNOR_H

@@ -28,7 +28,7 @@ static __always_inline __u32 is_same(__u32 port, __u32 other)
 	return (difference - 1) >> 31;
 }
 
-/* The port's bit; as in crates/bundler/src/helper_port.rs. */
+/* The port's bit; as in crates/bpf/src/helper_port.rs. */
 static __always_inline __u32 helper_port(__u32 port)
 {
 	return is_same(port, 21) | is_same(port, 554) << 1 |

@@ -1,4 +1,5 @@
-//! Compiles the testbed's eBPF program and generates its Rust side.
+//! Compiles the eBPF programs of the testbed and of the queue probe and generates their Rust side, types
+//! included.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,17 +8,19 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     let root = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let bpf = Path::new(&root).join("../../bpf/lab");
+    let bpf = Path::new(&root).join("../../bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let source = bpf.join("listed_loss.bpf.c");
-    for path in [&source, &bpf.join("../vmlinux.h")] {
-        println!("cargo:rerun-if-changed={}", path.display());
+    for path in ["lab", "queue", "vmlinux.h"] {
+        println!("cargo:rerun-if-changed={}", bpf.join(path).display());
     }
-    let built = SkeletonBuilder::new()
-        .source(source)
-        .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
-        .build_and_generate(out.join("listed_loss.skel.rs"));
-    if let Err(error) = built {
-        panic!("{error:#}\nIf clang is missing, `make setup` installs it.");
+    for source in ["lab/listed_loss", "queue/queue_probe"] {
+        let name = source.split_once('/').expect("a folder and a name").1;
+        let built = SkeletonBuilder::new()
+            .source(bpf.join(format!("{source}.bpf.c")))
+            .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+            .build_and_generate(out.join(format!("{name}.skel.rs")));
+        if let Err(error) = built {
+            panic!("{error:#}\nIf clang is missing, `make setup` installs it.");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use pillion_path::{Direction, Loss, PathConfig};
+use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 

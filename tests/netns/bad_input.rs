@@ -4,7 +4,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output, Stdio};
 
-use pillion_bundler::Companion;
+use pillion_bpf::Companion;
 
 use crate::common::*;
 

@@ -86,7 +86,7 @@ fn lines_above_are_named_only_where_there_are_some() {
 /// `command`, where the cgroups cannot be written to, as in a container.
 fn with_read_only_cgroups(command: &str) -> Output {
     let script = format!("mount -o remount,bind,ro \"$1\" && exec \"$0\" {command}");
-    let mount = pillion_bundler::cgroup2_mount().unwrap();
+    let mount = pillion_bpf::cgroup2_mount().unwrap();
     let mut shell = namespace_with_loopback().command("unshare");
     shell
         .args(["--mount", "sh", "-c", &script, PILLION])
@@ -150,7 +150,7 @@ fn a_mount_point_that_is_no_text_is_in_nobodys_way() {
 #[test]
 fn without_cgroup2_the_remedy_is_told_once() {
     needs_root!();
-    let mount = pillion_bundler::cgroup2_mount().unwrap();
+    let mount = pillion_bpf::cgroup2_mount().unwrap();
     let script = "umount -l \"$1\" && exec \"$0\" check";
     let mut shell = namespace_with_loopback().command("unshare");
     shell

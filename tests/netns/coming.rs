@@ -24,7 +24,7 @@ pub struct Group(PathBuf);
 
 impl Group {
     pub fn create(name: &str) -> Self {
-        let path = pillion_bundler::cgroup2_mount().unwrap().join(name);
+        let path = pillion_bpf::cgroup2_mount().unwrap().join(name);
         fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -271,7 +271,7 @@ fn a_container_that_sees_its_own_cgroup_alone_is_told_so() {
         [near, listener.accept().unwrap().0]
     });
     let foreign = foreign.unwrap();
-    let mount = pillion_bundler::cgroup2_mount().unwrap();
+    let mount = pillion_bpf::cgroup2_mount().unwrap();
     let script = format!(
         "echo 0 > {door}/cgroup.procs && exec unshare --cgroup --mount sh -c \
          'umount -l {mount} && mount -t cgroup2 none {mount} && exec {PILLION} attach --all --dev lo --user-timeout 5000'",

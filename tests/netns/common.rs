@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal, signal};
 use pillion_lab::Namespace;
-use pillion_path::{Direction, Loss, PathConfig};
+use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 
 /// The binary under test.
@@ -166,7 +166,7 @@ pub fn all_bpf_objects() -> BTreeSet<String> {
 
 /// The cgroup of this process, in which the pillions that it starts make theirs.
 pub fn own_cgroup() -> PathBuf {
-    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let memberships = fs::read_to_string("/proc/self/cgroup").expect("/proc/self/cgroup");
     let own = memberships
         .lines()

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use pillion_records::Writer;
-use pillion_traffic::{Measured, Record};
+use pillion_lab::records::Writer;
+use pillion_lab::traffic::{Measured, Record};
 use serde_json::{Value, json};
 
 use crate::common::*;

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use nix::unistd::Pid;
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use pillion_tests::HostPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -175,7 +175,7 @@ struct Nested {
 impl Nested {
     fn create() -> Self {
         let name = format!("rules-{}", std::process::id());
-        let outer = pillion_bundler::cgroup2_mount().unwrap().join(name);
+        let outer = pillion_bpf::cgroup2_mount().unwrap().join(name);
         let inner = outer.join("inner");
         fs::create_dir_all(&inner).unwrap();
         let script = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::process::{Child, Command};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bundler::cgroup2_mount;
+use pillion_bpf::cgroup2_mount;
 use pillion_lab::Namespace;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use pillion_bundler::{cgroup1_mount, cgroup2_mount};
+use pillion_bpf::{cgroup1_mount, cgroup2_mount};
 use pillion_lab::Namespace;
 use serde_json::{Value, json};
 

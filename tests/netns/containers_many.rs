@@ -1,6 +1,6 @@
 //! More containers than the kernel's table of rules has rows.
 
-use pillion_bundler::{Container, ContainerChoice, Policy, Programs, Rule};
+use pillion_bpf::{Container, ContainerChoice, Policy, Programs, Rule};
 
 use crate::coming::Group;
 use crate::common::*;
@@ -62,7 +62,7 @@ fn of_cgroups_beyond_those_that_the_kernel_has_room_for_each_rule_has_its_share(
     };
     let running = (1..=9000).map(|cgroup| Container {
         id: format!("{cgroup:064}"),
-        described: pillion_host::Described {
+        described: pillion_bpf::host::Described {
             names: vec![if cgroup < 9000 { "many" } else { "one" }.to_owned()],
             ..Default::default()
         },

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use pillion_bundler::cgroup2_mount;
+use pillion_bpf::cgroup2_mount;
 use pillion_lab::Namespace;
 
 use crate::common::*;

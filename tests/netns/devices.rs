@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interruption::poll;
 use pillion_lab::Namespace;
 use serde_json::Value;
 

@@ -13,9 +13,9 @@ use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrStorage, connect, recv, recvmsg, send,
 };
-use pillion_bundler::{Counters, Outcome};
-use pillion_host::interruption::{poll, retry};
-use pillion_host::socket_option::set;
+use pillion_bpf::host::interruption::{poll, retry};
+use pillion_bpf::host::socket_option::set;
+use pillion_bpf::{Counters, Outcome};
 
 use crate::common::*;
 use crate::stream::Carriage::{Bundled, BundledMptcp, Plain};

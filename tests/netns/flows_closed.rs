@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use pillion_lab::Namespace;
 use serde_json::Value;
 

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{Counters, LossRule, Options, Outcome};
-use pillion_path::{Direction, PathConfig};
+use pillion_bpf::{Counters, LossRule, Options, Outcome};
+use pillion_lab::path::{Direction, PathConfig};
 use pillion_tests::{HostPair, sysctl, tcp_info};
 
 use crate::common::*;

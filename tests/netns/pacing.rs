@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pillion_bundler::Outcome::{Bundled, Paced};
+use pillion_bpf::Outcome::{Bundled, Paced};
 use pillion_tests::set_option;
 
 use crate::common::*;

@@ -13,8 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::sockopt::TcpUserTimeout;
 use nix::sys::socket::{getsockopt, setsockopt};
 use nix::unistd::{Pid, Uid, setfsuid};
-use pillion_bundler::list_flows;
-use pillion_host::pillion::{BUNDLE, get, set};
+use pillion_bpf::host::pillion::{BUNDLE, get, set};
+use pillion_bpf::list_flows;
 use pillion_lab::Namespace;
 
 use crate::common::*;

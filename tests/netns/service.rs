@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bundler::{Counters, Kind, Outcome};
+use pillion_bpf::{Counters, Kind, Outcome};
 use pillion_lab::Namespace;
 use serde_json::Value;
 use tempfile::TempDir;

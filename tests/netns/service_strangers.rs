@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use pillion_lab::Namespace;
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::TcpCongestion;
-use pillion_path::{Direction, PathConfig};
+use pillion_lab::path::{Direction, PathConfig};
 use pillion_tests::{HostPair, sysctl};
 
 use crate::common::*;

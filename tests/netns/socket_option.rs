@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 use nix::unistd::Pid;
-use pillion_host::{pillion as option, socket_option};
+use pillion_bpf::host::{pillion as option, socket_option};
 use pillion_tests::HostPair;
 use serde_json::Value;
 use tempfile::TempDir;

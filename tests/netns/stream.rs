@@ -7,10 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{Backlog, MsgFlags, SockaddrStorage, bind, connect, listen, send};
-use pillion_bundler::{
+use pillion_bpf::host::interruption::retry;
+use pillion_bpf::{
     Attachment, Counters, Device, Options, Policy, Programs, Rule, Scope, ThinTest, open_cgroup2,
 };
-use pillion_host::interruption::retry;
 use pillion_tests::HostPair;
 
 use crate::common::clean_pair;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use pillion_lab::traffic::Record;
 use pillion_tests::samples::assert_flows;
-use pillion_traffic::Record;
 
 use crate::common::*;
 
@@ -125,7 +125,7 @@ fn traces_queue_path_analyser_and_records_of_a_run_agree_to_the_packet() {
     let received: u64 = received
         .map(|group| group["received"].as_u64().unwrap())
         .sum();
-    let records = pillion_records::read::<Record>(&made.join("records.csv.zst")).unwrap();
+    let records = pillion_lab::records::read::<Record>(&made.join("records.csv.zst")).unwrap();
     assert_eq!(records.filter(Result::is_ok).count() as u64, received);
     let bundling = read_json(&made.join("bundling.json"));
     assert_eq!(bundling[0]["group"], "bundled");

@@ -17,7 +17,7 @@ use nix::pty::{Winsize, grantpt, openpty, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::{Pid, setsid};
-use pillion_host::interruption::{poll, retry};
+use pillion_bpf::host::interruption::{poll, retry};
 use pillion_lab::Namespace;
 
 use crate::common::*;

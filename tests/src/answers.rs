@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use pillion_host::interruption::without_signals;
+use pillion_bpf::host::interruption::without_signals;
 
 use crate::skeleton::AnswersSkelBuilder;
 

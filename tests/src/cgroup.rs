@@ -138,7 +138,7 @@ impl Drop for Nested {
 }
 
 fn own_cgroup() -> PathBuf {
-    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let memberships = fs::read_to_string("/proc/thread-self/cgroup").expect("memberships");
     let own = memberships
         .lines()

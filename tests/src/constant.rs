@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_sys::{bpf_attach_type, bpf_insn, bpf_prog_load, bpf_prog_load_opts, bpf_prog_type};
-use pillion_host::interruption::without_signals;
+use pillion_bpf::host::interruption::without_signals;
 
 /// Loads a program of this name that lets sockets of a sockmap have all that they receive.
 ///

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use pillion_host::Offload;
+use pillion_bpf::host::Offload;
 
 use crate::link::Link;
 use crate::netns::{ip, sysctl};

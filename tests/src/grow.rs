@@ -2,7 +2,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use pillion_host::interruption::without_signals;
+use pillion_bpf::host::interruption::without_signals;
 
 use crate::skeleton::GrowSkelBuilder;
 use crate::tcx::attach;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::thread;
 
 use nix::poll::{PollFd, PollFlags};
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interruption::poll;
 
 use crate::Wire;
 use crate::peer::PATIENCE;

@@ -3,8 +3,8 @@
 use std::net::Ipv4Addr;
 
 use pillion_lab::Namespace;
+use pillion_lab::path::{Path, PathConfig, Tap};
 use pillion_lab::testbed::speak_ipv4_alone;
-use pillion_path::{Path, PathConfig, Tap};
 
 /// A sender and a receiver with a path of their own between them.
 #[derive(Debug)]

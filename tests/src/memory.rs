@@ -1,7 +1,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use pillion_host::socket_option;
+use pillion_bpf::host::socket_option;
 
 use crate::netns::ip;
 use crate::socket;

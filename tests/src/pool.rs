@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use pillion_bundler::{Attachment, Policy, Programs};
+use pillion_bpf::{Attachment, Policy, Programs};
 
 /// Those done with, which may be waiting for sockets of theirs to be freed; the latest are the last.
 static IDLE: Mutex<Vec<Programs>> = Mutex::new(Vec::new());

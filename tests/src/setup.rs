@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Mode, Observing, Options, Rule, ThinTest};
+use pillion_bpf::{LossRule, Mode, Observing, Options, Rule, ThinTest};
 
 use crate::device::Checksums;
 use crate::link::Link;

@@ -10,7 +10,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, setsockopt,
     socket,
 };
-use pillion_host::socket_option;
+use pillion_bpf::host::socket_option;
 
 use crate::peer::PATIENCE;
 

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-use pillion_host::interruption::without_signals;
+use pillion_bpf::host::interruption::without_signals;
 
 use crate::skeleton::StatesSkelBuilder;
 
@@ -29,7 +29,7 @@ impl States {
         let constants = open.maps.rodata_data.as_mut();
         constants.expect("read-only data").port = port.into();
         let skel = without_signals(|| open.load()).expect("the kernel takes the tests' program");
-        let root = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+        let root = pillion_bpf::cgroup2_mount().expect("cgroup v2");
         let root = File::open(root).expect("the root cgroup");
         let link = skel.progs.note_state.attach_cgroup(root.as_raw_fd());
         Self {

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
-use pillion_bundler::Hook;
-use pillion_host::interruption::without_signals;
+use pillion_bpf::Hook;
+use pillion_bpf::host::interruption::without_signals;
 
 use crate::skeleton::TagsSkelBuilder;
 use crate::tcx;

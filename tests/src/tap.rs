@@ -5,8 +5,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags};
-use pillion_host::interface_request;
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interface_request;
+use pillion_bpf::host::interruption::poll;
 
 use crate::link::{ETHERNET_HEADER, Link};
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
-use pillion_bundler::{
+use pillion_bpf::{
     Attachment, Counters, Device, Flow, Hook, Namespaces, Observation, Outcome, Policy, Programs,
     Scope, Selection, Totals, cgroup2_mount,
 };

@@ -44,7 +44,8 @@ group.bundled.bundle = true
 /// The 99th percentile of delivery latency in milliseconds, of messages sent after the first ten
 /// seconds: of the streams that bundle, and of the neighbour.
 fn p99(run: &Path) -> [f64; 2] {
-    let records = pillion_records::read::<HashMap<String, String>>(&run.join("records.csv.zst"));
+    let records =
+        pillion_lab::records::read::<HashMap<String, String>>(&run.join("records.csv.zst"));
     let mut deliveries = Vec::new();
     for record in records.unwrap().map(Result::unwrap) {
         if record["measured"] == "delivery" {

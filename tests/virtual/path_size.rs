@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::Options;
+use pillion_bpf::Options;
 use pillion_tests::{Setup, Wire};
 
 use crate::common::{needs_kernel, test_inside};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use pillion_lab::engine::LabKernel;
-use pillion_settings::experiment::Kernel;
+use pillion_lab::settings::experiment::Kernel;
 
 use crate::common::*;
 

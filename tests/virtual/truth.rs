@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pillion_traffic::Record;
+use pillion_lab::traffic::Record;
 use serde_json::Value;
 
 use crate::common::*;
@@ -69,7 +69,7 @@ fn run(engine: &str, folder: &Path) -> Latencies {
 }
 
 fn latencies_of(folder: &Path) -> Vec<f64> {
-    let records = pillion_records::read::<Record>(&folder.join("records.csv.zst")).unwrap();
+    let records = pillion_lab::records::read::<Record>(&folder.join("records.csv.zst")).unwrap();
     let latencies = records.map(|record| record.unwrap().latency_us / 1e3);
     sorted(latencies.collect())
 }

@@ -22,7 +22,7 @@ bottleneck.back = { rate = 0.1, limit = 9 }
 
 /// Where packets of a file of the queue's come from and go to.
 fn ends(file: &Path) -> BTreeSet<[String; 2]> {
-    let rows = pillion_records::read::<HashMap<String, String>>(file).unwrap();
+    let rows = pillion_lab::records::read::<HashMap<String, String>>(file).unwrap();
     let rows = rows.map(|row| row.unwrap());
     rows.map(|row| [row["source"].clone(), row["destination"].clone()])
         .collect()

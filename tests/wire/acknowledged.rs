@@ -1,6 +1,6 @@
 //! Only what is unacknowledged rides along, and only whole segments do.
 
-use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
 use pillion_tests::Setup;
 
 #[test]

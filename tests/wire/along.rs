@@ -3,10 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{
+use pillion_bpf::Outcome::{
     Bundled, NotThin, NothingOutstanding, OldData, RetransmissionBundled as Again,
 };
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Checksums, Link, Setup, Wire, netstat, segment_overhead, sysctl, unlimited};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

@@ -5,11 +5,11 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use pillion_bundler::{
+use pillion_bpf::host::pillion;
+use pillion_bpf::{
     Attachment, CgroupName, CgroupNameError, Error, LossRule, Mode, Options, Policy, Programs,
     Rule, Scope, ThinTest,
 };
-use pillion_host::pillion;
 use pillion_tests::{Answers, Bundler, Nested, Setup, Wire, isolated};
 
 /// Initial window, and Reno's threshold after a reduction.
@@ -220,7 +220,7 @@ fn name_of(cgroup: &Path) -> CgroupName {
 }
 
 fn try_name_of(cgroup: &Path) -> Result<CgroupName, CgroupNameError> {
-    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let below = cgroup.strip_prefix(mount).expect("a cgroup of version 2");
     format!("/{}", below.display()).parse()
 }

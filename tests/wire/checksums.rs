@@ -1,7 +1,7 @@
 //! The checksum is right whoever computes it. [`pillion_tests::Wire::expect`] verifies
 //! it, and that it was computed where it should be.
 
-use pillion_bundler::Outcome::{Bundled, FullSize, NothingOutstanding};
+use pillion_bpf::Outcome::{Bundled, FullSize, NothingOutstanding};
 use pillion_tests::{Checksums, Setup};
 
 /// New and redundant bytes in odd and even numbers, up to a full MSS.

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{Backlog, SockaddrStorage, bind, listen};
-use pillion_bundler::{Companion, Companions, Mode, Rule, list_flows, offered_congestion_controls};
+use pillion_bpf::{Companion, Companions, Mode, Rule, list_flows, offered_congestion_controls};
 use pillion_tests::{Bundler, Opening, Setup, Wire, sysctl, unlimited};
 
 const LINEAR_TIMEOUTS: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS);

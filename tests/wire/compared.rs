@@ -1,7 +1,7 @@
 //! The reaction to a hidden loss is what congestion control decides for any other sign of
 //! congestion.
 
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, Wire};
 
 /// How a sender learns of congestion, four segments having left.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, Flags, NoHistory, NothingOutstanding, OldData};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, Flags, NoHistory, NothingOutstanding, OldData};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::Setup;
 
 /// Probes and time-outs after one second.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
+use pillion_bpf::{LossRule, Options, Outcome, ThinTest};
 use pillion_tests::{Setup, netstat};
 
 /// So many segments of ten bytes are in flight all the time, and each is acknowledged by itself.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Ip, Link, Setup, Wire, netstat, sysctl};
 
 fn options() -> Options {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{Backlog, SockaddrStorage, bind, connect, listen};
-use pillion_bundler::Outcome::{Bundled, NoRoom, NothingOutstanding};
-use pillion_bundler::{Flow, FlowLister, list_closed, list_flows};
+use pillion_bpf::Outcome::{Bundled, NoRoom, NothingOutstanding};
+use pillion_bpf::{Flow, FlowLister, list_closed, list_flows};
 use pillion_tests::{Ip, Setup, sysctl};
 
 /// Peers' ports that no other test uses: all namespaces' connections are listed.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use pillion_bundler::Outcome::{Bundled, Governed, NothingOutstanding};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, Governed, NothingOutstanding};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Ip, Setup, sysctl, unlimited};
 
 fn governed(options: Options) -> Setup {

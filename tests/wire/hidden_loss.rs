@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
+use pillion_bpf::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 /// No limit to the bundle, and the rule that is learnt, unless another is given.

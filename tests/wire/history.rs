@@ -1,9 +1,9 @@
 //! What is remembered of the stream, and what is not.
 
-use pillion_bundler::Outcome::{
+use pillion_bpf::Outcome::{
     Bundled, FullSize, Gso, NoHistory, NoRoom, NothingOutstanding, Unwatched,
 };
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Setup, unlimited};
 
 #[test]

@@ -3,8 +3,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::Outcome::OverShare;
-use pillion_bundler::{LossRule, Options, ThinTest, offered_congestion_controls};
+use pillion_bpf::Outcome::OverShare;
+use pillion_bpf::{LossRule, Options, ThinTest, offered_congestion_controls};
 use pillion_tests::{Setup, Wire};
 
 /// A connection with this RTT that has hidden a loss, if the kernel has its congestion control.

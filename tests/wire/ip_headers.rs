@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{
+use pillion_bpf::Outcome::{
     Bundled, FullSize, NoHistory, NotPlainIp, NothingOutstanding, Unwatched,
 };
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Checksums, Ip, Setup};
 
 #[test]

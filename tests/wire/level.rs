@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{Level, LossRule, Options, Reaction, Target, ThinTest};
+use pillion_bpf::{Level, LossRule, Options, Reaction, Target, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
 /// At most one segment of a thousand is to stay unrepaired.

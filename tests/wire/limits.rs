@@ -1,6 +1,6 @@
 //! How much rides along. The first four are the published RDB's own tests.
 
-use pillion_bundler::{Options, Outcome, ThinTest};
+use pillion_bpf::{Options, Outcome, ThinTest};
 use pillion_tests::Setup;
 
 fn limits(max_packets: u32, max_bytes: u32) -> Setup {

@@ -2,7 +2,7 @@
 //!
 //! [`pillion_tests::Wire::expect`] verifies that the tags are those that the packet had.
 
-use pillion_bundler::Outcome::{Bundled, NothingOutstanding};
+use pillion_bpf::Outcome::{Bundled, NothingOutstanding};
 use pillion_tests::{Checksums, Ip, Link, Setup, netstat};
 
 /// Bundles of all sizes leave, and reports of them are taken out of ACKs that come in.

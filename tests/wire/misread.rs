@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Mode, Options, Outcome, ThinTest};
+use pillion_bpf::{LossRule, Mode, Options, Outcome, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 use crate::hidden_loss::hidden;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::{Arm, Direction, DrawBy, LatencyBuckets, Observation, Observing, Outcome};
+use pillion_bpf::{Arm, Direction, DrawBy, LatencyBuckets, Observation, Observing, Outcome};
 use pillion_tests::{Bundler, Ip, Setup, Wire};
 
 const RTT: Duration = Duration::from_millis(20);

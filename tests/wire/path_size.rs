@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NothingOutstanding, PathSize};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, NothingOutstanding, PathSize};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 /// All that fits rides along, and the path's size is not known.

@@ -1,7 +1,7 @@
 //! Which connections are bundled, from when on, and until when.
 
-use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::Rule;
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bpf::Rule;
 use pillion_tests::{Bundler, Ip, Opening, Setup, unlimited};
 
 fn rules(rules: &[Rule]) -> Setup {

@@ -5,7 +5,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options};
+use pillion_bpf::{LossRule, Options};
 use pillion_tests::{Setup, Wire, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NothingOutstanding};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, NothingOutstanding};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::{Setup, Wire, sysctl};
 
 /// A connection with an RTT of 200 ms that bundles as published.

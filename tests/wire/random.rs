@@ -1,6 +1,6 @@
 //! Random writes and acknowledgements, against the rules in a few lines of Rust.
 
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
+use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
 use pillion_tests::{Checksums, Ip, Setup, Wire, segment_overhead};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;

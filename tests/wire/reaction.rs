@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, Reaction, ThinTest};
+use pillion_bpf::{LossRule, Options, Reaction, ThinTest};
 use pillion_tests::{Ip, Setup, Wire, sysctl};
 
 const OPEN: u8 = 0; // TCP_CA_Open

@@ -1,7 +1,7 @@
 //! An ACK that TCP refuses, because its segment lies outside the receive window, tells nothing:
 //! whoever forges one has to guess where that is.
 
-use pillion_bundler::{LossRule, Options};
+use pillion_bpf::{LossRule, Options};
 use pillion_tests::{Setup, Wire};
 
 use crate::hidden_loss::{hidden, options};

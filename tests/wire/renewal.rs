@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{
+use pillion_bpf::{
     Attachment, DrawBy, Mode, Observing, Policy, Programs, Scope, Totals, list_closed, open_cgroup2,
 };
 use pillion_tests::{Setup, isolated};

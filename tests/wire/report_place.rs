@@ -1,6 +1,6 @@
 //! Where in its options an ACK has its report, and what stands beside it.
 
-use pillion_bundler::Outcome;
+use pillion_bpf::Outcome;
 use pillion_tests::netstat;
 
 use crate::hidden_loss::{dsack, hidden};

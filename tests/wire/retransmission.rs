@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NothingOutstanding, OldData};
+use pillion_bpf::Outcome::{Bundled, NothingOutstanding, OldData};
 use pillion_tests::{Setup, Wire, sysctl};
 
 /// Time-outs after one second.

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::{Direction, HELPER_PORTS, Mode, Options, Policy, Rule};
-use pillion_host::pillion;
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bpf::host::pillion;
+use pillion_bpf::{Direction, HELPER_PORTS, Mode, Options, Policy, Rule};
 use pillion_tests::{Bundler, Ip, Opening, Setup, States, Wire, unlimited};
 
 /// To bundle all, without a limit.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options};
+use pillion_bpf::{LossRule, Options};
 use pillion_tests::{Setup, Wire};
 
 use crate::hidden_loss::{hidden, options};

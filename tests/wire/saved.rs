@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, Wire};
 
 const RTT: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! A segment with its bundle is never larger than the MSS, nor than 2,047 bytes.
 
-use pillion_bundler::Outcome::{Bundled, FullSize, NoRoom, NothingOutstanding};
-use pillion_bundler::{Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, FullSize, NoRoom, NothingOutstanding};
+use pillion_bpf::{Options, ThinTest};
 use pillion_tests::Setup;
 
 fn jumbo() -> Setup {

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, Outcome, Reaction, ThinTest};
+use pillion_bpf::{LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire};
 
 /// A connection whose handshake took so long.

@@ -4,8 +4,8 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
-use pillion_bundler::{Options, ThinRtt, ThinTest};
+use pillion_bpf::Outcome::{Bundled, NoLoss, NoRtt, NotThin, NothingOutstanding, OldData};
+use pillion_bpf::{Options, ThinRtt, ThinTest};
 use pillion_tests::{Opening, Setup};
 
 const RTT: Duration = Duration::from_millis(600);

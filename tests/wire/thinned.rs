@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_bundler::{Level, LossRule, Options, Outcome, Reaction, ThinTest};
+use pillion_bpf::{Level, LossRule, Options, Outcome, Reaction, ThinTest};
 use pillion_tests::{Setup, Wire};
 
 const RTT: Duration = Duration::from_millis(10);

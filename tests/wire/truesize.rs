@@ -1,7 +1,7 @@
 //! A packet never has as much payload as the kernel counts memory for it: a receiver in the same
 //! kernel would take that for the truth (`tcp_measure_rcv_mss()`).
 
-use pillion_bundler::Outcome::{Bundled, NoRoom};
+use pillion_bpf::Outcome::{Bundled, NoRoom};
 use pillion_tests::{Setup, segment_overhead};
 
 fn jumbo() -> Setup {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
-use pillion_bundler::{Options, Rule, ThinTest};
+use pillion_bpf::Outcome::{Bundled, NoHistory, NotThin, NothingOutstanding, OldData, Overlap};
+use pillion_bpf::{Options, Rule, ThinTest};
 use pillion_tests::{Bundler, Checksums, Setup, sysctl};
 
 fn first(first: Bundler) -> Setup {

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use pillion_bundler::{LossRule, Options, Outcome, ThinTest};
+use pillion_bpf::{LossRule, Options, Outcome, ThinTest};
 use pillion_tests::{Bundler, Setup, Wire, netstat, sysctl};
 
 const RTT: Duration = Duration::from_millis(100);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding, Waited};
-use pillion_bundler::{LossRule, Options, ThinTest};
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding, Waited};
+use pillion_bpf::{LossRule, Options, ThinTest};
 use pillion_tests::{Setup, sysctl, unlimited};
 
 fn setup(options: Options) -> Setup {

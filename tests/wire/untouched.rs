@@ -7,7 +7,7 @@
 use std::net::UdpSocket;
 
 use etherparse::UdpHeader;
-use pillion_bundler::Outcome::{
+use pillion_bpf::Outcome::{
     Bundled, FullSize, NoHistory, NoRoom, NotPlainIp, NothingOutstanding, OldData, TcpOption,
 };
 use pillion_tests::{Ip, Setup, sysctl};

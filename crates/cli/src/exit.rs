@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use pillion_settings::BadInput;
+use crate::settings::BadInput;
 
 use crate::print::say_line;
 

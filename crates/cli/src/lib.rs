@@ -10,6 +10,7 @@ pub mod help;
 pub mod man;
 pub mod output_file;
 pub mod print;
+pub mod settings;
 pub mod stop;
 
 /// pillion's version, and the commit that it is built from.

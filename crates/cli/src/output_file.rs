@@ -7,11 +7,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::settings::BadInput;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
-use pillion_host::interruption::poll;
-use pillion_host::replacement::Replacement;
-use pillion_settings::BadInput;
+use pillion_bpf::host::interruption::poll;
+use pillion_bpf::host::replacement::Replacement;
 
 /// How long to wait for the reader of a pipe while it reads nothing.
 const PATIENCE: Duration = Duration::from_secs(60);

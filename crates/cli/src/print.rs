@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libc::PIPE_BUF;
 use nix::poll::{PollFd, PollFlags};
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interruption::poll;
 use serde::Serialize;
 
 /// Prints a text as it is.

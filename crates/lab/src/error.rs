@@ -1,10 +1,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_path::PathError;
-use pillion_settings::BadInput;
-use pillion_settings::experiment::Contradiction;
-use pillion_traffic::{ConfigError, ReceiveError, SendError};
+use crate::path::PathError;
+use crate::settings::experiment::Contradiction;
+use crate::traffic::{ConfigError, ReceiveError, SendError};
+use pillion_cli::settings::BadInput;
 
 /// Why the lab could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum Error {
     Contradictions(Vec<Contradiction>),
     /// A run's traces cannot be read.
     #[error(transparent)]
-    Trace(#[from] pillion_analysis::OpenError),
+    Trace(#[from] crate::analysis::OpenError),
     /// An experiment's file has mistakes.
     #[error(transparent)]
     Input(#[from] BadInput),
@@ -70,13 +70,13 @@ pub enum Error {
     Send(#[from] SendError),
     /// The bundler could not be put to work.
     #[error(transparent)]
-    Bundler(#[from] pillion_bundler::Error),
+    Bundler(#[from] pillion_bpf::Error),
     /// The bottleneck's queue could not be watched.
     #[error(transparent)]
-    Queue(#[from] pillion_queue::Error),
+    Queue(#[from] crate::queue::Error),
     /// The streams' sockets could not be sampled.
     #[error(transparent)]
-    Sockets(#[from] pillion_sockets::Error),
+    Sockets(#[from] crate::sockets::Error),
     /// A file of a run cannot be used.
     #[error("{}: {source}", path.display())]
     File {

@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::Path;
 
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{Experiment, Planned};
+use crate::settings::experiment::{Experiment, Planned};
+use pillion_cli::settings::BadInput;
 
 use crate::Error;
 use crate::engine::memory_mib;
@@ -130,7 +130,7 @@ rule run:
 
 #[cfg(test)]
 mod tests {
-    use pillion_settings::experiment::{Extent, of_text};
+    use crate::settings::experiment::{Extent, of_text};
 
     use super::*;
 

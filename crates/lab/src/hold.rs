@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use pillion_host::held_file;
+use pillion_bpf::host::held_file;
 
 use crate::Error;
 

@@ -4,6 +4,7 @@
 //! paths in user space. Nothing is simulated, and nothing stays behind: namespaces have no
 //! names and devices no persistence, so both end with the process.
 
+pub mod analysis;
 mod cache;
 pub mod campaign;
 mod capture;
@@ -14,10 +15,16 @@ pub mod grid;
 mod hash;
 mod hold;
 mod netns;
+pub mod path;
+pub mod queue;
+pub mod records;
 pub mod reproduction;
 pub mod run;
+pub mod settings;
+pub mod sockets;
 pub mod store;
 pub mod testbed;
+pub mod traffic;
 
 pub use cache::cache;
 pub use demo::{Demo, Setting, Side, demo_page, demo_table};

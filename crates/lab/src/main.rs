@@ -14,8 +14,8 @@ use pillion_cli::man::{CompletionsArgs, ManArgs};
 use pillion_cli::{VERSION, exit, help};
 use pillion_lab::PROGRAM;
 use pillion_lab::engine::{self, EngineError};
+use pillion_lab::traffic::{ReceiveError, SendError};
 use pillion_trace::input::InputError;
-use pillion_traffic::{ReceiveError, SendError};
 
 use commands::*;
 
@@ -90,10 +90,10 @@ fn main() -> ExitCode {
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
     cause.is::<InputError>()
-        || is(cause, pillion_bundler::Error::is_bad_input)
+        || is(cause, pillion_bpf::Error::is_bad_input)
         || is(cause, pillion_lab::Error::is_bad_input)
         || is(cause, EngineError::is_bad_input)
-        || is(cause, pillion_queue::Error::is_bad_input)
+        || is(cause, pillion_lab::queue::Error::is_bad_input)
         || is(cause, SendError::is_bad_input)
         || is(cause, ReceiveError::is_bad_input)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use nix::sched::{CloneFlags, setns, unshare};
-use pillion_host::network_namespace;
+use pillion_bpf::host::network_namespace;
 
 /// A network namespace without a name: it exists as long as something refers to it, and
 /// so is gone when this process is, however it ends.

@@ -1,7 +1,7 @@
 //! The account of what was done, in words.
 
-use pillion_bundler::{Outcome, Totals};
-use pillion_report::number::counted;
+use pillion_bpf::{Outcome, Totals};
+use pillion_stats::report::number::counted;
 
 /// One line: segments, bundled, redundant bytes and their share, losses, the time
 /// that their repair saved, reactions.

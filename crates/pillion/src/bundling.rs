@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use pillion_bundler::{Error, Hook, Namespaces, Options, Policy, Selection};
-use pillion_settings::{BadInput, Bundling, idle_option, refuse_unsafe};
+use pillion_bpf::{Error, Hook, Namespaces, Options, Policy, Selection};
+use pillion_cli::settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
 use crate::lent::refuse;
 

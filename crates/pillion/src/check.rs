@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::{Standing, check};
+use pillion_bpf::{Standing, check};
 use pillion_cli::print::{print_json, print_line};
 
 /// Say what this host supports, a line each, with the remedy for what it lacks

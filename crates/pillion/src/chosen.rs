@@ -1,12 +1,12 @@
 //! Connections that are chosen on the command line, by what they are and where they are.
 
 use anyhow::{Context, Result};
-use pillion_bundler::{
+use pillion_bpf::{
     CgroupName, ContainerChoice, ContainerLabel, ContainerName, NamespaceName, Namespaces, Options,
     Programs, Rule,
 };
-use pillion_settings::Bundling;
-use pillion_settings::policy::{Peer, Ports};
+use pillion_cli::settings::Bundling;
+use pillion_cli::settings::policy::{Peer, Ports};
 
 use crate::janitor::{self, Janitor};
 

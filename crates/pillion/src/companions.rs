@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pillion_bundler::Companions;
+use pillion_bpf::Companions;
 
 /// A connection's companions in a few words, as in `linear-timeouts rto-min=50`.
 pub fn words(companions: &Companions) -> String {
@@ -23,7 +23,7 @@ pub fn words(companions: &Companions) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bundler::Companion;
+    use pillion_bpf::Companion;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use clap_mangen::roff::{Roff, bold, roman};
 use pillion_cli::VERSION;
 use pillion_cli::print::print;
-use pillion_settings::policy::{example, sections};
+use pillion_cli::settings::policy::{example, sections};
 
 /// The file of rules
 #[derive(clap::Args)]

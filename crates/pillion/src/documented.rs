@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clap::CommandFactory;
-use pillion_settings::policy;
+use pillion_cli::settings::policy;
 use pillion_tests::documented::{blocks, check_commands, pages};
 
 use crate::Cli;

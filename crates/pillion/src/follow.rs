@@ -4,8 +4,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
-use pillion_bundler::{Attachment, Change, Selection};
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interruption::poll;
+use pillion_bpf::{Attachment, Change, Selection};
 
 /// How often it is looked whether connections find no place, or others have detached something, and
 /// whether something else is due.

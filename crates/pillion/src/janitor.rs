@@ -5,8 +5,8 @@ use std::io;
 
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::setsid;
+use pillion_bpf::host::interruption::{poll, retry};
 use pillion_cli::beside;
-use pillion_host::interruption::{poll, retry};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, pidfd_open, pidfd_send_signal, waitid,

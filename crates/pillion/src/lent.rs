@@ -3,7 +3,7 @@
 
 use nix::unistd::{Uid, seteuid};
 
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
 
 /// Is the privilege not the caller's own?
 pub fn is_lent() -> bool {

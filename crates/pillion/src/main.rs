@@ -26,19 +26,20 @@ mod stats;
 mod status;
 mod succession;
 mod top;
+mod trial;
 
 use std::error::Error;
 use std::process::ExitCode;
 
+use crate::trial::RecordError;
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
 use pillion_cli::man::{CompletionsArgs, ManArgs};
 use pillion_cli::print::say_line;
+use pillion_cli::settings::BadInput;
 use pillion_cli::{VERSION, exit, help};
-use pillion_settings::BadInput;
-use pillion_trial::RecordError;
 
 /// `lab`, and the subcommands that only `pillion-lab` has: people may type them here.
 const OF_THE_LAB: [&str; 15] = [
@@ -122,7 +123,7 @@ fn main() -> ExitCode {
 }
 
 fn is_bad_input(cause: &(dyn Error + 'static)) -> bool {
-    is(cause, pillion_bundler::Error::is_bad_input) || is(cause, RecordError::is_bad_input)
+    is(cause, pillion_bpf::Error::is_bad_input) || is(cause, RecordError::is_bad_input)
 }
 
 /// Prints help, or what is wrong with the command line. Subcommands of `pillion-lab` are named and not

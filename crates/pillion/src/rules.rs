@@ -1,8 +1,6 @@
 //! What is said of the rules in force, while cgroups and containers that they name come and go.
 
-use pillion_bundler::{
-    Attachment, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_whole,
-};
+use pillion_bpf::{Attachment, Error, FollowedRules, Policy, Selection, cgroup2_mount, is_whole};
 use pillion_cli::print::say_line;
 
 /// The rules in force, and what was said of them.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pillion_bundler::{Attachment, Totals};
+use pillion_bpf::{Attachment, Totals};
 use pillion_cli::exit::one_line;
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::say_line;

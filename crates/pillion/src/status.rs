@@ -4,7 +4,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use pillion_cli::exit::COVERS_NOTHING;
 use pillion_cli::print::{print_json, print_line, say, say_line};
-use pillion_report::number::counted;
+use pillion_stats::report::number::counted;
 
 use crate::service::{Health, status_socket};
 

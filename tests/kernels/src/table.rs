@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use pillion_report::{Column, Table, number};
+use pillion_stats::report::{Column, Table, number};
 
 use crate::BadInput;
 use crate::catalogue::Catalogue;

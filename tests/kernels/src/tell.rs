@@ -1,6 +1,6 @@
 //! What is printed of an outcome.
 
-use pillion_report::{Column, Table, number};
+use pillion_stats::report::{Column, Table, number};
 
 use crate::gate::Accepted;
 use crate::outcome::Outcome;

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use pillion_path::{Counts, Direction, Disorder, Loss, PathConfig};
+use pillion_lab::path::{Counts, Direction, Disorder, Loss, PathConfig};
 
 use super::account::{Account, Sums};
 use super::scene::{Scene, Traffic, play};

@@ -8,7 +8,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::sys::time::TimeVal;
-use pillion_host::packet_socket;
+use pillion_bpf::host::packet_socket;
 
 use super::watch::PacketDirection;
 

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use pillion_path::{Counts, Ledger, PathConfig, Volume};
+use pillion_lab::path::{Counts, Ledger, PathConfig, Volume};
 use pillion_tests::{Host, HostPair};
 use pillion_trace::input;
 use serde_json::Value;

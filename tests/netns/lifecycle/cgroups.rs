@@ -19,7 +19,7 @@ fn place(process: Pid) -> String {
 fn cgroups_that_the_command_has_left_are_removed_and_processes_in_them_live_on() {
     needs_root!();
     let ground = Ground::prepare("left");
-    let mount = pillion_bundler::cgroup2_mount().expect("cgroup v2");
+    let mount = pillion_bpf::cgroup2_mount().expect("cgroup v2");
     let script = format!(
         "cg={}$(sed -n s/^0:://p /proc/self/cgroup); mkdir -p $cg/a/b; sleep 300 > /dev/null 2>&1 & \
          echo $! > $cg/a/b/cgroup.procs; echo $!; exit 6",

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use serde_json::Value;
 
 use super::{begin, end, end_unless_over, interval, json, send, text};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use pillion_path::{Direction, Loss, PathConfig};
+use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 

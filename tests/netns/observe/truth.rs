@@ -3,7 +3,7 @@
 use std::time::Duration;
 use std::{env, thread};
 
-use pillion_path::{Direction, Loss, PathConfig};
+use pillion_lab::path::{Direction, Loss, PathConfig};
 use pillion_tests::HostPair;
 use serde_json::Value;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
 use pillion_lab::Namespace;
-use pillion_path::{Direction, Disorder, Loss, PathConfig};
+use pillion_lab::path::{Direction, Disorder, Loss, PathConfig};
 use pillion_tests::HostPair;
 
 use super::memory::Accounting;
@@ -59,7 +59,7 @@ fn path(seed: u64) -> PathConfig {
 impl Ground {
     pub fn create(seed: u64) -> io::Result<Self> {
         let pair = HostPair::create(&path(seed));
-        let mount = pillion_bundler::cgroup2_mount().map_err(io::Error::other)?;
+        let mount = pillion_bpf::cgroup2_mount().map_err(io::Error::other)?;
         let name = format!("soak-{}", std::process::id());
         let top = own_cgroup().join(&name);
         fs::create_dir(&top)?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use pillion_tests::faults;
 
 /// The kernel's messages since this was made; none where they cannot be read.

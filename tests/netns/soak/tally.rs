@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pillion_path::{Counts, Ledger, Volume};
-use pillion_report::{Column, Table, number};
+use pillion_lab::path::{Counts, Ledger, Volume};
+use pillion_stats::report::{Column, Table, number};
 
 use super::books::Books;
 use super::flat::{MEASURES, Samples};

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
-use pillion_host::pillion::{self as option, BUNDLE, MAX_BYTES};
+use pillion_bpf::host::pillion::{self as option, BUNDLE, MAX_BYTES};
 use pillion_lab::Namespace;
 use tempfile::TempDir;
 

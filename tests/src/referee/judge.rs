@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use pillion_bundler::{Counters, LossRule, Options};
+use pillion_bpf::{Counters, LossRule, Options};
 
 use super::ledger::{Arrived, Kind, Ledger};
 use super::receiver::Ack;

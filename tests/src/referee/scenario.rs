@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_bundler::{Level, LossRule, Options, Reaction, ThinTest};
+use pillion_bpf::{Level, LossRule, Options, Reaction, ThinTest};
 use rand::{Rng, RngExt};
 
 use super::network::Direction;

@@ -3,8 +3,8 @@ use std::ptr;
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pillion_host::interruption::retry;
-use pillion_host::socket_option;
+use pillion_bpf::host::interruption::retry;
+use pillion_bpf::host::socket_option;
 
 /// Pages that are mapped in one piece.
 const BLOCK: usize = 1 << 17;

@@ -6,7 +6,7 @@ use std::thread;
 
 use libc::{SYS_fork, SYS_gettid, SYS_sched_yield, SYS_tkill, c_long};
 use nix::errno::Errno;
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 
 const THREADS: u128 = 4;
 const ROUNDS: u128 = 500;

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pillion_bundler::Outcome::{Bundled, NoHistory, NothingOutstanding};
-use pillion_bundler::{Direction, Level, LossRule, Mode, Options, Reaction, Rule};
-use pillion_host::pillion::{self, BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
+use pillion_bpf::Outcome::{Bundled, NoHistory, NothingOutstanding};
+use pillion_bpf::host::pillion::{self, BUNDLE, MAX_BYTES, MAX_PACKETS, MODE};
+use pillion_bpf::{Direction, Level, LossRule, Mode, Options, Reaction, Rule};
 use pillion_tests::{Bundler, Ip, Opening, Setup, Wire, isolated, sysctl, unlimited};
 
 fn under(bundler: Bundler) -> Setup {

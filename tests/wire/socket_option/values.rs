@@ -6,9 +6,9 @@ use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::sys::socket::SockProtocol;
-use pillion_bundler::{Outcome, WantedBy, list_flows};
-use pillion_host::pillion::STATS;
-use pillion_host::socket_option;
+use pillion_bpf::host::pillion::STATS;
+use pillion_bpf::host::socket_option;
+use pillion_bpf::{Outcome, WantedBy, list_flows};
 
 use super::*;
 

@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 
 use crate::beside;
 

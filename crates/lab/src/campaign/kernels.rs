@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use pillion_settings::experiment::Planned;
+use crate::settings::experiment::Planned;
 
 use super::Campaign;
 use crate::engine::{EngineError, Failed, Image, LabKernel, Machines, run_virtually, side_by_side};

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pillion_settings::experiment::{Engine, Planned};
+use crate::settings::experiment::{Engine, Planned};
 
 use super::Campaign;
 use crate::Error;

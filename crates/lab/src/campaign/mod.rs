@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pillion_settings::experiment::Planned;
+use crate::settings::experiment::Planned;
 
 use crate::store::folder_name;
 

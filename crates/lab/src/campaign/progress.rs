@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pillion_settings::experiment::Planned;
+use crate::settings::experiment::Planned;
 
 /// Who is told how far runs have come that are made side by side.
 pub trait Progress: Sync {

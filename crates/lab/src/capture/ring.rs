@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pillion_host::{packet_socket, socket_option};
+use pillion_bpf::host::{packet_socket, socket_option};
 
 use super::pcap::Frame;
 

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::times::parse_s;
 use pillion_cli::stop;
 use pillion_lab::PROGRAM;
 use pillion_lab::engine::{Image, Job, find_program};
-use pillion_settings::BadInput;
-use pillion_settings::times::parse_s;
 
 use super::machine::{MachineArgs, this_core, this_program};
 

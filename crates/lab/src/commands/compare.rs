@@ -2,14 +2,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::runs::{
+use pillion_cli::output_file::OutputFile;
+use pillion_cli::print::{print, print_json, print_line};
+use pillion_cli::settings::BadInput;
+use pillion_lab::analysis::runs::{
     CompareError, Comparison, DELIVERY_LATENCY, Label, Pool, all_values_table, compare,
     comparison_page, differences_table, measure, pools, values_table,
 };
-use pillion_cli::output_file::OutputFile;
-use pillion_cli::print::{print, print_json, print_line};
 use pillion_lab::store::{Found, State, StoredRun};
-use pillion_settings::BadInput;
 
 use super::store::StoreArgs;
 
@@ -107,7 +107,7 @@ impl Args {
     }
 }
 
-type Labelled = Vec<(Label, Vec<pillion_analysis::runs::Group>)>;
+type Labelled = Vec<(Label, Vec<pillion_lab::analysis::runs::Group>)>;
 
 /// The runs with labels; runs of several experiments, or of several times of one, are told apart by
 /// these as well.

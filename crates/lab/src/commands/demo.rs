@@ -7,8 +7,8 @@ use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print_json, print_line};
 use pillion_cli::stop;
 use pillion_lab::campaign::{Campaign, make_both_live};
+use pillion_lab::settings::experiment;
 use pillion_lab::{Demo, Error, Namespace, Setting, demo_page, demo_table};
-use pillion_settings::experiment;
 
 use super::board::Board;
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_cli::print::print_line;
 use pillion_lab::grid::{self, WORKFLOW_FILE};
-use pillion_report::number;
-use pillion_settings::experiment;
+use pillion_lab::settings::experiment;
+use pillion_stats::report::number;
 
 /// Write an experiment's runs as jobs for many machines
 ///

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_cli::print::{print_json, print_line};
 use pillion_lab::store::{Made, State};
-use pillion_report::{Column, Table};
+use pillion_stats::report::{Column, Table};
 use serde::Serialize;
 
 use super::store::StoreArgs;

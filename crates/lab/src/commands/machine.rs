@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sched::sched_getcpu;
+use pillion_cli::settings::times::parse_s;
 use pillion_lab::campaign::Kernels;
 use pillion_lab::engine::{Image, LabKernel, Machines, cores};
-use pillion_settings::times::parse_s;
 
 /// Options of everything that runs in the lab kernel.
 #[derive(Debug, Clone, clap::Args)]

@@ -1,7 +1,7 @@
 use std::ffi::OsString;
 
 use anyhow::Result;
-use pillion_bundler::{Namespace, NamespaceName};
+use pillion_bpf::{Namespace, NamespaceName};
 
 /// The option that names one network namespace.
 #[derive(clap::Args)]

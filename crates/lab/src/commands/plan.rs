@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_cli::print::{print_json, print_line};
-use pillion_report::{Column, Table, number};
-use pillion_settings::experiment::{self, Planned, Sysctls};
+use pillion_lab::settings::experiment::{self, Planned, Sysctls};
+use pillion_stats::report::{Column, Table, number};
 use serde::Serialize;
 
 /// Say which runs an experiment consists of, or what is wrong with its file

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use pillion_cli::output_file::refuse_dash;
-use pillion_records::Writer;
+use pillion_lab::records::Writer;
 use serde::Serialize;
 
 /// A file of records that an option names. It is known from the beginning that it can be written;

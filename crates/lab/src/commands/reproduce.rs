@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
 use nix::unistd::{AccessFlags, access};
-use pillion_analysis::reproduction::{Row, files, page, summary_table, which};
 use pillion_cli::VERSION;
 use pillion_cli::exit::one_line;
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_line, say_line};
+use pillion_cli::settings::BadInput;
 use pillion_cli::stop;
+use pillion_lab::analysis::reproduction::{Row, files, page, summary_table, which};
 use pillion_lab::campaign::Campaign;
 use pillion_lab::reproduction::{Chosen, PUBLISHED};
+use pillion_lab::settings::experiment::{Extent, Planned, Selector};
 use pillion_lab::store::{Maker, Making};
-use pillion_report::Fact;
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{Extent, Planned, Selector};
+use pillion_stats::report::Fact;
 
 use super::board::Board;
 use super::machine::MachineArgs;

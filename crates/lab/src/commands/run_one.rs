@@ -6,7 +6,7 @@ use pillion_cli::VERSION;
 use pillion_cli::print::say_line;
 use pillion_cli::stop;
 use pillion_lab::run::{How, perform};
-use pillion_settings::experiment::{Engine, load_run};
+use pillion_lab::settings::experiment::{Engine, load_run};
 
 /// Make one run on this host's kernel, and write its folder
 #[derive(clap::Args)]

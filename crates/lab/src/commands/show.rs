@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
 use pillion_cli::print::{print, print_json, print_line};
+use pillion_lab::analysis::runs::{DELIVERY_LATENCY, Group, MEASURES, groups_table};
 use pillion_lab::run::{Summary, WayCounts};
 use pillion_lab::store::{Found, Made, State, StoredRun};
-use pillion_report::{Column, Table, number};
+use pillion_stats::report::{Column, Table, number};
 use serde::Serialize;
 
 use super::list::word;

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_bpf::host::Ticks;
 use pillion_cli::print::print_if_read;
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::policy::Ports;
+use pillion_cli::settings::times::{parse_interval, parse_s};
 use pillion_cli::stop;
-use pillion_host::Ticks;
-use pillion_settings::BadInput;
-use pillion_settings::policy::Ports;
-use pillion_settings::times::{parse_interval, parse_s};
-use pillion_sockets::{Sample, Sockets};
+use pillion_lab::sockets::{Sample, Sockets};
 
 use crate::commands::netns::NetnsArgs;
 use crate::commands::records_output::RecordsOutput;

@@ -3,12 +3,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_cli::print::print_line;
+use pillion_cli::settings::BadInput;
 use pillion_cli::stop;
 use pillion_lab::campaign::Progress;
 use pillion_lab::engine::{Image, verify};
 use pillion_lab::run::RUN_FILE;
-use pillion_settings::BadInput;
-use pillion_settings::experiment::load_run;
+use pillion_lab::settings::experiment::load_run;
 
 use super::board::Board;
 use super::machine::{MachineArgs, this_core, this_program};

@@ -7,7 +7,7 @@ mod table;
 
 use std::path::Path;
 
-use pillion_settings::experiment::Run;
+use crate::settings::experiment::Run;
 use serde::Serialize;
 
 pub use page::demo_page;

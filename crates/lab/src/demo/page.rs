@@ -1,4 +1,4 @@
-use pillion_report::{Axis, Distribution, Fact, Figure, Line, Page, number};
+use pillion_stats::report::{Axis, Distribution, Fact, Figure, Line, Page, number};
 use serde_json::json;
 
 use super::setting::Setting;

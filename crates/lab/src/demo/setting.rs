@@ -1,7 +1,7 @@
 use std::fmt;
 
-use pillion_settings::experiment::{Limit, Loss, Run};
-use pillion_traffic::Distribution;
+use crate::settings::experiment::{Limit, Loss, Run};
+use crate::traffic::Distribution;
 
 /// The demo's run in a few numbers.
 #[derive(Debug)]

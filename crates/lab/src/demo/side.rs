@@ -1,8 +1,8 @@
 use std::path::Path;
 
-use pillion_measure::Percentile;
-use pillion_path::{Counts, Ledger};
-use pillion_report::Distribution;
+use crate::path::{Counts, Ledger};
+use pillion_stats::measure::Percentile;
+use pillion_stats::report::Distribution;
 use serde::Serialize;
 
 use crate::Error;

@@ -1,5 +1,5 @@
-use pillion_measure::Percentile;
-use pillion_report::{Column, Distribution, Table, number};
+use pillion_stats::measure::Percentile;
+use pillion_stats::report::{Column, Distribution, Table, number};
 
 use super::{Demo, Side};
 

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 
 /// All that a kernel says, from its start on.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pillion_settings::experiment::Kernel;
+use crate::settings::experiment::Kernel;
 
 use super::EngineError;
 use crate::cache::{self, cache};

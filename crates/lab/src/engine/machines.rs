@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use pillion_settings::experiment::Run;
+use crate::settings::experiment::Run;
 
 use super::{EngineError, LabKernel, Machine};
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use pillion_settings::experiment::{Engine, Run};
+use crate::settings::experiment::{Engine, Run};
 
 use super::host::{HOST_FILE, HostFacts};
 use super::left::{Failed, Left};

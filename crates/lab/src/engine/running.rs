@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use pillion_host::interruption::retry;
+use pillion_bpf::host::interruption::retry;
 use tempfile::TempDir;
 
 use super::job::Report;

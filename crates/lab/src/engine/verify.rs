@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use pillion_settings::experiment::Run;
+use crate::settings::experiment::Run;
 
 use super::{Difference, EngineError, HOST_FILE, Image, Machine, differences, run_virtually};
 use crate::run::RUN_FILE;

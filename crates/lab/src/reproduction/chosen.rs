@@ -3,9 +3,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use pillion_analysis::reproduction::{DigestedRun, Row};
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent, Planned, Selector};
+use crate::analysis::reproduction::{DigestedRun, Row};
+use crate::settings::experiment::{self, Experiment, Extent, Planned, Selector};
+use pillion_cli::settings::BadInput;
 
 use super::{PUBLISHED, digest, row};
 use crate::Error;

@@ -3,10 +3,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pillion_analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
-use pillion_analysis::{OpenError, Traces};
-use pillion_settings::experiment::Planned;
-use pillion_traffic::Kind;
+use crate::analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
+use crate::analysis::{OpenError, Traces};
+use crate::settings::experiment::Planned;
+use crate::traffic::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::drops::drops;

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use pillion_queue::{Fate, Row};
-use pillion_settings::experiment::Planned;
-use pillion_traffic::Kind;
+use crate::queue::{Fate, Row};
+use crate::settings::experiment::Planned;
+use crate::traffic::Kind;
 
 use crate::Error;
 use crate::run::QUEUE_FILE;
@@ -26,7 +26,7 @@ pub(super) fn drops(
     }
     let invalid = |error| Error::file(&path)(io::Error::other(error));
     let mut times = BTreeMap::new();
-    for row in pillion_records::read::<Row>(&path).map_err(invalid)? {
+    for row in crate::records::read::<Row>(&path).map_err(invalid)? {
         let row = row.map_err(invalid)?;
         if let (Some(Fate::Refused | Fate::Dropped), Some(to), Some(left_ns)) =
             (row.fate, row.destination, row.left_ns)

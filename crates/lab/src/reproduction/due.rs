@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pillion_settings::experiment::{Plan, Streams};
-use pillion_traffic::Kind;
+use crate::settings::experiment::{Plan, Streams};
+use crate::traffic::Kind;
 
 /// The goodput that each stream of a group is due while streams send, in bit/s: what it writes, or where
 /// the bottleneck has less, its max-min fair share. Empty without a rate, and where it depends on the
@@ -74,7 +74,7 @@ fn max_min(capacity: f64, groups: &[(f64, f64)]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use pillion_settings::experiment::{Extent, of_text};
+    use crate::settings::experiment::{Extent, of_text};
 
     use super::*;
 

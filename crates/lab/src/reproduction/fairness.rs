@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 
-use pillion_analysis::reproduction::{
+use crate::analysis::reproduction::{
     JAIN_OF_ALL, PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
 };
-use pillion_names::run;
-use pillion_settings::experiment::{Planned, Reproduction, Selector};
+use crate::settings::experiment::{Planned, Reproduction, Selector};
+use pillion_stats::names::run;
 
 /// What is shown of streams that share a bottleneck.
 const COLUMNS: [(&str, &str); 5] = [
@@ -79,7 +79,7 @@ fn line(label: String, parts: &[String], group: &str) -> PublishedLine {
 
 #[cfg(test)]
 mod tests {
-    use pillion_settings::experiment::{Extent, of_text};
+    use crate::settings::experiment::{Extent, of_text};
 
     use super::*;
 

@@ -8,8 +8,8 @@ mod fairness;
 mod row;
 mod sketch;
 
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Experiment, Extent};
+use crate::settings::experiment::{self, Experiment, Extent};
+use pillion_cli::settings::BadInput;
 
 pub use chosen::Chosen;
 pub use digest::{digest, digest_file};

@@ -1,14 +1,14 @@
 //! From an experiment's file to what is judged and drawn.
 
-use pillion_analysis::reproduction::{
+use crate::analysis::reproduction::{
     self as analysis, Claim, DigestedRun, PublishedCell, PublishedLine, PublishedValue, Row,
     Statement, Subject,
 };
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{
+use crate::settings::experiment::{
     Cell, Experiment, Heading, Line, Name, Planned, Published, PublishedTable, Reproduction,
     Selector,
 };
+use pillion_cli::settings::BadInput;
 
 use super::fairness;
 use super::sketch::sketch;

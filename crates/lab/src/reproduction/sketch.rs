@@ -1,9 +1,9 @@
 //! From an experiment's file to what is drawn.
 
-use pillion_analysis::reproduction::{Curve, Kind, Sketch};
-use pillion_names::run;
-use pillion_report::Stream;
-use pillion_settings::experiment::{Drawn, FigureKind, Planned, Series};
+use crate::analysis::reproduction::{Curve, Kind, Sketch};
+use crate::settings::experiment::{Drawn, FigureKind, Planned, Series};
+use pillion_stats::names::run;
+use pillion_stats::report::Stream;
 
 use super::row::{group, subject};
 
@@ -109,7 +109,7 @@ fn stream(series: &Series, runs: &[Planned]) -> Option<Stream> {
 
 #[cfg(test)]
 mod tests {
-    use pillion_settings::experiment::{self, Extent};
+    use crate::settings::experiment::{self, Extent};
 
     use super::*;
 

@@ -1,10 +1,10 @@
 use std::os::fd::AsFd;
 
-use pillion_bundler::{
+use crate::settings::experiment::Streams;
+use pillion_bpf::{
     Attachment, FlowReader, Hook, Mode, NamespaceName, Namespaces, Policy, Programs, Rule,
     Selection, Totals, open_cgroup2,
 };
-use pillion_settings::experiment::Streams;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -14,7 +14,7 @@ use crate::testbed::{DEVICE, Node};
 #[derive(Debug)]
 pub(super) struct Bundling {
     group: String,
-    /// The place of the group's host in [`Plan::hosts`](pillion_settings::experiment::Plan::hosts).
+    /// The place of the group's host in [`Plan::hosts`](crate::settings::experiment::Plan::hosts).
     pub(super) host: usize,
     attachment: Attachment,
 }

@@ -1,7 +1,7 @@
 //! Counts of one and the same packets at several places, which must agree.
 
-use pillion_path::Obtained;
-use pillion_settings::experiment::Plan;
+use crate::path::Obtained;
+use crate::settings::experiment::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::QueueSeen;

@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use pillion_bundler::{Counters, Flow, Outcome};
-use pillion_sockets::Sample;
+use crate::sockets::Sample;
+use pillion_bpf::{Counters, Flow, Outcome};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 /// What pillion knows of a connection at one moment. Its fields have the names that they have in
@@ -66,7 +66,7 @@ impl Serialize for FlowSample<'_> {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bundler::{Companions, Decision, LossRule, WantedBy};
+    use pillion_bpf::{Companions, Decision, LossRule, WantedBy};
 
     use super::*;
 

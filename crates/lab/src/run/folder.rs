@@ -27,9 +27,9 @@ pub const STREAMS_FILE: &str = "streams.json";
 pub const BUNDLING_FILE: &str = "bundling.json";
 /// The file with what pillion's own path did, where it stood in for netem.
 pub const PATH_FILE: &str = "path.json";
-/// The file with every packet that was offered to the bottleneck's queue ([`pillion_queue::Row`]).
+/// The file with every packet that was offered to the bottleneck's queue ([`crate::queue::Row`]).
 pub const QUEUE_FILE: &str = "queue.csv.zst";
-/// The file with every message ([`pillion_traffic::Record`]).
+/// The file with every message ([`crate::traffic::Record`]).
 pub const RECORDS_FILE: &str = "records.csv.zst";
 /// The file with the trace at the senders.
 pub const SENDER_TRACE: &str = "sender.pcap";

@@ -1,7 +1,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pillion_host::clock::monotonic_ns;
-use pillion_settings::experiment::Engine;
+use crate::settings::experiment::Engine;
+use pillion_bpf::host::clock::monotonic_ns;
 use serde::Serialize;
 
 use crate::kernel_release;

@@ -22,8 +22,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use pillion_records::Writer;
-use pillion_settings::experiment::{Engine, Kernel, Plan, Run};
+use crate::records::Writer;
+use crate::settings::experiment::{Engine, Kernel, Plan, Run};
 
 pub use bundling::GroupBundled;
 pub use counts::WayCounts;

@@ -2,8 +2,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pillion_queue::{Event, Fate, Reasons, Recording, Row, Target};
-use pillion_records::Writer;
+use crate::queue::{Event, Fate, Reasons, Recording, Row, Target};
+use crate::records::Writer;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;

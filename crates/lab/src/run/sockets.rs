@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pillion_bundler::{Flow, FlowReader};
-use pillion_host::Ticks;
-use pillion_records::Writer;
-use pillion_settings::experiment::Plan;
-use pillion_sockets::Sockets;
+use crate::records::Writer;
+use crate::settings::experiment::Plan;
+use crate::sockets::Sockets;
+use pillion_bpf::host::Ticks;
+use pillion_bpf::{Flow, FlowReader};
 use serde::Serialize;
 
 use super::bundling::Bundling;

@@ -7,12 +7,12 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use pillion_host::clock::monotonic_ns;
-use pillion_settings::experiment::{Plan, source_port};
-use pillion_traffic::{
+use crate::settings::experiment::{Plan, source_port};
+use crate::traffic::{
     ReceiveConfig, ReceiveError, Received, Receiver, SendError, Sender, Sent, Traffic,
 };
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use pillion_bpf::host::clock::monotonic_ns;
 
 use crate::Error;
 use crate::testbed::{Node, RECEIVER, Testbed};

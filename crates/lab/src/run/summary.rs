@@ -1,9 +1,9 @@
 use std::net::{IpAddr, SocketAddr};
 
-use pillion_analysis::runs::Totals;
-use pillion_report::number;
-use pillion_settings::experiment::Plan;
-use pillion_traffic::{Kind, Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
+use crate::analysis::runs::Totals;
+use crate::settings::experiment::Plan;
+use crate::traffic::{Kind, Quantiles, ReceiveReport, Received, SendReport, Sent, Traffic};
+use pillion_stats::report::number;
 use serde::{Deserialize, Serialize};
 
 use super::counts::WayCounts;
@@ -172,7 +172,7 @@ impl Summary {
 
 #[cfg(test)]
 mod tests {
-    use pillion_traffic::SendLateness;
+    use crate::traffic::SendLateness;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What pillion found of the losses that its bundles hid, against what the traces show.
 
-use pillion_analysis::Traces;
-use pillion_analysis::runs::{Group, Repairs, Totals};
+use crate::analysis::Traces;
+use crate::analysis::runs::{Group, Repairs, Totals};
 use pillion_trace::Period;
 
 use super::StoredRun;

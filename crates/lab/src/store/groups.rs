@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::io;
 
-use pillion_analysis::runs::{Group, Totals};
-use pillion_traffic::{Measured, Quantiles, Record};
+use crate::analysis::runs::{Group, Totals};
+use crate::traffic::{Measured, Quantiles, Record};
 use serde::Deserialize;
 
 use super::StoredRun;
@@ -73,7 +73,7 @@ impl StoredRun {
                 places.insert(stream.stream, (group, place));
             }
         }
-        for record in pillion_records::read(&path).map_err(invalid)? {
+        for record in crate::records::read(&path).map_err(invalid)? {
             let record: Record = record.map_err(invalid)?;
             if record.measured == Measured::Delivery
                 && let Some(&(group, place)) = places.get(&record.stream)
@@ -118,8 +118,8 @@ fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
 mod tests {
     use std::fs;
 
-    use pillion_analysis::runs::MEASURES;
-    use pillion_records::Writer;
+    use crate::analysis::runs::MEASURES;
+    use crate::records::Writer;
 
     use super::super::State;
 

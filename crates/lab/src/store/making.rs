@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use pillion_settings::BadInput;
-use pillion_settings::experiment::Planned;
+use crate::settings::experiment::Planned;
+use pillion_cli::settings::BadInput;
 
 use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
 use crate::Error;
@@ -199,7 +199,7 @@ fn was_a_run(folder: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pillion_settings::experiment;
+    use crate::settings::experiment;
 
     use super::*;
     use crate::run::MANIFEST_FILE;

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
-use pillion_traffic::{Measured, Record};
+use crate::traffic::{Measured, Record};
 
 use super::StoredRun;
 use crate::Error;
@@ -41,7 +41,7 @@ impl StoredRun {
             }));
         }
         let invalid = |error| Error::file(&path)(io::Error::other(error));
-        for record in pillion_records::read(&path).map_err(invalid)? {
+        for record in crate::records::read(&path).map_err(invalid)? {
             let record: Record = record.map_err(invalid)?;
             if record.measured == Measured::Delivery
                 && let Some(origin) = origins.get(&record.stream)

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use pillion_analysis::runs::{Stream, Totals};
+use crate::analysis::runs::{Stream, Totals};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-use pillion_settings::experiment::{Bottleneck, Discipline, Limit, Plan, Rate, Shaper};
+use crate::settings::experiment::{Bottleneck, Discipline, Limit, Plan, Rate, Shaper};
 
 use super::Node;
 use crate::{Error, kernel_release};

@@ -1,6 +1,6 @@
 use std::net::Ipv4Addr;
 
-use pillion_host::Offload;
+use pillion_bpf::host::Offload;
 
 use super::Node;
 use crate::Error;

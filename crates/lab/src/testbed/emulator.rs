@@ -1,5 +1,5 @@
-use pillion_path::{Ledger, Path, Tap};
-use pillion_settings::experiment::{Emulation, Loss, Plan};
+use crate::path::{Ledger, Path, Tap};
+use crate::settings::experiment::{Emulation, Loss, Plan};
 
 use super::bottleneck::lacking;
 use super::devices::{Port, bridge};

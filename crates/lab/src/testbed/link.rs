@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_settings::experiment::{Emulation, SendingHost};
+use crate::settings::experiment::{Emulation, SendingHost};
 
 use super::bottleneck::lacking;
 use super::devices::Port;

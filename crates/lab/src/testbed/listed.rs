@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_INGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
-use pillion_host::interruption::without_signals;
+use pillion_bpf::host::interruption::without_signals;
 
 use super::Node;
 use crate::Error;

@@ -30,9 +30,9 @@ pub use log::Log;
 pub use node::{Node, speak_ipv4_alone};
 
 use crate::Error;
+use crate::settings::experiment::{Plan, Sysctls};
 use addresses::{ROUTER_IN, ROUTER_OUT};
 use devices::Port;
-use pillion_settings::experiment::{Plan, Sysctls};
 
 /// The name of the device of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pillion_settings::experiment::{Emulation, Loss, SOURCE_PORTS};
+use crate::settings::experiment::{Emulation, Loss, SOURCE_PORTS};
 
 use crate::{Error, Namespace};
 

@@ -2,7 +2,7 @@ use std::fs;
 use std::io;
 use std::iter;
 
-use pillion_settings::experiment::Mechanism;
+use crate::settings::experiment::Mechanism;
 use serde::de::DeserializeOwned;
 
 use super::Log;

@@ -1,6 +1,6 @@
 //! A run for the tests of parts.
 
-use pillion_settings::experiment::Plan;
+use crate::settings::experiment::Plan;
 
 /// A plan of two thin streams and three greedy ones from a host each, 5 Mbit/s, 150 ms.
 pub(crate) fn plan() -> Plan {
@@ -14,5 +14,5 @@ group.a-thin = { streams = 2, itt = 30 }
 group.b-greedy = { streams = 3, kind = \"greedy\" }
 ";
     std::fs::write(&file, text).unwrap();
-    pillion_settings::experiment::load_run(&file).unwrap().plan
+    crate::settings::experiment::load_run(&file).unwrap().plan
 }

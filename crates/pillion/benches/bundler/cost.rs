@@ -11,8 +11,8 @@ use std::{fs, thread};
 use libbpf_rs::query::{ProgInfoIter, ProgramInfo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use pillion_bundler::Device;
-use pillion_path::{Direction, PathConfig};
+use pillion_bpf::Device;
+use pillion_lab::path::{Direction, PathConfig};
 use pillion_tests::HostPair;
 
 use crate::{PILLION, PILLION_LAB};

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
-use pillion_bundler::{Error, NamespaceName, Namespaces, Policy, Scope};
-use pillion_report::number::counted;
-use pillion_settings::policy::{self, File, Otherwise};
-use pillion_settings::{BadInput, Telling};
+use pillion_bpf::{Error, NamespaceName, Namespaces, Policy, Scope};
+use pillion_cli::settings::policy::{self, File, Otherwise};
+use pillion_cli::settings::{BadInput, Telling};
+use pillion_stats::report::number::counted;
 
 use super::Args;
 

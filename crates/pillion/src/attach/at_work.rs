@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
-use pillion_bundler::{Attachment, Namespaces, Selection};
+use pillion_bpf::host::interruption::poll;
+use pillion_bpf::{Attachment, Namespaces, Selection};
 use pillion_cli::print::{say, say_line};
-use pillion_host::interruption::poll;
-use pillion_settings::Telling;
+use pillion_cli::settings::Telling;
 
 use super::follower::{Follower, say_no_successor};
 use super::reload::Reloaded;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use pillion_bundler::{Attachment, Namespaces, Policy, Programs, Selection};
+use pillion_bpf::{Attachment, Namespaces, Policy, Programs, Selection};
 use pillion_cli::print::{say, say_line};
-use pillion_settings::{Endpoint, Telling};
+use pillion_cli::settings::{Endpoint, Telling};
 
 use super::Args;
 use super::asked::Asked;

@@ -1,7 +1,7 @@
 //! What is said in place of any work.
 
 use anyhow::{Error, Result};
-use pillion_bundler::{Device, FollowedRules, Policy, Programs, cgroup2_mount};
+use pillion_bpf::{Device, FollowedRules, Policy, Programs, cgroup2_mount};
 use pillion_cli::print::{print_line, say_line};
 
 use super::Args;

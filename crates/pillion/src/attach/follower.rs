@@ -1,4 +1,4 @@
-use pillion_bundler::{Attachment, Change, Selection};
+use pillion_bpf::{Attachment, Change, Selection};
 use pillion_cli::exit::one_line;
 use pillion_cli::print::say_line;
 

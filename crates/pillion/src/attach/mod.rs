@@ -17,8 +17,8 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
 use pillion_cli::disposition::{is_ignored, outlive_file_limit};
 use pillion_cli::print::say;
-use pillion_settings::policy::Otherwise;
-use pillion_settings::{Bundling, Telling, arguments};
+use pillion_cli::settings::policy::Otherwise;
+use pillion_cli::settings::{Bundling, Telling, arguments};
 
 use crate::bundling::BundlingArgs;
 use crate::chosen::{ChoiceArgs, NamespaceArgs};

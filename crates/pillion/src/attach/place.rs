@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signalfd::{SignalFd, siginfo};
-use pillion_bundler::{Error, Namespaces, Selection, cgroup2_mount};
+use pillion_bpf::host::interruption::poll;
+use pillion_bpf::{Error, Namespaces, Selection, cgroup2_mount};
 use pillion_cli::exit::one_line;
 use pillion_cli::print::say_line;
-use pillion_host::interruption::poll;
 
 use super::Args;
 use crate::service::{Announced, manager};

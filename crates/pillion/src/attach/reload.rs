@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use pillion_bundler::{Change, Hook, Namespaces, Selection};
+use pillion_bpf::{Change, Hook, Namespaces, Selection};
 use pillion_cli::exit::one_line;
-use pillion_report::number::counted;
-use pillion_settings::policy::File;
-use pillion_settings::{BadInput, Telling};
+use pillion_cli::settings::policy::File;
+use pillion_cli::settings::{BadInput, Telling};
+use pillion_stats::report::number::counted;
 
 use super::Args;
 use super::asked::name;

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use pillion_bundler::Selection;
+use pillion_bpf::Selection;
 use pillion_cli::print::{say, say_line};
-use pillion_report::number::counted;
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
+use pillion_stats::report::number::counted;
 
 use super::asked::{Asked, name};
 use super::follower::say_no_successor;

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::iter;
 
-use pillion_bundler::{Counters, Flow, Outcome, WantedBy};
-use pillion_report::{Column, Table, number};
+use pillion_bpf::{Counters, Flow, Outcome, WantedBy};
+use pillion_stats::report::{Column, Table, number};
 
 use super::Connection;
 use crate::companions::words;

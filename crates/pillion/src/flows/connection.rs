@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pillion_bundler::{Flow, cgroup2_mount};
-use pillion_host::{Owners, Socket};
+use pillion_bpf::host::{Owners, Socket};
+use pillion_bpf::{Flow, cgroup2_mount};
 use serde::Serialize;
 
 use super::network_namespaces;

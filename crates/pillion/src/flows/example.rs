@@ -1,4 +1,4 @@
-use pillion_bundler::{Companions, Counters, Flow, LossRule, WantedBy};
+use pillion_bpf::{Companions, Counters, Flow, LossRule, WantedBy};
 
 use super::Connection;
 

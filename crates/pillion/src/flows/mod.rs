@@ -8,10 +8,10 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bundler::{list_closed, list_flows};
+use pillion_bpf::{list_closed, list_flows};
 use pillion_cli::VERSION;
 use pillion_cli::print::{print, print_json, print_line, say_line};
-use pillion_report::{Table, columns_of};
+use pillion_stats::report::{Table, columns_of};
 use rustix::termios::tcgetwinsize;
 
 pub use columns::{Cell, columns};

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Arg;
-use pillion_bundler::{NamespaceName, Namespaces, Observing, Policy, Selection};
+use pillion_bpf::{NamespaceName, Namespaces, Observing, Policy, Selection};
 use pillion_cli::output_file::OutputFile;
-use pillion_settings::BadInput;
-use pillion_settings::policy;
-use pillion_settings::times::{parse_ms, parse_s};
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::policy;
+use pillion_cli::settings::times::{parse_ms, parse_s};
 
 use super::config::Conditions;
 use crate::bundling::BundlingArgs;
@@ -133,7 +133,7 @@ impl ObserveArgs {
         let options = bundling.options()?;
         Ok(Policy {
             rules: vec![self.choice.rule(&bundling.how, options)],
-            otherwise: pillion_bundler::Mode::LeaveAlone,
+            otherwise: pillion_bpf::Mode::LeaveAlone,
             max_connections: bundling.max_connections,
             observing: Some(observing),
             governing: true,

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::trial::{Advice, Finding, Service};
 use anyhow::Result;
-use pillion_bundler::{NamespaceName, Policy};
-use pillion_names::without_steering;
-use pillion_settings::Bundling;
-use pillion_settings::policy::{Draft, Otherwise, Peer, Ports, Rule};
-use pillion_trial::{Advice, Finding, Service};
+use pillion_bpf::{NamespaceName, Policy};
+use pillion_cli::settings::Bundling;
+use pillion_cli::settings::policy::{Draft, Otherwise, Peer, Ports, Rule};
+use pillion_stats::names::without_steering;
 
 /// What was asked of all connections that were observed, beside their ports.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ fn leave_out(worth: &mut Vec<&Advice>, bundling: &Bundling, of_all: &Rule) -> us
     let mut rows = 0;
     worth.retain(|it| {
         if !ruled.contains(&(it.service, it.peer)) {
-            let needed = pillion_bundler::Rule::from(rule(&[it], bundling, of_all)).rows();
+            let needed = pillion_bpf::Rule::from(rule(&[it], bundling, of_all)).rows();
             if rows + needed > Policy::MAX_ROWS {
                 return false;
             }
@@ -137,9 +137,9 @@ pub fn name(process: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bundler::ContainerChoice;
-    use pillion_settings::policy;
-    use pillion_trial::{Gathered, Summary, Watched};
+    use crate::trial::{Gathered, Summary, Watched};
+    use pillion_bpf::ContainerChoice;
+    use pillion_cli::settings::policy;
 
     use super::*;
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     /// The rules of a file as `attach` reads it.
-    fn rules_of(file: &str) -> Vec<pillion_bundler::Rule> {
+    fn rules_of(file: &str) -> Vec<pillion_bpf::Rule> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pillion.toml");
         std::fs::write(&path, file).unwrap();

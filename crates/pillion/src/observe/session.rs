@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use pillion_bundler::{Attachment, Change, Observation, Observing, Programs, Selection};
+use pillion_bpf::{Attachment, Change, Observation, Observing, Programs, Selection};
 use pillion_cli::disposition::{is_ignored, outlive_file_limit};
 use pillion_cli::print::say_line;
-use pillion_report::number;
+use pillion_stats::report::number;
 
 use super::args::ObserveArgs;
 use crate::bundling::BundlingArgs;

@@ -1,8 +1,8 @@
 //! How estimates are written.
 
-use pillion_measure::Unit;
-use pillion_report::number;
-use pillion_trial::Estimate;
+use crate::trial::Estimate;
+use pillion_stats::measure::Unit;
+use pillion_stats::report::number;
 
 /// A value with its interval, as in `12.3 (9.8 to 15.0)`.
 pub fn estimate(estimate: Option<Estimate>, unit: Unit) -> String {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::Pid;
-use pillion_bundler::{
+use pillion_bpf::{
     Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
 };
 use pillion_cli::command::{Inherited, Signals, cannot_run};

@@ -6,7 +6,7 @@ use std::io;
 
 use anyhow::{Context, Result};
 use nix::unistd::{self, Gid, Uid, initgroups, setgid, setuid};
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
 
 use crate::lent::{is_lent, refuse};
 

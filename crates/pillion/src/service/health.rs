@@ -2,9 +2,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
-use pillion_bundler::{Attachment, Change, Readings, Totals};
+use pillion_bpf::host::clock;
+use pillion_bpf::{Attachment, Change, Readings, Totals};
 use pillion_cli::VERSION;
-use pillion_host::clock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{Shutdown, shutdown};
-use pillion_host::interruption::poll;
+use pillion_bpf::host::interruption::poll;
 
 /// Connections at a time. One more takes the place of that which has been there longest.
 const CONNECTIONS: usize = 16;

@@ -17,8 +17,8 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, UnixAddr, connect,
     setsockopt, socket,
 };
-use pillion_host::new_file;
-use pillion_settings::Endpoint;
+use pillion_bpf::host::new_file;
+use pillion_cli::settings::Endpoint;
 
 use super::health::Shared;
 use super::http::{self, Answer, Asked, Listen};

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use pillion_bundler::{Attachment, Change, Selection};
+use pillion_bpf::{Attachment, Change, Selection};
 use pillion_cli::print::say_line;
-use pillion_settings::Telling;
+use pillion_cli::settings::Telling;
 
 use crate::account::summary;
 use crate::attach::Reloaded;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use pillion_bundler::{Companion, Kind, Outcome, Totals};
+use pillion_bpf::{Companion, Kind, Outcome, Totals};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};

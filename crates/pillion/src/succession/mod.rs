@@ -19,8 +19,8 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigHandler, Signal::SIGCHLD};
 use nix::sys::signalfd::siginfo;
-use pillion_bundler::Requests;
-use pillion_host::interruption::poll;
+use pillion_bpf::Requests;
+use pillion_bpf::host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 

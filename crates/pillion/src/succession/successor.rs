@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags};
 use nix::unistd::{ForkResult, Pid, fork, getppid};
-use pillion_bundler::Requests;
-use pillion_host::interruption::poll;
+use pillion_bpf::Requests;
+use pillion_bpf::host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{PidfdFlags, pidfd_open};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use pillion_bpf::host::Ticks;
 use pillion_cli::print::print_if_read;
 use pillion_cli::stop;
-use pillion_host::Ticks;
 
 use super::Source;
 use super::view::View;

@@ -1,6 +1,6 @@
 //! The list of connections, and the help.
 
-use pillion_report::number::counted;
+use pillion_stats::report::number::counted;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};

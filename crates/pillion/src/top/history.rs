@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-use pillion_bundler::{Flow, Outcome};
+use pillion_bpf::{Flow, Outcome};
 
 use crate::flows::Connection;
 

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use crossterm::event;
 use nix::poll::{PollFd, PollFlags};
+use pillion_bpf::host::interruption::poll;
 use pillion_cli::stop;
-use pillion_host::interruption::poll;
 use ratatui::DefaultTerminal;
 
 use super::Source;

@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use pillion_bundler::FlowLister;
-use pillion_host::Owners;
-use pillion_settings::BadInput;
-use pillion_settings::times::parse_interval;
+use pillion_bpf::FlowLister;
+use pillion_bpf::host::Owners;
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::times::parse_interval;
 
 use crate::flows::{Connection, columns, owned, owners};
 use view::{Order, View};

@@ -1,7 +1,7 @@
 //! One connection.
 
-use pillion_bundler::Outcome;
-use pillion_report::number::{bytes, count, millis, percent};
+use pillion_bpf::Outcome;
+use pillion_stats::report::number::{bytes, count, millis, percent};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};

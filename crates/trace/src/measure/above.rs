@@ -1,4 +1,4 @@
-use pillion_measure::Distribution;
+use pillion_stats::measure::Distribution;
 
 /// Values, of which the least is known at the end: how much higher the others are is kept, so that
 /// rounding is of that alone.

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use pillion_measure::{Distribution, share};
+use pillion_stats::measure::{Distribution, share};
 use serde::Serialize;
 
 use super::batch::Extent;

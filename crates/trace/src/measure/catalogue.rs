@@ -1,7 +1,7 @@
 //! Each distribution of [`Measures`], once: JSON, tables, summaries, reports and the documentation
 //! take name, unit and meaning from here.
 
-use pillion_measure::{Distribution, Measure, Unit};
+use pillion_stats::measure::{Distribution, Measure, Unit};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 

@@ -1,4 +1,4 @@
-use pillion_measure::Distribution;
+use pillion_stats::measure::Distribution;
 
 use super::batch::{Acknowledgement, Extent};
 

@@ -47,7 +47,7 @@ pub use latency::Latency;
 pub use loss::Loss;
 pub use measures::Measures;
 pub use meter::{Meter, Options};
-pub use pillion_measure::Distribution;
+pub use pillion_stats::measure::Distribution;
 pub use results::{Clocks, Fitted, Handshakes, Results, Single, Together};
 pub use slices::{Rates, Slice, Slices};
 pub use spacing::Spacing;

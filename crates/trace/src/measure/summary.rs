@@ -1,4 +1,4 @@
-use pillion_measure::{Distribution, Percentile};
+use pillion_stats::measure::{Distribution, Percentile};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 

@@ -1,4 +1,4 @@
-use pillion_measure::{Distribution, Moments};
+use pillion_stats::measure::{Distribution, Moments};
 use rand::distr::Open01;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

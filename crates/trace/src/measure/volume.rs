@@ -1,4 +1,4 @@
-use pillion_measure::share;
+use pillion_stats::measure::share;
 use serde::Serialize;
 
 use crate::Counts;

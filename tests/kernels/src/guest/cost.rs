@@ -5,15 +5,15 @@ use std::ffi::OsStr;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Func;
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
-use pillion_bundler::{Attachment, Cgroup, Device, Policy, Programs};
-use pillion_queue::{Recording, Target};
+use pillion_bpf::{Attachment, Cgroup, Device, Policy, Programs};
+use pillion_lab::queue::{Recording, Target};
 
 use super::teller::Teller;
 use crate::report::{Costs, Report};
 
 /// Has all of pillion's programs loaded at a time, and looks at them.
 pub fn measure(teller: &Teller) -> Result<(), String> {
-    let failed = |error: pillion_bundler::Error| error.to_string();
+    let failed = |error: pillion_bpf::Error| error.to_string();
     let loopback = "lo".to_owned();
     let devices = Device::select(std::slice::from_ref(&loopback)).map_err(failed)?;
     let programs = Programs::load(&Policy::default()).map_err(failed)?;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use pillion_bundler::{Counters, Options};
+use pillion_bpf::{Counters, Options};
 
 use super::super::judge::{Ends, Rule};
 use super::super::scenario::{Act, How};

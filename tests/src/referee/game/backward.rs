@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{Counters, LossRule, Reaction};
+use pillion_bpf::{Counters, LossRule, Reaction};
 
 use super::super::judge::{self, Found, added};
 use super::super::ledger::Segment;

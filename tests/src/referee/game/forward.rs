@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pillion_bundler::LossRule;
+use pillion_bpf::LossRule;
 use rand::RngExt;
 
 use super::super::receiver::{Ack, Arrival};

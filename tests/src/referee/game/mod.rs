@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use pillion_bundler::{Counters, Options};
+use pillion_bpf::{Counters, Options};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 

@@ -1,6 +1,6 @@
-use pillion_analysis::{Choice, Chosen};
-use pillion_settings::BadInput;
-use pillion_settings::policy::{Peer, Ports};
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::policy::{Peer, Ports};
+use pillion_lab::analysis::{Choice, Chosen};
 
 /// Which connections are looked at: those that fit each kind of condition given.
 #[derive(Debug, Clone, Default, clap::Args)]

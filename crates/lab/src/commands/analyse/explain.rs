@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::{Target, Trace, Traces, Witness};
 use pillion_cli::print::{print, print_json};
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
+use pillion_lab::analysis::{Target, Trace, Traces, Witness};
 
 use super::files::{exit_code, observe};
 use super::tell;

@@ -3,11 +3,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::{Observed, OpenError, Traces, unread};
 use pillion_cli::exit;
 use pillion_cli::print::say_line;
+use pillion_cli::settings::BadInput;
+use pillion_lab::analysis::{Observed, OpenError, Traces, unread};
 use pillion_lab::store::{State, StoredRun};
-use pillion_settings::BadInput;
 use pillion_trace::input::Progress;
 use pillion_trace::measure::Group;
 use pillion_trace::{Observer, Period};

@@ -1,9 +1,11 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::{Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome};
 use pillion_cli::print::{print, print_json};
-use pillion_report::{Column, Table, number};
+use pillion_lab::analysis::{
+    Choice, Chosen, List, Listed, ListedDirection, Trace, Traces, outcome,
+};
+use pillion_stats::report::{Column, Table, number};
 
 use super::choice::all_found;
 use super::files::{exit_code, observe};

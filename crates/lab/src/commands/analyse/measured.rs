@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use pillion_trace::measure::{Group, Options};
 
-use pillion_settings::BadInput;
-use pillion_settings::times::parse_s;
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::times::parse_s;
 
 /// What is measured, and how it is put together.
 #[derive(Debug, Clone, clap::Args)]

@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::Target;
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
+use pillion_lab::analysis::Target;
 
 use choice::ChoiceArgs;
 pub use files::observe;

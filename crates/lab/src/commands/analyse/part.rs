@@ -1,6 +1,6 @@
 use std::time::UNIX_EPOCH;
 
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
 use pillion_trace::{Period, When};
 
 /// Which part of the traces is looked at.

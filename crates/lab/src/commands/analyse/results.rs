@@ -3,9 +3,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use pillion_analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_json};
+use pillion_lab::analysis::{Choice, Chosen, Summary, Traces, report};
 use pillion_trace::measure::{Meter, Options, write_tables};
 
 use super::choice::all_found;

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
-use pillion_analysis::{Arrived, Copied, Event, Seen, Story, Trace, Waited, What};
-use pillion_report::{Column, Table, number};
+use pillion_lab::analysis::{Arrived, Copied, Event, Seen, Story, Trace, Waited, What};
+use pillion_stats::report::{Column, Table, number};
 
 /// Ranges behind that are shown one by one.
 const MOST_WAITED: usize = 10;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use pillion_lab::campaign::{Progress, RunProgress};
-use pillion_settings::experiment::Planned;
+use pillion_lab::settings::experiment::Planned;
 
 use pace::Pace;
 use pillion_cli::print::say_line;

@@ -11,7 +11,7 @@ use pillion_cli::command::{Signals, cannot_run};
 use pillion_cli::print::say_line;
 use pillion_cli::stop;
 use pillion_lab::PROGRAM;
-use pillion_queue::{Reasons, Recording, Target};
+use pillion_lab::queue::{Reasons, Recording, Target};
 
 use super::Args;
 use super::outputs::Outputs;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use pillion_cli::print::{print, print_json};
-use pillion_queue::measure::Summary;
-use pillion_settings::times::parse_s;
+use pillion_cli::settings::times::parse_s;
+use pillion_lab::queue::measure::Summary;
 
 use crate::commands::netns::NetnsArgs;
 

@@ -1,8 +1,8 @@
 use std::io;
 
 use anyhow::Result;
-use pillion_queue::measure::{Measures, Summary};
-use pillion_queue::{Event, Reasons, Row};
+use pillion_lab::queue::measure::{Measures, Summary};
+use pillion_lab::queue::{Event, Reasons, Row};
 
 use super::Args;
 use crate::commands::records_output::RecordsOutput;

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow};
 use pillion_cli::exit::INCOMPLETE;
 use pillion_cli::print::say_line;
-use pillion_queue::{Reasons, Row};
-use pillion_records::{ReadError, read};
-use pillion_settings::BadInput;
+use pillion_cli::settings::BadInput;
+use pillion_lab::queue::{Reasons, Row};
+use pillion_lab::records::{ReadError, read};
 
 use super::Args;
 use super::outputs::Outputs;

@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use pillion_names::without_steering;
-use pillion_queue::measure::{Account, Drops, Quantiles, Stream, Summary};
-use pillion_report::{Column, Table, number};
+use pillion_lab::queue::measure::{Account, Drops, Quantiles, Stream, Summary};
+use pillion_stats::names::without_steering;
+use pillion_stats::report::{Column, Table, number};
 
 /// Number of streams that are shown; JSON has all.
 const STREAMS: usize = 20;

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use pillion_cli::VERSION;
 use pillion_cli::print::say_line;
+use pillion_cli::settings::BadInput;
 use pillion_cli::stop;
 use pillion_lab::campaign::{Campaign, live_maker, make_all_live};
+use pillion_lab::settings::experiment::{self, Engine, Planned};
 use pillion_lab::store::{Maker, Making, State, StoredRun};
-use pillion_settings::BadInput;
-use pillion_settings::experiment::{self, Engine, Planned};
 
 use super::board::Board;
 use super::machine::MachineArgs;

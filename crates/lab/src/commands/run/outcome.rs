@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use pillion_cli::exit::one_line;
 use pillion_cli::print::{print_json, print_line, say_line};
+use pillion_lab::settings::experiment::Planned;
 use pillion_lab::store::StoredRun;
-use pillion_settings::experiment::Planned;
 use serde::Serialize;
 
 /// What became of a run.

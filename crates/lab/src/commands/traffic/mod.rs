@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use pillion_report::number;
-use pillion_traffic::Quantiles;
+use pillion_lab::traffic::Quantiles;
+use pillion_stats::report::number;
 
 /// Generate thin and other streams, or receive them, verify every byte and measure their latency
 #[derive(clap::Args)]

@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use pillion_cli::print::{print, print_json};
-use pillion_traffic::{Profile, Time, profiles};
+use pillion_lab::traffic::{Profile, Time, profiles};
 
 /// List the applications whose traffic `send --profile NAME` generates
 ///

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use anyhow::Result;
 use pillion_cli::print::{print_json, print_line, say_line};
 use pillion_cli::stop;
-use pillion_report::number;
-use pillion_settings::parse_host_port;
-use pillion_settings::traffic::{Receiving, on_the_command_line};
-use pillion_traffic::{ReceiveConfig, ReceiveReport, Receiver};
+use pillion_lab::settings::parse_host_port;
+use pillion_lab::settings::traffic::{Receiving, on_the_command_line};
+use pillion_lab::traffic::{ReceiveConfig, ReceiveReport, Receiver};
+use pillion_stats::report::number;
 
 use crate::commands::progress::Progress;
 use crate::commands::records_output::RecordsOutput;

@@ -3,16 +3,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_analysis::Traces;
-use pillion_analysis::writes::Writes;
 use pillion_cli::print::say_line;
-use pillion_settings::times::Itt;
-use pillion_settings::{BadInput, parse_host_port};
-use pillion_trace::input::{InputError, Unreadable};
-use pillion_traffic::wire::MAX_SIZE;
-use pillion_traffic::{
+use pillion_cli::settings::BadInput;
+use pillion_lab::analysis::Traces;
+use pillion_lab::analysis::writes::Writes;
+use pillion_lab::settings::Itt;
+use pillion_lab::settings::parse_host_port;
+use pillion_lab::traffic::wire::MAX_SIZE;
+use pillion_lab::traffic::{
     Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
 };
+use pillion_trace::input::{InputError, Unreadable};
 
 use super::sending::SendingArgs;
 use crate::commands::analyse::observe;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Id;
 use pillion_cli::print::{print_line, say};
-use pillion_report::number;
-use pillion_settings::times::parse_s;
-use pillion_settings::traffic::{self, Group, Mix, on_the_command_line};
-use pillion_settings::{BadInput, arguments, parse_host_port};
-use pillion_traffic::Traffic;
+use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::{BadInput, arguments};
+use pillion_lab::settings::parse_host_port;
+use pillion_lab::settings::traffic::{self, Group, Mix, on_the_command_line};
+use pillion_lab::traffic::Traffic;
+use pillion_stats::report::number;
 
 use super::sending;
 

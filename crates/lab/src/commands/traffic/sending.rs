@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use pillion_cli::print::{print_json, print_line, say_line};
 use pillion_cli::stop;
-use pillion_report::number;
-use pillion_settings::traffic::Sending;
-use pillion_traffic::{SendReport, Sender, Traffic};
+use pillion_lab::settings::traffic::Sending;
+use pillion_lab::traffic::{SendReport, Sender, Traffic};
+use pillion_stats::report::number;
 
 use crate::commands::progress::Progress;
 use crate::commands::records_output::RecordsOutput;

@@ -9,7 +9,7 @@ use nix::sys::termios::{SetArg, cfmakeraw, tcgetattr, tcsetattr};
 
 use crate::engine::job::Report;
 use crate::engine::lines::Line;
-use pillion_host::clock::monotonic;
+use pillion_bpf::host::clock::monotonic;
 
 /// Tells the host how far the work is.
 #[derive(Clone)]

@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::trial::{Advice, Gathered};
 use anyhow::Result;
-use pillion_bundler::{DrawBy, Observing};
+use pillion_bpf::{DrawBy, Observing};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_json, print_line, say_line};
-use pillion_report::number;
-use pillion_settings::BadInput;
-use pillion_trial::{Advice, Gathered};
+use pillion_cli::settings::BadInput;
+use pillion_stats::report::number;
 use serde_json::json;
 
 use super::args::ObserveArgs;

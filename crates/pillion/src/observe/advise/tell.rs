@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use pillion_measure::{Unit, share};
-use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
-use pillion_trial::{Advice, Finding, Service};
+use crate::trial::{Advice, Finding, Service};
+use pillion_stats::measure::{Unit, share};
+use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Table, number};
 use serde_json::json;
 
 use crate::observe::config::name;

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use pillion_bundler::Observation;
-use pillion_host::{Known, SocketOwner, socket_owners};
-use pillion_trial::{Gathered, Service, Watched};
+use crate::trial::{Gathered, Service, Watched};
+use pillion_bpf::Observation;
+use pillion_bpf::host::{Known, SocketOwner, socket_owners};
 
 /// What was observed so far, and whose the connections are.
 pub struct Watch {

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
 use anyhow::Result;
-use pillion_bundler::{DrawBy, Observing};
+use pillion_bpf::{DrawBy, Observing};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_json, print_line, say_line};
-use pillion_settings::BadInput;
-use pillion_settings::times::parse_s;
-use pillion_trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::times::parse_s;
 
 use super::args::ObserveArgs;
 use super::session::{Next, Session};

@@ -1,13 +1,13 @@
 //! What a trial has found, in words, as a table and as a page.
 
-use pillion_bundler::DrawBy;
-use pillion_measure::Unit;
-use pillion_report::number::{self, counted};
-use pillion_report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
-use pillion_trial::{
+use crate::trial::{
     ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Summary,
     Verdict,
 };
+use pillion_bpf::DrawBy;
+use pillion_stats::measure::Unit;
+use pillion_stats::report::number::{self, counted};
+use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
 use serde_json::json;
 
 use crate::observe::words::estimate;
@@ -239,8 +239,8 @@ pub fn verdict(results: &Results, setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
-    use pillion_bundler::DrawBy;
-    use pillion_trial::{Record, Trial};
+    use crate::trial::{Record, Trial};
+    use pillion_bpf::DrawBy;
 
     use super::*;
 

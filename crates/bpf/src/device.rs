@@ -1,0 +1,95 @@
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+
+use netlink_packet_route::link::LinkLayerType;
+use pillion_stats::names::escaped;
+
+use crate::Namespace;
+
+/// A network device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// The device's name: bytes, in no encoding.
+    pub name: OsString,
+    /// The device's other names (`altname` in `ip link`).
+    pub other_names: Vec<OsString>,
+    /// The device's interface index.
+    pub index: u32,
+    /// What the device's packets begin with; `None` if it is something that is not known here.
+    pub link_header: Option<LinkHeader>,
+    /// True if the device is switched on.
+    pub up: bool,
+    /// True if it is the namespace's loopback device.
+    pub loopback: bool,
+    /// True if the device is part of another one, such as a bridge.
+    pub is_port: bool,
+    /// The network namespace that the device is in.
+    pub namespace: Namespace,
+}
+
+/// What a device's packets begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkHeader {
+    /// Packets begin with an Ethernet header, and VLAN tags if there are any.
+    Ethernet,
+    /// Packets begin with the IP header: tun, WireGuard, PPP, tunnels of IP in IP.
+    Absent,
+}
+
+impl LinkHeader {
+    /// The link header of a device's type, which the kernel's `if_arp.h` numbers.
+    pub(crate) fn of(kind: LinkLayerType) -> Option<Self> {
+        match kind {
+            LinkLayerType::Ether | LinkLayerType::Loopback => Some(Self::Ethernet),
+            LinkLayerType::None
+            | LinkLayerType::Rawip
+            | LinkLayerType::Ppp
+            | LinkLayerType::Tunnel
+            | LinkLayerType::Tunnel6
+            | LinkLayerType::Sit
+            | LinkLayerType::Ipgre
+            | LinkLayerType::Ip6gre => Some(Self::Absent),
+            _ => None,
+        }
+    }
+}
+
+impl Device {
+    /// True if both are the same device, whatever has become of its name or state.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.index == other.index && self.namespace == other.namespace
+    }
+
+    /// True if the device is taken where none is named: it is up, and not loopback.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.up && !self.loopback && self.link_header.is_some()
+    }
+
+    /// True if the device has one of these names, or, where none is named, is usable.
+    pub(crate) fn is_meant(&self, names: &[impl AsRef<OsStr>]) -> bool {
+        match names {
+            [] => self.is_usable(),
+            names => names.iter().any(|name| self.is_called(name.as_ref())),
+        }
+    }
+
+    /// True if the device has this name. An address may have a label of its own, such as `eth0:1`,
+    /// which names its device, too.
+    pub(crate) fn is_called(&self, name: &OsStr) -> bool {
+        let device = name.as_bytes().split(|byte| *byte == b':').next();
+        let device = OsStr::from_bytes(device.unwrap_or_default());
+        let mut names = [&self.name].into_iter().chain(&self.other_names);
+        names.any(|own| own == name || own == device)
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&escaped(&self.name))?;
+        match self.namespace.name() {
+            None => Ok(()),
+            Some(namespace) => write!(f, " in {namespace}"),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! What the kernel says of its network devices, by rtnetlink(7). Of each message only what is
+//! asked for is read: the rest may be as its owner likes, names above all.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+
+use crate::host::interruption::retry;
+use netlink_packet_core::{
+    DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload, NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkFlags, LinkHeader as LinkMessageHeader, LinkMessage};
+use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+use crate::Namespace;
+use crate::device::{Device, LinkHeader};
+
+/// What the kernel listed, as far as it could be read.
+#[derive(Debug)]
+pub(crate) struct Listed<T> {
+    pub(crate) all: Vec<T>,
+    /// Number of messages that make no sense.
+    pub(crate) unreadable: usize,
+}
+
+/// A queueing discipline of a device.
+#[derive(Debug, Clone)]
+pub(crate) struct Qdisc {
+    /// The device's interface index.
+    pub(crate) device: u32,
+    /// The discipline's kind, such as `htb`.
+    pub(crate) kind: OsString,
+    /// True if the discipline takes packets' lengths anew (`tc ... stab`).
+    pub(crate) has_size_table: bool,
+}
+
+/// A filter of a device's queueing discipline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) handle: u32,
+    pub(crate) priority: u32,
+    /// The kernel's id of the filter's eBPF program, if it has one.
+    pub(crate) program: Option<u32>,
+}
+
+/// All devices of the calling thread's network namespace.
+pub(crate) fn list_devices() -> io::Result<Listed<Device>> {
+    let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    list(request, libc::RTM_NEWLINK, device)
+}
+
+/// The queueing disciplines of one device, or of all devices of the network namespace.
+pub(crate) fn list_qdiscs(device: Option<u32>) -> io::Result<Vec<Qdisc>> {
+    // The kernel heeds no device in the request.
+    let request = RouteNetlinkMessage::GetQueueDiscipline(TcMessage::default());
+    let mut all = list(request, libc::RTM_NEWQDISC, qdisc)?.all;
+    all.retain(|qdisc| device.is_none_or(|device| qdisc.device == device));
+    Ok(all)
+}
+
+/// The filters of a device's queueing discipline.
+pub(crate) fn list_filters(device: u32, parent: u32) -> io::Result<Vec<Filter>> {
+    let mut message = TcMessage::default();
+    message.header.index = device.cast_signed();
+    message.header.parent = TcHandle::from(parent);
+    let request = RouteNetlinkMessage::GetTrafficFilter(message);
+    let mut filters = list(request, libc::RTM_NEWTFILTER, filter)?.all;
+    // The kernel also names the priority that they share, with no handle.
+    filters.retain(|filter| filter.handle != 0);
+    Ok(filters)
+}
+
+/// Size of the kernel's `struct tcmsg` in bytes.
+const TC_HEADER: usize = 20;
+
+/// A message's body, not read yet.
+struct Body(Vec<u8>);
+
+impl NetlinkDeserializable for Body {
+    type Error = Infallible;
+
+    fn deserialize(_: &NetlinkHeader, body: &[u8]) -> Result<Self, Infallible> {
+        Ok(Self(body.to_vec()))
+    }
+}
+
+fn list<T>(
+    request: RouteNetlinkMessage,
+    kind: u16,
+    read: impl Fn(&[u8]) -> Result<T, DecodeError>,
+) -> io::Result<Listed<T>> {
+    /// Tries to get a consistent list; after that it is taken as it is: what has changed meanwhile
+    /// is news.
+    const ATTEMPTS: u32 = 5;
+    let request = to_bytes(request);
+    let mut attempt = 1;
+    loop {
+        let (listed, interrupted) = list_once(&request, kind, &read)?;
+        if !interrupted || attempt == ATTEMPTS {
+            return Ok(listed);
+        }
+        attempt += 1;
+    }
+}
+
+/// Lists once; the flag is true if what was listed changed meanwhile, so that some may be missing.
+fn list_once<T>(
+    request: &[u8],
+    kind: u16,
+    read: impl Fn(&[u8]) -> Result<T, DecodeError>,
+) -> io::Result<(Listed<T>, bool)> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    retry(|| socket.send(request, 0))?;
+    let mut listed = Listed {
+        all: Vec::new(),
+        unreadable: 0,
+    };
+    let mut interrupted = false;
+    loop {
+        let (bytes, _) = retry(|| socket.recv_from_full())?;
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<Body>::deserialize(rest).map_err(unreadable)?;
+            interrupted |= message.header.flags & libc::NLM_F_DUMP_INTR as u16 != 0;
+            match message.payload {
+                NetlinkPayload::Done(_) => return Ok((listed, interrupted)),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(body) if message.header.message_type == kind => {
+                    match read(&body.0) {
+                        Ok(found) => listed.all.push(found),
+                        Err(_) => listed.unreadable += 1,
+                    }
+                }
+                _ => {}
+            }
+            let length = (message.header.length as usize).next_multiple_of(4);
+            rest = rest.get(length..).unwrap_or_default();
+        }
+    }
+}
+
+fn to_bytes(request: RouteNetlinkMessage) -> Vec<u8> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_DUMP | NLM_F_REQUEST;
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::from(request));
+    request.finalize();
+    let mut bytes = vec![0; request.buffer_len()];
+    request.serialize(&mut bytes);
+    bytes
+}
+
+fn device(body: &[u8]) -> Result<Device, DecodeError> {
+    let header = LinkMessageHeader::parse(body)?;
+    let mut device = Device {
+        name: OsString::new(),
+        other_names: Vec::new(),
+        index: header.index,
+        link_header: LinkHeader::of(header.link_layer_type),
+        up: header.flags.contains(LinkFlags::Up),
+        loopback: header.flags.contains(LinkFlags::Loopback),
+        is_port: false,
+        namespace: Namespace::default(),
+    };
+    each_attribute(
+        attributes(body, size_of::<libc::ifinfomsg>()),
+        |kind, value| {
+            match kind {
+                libc::IFLA_IFNAME => device.name = name(value),
+                libc::IFLA_MASTER => device.is_port = true,
+                libc::IFLA_PROP_LIST => each_attribute(value, |kind, value| {
+                    if kind == libc::IFLA_ALT_IFNAME {
+                        device.other_names.push(name(value));
+                    }
+                    Ok(())
+                })?,
+                _ => {}
+            }
+            Ok(())
+        },
+    )?;
+    if device.name.is_empty() {
+        return Err("a network device without a name".into());
+    }
+    Ok(device)
+}
+
+fn qdisc(body: &[u8]) -> Result<Qdisc, DecodeError> {
+    let mut qdisc = Qdisc {
+        device: TcHeader::parse(body)?.index.cast_unsigned(),
+        kind: OsString::new(),
+        has_size_table: false,
+    };
+    each_attribute(attributes(body, TC_HEADER), |kind, value| {
+        match kind {
+            libc::TCA_KIND => qdisc.kind = name(value),
+            libc::TCA_STAB => qdisc.has_size_table = true,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(qdisc)
+}
+
+fn filter(body: &[u8]) -> Result<Filter, DecodeError> {
+    /// From linux/pkt_cls.h.
+    const TCA_BPF_ID: u16 = 11;
+    let header = TcHeader::parse(body)?;
+    let mut filter = Filter {
+        handle: u32::from(header.handle),
+        priority: header.info >> 16,
+        program: None,
+    };
+    let (mut is_bpf, mut options) = (false, None);
+    each_attribute(attributes(body, TC_HEADER), |kind, value| {
+        match kind {
+            libc::TCA_KIND => is_bpf = name(value) == "bpf",
+            libc::TCA_OPTIONS => options = Some(value.to_vec()),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if is_bpf {
+        each_attribute(options.as_deref().unwrap_or_default(), |kind, value| {
+            if kind == TCA_BPF_ID {
+                filter.program = value.try_into().ok().map(u32::from_ne_bytes);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(filter)
+}
+
+/// The attributes of a message, which follow a header of this size in bytes.
+fn attributes(body: &[u8], header: usize) -> &[u8] {
+    body.get(header..).unwrap_or_default()
+}
+
+fn each_attribute(
+    bytes: &[u8],
+    mut read: impl FnMut(u16, &[u8]) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    NlasIterator::new(bytes).try_for_each(|attribute| {
+        let attribute = attribute?;
+        read(attribute.kind(), attribute.value())
+    })
+}
+
+/// A name in an attribute, up to the zero that ends it.
+fn name(value: &[u8]) -> OsString {
+    let end = value.iter().position(|byte| *byte == 0);
+    OsString::from_vec(value[..end.unwrap_or(value.len())].to_vec())
+}
+
+fn unreadable(error: DecodeError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use netlink_packet_core::NLA_F_NESTED;
+
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((value.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn link(attributes: &[Vec<u8>]) -> Vec<u8> {
+        let mut body = vec![0; size_of::<libc::ifinfomsg>()];
+        body[4] = 7;
+        body.extend(attributes.concat());
+        body
+    }
+
+    #[test]
+    fn a_name_is_what_the_kernel_says_whatever_bytes_it_has() {
+        let other = attribute(libc::IFLA_ALT_IFNAME, b"\xfc\0");
+        let body = link(&[
+            attribute(libc::IFLA_IFNAME, b"B\xff\0"),
+            attribute(libc::IFLA_IFALIAS, b"\xfe\xff"),
+            attribute(libc::IFLA_PROP_LIST | NLA_F_NESTED, &other),
+        ]);
+        let device = device(&body).unwrap();
+        assert_eq!(device.index, 7);
+        assert_eq!(device.name.as_bytes(), b"B\xff");
+        assert_eq!(device.other_names, [OsStr::from_bytes(b"\xfc")]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_nothing_panics() {
+        let whole = link(&[attribute(libc::IFLA_IFNAME, b"eth0\0")]);
+        assert!(device(&whole).is_ok());
+        for length in 0..whole.len() - 3 {
+            assert!(device(&whole[..length]).is_err(), "{length}");
+        }
+        for byte in 16..whole.len() {
+            for value in 0..=u8::MAX {
+                let mut damaged = whole.clone();
+                damaged[byte] = value;
+                let _ = device(&damaged);
+            }
+        }
+        assert!(qdisc(&whole[..19]).is_err() && filter(&[]).is_err());
+    }
+}

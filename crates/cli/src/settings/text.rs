@@ -1,0 +1,160 @@
+//! Values with a form of their own, as in `30:3`: a field `#[serde(with = "text")]` has the same
+//! form in files as on the command line, and a number needs no quotes.
+
+use std::fmt::{self, Display};
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Reads what the text stands for.
+pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+where
+    T: FromStr<Err: Display>,
+    D: Deserializer<'de>,
+{
+    from.deserialize_any(Words(PhantomData))
+}
+
+/// Writes the text.
+pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    let text = value.to_string();
+    match (text.parse::<i64>(), text.parse::<f64>()) {
+        (Ok(number), _) if number.to_string() == text => to.serialize_i64(number),
+        (_, Ok(number)) if number.to_string() == text => to.serialize_f64(number),
+        _ => to.serialize_str(&text),
+    }
+}
+
+/// Reads a line for people: of plain text, without what a terminal would obey.
+pub fn some_line<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let line = String::deserialize(from)?;
+    if line.chars().any(char::is_control) {
+        return Err(D::Error::custom(
+            "expected a line of plain text, without control characters",
+        ));
+    }
+    Ok(Some(line))
+}
+
+/// Values with a form of their own that may be absent.
+pub mod option {
+    use super::{Deserializer, Display, FromStr, Serialize, Serializer, Text};
+
+    /// Reads what the text stands for.
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        super::deserialize(from).map(Some)
+    }
+
+    /// Writes the text.
+    pub fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.as_ref().map(Text).serialize(to)
+    }
+}
+
+/// One value with a form of its own, or a list of such values.
+pub mod list {
+    use super::{Deserializer, Display, FromStr, Many, PhantomData, Serializer, Text};
+
+    /// Reads what the text stands for.
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        from.deserialize_any(Many(PhantomData))
+    }
+
+    /// Writes the text.
+    pub fn serialize<T: Display, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(values.iter().map(Text))
+    }
+}
+
+/// A value in its own form.
+pub struct Text<T>(pub T);
+
+impl<T: Display> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, to)
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        deserialize(from).map(Self)
+    }
+}
+
+struct Words<T>(PhantomData<T>);
+
+impl<T: FromStr<Err: Display>> Visitor<'_> for Words<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a number, or a string as on the command line")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+struct Many<T>(PhantomData<T>);
+
+impl<'de, T: FromStr<Err: Display>> Visitor<'de> for Many<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a value or a list of values")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Vec<T>, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Text(value)) = values.next_element()? {
+            all.push(value);
+        }
+        if all.is_empty() {
+            return Err(A::Error::custom(
+                "an empty list; for any, leave the key out",
+            ));
+        }
+        Ok(all)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+        Words(PhantomData).visit_str(text).map(|value| vec![value])
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Vec<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Vec<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Vec<T>, E> {
+        self.visit_str(&number.to_string())
+    }
+}

@@ -1,0 +1,216 @@
+//! A running path: its thread, which moves frames from one device to the other when they are due, its
+//! account and its end.
+
+use std::{
+    os::fd::AsFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{
+        eventfd::{EfdFlags, EventFd},
+        time::TimeSpec,
+    },
+};
+
+use crate::path::{
+    Ledger, PathConfig, PathError, Tap, direction::LiveDirection, promptness::run_promptly,
+    tap::MAX_FRAME,
+};
+
+/// Frames moved in one direction before the other has its turn, so that neither a flood nor a burst
+/// of departures holds up the rest for much longer than 0.1 ms.
+const BATCH: usize = 32;
+
+/// Two TAP devices joined by a thread that carries frames in both directions, until stopped or
+/// dropped.
+#[derive(Debug)]
+pub struct Path {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the path's thread and its owner have in common.
+struct Shared {
+    state: Mutex<PathState>,
+    /// Readable when the path is to end.
+    stop: EventFd,
+}
+
+impl Path {
+    /// Joins two devices; forward is from `a` to `b`. The devices may be moved and configured
+    /// before or after.
+    ///
+    /// Fails when a field of the configuration is outside its range, or when the system has no
+    /// thread or file descriptor left.
+    pub fn start(a: Tap, b: Tap, config: &PathConfig) -> Result<Self, PathError> {
+        config.validate()?;
+        let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(PathState::new(config)),
+            stop: stop.map_err(|errno| PathError::Thread(errno.into()))?,
+        });
+        let thread = thread::Builder::new()
+            .name("pillion-path".into())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || carry(&[a, b], &shared)
+            })
+            .map_err(PathError::Thread)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// The path's account so far.
+    pub fn ledger(&self) -> Ledger {
+        self.shared.state().ledger()
+    }
+
+    /// Ends the path and removes both devices; frames still inside are discarded, and counted as
+    /// inside. A device may remain for a moment when this process is just starting a child, which
+    /// holds its descriptor until it executes its program.
+    pub fn stop(mut self) -> Ledger {
+        self.end();
+        self.ledger()
+    }
+
+    fn end(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Neither can fail in a way that matters: a counter of one does not overflow, and
+            // a thread that panicked has ended.
+            let _ = self.shared.stop.write(1);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, PathState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Shared")
+            .field(&self.state().ledger())
+            .finish()
+    }
+}
+
+/// The state of a path: both directions, and the device without which it ended.
+struct PathState {
+    /// Both directions: number n carries what device n sends.
+    directions: [LiveDirection; 2],
+    device_gone: Option<String>,
+}
+
+impl PathState {
+    fn new(config: &PathConfig) -> Self {
+        Self {
+            directions: LiveDirection::pair(config),
+            device_gone: None,
+        }
+    }
+
+    fn ledger(&self) -> Ledger {
+        let [forward, backward] = &self.directions;
+        Ledger {
+            forward: forward.counts(),
+            backward: backward.counts(),
+            device_gone: self.device_gone.clone(),
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.directions.iter().filter_map(LiveDirection::due).min()
+    }
+}
+
+/// Why the thread goes on after a wait.
+enum Wake {
+    /// There is work: whether each device may have frames to read; frames may be due in any case.
+    Work([bool; 2]),
+    Stop,
+}
+
+/// Carries frames until told to stop, or until a device is gone.
+fn carry(taps: &[Tap; 2], shared: &Shared) {
+    run_promptly();
+    let mut frame = [0; MAX_FRAME];
+    let mut readable = [true; 2];
+    loop {
+        let mut state = shared.state();
+        write_due(taps, &mut state.directions);
+        if let Err(gone) = read_waiting(taps, &mut state.directions, readable, &mut frame) {
+            state.device_gone = Some(gone.name().to_owned());
+            return;
+        }
+        let due = state.due();
+        drop(state);
+        match wait(taps, &shared.stop, due) {
+            Wake::Work(devices) => readable = devices,
+            Wake::Stop => return,
+        }
+    }
+}
+
+fn write_due(taps: &[Tap; 2], directions: &mut [LiveDirection; 2]) {
+    for (direction, to) in directions.iter_mut().zip(taps.iter().rev()) {
+        for _ in 0..BATCH {
+            if !direction.depart(Instant::now(), |frame| to.write(frame).is_ok()) {
+                break;
+            }
+        }
+    }
+}
+
+/// Reads what waits on the readable devices. The error is the device that is gone.
+fn read_waiting<'a>(
+    taps: &'a [Tap; 2],
+    directions: &mut [LiveDirection; 2],
+    readable: [bool; 2],
+    frame: &mut [u8; MAX_FRAME],
+) -> Result<(), &'a Tap> {
+    for ((direction, from), readable) in directions.iter_mut().zip(taps).zip(readable) {
+        for _ in 0..if readable { BATCH } else { 0 } {
+            match from.read(frame) {
+                Ok(Some(bytes)) => direction.arrive(Instant::now(), &frame[..bytes]),
+                Ok(None) => break,
+                Err(_) => return Err(from),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sleeps until a frame is due or waits on a device, or the path is to end.
+fn wait([a, b]: &[Tap; 2], stop: &EventFd, due: Option<Instant>) -> Wake {
+    let mut fds = [a.as_fd(), b.as_fd(), stop.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
+    match ppoll(&mut fds, timeout.map(TimeSpec::from), None) {
+        // A device that is gone shows as an error here and is told apart by the read.
+        Ok(_) => match fds.map(|fd| fd.any().unwrap_or(true)) {
+            [_, _, true] => Wake::Stop,
+            [a, b, false] => Wake::Work([a, b]),
+        },
+        Err(Errno::EINTR) => Wake::Work([false; 2]),
+        // Out of memory, the only other error of a valid call, passes.
+        Err(_) => {
+            thread::sleep(Duration::from_millis(1));
+            Wake::Work([true; 2])
+        }
+    }
+}

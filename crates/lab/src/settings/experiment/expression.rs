@@ -1,0 +1,136 @@
+//! Values that follow from a run's parameters, as in `"= 100 / n"`.
+
+use std::collections::BTreeMap;
+
+use exmex::Express as _;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use pillion_cli::settings::document::{Mistake, Value, read};
+
+/// The table of a run's parameters, each a number by now.
+pub(super) const PARAMETERS: &str = "parameter";
+
+/// What a text begins with that is an expression.
+const SIGN: char = '=';
+
+/// A run's parameters by name, and which of them an expression has named.
+#[derive(Debug, Default)]
+pub(super) struct Parameters(BTreeMap<String, (f64, bool)>);
+
+impl Parameters {
+    /// Takes the parameters out of a run's document.
+    pub(super) fn take(document: &mut DeTable, mistakes: &mut Vec<Mistake>) -> Self {
+        let table = document.remove(PARAMETERS);
+        let table = table.as_ref().and_then(|value| value.get_ref().as_table());
+        let numbers = table.into_iter().flatten().filter_map(|(name, value)| {
+            let number: f64 = read(value, mistakes)?;
+            Some((name.get_ref().to_string(), (number, false)))
+        });
+        Self(numbers.collect())
+    }
+
+    /// The names of those that no expression has named.
+    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
+        let unused = self.0.iter().filter(|(_, (_, used))| !used);
+        unused.map(|(name, _)| name.as_str())
+    }
+
+    /// What the document's expressions come to, in the order in which [`replace`] meets them, as TOML.
+    pub(super) fn evaluate(
+        &mut self,
+        document: &DeTable,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Vec<String> {
+        let mut numbers = Vec::new();
+        for (_, value) in document {
+            self.collect(value, &mut numbers, mistakes);
+        }
+        numbers
+    }
+
+    fn collect(&mut self, value: &Value, into: &mut Vec<String>, mistakes: &mut Vec<Mistake>) {
+        match value.get_ref() {
+            DeValue::Table(table) => into.extend(self.evaluate(table, mistakes)),
+            DeValue::Array(values) => {
+                for value in values {
+                    self.collect(value, into, mistakes);
+                }
+            }
+            DeValue::String(text) => {
+                let Some(expression) = text.strip_prefix(SIGN) else {
+                    return;
+                };
+                let number = self.number(expression).unwrap_or_else(|why| {
+                    let text = format!("`{text}`; {why}");
+                    mistakes.push(Mistake::new(value.span(), text));
+                    // What follows from a mistake is none: this is right nearly everywhere.
+                    1.0
+                });
+                into.push(match number.fract() == 0.0 && number.abs() < 1e15 {
+                    true => format!("{number:.0}"),
+                    false => format!("{number:?}"),
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// One parameter alone.
+    fn one(name: &str, value: f64) -> Self {
+        Self(BTreeMap::from([(name.to_owned(), (value, false))]))
+    }
+
+    fn number(&mut self, expression: &str) -> Result<f64, String> {
+        let parsed = exmex::parse::<f64>(expression);
+        let parsed = parsed.map_err(|_| {
+            "expected an expression of numbers and parameters, as in \"= 100 / n\"".to_owned()
+        })?;
+        let mut values = Vec::new();
+        for name in parsed.var_names() {
+            let Some((number, used)) = self.0.get_mut(name) else {
+                return Err(format!(
+                    "no parameter `{name}`; give it in [{PARAMETERS}], as in {name} = [1, 2, 4]"
+                ));
+            };
+            *used = true;
+            values.push(*number);
+        }
+        match parsed.eval(&values) {
+            Ok(number) if number.is_finite() => Ok(number),
+            _ => Err("it comes to no number; mind division by 0".to_owned()),
+        }
+    }
+}
+
+/// What an expression of one parameter alone, a text that begins with `=`, comes to at a value of it.
+pub(super) fn at(text: &str, parameter: &str, value: f64) -> Option<f64> {
+    let expression = text.strip_prefix(SIGN)?;
+    Parameters::one(parameter, value).number(expression).ok()
+}
+
+/// Puts what the document's expressions come to in their places.
+pub(super) fn replace<'i>(document: &mut DeTable<'i>, numbers: &mut impl Iterator<Item = &'i str>) {
+    for (_, value) in document.iter_mut() {
+        replace_in(value, numbers);
+    }
+}
+
+fn replace_in<'i>(value: &mut Value<'i>, numbers: &mut impl Iterator<Item = &'i str>) {
+    match Spanned::get_mut(value) {
+        DeValue::Table(table) => replace(table, numbers),
+        DeValue::Array(values) => {
+            for value in values.iter_mut() {
+                replace_in(value, numbers);
+            }
+        }
+        inner @ DeValue::String(_) => {
+            let is_expression = inner.as_str().is_some_and(|text| text.starts_with(SIGN));
+            let number = is_expression.then(|| numbers.next()).flatten();
+            if let Some(Ok(number)) = number.map(DeValue::parse) {
+                *inner = number.into_inner();
+            }
+        }
+        _ => {}
+    }
+}

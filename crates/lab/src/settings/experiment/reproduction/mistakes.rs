@@ -1,0 +1,156 @@
+//! What an experiment's file says beside the runs, held against the runs.
+
+use std::ops::Range;
+
+use pillion_stats::names::run;
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::{Extent, Reproduction, Selector};
+use crate::settings::experiment::Planned;
+use pillion_cli::settings::document::{Mistake, Value};
+
+/// Tells of what stands for no run at all, of numbers that stand for several at once, and of what says
+/// nothing that can be judged or drawn. `value` is where all of it was read; `names` are the runs'.
+pub(in crate::settings::experiment) fn find(
+    reproduction: &Reproduction,
+    value: &Value,
+    names: &[&str],
+    mistakes: &mut Vec<Mistake>,
+) {
+    let mut tell = |list: &str, place: usize, text: String| {
+        mistakes.push(Mistake::new(span(value, list, place), text));
+    };
+    let takes_one = |selector: &Selector| names.iter().any(|name| selector.takes(name));
+    let no_run = |what: String| {
+        format!("{what} is no run of this experiment; `pillion-lab plan` lists them")
+    };
+    let unknown = |runs: &Selector| (!takes_one(runs)).then(|| no_run(format!("`{runs}`")));
+    if reproduction.selection.contains_key(&Extent::Full) {
+        let text = "the full extent is all that the file has, and is not selected from; select for \
+                    `quick` or `default`";
+        tell("selection", 0, text.to_owned());
+    }
+    for selection in reproduction.selection.values() {
+        for part in selection.only.iter().chain(&selection.only_today) {
+            if !names.iter().any(|name| run::has_all(name, [part])) {
+                tell(
+                    "selection",
+                    0,
+                    no_run(format!("`{part}`, which a selection names,")),
+                );
+            }
+        }
+        for text in selection.also.iter().filter_map(unknown) {
+            tell("selection", 0, text);
+        }
+    }
+    if let Some(text) = unknown(&reproduction.today) {
+        tell("today", 0, text);
+    }
+    for (place, cause) in reproduction.causes.iter().enumerate() {
+        if let Some(text) = unknown(&cause.runs) {
+            tell("causes", place, text);
+        }
+    }
+    for (place, published) in reproduction.published.iter().enumerate() {
+        for runs in published.subjects() {
+            if let Some((one, other)) = two_at_once(reproduction, runs, names) {
+                let what = &published.what;
+                let text = format!(
+                    "published `{what}`: `{runs}` takes both `{one}` and `{other}`; name what \
+                     tells them apart"
+                );
+                tell("published", place, text);
+            }
+        }
+        let unknown = published.selectors().filter_map(unknown);
+        for text in unknown.chain(published.mistakes()) {
+            tell("published", place, text);
+        }
+    }
+    for (place, table) in reproduction.table.iter().enumerate() {
+        let several = table.cells().find_map(|runs| {
+            let (one, other) = two_at_once(reproduction, &runs, names)?;
+            Some((runs, one, other))
+        });
+        if let Some((runs, one, other)) = several {
+            let title = &table.title;
+            let text = format!(
+                "table `{title}`: a cell's `{runs}` takes both `{one}` and `{other}`; name what tells \
+                 them apart"
+            );
+            tell("table", place, text);
+        }
+        let unknown = table.selectors().filter_map(unknown);
+        for text in unknown.chain(table.mistakes()) {
+            tell("table", place, text);
+        }
+    }
+    for (place, figure) in reproduction.figure.iter().enumerate() {
+        let unknown = figure.series.iter().filter_map(|it| unknown(&it.runs));
+        for text in unknown.chain(figure.mistakes()) {
+            tell("figure", place, text);
+        }
+    }
+}
+
+/// Tells of groups that the runs of a published number do not have, or leave to be named.
+pub(in crate::settings::experiment) fn find_of_groups(
+    reproduction: &Reproduction,
+    value: &Value,
+    runs: &[Planned],
+    mistakes: &mut Vec<Mistake>,
+) {
+    for (place, published) in reproduction.published.iter().enumerate() {
+        let lacks = published.measured().find_map(|(selector, group)| {
+            let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
+            taken.find_map(|run| {
+                let streams = run.plan.streams.iter();
+                let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
+                let is_known = match group {
+                    None => groups.len() == 1,
+                    Some(group) => groups.contains(&&**group),
+                };
+                (!is_known).then(|| (&run.name, groups.join(", ")))
+            })
+        });
+        if let Some((run, groups)) = lacks {
+            let what = &published.what;
+            let text =
+                format!("published `{what}` wants a `group`, of those that {run} has: {groups}");
+            mistakes.push(Mistake::new(span(value, "published", place), text));
+        }
+    }
+}
+
+/// Where the one of a list stands, or the list, or all of it.
+fn span(value: &Value, list: &str, place: usize) -> Range<usize> {
+    let table = value.get_ref().as_table();
+    let Some(list) = table.and_then(|table| table.get(list)) else {
+        return value.span();
+    };
+    match list.get_ref() {
+        DeValue::Array(all) => all.get(place).map_or(list.span(), Spanned::span),
+        _ => list.span(),
+    }
+}
+
+/// Two of a number's runs, as today or with one cause, that differ by more than the seed.
+fn two_at_once<'a>(
+    reproduction: &Reproduction,
+    runs: &Selector,
+    names: &[&'a str],
+) -> Option<(&'a str, &'a str)> {
+    let causes = reproduction.causes.iter().map(|cause| &cause.runs);
+    let mut kernels = std::iter::once(&reproduction.today).chain(causes);
+    kernels.find_map(|kernel| {
+        let is_of = |name: &&&str| runs.takes(name) && kernel.takes(name);
+        let mut taken = names.iter().filter(is_of);
+        let one = taken.next()?;
+        let is_alike =
+            |other: &str| run::parts_without_seed(other).eq(run::parts_without_seed(one));
+        let other = taken.find(|other| !is_alike(other))?;
+        Some((*one, *other))
+    })
+}

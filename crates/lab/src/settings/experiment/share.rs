@@ -1,0 +1,82 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use pillion_cli::settings::{BadInput, text};
+
+/// A share, from 0 to 1; per cent in files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Share(f64);
+
+const EXPECTED: &str = "expected per cent, 0 to 100";
+
+impl Share {
+    /// From 0 to 1.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Takes a share from 0 to 1.
+    pub(super) fn of(share: f64) -> Self {
+        Self(share)
+    }
+}
+
+impl TryFrom<f64> for Share {
+    type Error = BadInput;
+
+    fn try_from(percent: f64) -> Result<Self, BadInput> {
+        match (0.0..=100.0).contains(&percent) {
+            true => Ok(Self(percent / 100.0)),
+            false => Err(EXPECTED.into()),
+        }
+    }
+}
+
+impl From<Share> for f64 {
+    /// The shortest per cent that is read as this share.
+    fn from(Share(share): Share) -> Self {
+        let percent = share * 100.0;
+        let rounded = (0..17).filter_map(|digits| format!("{percent:.digits$}").parse().ok());
+        let mut same = rounded.filter(|rounded: &f64| rounded / 100.0 == share);
+        same.next().unwrap_or(percent)
+    }
+}
+
+impl Serialize for Share {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        text::serialize(self, to)
+    }
+}
+
+impl FromStr for Share {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self, BadInput> {
+        let percent: f64 = text.trim().parse().map_err(|_| EXPECTED)?;
+        percent.try_into()
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f64::from(*self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_written_as_it_was_read() {
+        for thousandths in 0..=100_000 {
+            let percent = f64::from(thousandths) / 1e3;
+            let share: Share = percent.try_into().unwrap();
+            assert_eq!(f64::from(share), percent);
+        }
+    }
+}

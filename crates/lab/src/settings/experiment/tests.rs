@@ -1,0 +1,300 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::traffic::Reading;
+
+use super::*;
+
+pub(super) fn load_text(text: &str) -> Result<Experiment, String> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let name = format!("{}:", file.path().display());
+    load(file.path()).map_err(|error| error.0.replace(&name, ""))
+}
+
+pub(super) fn mistake(text: &str) -> String {
+    load_text(text).unwrap_err()
+}
+
+pub(super) const SMALL: &str = "duration = 5\n[group.thin]\n";
+
+#[test]
+fn the_example_in_the_documentation_is_read_whole() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
+    let experiment = load(FilePath::new(path)).unwrap();
+    let names: Vec<_> = experiment.runs.iter().map(|run| &run.name[..]).collect();
+    assert_eq!(names.len(), 24);
+    assert_eq!(names[0], "plain,loss=0.5,itt=30:3,seed=1");
+    assert_eq!(names[1], "plain,loss=0.5,itt=30:3,seed=2");
+    assert_eq!(names[23], "mechanisms,loss=5,itt=100:10,seed=2");
+    let run = &experiment.runs[23].plan;
+    assert_eq!(run.seed, 2);
+    assert_eq!(run.duration, Duration::from_secs(60));
+    assert_eq!(run.rtt(), Duration::from_millis(150));
+    assert_eq!(run.bottleneck.rate.map(Rate::bps), Some(5_000_000));
+    assert_eq!(run.bottleneck.shaper, Shaper::Htb);
+    assert_eq!(run.bottleneck.queue, Discipline::Pfifo);
+    assert_eq!(run.bottleneck.limit, Some(Limit::Packets(63)));
+    assert_eq!(run.forward.loss, Some(Loss::Uniform(0.05)));
+    assert_eq!(run.sysctls["net.ipv4.tcp_retrans_collapse"], "0");
+    let reads = Duration::from_millis(200);
+    assert_eq!(run.receiver.manner.reading, Reading::Late(reads));
+    let thin = &run.streams[1];
+    assert_eq!(thin.traffic.name, "thin");
+    assert_eq!(thin.traffic.streams, 20);
+    let host = &run.hosts[thin.host];
+    assert_eq!(host.sysctls["net.ipv4.tcp_thin_linear_timeouts"], "1");
+    assert_eq!(host.sysctls["net.ipv4.tcp_early_retrans"], "0");
+    let greedy = &run.streams[0];
+    let us = [50_000, 52_500, 55_000, 57_500, 60_000].map(Duration::from_micros);
+    assert_eq!(greedy.delays, us);
+    let bundled = experiment.runs.iter().filter(|planned| {
+        let thin = &planned.plan.streams[1];
+        thin.bundling.is_some()
+    });
+    assert_eq!(bundled.count(), 8);
+}
+
+#[test]
+fn the_example_of_a_reproduction_has_a_number_and_a_figure() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/keystrokes.toml");
+    let experiment = load(FilePath::new(path)).unwrap();
+    assert_eq!(experiment.runs.len(), 10);
+    let reproduction = experiment.reproduction.expect("what is reproduced");
+    assert_eq!(reproduction.published.len(), 1);
+    assert_eq!(reproduction.figure.len(), 1);
+}
+
+#[test]
+fn a_run_alone_is_a_file_that_says_the_same() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
+    for planned in load(FilePath::new(path)).unwrap().runs {
+        let again = load_text(&planned.run.to_text()).unwrap().runs;
+        assert_eq!(again.len(), 1);
+        assert_eq!(again[0].run, planned.run);
+        assert_eq!(again[0].plan, planned.plan);
+    }
+}
+
+#[test]
+fn one_group_and_a_duration_are_an_experiment() {
+    let experiment = load_text(SMALL).unwrap();
+    assert_eq!(experiment.runs.len(), 1);
+    assert_eq!(experiment.runs[0].name, "seed=1");
+    assert_eq!(experiment.runs[0].plan.hosts[0].name, "thin");
+}
+
+#[test]
+fn parameters_of_the_same_name_are_called_by_their_whole_path() {
+    let grid = "[group.b]\n[grid]\ngroup.thin.size = [1, 2]\ngroup.b.size = [3]\n";
+    let runs = load_text(&format!("{SMALL}{grid}")).unwrap().runs;
+    assert_eq!(runs[1].name, "group.thin.size=2,group.b.size=3,seed=1");
+}
+
+#[test]
+fn a_stream_s_own_round_trip_is_split_both_ways_whatever_the_path_s() {
+    let text = format!("{SMALL}rtt = 10\n[bottleneck]\nrate = 8\n[path]\nrtt = 150\n");
+    let plan = &load_text(&text).unwrap().runs[0].plan;
+    let each_way = Duration::from_millis(5);
+    let path = plan.path();
+    for way in [&path.forward, &path.backward] {
+        let own = way.own.iter().map(|own| (own.port, own.delay));
+        assert_eq!(own.collect::<Vec<_>>(), [(SOURCE_PORTS, each_way)]);
+    }
+    assert_eq!(plan.bdp_bytes(&plan.bottleneck), Some(10_000.0));
+}
+
+#[test]
+fn a_group_s_own_losses_and_jitter_take_the_place_of_the_path_s() {
+    let text = format!(
+        "{SMALL}loss = 0\nback = {{ loss = 3, jitter = 1 }}\n[path]\nrtt = 150\nloss = 2\n"
+    );
+    let plan = &load_text(&text).unwrap().runs[0].plan;
+    let own: Vec<_> = plan.own_emulations().collect();
+    let [(0, [to, back])] = &own[..] else {
+        panic!("{own:?}")
+    };
+    let ms = Duration::from_millis;
+    assert_eq!((to.delay, to.jitter), (ms(75), None));
+    assert_eq!(to.loss, Some(Loss::Uniform(0.0)));
+    assert_eq!((back.delay, back.jitter), (ms(75), Some(ms(1))));
+    assert_eq!(back.loss, Some(Loss::Uniform(0.03)));
+    let path = plan.path();
+    assert_eq!(path.forward.loss, Loss::Uniform(0.02));
+    assert_eq!(path.forward.own[0].loss, to.loss);
+    assert_eq!(path.backward.own[0].jitter, back.jitter);
+}
+
+#[test]
+fn a_list_of_losses_is_the_whole_path_s() {
+    let told = mistake(&format!("{SMALL}loss = [3]\n"));
+    assert!(told.contains("list them in [path]"), "{told}");
+    let told = mistake(&format!("{SMALL}loss = 3\n[path]\nloss = [3]\n"));
+    assert!(told.contains("list them all there"), "{told}");
+}
+
+#[test]
+fn round_trips_are_drawn_from_the_seed() {
+    let drawn = |seed| {
+        let text = format!("seed = {seed}\n{SMALL}rtt = \"200:5\"\n");
+        load_text(&text).unwrap().runs[0].plan.streams[0]
+            .delays
+            .clone()
+    };
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn what_defaults_say_of_a_table_is_merged_key_by_key() {
+    let text = "\
+duration = 1
+[defaults]
+mechanisms = { rack = false }
+bundle = { max-packets = 2, nodelay = true }
+[group.a]
+mechanisms.tlp = false
+bundle.max-packets = 3
+[group.b]
+bundle = false
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let [a, b] = &plan.streams[..] else {
+        panic!("{plan:?}")
+    };
+    let of = |streams: &Streams| plan.hosts[streams.host].sysctls.clone();
+    assert_eq!(of(a)["net.ipv4.tcp_recovery"], "0");
+    assert_eq!(of(a)["net.ipv4.tcp_early_retrans"], "0");
+    assert_eq!(of(b)["net.ipv4.tcp_recovery"], "0");
+    let how = a.bundling.unwrap();
+    assert_eq!(how.options.max_packets, Some(3));
+    assert!(how.companions.nodelay);
+    assert_eq!(b.bundling, None);
+}
+
+#[test]
+fn recovery_is_as_in_a_kernel_of_then_but_for_what_is_named() {
+    let text = "\
+duration = 1
+[defaults]
+mechanisms = { as-in = \"linux-3.12\" }
+[group.a]
+[group.b]
+mechanisms = { tlp = false, early-retransmit = true }
+[group.c]
+mechanisms.as-in = \"today\"
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let of = |group: usize, name: &str| {
+        let sysctls = &plan.hosts[plan.streams[group].host].sysctls;
+        sysctls.get(&format!("net.ipv4.{name}")).cloned()
+    };
+    for (name, values) in [
+        ("tcp_recovery", [Some("0"), Some("0"), None]),
+        ("tcp_fack", [Some("1"), Some("1"), None]),
+        ("tcp_early_retrans", [Some("3"), Some("0"), None]),
+        ("tcp_early_retransmit", [Some("3"), Some("1"), None]),
+        ("tcp_thin_linear_timeouts", [None, None, None]),
+    ] {
+        let set = [0, 1, 2].map(|group| of(group, name));
+        assert_eq!(set, values.map(|it| it.map(str::to_owned)), "{name}");
+    }
+}
+
+#[test]
+fn connections_begin_with_the_window_of_the_kernel_of_then_unless_another_is_named() {
+    let text = "\
+duration = 1
+[group.a.mechanisms]
+as-in = \"linux-2.6.34\"
+[group.b.mechanisms]
+as-in = \"linux-2.6.34\"
+initial-window = 1
+[group.c.mechanisms]
+as-in = \"linux-3.12\"
+[group.d]
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let windows = plan.hosts.iter().map(|host| host.initial_window);
+    assert_eq!(windows.collect::<Vec<_>>(), [Some(3), Some(1), None, None]);
+    let shared = "duration = 1\n[host.h]\n[defaults]\nhost = \"h\"\n\
+                  [group.a]\nmechanisms.initial-window = 2\n\
+                  [group.b]\nmechanisms.initial-window = 3\n";
+    let found = mistake(shared);
+    assert!(
+        found.contains("sets the initial window otherwise on host `h`"),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_run_says_how_much_memory_it_takes() {
+    let planned = load_text(&format!("memory = 2048\n{SMALL}")).unwrap();
+    let text = planned.runs[0].run.to_text();
+    assert_eq!(load_text(&text).unwrap().runs[0].run.memory, Some(2048));
+    for wrong in ["63", "65537", "\"much\""] {
+        let told = mistake(&format!("memory = {wrong}\n{SMALL}"));
+        assert!(told.starts_with("1:10: "), "{told}");
+        assert!(told.contains("expected MiB, 64 to 65536"), "{told}");
+    }
+}
+
+#[test]
+fn parameters_of_a_host_come_after_those_of_all() {
+    let text = "\
+duration = 1
+sysctl.\"net.ipv4.tcp_sack\" = 0
+receiver.sysctl.\"net.ipv4.tcp_sack\" = 1
+[group.a]
+mechanisms.tlp = false
+";
+    let plan = &load_text(text).unwrap().runs[0].plan;
+    let all = plan.sysctls_of_hosts();
+    assert_eq!(all["receiver"]["net.ipv4.tcp_sack"], "1");
+    assert_eq!(all["a"]["net.ipv4.tcp_sack"], "0");
+    assert_eq!(all["a"]["net.ipv4.tcp_early_retrans"], "0");
+    assert!(!all["receiver"].contains_key("net.ipv4.tcp_early_retrans"));
+}
+
+#[test]
+fn what_is_in_a_file_becomes_part_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("rtt.csv", "value\n150\n30.5\n30.5\n");
+    write("itt.csv", "quantile,value\n0,10\n0.5,30\n1,100\n");
+    let keys = "rtt = \"table:rtt.csv\"\nitt = \"table:itt.csv\"\n";
+    write("a.toml", &format!("{SMALL}{keys}"));
+    let experiment = load(&folder.path().join("a.toml")).unwrap();
+    let planned = &experiment.runs[0];
+    let text = planned.run.to_text();
+    assert!(text.contains("\"values:30.5,30.5,150\""), "{text}");
+    let quantiles = "\"quantiles:0=10,0.5=30,1=100\"";
+    assert!(text.contains(quantiles), "{text}");
+    assert_eq!(load_text(&text).unwrap().runs[0].run, planned.run);
+    write("writes.csv", "gap_ms,size\n0,48\n12.5,16\n");
+    let replay = "kind = \"replay\"\nwrites = \"file:writes.csv\"\n";
+    write("c.toml", &format!("{SMALL}{replay}"));
+    let experiment = load(&folder.path().join("c.toml")).unwrap();
+    let text = experiment.runs[0].run.to_text();
+    assert!(text.contains("\"list:0=48,12.5=16\""), "{text}");
+    write("b.toml", &format!("{SMALL}rtt = \"table:none.csv\"\n"));
+    let told = load(&folder.path().join("b.toml")).unwrap_err().0;
+    assert!(
+        told.contains("b.toml:3:7: ") && told.contains("none.csv"),
+        "{told}"
+    );
+}
+
+#[test]
+fn every_experiment_that_comes_with_pillion_is_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    let files = std::fs::read_dir(folder).unwrap().flatten();
+    let files = files.map(|file| file.path());
+    let is_experiment = |file: &PathBuf| file.extension().is_some_and(|end| end == "toml");
+    let files: Vec<_> = files.filter(is_experiment).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let experiment = load(&file).unwrap();
+        assert!(!experiment.runs.is_empty(), "{}", file.display());
+    }
+}

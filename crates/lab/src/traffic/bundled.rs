@@ -1,0 +1,74 @@
+use std::os::fd::AsFd;
+
+use pillion_bpf::host::pillion::{self, BY_APPLICATION, BY_RULE, Stats};
+use serde::Serialize;
+
+/// What pillion counted of a connection that it bundles (`struct pillion_stats` of
+/// `include/pillion.h`, docs/socket-option.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Bundled {
+    /// Segments with data sent for the first time.
+    pub segments: u64,
+    /// Segments that carried a bundle.
+    pub bundled: u64,
+    /// Payload bytes sent for the first time.
+    pub new_bytes: u64,
+    /// Payload bytes that rode along.
+    pub redundant_bytes: u64,
+    /// Segments that were lost, and that bundles repaired.
+    pub hidden_losses: u64,
+    /// Payload bytes of these.
+    pub repaired_bytes: u64,
+    /// Reductions of the congestion window for them.
+    pub reactions: u64,
+}
+
+impl Bundled {
+    /// Asks pillion about a socket; `None` where there is no pillion, or it leaves the socket
+    /// alone.
+    pub(crate) fn read(socket: &impl AsFd) -> Option<Self> {
+        Self::of(pillion::stats(socket).ok()?)
+    }
+
+    fn of(stats: Stats) -> Option<Self> {
+        matches!(stats.standing, BY_RULE | BY_APPLICATION).then_some(Self {
+            segments: stats.segments,
+            bundled: stats.bundled,
+            new_bytes: stats.new_bytes,
+            redundant_bytes: stats.redundant_bytes,
+            hidden_losses: stats.hidden_losses,
+            repaired_bytes: stats.repaired_bytes,
+            reactions: stats.reactions,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pillion_bpf::host::pillion::{OFF, REFUSED};
+
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_is_bundled_has_counts() {
+        let counts = |standing| {
+            Bundled::of(Stats {
+                hidden_losses: 5,
+                standing,
+                ..Stats::default()
+            })
+        };
+        for standing in [OFF, REFUSED] {
+            assert_eq!(counts(standing), None);
+        }
+        for standing in [BY_RULE, BY_APPLICATION] {
+            assert_eq!(counts(standing).map(|it| it.hidden_losses), Some(5));
+        }
+    }
+
+    #[test]
+    fn without_pillion_there_are_no_counts() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(Bundled::read(&listener), None);
+    }
+}

@@ -1,0 +1,253 @@
+//! The barrier: connections are made in parallel, and no byte is sent until all are established.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::epoll::EpollFlags;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
+};
+use pillion_bpf::host::socket_option;
+
+use super::{SendError, datagrams, switch};
+use crate::traffic::clock::{now_ns, ns};
+use crate::traffic::plan::{Group, Kind, SocketOptions, Traffic};
+use crate::traffic::poller::{Poller, SystemError, system};
+
+/// How long a wait may last before the stop flag is looked at again.
+pub(super) const STOP_CHECK_NS: u64 = 100_000_000;
+
+/// Every change of a socket, reported once.
+pub(super) fn all_changes() -> EpollFlags {
+    EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET
+}
+
+/// A stream's connection, or why there is none.
+pub(super) type Attempt = Result<Connection, String>;
+
+/// How a stream comes to its connection.
+pub(super) enum Connection {
+    /// It is made.
+    Made(TcpStream),
+    /// The stream makes it: with others of its group, or else with its first message.
+    ToMake(Opening, Option<Together>),
+    /// There is none, for the stream is one of datagrams.
+    Datagrams(UdpSocket),
+}
+
+impl Connection {
+    pub(super) fn together(&self) -> Option<Together> {
+        match self {
+            Self::ToMake(_, together) => *together,
+            Self::Made(_) | Self::Datagrams(_) => None,
+        }
+    }
+}
+
+/// When connections of a group are made, in nanoseconds since the barrier opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Together {
+    pub(super) connects_ns: u64,
+    /// Until when each waits for the others.
+    pub(super) latest_ns: u64,
+}
+
+/// A connection to be made.
+pub(super) struct Opening {
+    to: SocketAddr,
+    /// Its own port, 0 for any.
+    port: u16,
+    options: SocketOptions,
+}
+
+impl Opening {
+    /// Begins to connect, and has the poller tell of the socket by this number.
+    pub(super) fn open(&self, poller: &Poller, number: usize) -> Result<TcpStream, String> {
+        let begun = start(self.to, self.port, &self.options);
+        let socket = begun.map_err(|error| error.to_string())?;
+        let socket = socket.map_err(|error| error.to_string())?;
+        let added = poller.add(&socket, number, all_changes());
+        added.map_err(|SystemError { call, source }| format!("{call}: {source}"))?;
+        Ok(socket)
+    }
+}
+
+/// Establishes all connections and returns them in the order of the streams.
+pub(super) fn connect_all(traffic: &Traffic, stop: &AtomicBool) -> Result<Vec<Attempt>, SendError> {
+    let to = traffic.to;
+    let deadline = now_ns().saturating_add(ns(traffic.connect_timeout));
+    let first = |group: &&Group| group.connects_first();
+    let first = traffic.groups.iter().filter(first);
+    let streams = first.map(|group| group.streams).sum();
+    let failed = |connected, source| SendError::Connect {
+        to,
+        connected,
+        streams,
+        source,
+    };
+    let mut poller = Poller::new()?;
+    let mut attempts: Vec<Attempt> = Vec::with_capacity(streams);
+    let groups = traffic.groups.iter();
+    for group in groups.flat_map(|group| std::iter::repeat_n(group, group.streams)) {
+        let offset = attempts.len() as u16;
+        let port = traffic.source_port.map_or(0, |first| first + offset);
+        if let Kind::Datagrams { .. } = group.kind {
+            attempts.push(Ok(Connection::Datagrams(datagrams::open(to, port)?)));
+            continue;
+        }
+        if !group.connects_first() {
+            let opening = Opening {
+                to,
+                port,
+                options: group.socket.clone(),
+            };
+            let together = group.connects_at_start.then(|| Together {
+                connects_ns: ns(group.start),
+                latest_ns: ns(group.start.saturating_add(traffic.connect_timeout)),
+            });
+            attempts.push(Ok(Connection::ToMake(opening, together)));
+            continue;
+        }
+        attempts.push(match start(to, port, &group.socket)? {
+            Ok(socket) => {
+                poller.add(&socket, attempts.len(), all_changes())?;
+                Ok(Connection::Made(socket))
+            }
+            Err(source) if traffic.partly => Err(source.to_string()),
+            Err(source) => {
+                let connected = attempts.iter().filter(
+                    |attempt| matches!(attempt, Ok(Connection::Made(it)) if it.peer_addr().is_ok()),
+                );
+                return Err(failed(connected.count(), source));
+            }
+        });
+    }
+    let mut established = vec![false; attempts.len()];
+    let mut connected = 0;
+    let mut refused = attempts.iter().filter(|it| it.is_err()).count();
+    while connected + refused < streams {
+        let now = now_ns();
+        if stop.load(Ordering::Relaxed) {
+            return Err(SendError::Stopped { connected, streams });
+        }
+        if now >= deadline {
+            if traffic.partly {
+                break;
+            }
+            return Err(SendError::ConnectTimeout {
+                to,
+                connected,
+                streams,
+                timeout: traffic.connect_timeout,
+            });
+        }
+        for (index, _) in poller.wait_until(deadline.min(now + STOP_CHECK_NS))? {
+            let Ok(Connection::Made(socket)) = &attempts[index] else {
+                continue;
+            };
+            match socket.take_error().unwrap_or_else(Some) {
+                None => {
+                    connected += usize::from(!established[index]);
+                    established[index] = true;
+                }
+                // Its stream will find out.
+                Some(_) if established[index] => {}
+                Some(source) if traffic.partly => {
+                    attempts[index] = Err(source.to_string());
+                    refused += 1;
+                }
+                Some(source) => return Err(failed(connected, source)),
+            }
+        }
+    }
+    for (attempt, established) in attempts.iter_mut().zip(established) {
+        if let (Ok(Connection::Made(_)), false) = (&attempt, established) {
+            *attempt = Err(format!("no answer within {:?}", traffic.connect_timeout));
+        }
+    }
+    Ok(attempts)
+}
+
+/// A socket whose connection is under way. The inner error is the connection's.
+/// `port` is its own, 0 for any.
+fn start(
+    to: SocketAddr,
+    port: u16,
+    options: &SocketOptions,
+) -> Result<io::Result<TcpStream>, SendError> {
+    let (family, any) = match to.is_ipv4() {
+        true => (AddressFamily::Inet, IpAddr::from(Ipv4Addr::UNSPECIFIED)),
+        false => (AddressFamily::Inet6, IpAddr::from(Ipv6Addr::UNSPECIFIED)),
+    };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let socket = socket(family, SockType::Stream, flags, None).map_err(system("socket"))?;
+    let no_delay = !options.nagle;
+    setsockopt(&socket, sockopt::TcpNoDelay, &no_delay).map_err(system("TCP_NODELAY"))?;
+    if options.linear_timeouts {
+        let linear = (libc::IPPROTO_TCP, libc::TCP_THIN_LINEAR_TIMEOUTS);
+        socket_option::set(&socket, linear, &1).map_err(system("TCP_THIN_LINEAR_TIMEOUTS"))?;
+    }
+    if let Some(name) = &options.congestion {
+        set_congestion(&socket, name)?;
+    }
+    switch::set(&socket, options)?;
+    if port != 0 {
+        let local = SocketAddr::from((any, port));
+        setsockopt(&socket, sockopt::ReuseAddr, &true).map_err(system("SO_REUSEADDR"))?;
+        bind(socket.as_fd().as_raw_fd(), &SockaddrStorage::from(local)).map_err(|source| {
+            let source = source.into();
+            SendError::Bind { local, source }
+        })?;
+    }
+    let address = SockaddrStorage::from(to);
+    Ok(match connect(socket.as_fd().as_raw_fd(), &address) {
+        Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket.into()),
+        Err(error) => Err(error.into()),
+    })
+}
+
+fn set_congestion(socket: &OwnedFd, name: &str) -> Result<(), SendError> {
+    setsockopt(socket, sockopt::TcpCongestion, &OsString::from(name)).map_err(|source| {
+        SendError::Congestion {
+            name: name.to_owned(),
+            source,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use nix::sys::socket::getsockopt;
+
+    use super::*;
+
+    fn get_int(socket: impl AsFd, option: libc::c_int) -> libc::c_int {
+        libc::c_int::from_ne_bytes(socket_option::get(socket, (libc::IPPROTO_TCP, option)).unwrap())
+    }
+
+    #[test]
+    fn a_socket_has_the_options_that_were_asked_for_before_it_connects() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        for on in [false, true] {
+            let options = SocketOptions {
+                nagle: on,
+                linear_timeouts: on,
+                congestion: Some("reno".to_owned()),
+                ..SocketOptions::default()
+            };
+            let socket = start(to, 0, &options).unwrap().unwrap();
+            assert_eq!(getsockopt(&socket, sockopt::TcpNoDelay), Ok(!on));
+            let linear = get_int(&socket, libc::TCP_THIN_LINEAR_TIMEOUTS);
+            assert_eq!(linear, i32::from(on));
+            let congestion = getsockopt(&socket, sockopt::TcpCongestion).unwrap();
+            assert_eq!(congestion, "reno");
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A path between two hosts, end to end. Needs root.
+
+use crate::common;
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Hosts, Namespace, delay, ip, root};
+use pillion_bpf::host::interruption::retry;
+use pillion_lab::path::{Counts, Direction, Ledger, Loss, Own, Path, PathConfig, PathError, Tap};
+
+/// Bytes of the Ethernet, IPv4 and UDP headers.
+const HEADERS: u64 = 14 + 20 + 8;
+
+fn both(forward: Direction, backward: Direction) -> PathConfig {
+    PathConfig {
+        forward,
+        backward,
+        seed: 1,
+    }
+}
+
+/// Waits until the ledger satisfies `done`, and returns it.
+fn ledger_when(path: &Path, done: impl Fn(&Ledger) -> bool) -> Ledger {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let ledger = path.ledger();
+        if done(&ledger) {
+            return ledger;
+        }
+        assert!(Instant::now() < deadline, "still {ledger:?}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn assert_balanced(counts: &Counts) {
+    let ends = [
+        counts.delivered,
+        counts.lost,
+        counts.queue_full,
+        counts.device_refused,
+        counts.inside,
+    ];
+    let packets = ends.iter().map(|volume| volume.packets).sum::<u64>();
+    let bytes = ends.iter().map(|volume| volume.bytes).sum::<u64>();
+    let (received, copies) = (counts.received, counts.duplicated);
+    assert_eq!(
+        (
+            received.packets + copies.packets,
+            received.bytes + copies.bytes
+        ),
+        (packets, bytes)
+    );
+}
+
+#[test]
+fn datagrams_cross_both_ways_intact_and_no_sooner_than_the_delay() {
+    if !root("datagrams cross") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(30), delay(50)));
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    for (from, to, wait) in [(&a, &b, 30), (&b, &a, 50)] {
+        let payloads = [0, 1, 120, 1400].map(|size| (0..size).map(|n| n as u8).collect::<Vec<_>>());
+        let sent = Instant::now();
+        payloads
+            .iter()
+            .for_each(|payload| assert!(from.send(payload).is_ok()));
+        for payload in &payloads {
+            let mut buffer = [0; 2000];
+            let bytes = retry(|| to.recv(&mut buffer)).unwrap();
+            assert!(sent.elapsed() >= Duration::from_millis(wait));
+            assert_eq!(&buffer[..bytes], payload);
+        }
+    }
+    let ledger = hosts.path.stop();
+    for counts in [&ledger.forward, &ledger.backward] {
+        assert_balanced(counts);
+        assert_eq!(counts.delivered.packets, 4);
+        assert_eq!(counts.delivered.bytes, 1 + 120 + 1400 + 4 * HEADERS);
+        assert!(counts.delay_error.max_us >= counts.delay_error.p50_us);
+    }
+    assert_eq!(ledger.device_gone, None);
+}
+
+/// The numbers of the datagrams, of `count` sent, that survive.
+fn survivors(count: u32, config: &PathConfig) -> (Vec<u32>, Ledger) {
+    let hosts = Hosts::join(config);
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    for number in 0..count {
+        a.send(&number.to_le_bytes()).unwrap();
+    }
+    let ledger = ledger_when(&hosts.path, |ledger| {
+        ledger.forward.received.packets == u64::from(count) && ledger.forward.inside.packets == 0
+    });
+    b.set_nonblocking(true).unwrap();
+    let mut number = [0; 4];
+    let mut arrived = Vec::new();
+    while retry(|| b.recv(&mut number)).is_ok() {
+        arrived.push(u32::from_le_bytes(number));
+    }
+    (arrived, ledger)
+}
+
+#[test]
+fn the_same_seed_loses_the_same_packets_at_the_rate_asked_for() {
+    if !root("the same seed") {
+        return;
+    }
+    let lossy = Direction {
+        loss: Loss::Uniform(0.05),
+        ..delay(5)
+    };
+    let config = both(lossy, delay(5));
+    let (arrived, ledger) = survivors(4000, &config);
+    assert_balanced(&ledger.forward);
+    assert_eq!(arrived.len() as u64, ledger.forward.delivered.packets);
+    assert!(arrived.is_sorted(), "order is kept");
+    // 200 expected, standard deviation 14.
+    let lost = ledger.forward.lost.packets;
+    assert!((130..270).contains(&lost), "{lost} of 4000");
+
+    assert!(arrived == survivors(4000, &config).0);
+    let other = PathConfig { seed: 2, ..config };
+    assert!(arrived != survivors(4000, &other).0);
+}
+
+#[test]
+fn exactly_the_packets_of_a_list_are_lost() {
+    if !root("the packets of a list") {
+        return;
+    }
+    let listed = Direction {
+        loss: Loss::Listed(vec![1, 7, 8, 300, 301]),
+        ..delay(5)
+    };
+    let (arrived, ledger) = survivors(300, &both(listed, delay(5)));
+    let expected: Vec<u32> = (0..300)
+        .filter(|number| ![0, 6, 7, 299].contains(number))
+        .collect();
+    assert_eq!(arrived, expected);
+    assert_balanced(&ledger.forward);
+    assert_eq!(ledger.forward.lost.packets, 4);
+}
+
+#[test]
+fn losses_in_runs_follow_one_another_at_the_rate_asked_for() {
+    if !root("losses in runs") {
+        return;
+    }
+    let runs = Direction {
+        loss: Loss::GilbertElliott {
+            to_bad: 0.02,
+            to_good: 0.2,
+            in_bad: 1.0,
+            in_good: 0.0,
+        },
+        ..delay(5)
+    };
+    let (arrived, ledger) = survivors(4000, &both(runs, delay(5)));
+    assert_balanced(&ledger.forward);
+    // 364 expected in 73 runs of 5, standard deviations near 55 and 8.
+    let lost = ledger.forward.lost.packets;
+    assert!((150..600).contains(&lost), "{lost} of 4000");
+    let gaps = arrived.windows(2).filter(|two| two[1] > two[0] + 1);
+    let length = lost as f64 / gaps.count() as f64;
+    assert!((3.0..8.0).contains(&length), "{length}");
+}
+
+#[test]
+fn jitter_spreads_the_arrivals_and_keeps_their_order() {
+    if !root("jitter") {
+        return;
+    }
+    let jitter = Direction {
+        jitter: Duration::from_millis(2),
+        ..delay(50)
+    };
+    let hosts = Hosts::join(&both(jitter, delay(0)));
+    let [a, b] = [hosts.socket(0), hosts.socket(1)];
+    for number in 0..400u32 {
+        a.send(&number.to_le_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut number = [0; 4];
+    for expected in 0..400 {
+        retry(|| b.recv(&mut number)).unwrap();
+        assert_eq!(u32::from_le_bytes(number), expected);
+    }
+    let ledger = hosts.path.stop();
+    // Of 22 independent values or more.
+    let obtained = ledger.forward.jitter.unwrap();
+    assert!(obtained.sd_us > 800, "{obtained:?}");
+    assert_eq!(ledger.backward.jitter, None);
+}
+
+#[test]
+fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
+    if !root("a port with a delay") {
+        return;
+    }
+    let own = Direction {
+        own: vec![Own::delayed(9, Duration::from_millis(20))],
+        ..delay(600)
+    };
+    let hosts = Hosts::join(&both(own, delay(0)));
+    let bound = |port: u16| {
+        let socket = hosts.namespaces[1].run(move || UdpSocket::bind(("10.0.0.2", port)).unwrap());
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        socket
+    };
+    let [other, own] = [8, 9].map(bound);
+    let from = hosts.namespaces[0].run(|| UdpSocket::bind("10.0.0.1:0").unwrap());
+    let sent = Instant::now();
+    from.send_to(b"other", "10.0.0.2:8").unwrap();
+    from.send_to(b"own", "10.0.0.2:9").unwrap();
+    let mut buffer = [0; 8];
+    assert_eq!(retry(|| own.recv(&mut buffer)).unwrap(), 3);
+    assert!(sent.elapsed() >= Duration::from_millis(20));
+    other.set_nonblocking(true).unwrap();
+    let under_way = other.recv(&mut buffer).is_err();
+    assert!(under_way || sent.elapsed() >= Duration::from_millis(600));
+    other.set_nonblocking(false).unwrap();
+    if under_way {
+        assert_eq!(retry(|| other.recv(&mut buffer)).unwrap(), 5);
+    }
+    assert!(sent.elapsed() >= Duration::from_millis(600));
+}
+
+#[test]
+fn the_queue_drops_exactly_what_exceeds_its_limit() {
+    if !root("the queue drops") {
+        return;
+    }
+    // At 100 bit/s the first frame takes over 11 s, far longer than it takes to send them all.
+    let slow = Direction {
+        rate_bps: Some(100),
+        queue_packets: 10,
+        ..delay(0)
+    };
+    let hosts = Hosts::join(&both(slow, delay(0)));
+    let a = hosts.socket(0);
+    for _ in 0..50 {
+        a.send(&[0; 100]).unwrap();
+    }
+    let ledger = ledger_when(&hosts.path, |ledger| ledger.forward.received.packets == 50);
+    assert_balanced(&ledger.forward);
+    assert_eq!(
+        ledger.forward.inside.packets, 11,
+        "one in service, ten waiting"
+    );
+    assert_eq!(ledger.forward.queue_full.packets, 39);
+    assert_eq!(ledger.forward.queue_full.bytes, 39 * (100 + HEADERS));
+}
+
+#[test]
+fn a_device_that_is_down_refuses_and_is_counted() {
+    if !root("a device that is down") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(0), delay(0)));
+    let a = hosts.socket(0);
+    hosts.namespaces[1].run(|| ip("link set path1 down"));
+    a.send(&[0; 100]).unwrap();
+    let ledger = ledger_when(&hosts.path, |ledger| {
+        ledger.forward.device_refused.packets == 1
+    });
+    assert_balanced(&ledger.forward);
+    assert_eq!(ledger.forward.device_refused.bytes, 100 + HEADERS);
+}
+
+#[test]
+fn devices_disappear_with_the_path_and_can_be_made_again() {
+    if !root("devices disappear") {
+        return;
+    }
+    let namespace = Namespace::new();
+    namespace.run(|| {
+        let exists =
+            |name: &str| std::fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap();
+        for _ in 0..3 {
+            let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
+            let path = Path::start(a, b, &both(delay(5), delay(5))).unwrap();
+            assert!(exists("a") && exists("b"));
+            drop(path);
+            // A child that another test is just starting holds the descriptors until its exec.
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while exists("a") || exists("b") {
+                assert!(Instant::now() < deadline, "the devices remain");
+                thread::yield_now();
+            }
+        }
+    });
+}
+
+#[test]
+fn a_tcp_stream_survives_loss_intact() {
+    if !root("a TCP stream") {
+        return;
+    }
+    let lossy = Direction {
+        loss: Loss::Uniform(0.02),
+        ..delay(2)
+    };
+    let hosts = Hosts::join(&both(lossy.clone(), lossy));
+    let data = (0..500_000u32)
+        .flat_map(u32::to_le_bytes)
+        .collect::<Vec<_>>();
+    let listener = hosts.namespaces[1].run(|| TcpListener::bind("10.0.0.2:9").unwrap());
+    let mut sender = hosts.namespaces[0].run(|| TcpStream::connect("10.0.0.2:9").unwrap());
+    let (mut receiver, _) = listener.accept().unwrap();
+    let received = thread::scope(|scope| {
+        scope.spawn(|| {
+            sender.write_all(&data).unwrap();
+            sender.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        receiver.read_to_end(&mut received).unwrap();
+        received
+    });
+    assert!(received == data);
+    let ledger = hosts.path.stop();
+    assert_balanced(&ledger.forward);
+    assert_balanced(&ledger.backward);
+    assert!(ledger.forward.lost.packets > 0);
+}
+
+#[test]
+fn a_name_in_use_is_refused_with_the_remedy() {
+    if !root("a name in use") {
+        return;
+    }
+    Namespace::new().run(|| {
+        let _taken = Tap::open("path").unwrap();
+        let error = Tap::open("path").unwrap_err();
+        assert!(matches!(error, PathError::Create { .. }));
+        assert!(error.to_string().contains("a name not yet taken"));
+    });
+}
+
+#[test]
+fn a_path_that_loses_a_device_ends_and_says_so() {
+    if !root("a path that loses") {
+        return;
+    }
+    let hosts = Hosts::join(&both(delay(5), delay(5)));
+    hosts.namespaces[0].run(|| ip("link delete path0"));
+    ledger_when(&hosts.path, |ledger| {
+        ledger.device_gone.as_deref() == Some("path0")
+    });
+    hosts.path.stop();
+}
+
+#[test]
+fn an_invalid_configuration_starts_nothing() {
+    if !root("an invalid configuration") {
+        return;
+    }
+    Namespace::new().run(|| {
+        let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
+        let lossy = Direction {
+            loss: Loss::Uniform(2.0),
+            ..delay(0)
+        };
+        let error = Path::start(a, b, &both(lossy, delay(0))).unwrap_err();
+        assert!(error.to_string().contains("forward.loss"));
+    });
+}

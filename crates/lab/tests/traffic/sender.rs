@@ -1,0 +1,241 @@
+//! The sender's promises before and at the end of its run.
+
+use crate::common;
+
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use common::{MS, NEVER, Thin, any_port, receive, send, thin};
+use nix::sys::socket::{Backlog, listen};
+use pillion_bpf::host::interruption::retry;
+use pillion_lab::traffic::{SendError, Sender, Traffic};
+
+/// A listener whose queue holds two connections: the kernel ignores further ones until the first
+/// are accepted.
+fn narrow_listener() -> (SocketAddr, TcpListener) {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    (listener.local_addr().unwrap(), listener)
+}
+
+fn error(config: Thin) -> SendError {
+    Sender::new(config).unwrap().run(&NEVER).unwrap_err()
+}
+
+fn refusal(config: Thin) -> String {
+    Sender::new(config).err().unwrap().to_string()
+}
+
+#[test]
+fn no_byte_is_sent_before_all_streams_are_connected() {
+    let (address, listener) = narrow_listener();
+    let sent = thread::spawn(move || send(thin(address)));
+    let first = listener.accept().unwrap().0;
+    first
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let mut early = vec![first];
+    // The kernel has ignored the SYNs of the last two, and sends them again only after a second.
+    match retry(|| early[0].read(&mut [0])).map_err(|error| error.kind()) {
+        Err(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+        other => panic!("before all were connected: {other:?}"),
+    }
+    while early.len() < 4 {
+        early.push(listener.accept().unwrap().0);
+    }
+    let readers: Vec<_> = early
+        .into_iter()
+        .map(|mut socket| {
+            socket.set_read_timeout(None).unwrap();
+            thread::spawn(move || socket.read_to_end(&mut Vec::new()).unwrap())
+        })
+        .collect();
+    let read: usize = readers
+        .into_iter()
+        .map(|reader| reader.join().unwrap())
+        .sum();
+    let sent = sent.join().unwrap();
+    assert_eq!(sent.failed, 0);
+    assert_eq!(sent.bytes, read as u64);
+}
+
+#[test]
+fn a_barrier_that_does_not_open_names_the_address_and_the_streams_connected() {
+    let (address, _listener) = narrow_listener();
+    let error = error(Thin {
+        streams: 10,
+        connect_timeout: 300 * MS,
+        ..thin(address)
+    });
+    let SendError::ConnectTimeout { connected, .. } = error else {
+        panic!("{error}");
+    };
+    assert!((1..10).contains(&connected));
+    let text = error.to_string();
+    assert!(
+        text.contains(&format!("{address}: only {connected} of 10 streams")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_refused_connection_names_the_address() {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = error(thin(address)).to_string();
+    assert!(
+        text.contains(&format!("connecting to {address}: Connection refused")),
+        "{text}"
+    );
+}
+
+#[test]
+fn where_some_streams_suffice_those_that_do_not_connect_are_reported() {
+    let (address, listener) = narrow_listener();
+    let sender = Sender::new(Traffic {
+        connect_timeout: 300 * MS,
+        drain_timeout: 100 * MS,
+        partly: true,
+        ..Traffic::from(Thin {
+            streams: 10,
+            ..thin(address)
+        })
+    });
+    let sent = sender.unwrap().run(&NEVER).unwrap();
+    drop(listener);
+    let group = &sent.groups[0];
+    assert!((1..10).contains(&group.connected), "{}", group.connected);
+    let silent: Vec<_> = sent.streams.iter().filter(|s| !s.connected).collect();
+    assert_eq!(silent.len(), 10 - group.connected);
+    let error = silent[0].error.as_ref().unwrap();
+    assert_eq!(error, "never connected: no answer within 300ms");
+}
+
+#[test]
+fn where_some_streams_suffice_a_refusal_is_reported() {
+    let address = TcpListener::bind(any_port()).unwrap().local_addr().unwrap();
+    let sent = send(Traffic {
+        partly: true,
+        ..thin(address).into()
+    });
+    assert_eq!((sent.failed, sent.groups[0].connected), (4, 0));
+    let error = sent.streams[3].error.as_ref().unwrap();
+    assert!(error.contains("Connection refused"), "{error}");
+}
+
+#[test]
+fn streams_have_the_numbers_and_source_ports_that_were_asked_for() {
+    let (address, received) = receive(4);
+    let sent = send(Traffic {
+        first_stream: 7,
+        source_port: Some(29_000),
+        ..thin(address).into()
+    });
+    let numbers: Vec<u32> = sent.streams.iter().map(|s| s.stream).collect();
+    assert_eq!(numbers, [7, 8, 9, 10]);
+    let streams = received.join().unwrap().report.streams;
+    let ends: Vec<_> = streams
+        .iter()
+        .map(|s| (s.stream.unwrap(), s.peer.port()))
+        .collect();
+    assert_eq!(ends, [(7, 29_000), (8, 29_001), (9, 29_002), (10, 29_003)]);
+}
+
+#[test]
+fn connected_streams_stay_silent_until_the_barrier_opens() {
+    let (address, received) = receive(4);
+    let sender = Sender::new(thin(address)).unwrap();
+    let connected = sender.connect(&NEVER).unwrap();
+    assert_eq!(connected.count(), 4);
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+    let start_ns = Duration::from(now).as_nanos() as u64 + 150_000_000;
+    let sent = connected.run(start_ns, &NEVER).unwrap();
+    assert_eq!(sent.report.failed, 0);
+    let records = received.join().unwrap().records;
+    // A record's time is to the microsecond.
+    assert!(records.iter().all(|it| it.sent_ns + 1000 > start_ns));
+    assert_eq!(records.len() as u64, sent.report.messages);
+}
+
+#[test]
+fn an_unknown_congestion_control_is_named() {
+    let text = error(Thin {
+        congestion: Some("nonesuch".to_owned()),
+        ..thin("127.0.0.1:9".parse().unwrap())
+    })
+    .to_string();
+    assert!(text.starts_with("congestion control nonesuch: "), "{text}");
+}
+
+#[test]
+fn a_stop_ends_the_wait_at_the_barrier() {
+    let (address, _listener) = narrow_listener();
+    let config = Thin {
+        streams: 10,
+        ..thin(address)
+    };
+    let result = Sender::new(config).unwrap().run(&AtomicBool::new(true));
+    assert!(matches!(result, Err(SendError::Stopped { .. })));
+}
+
+#[test]
+fn a_receiver_that_does_not_close_is_reported() {
+    let listener = TcpListener::bind(any_port()).unwrap();
+    let sent = send(Thin {
+        drain_timeout: 100 * MS,
+        ..thin(listener.local_addr().unwrap())
+    });
+    assert_eq!(sent.failed, 4);
+    let error = sent.streams[0].error.as_ref().unwrap();
+    assert!(
+        error.contains("did not close in time, 0 messages"),
+        "{error}"
+    );
+    assert!(sent.retransmissions.is_some());
+}
+
+#[test]
+fn impossible_configurations_are_refused_with_the_remedy() {
+    let good = thin("127.0.0.1:9".parse().unwrap());
+    assert!(Sender::new(good.clone()).is_ok());
+    let size = refusal(Thin {
+        size: 0,
+        ..good.clone()
+    });
+    assert!(size.contains("0 B: give 1 to 1048576 B"), "{size}");
+    let ramp_up = refusal(Thin {
+        ramp_up: Some(100 * MS),
+        ..good.clone()
+    });
+    assert!(ramp_up.contains("would start after the end"), "{ramp_up}");
+    let streams = refusal(Thin {
+        streams: 0,
+        ..good.clone()
+    });
+    assert!(streams.contains("0 streams: give 1"), "{streams}");
+    let itt = refusal(Thin {
+        itt: Duration::ZERO,
+        ..good.clone()
+    });
+    assert!(itt.contains("at least 1 us"), "{itt}");
+    let ports = Sender::new(Traffic {
+        source_port: Some(65_533),
+        ..good.clone().into()
+    });
+    let ports = ports.err().unwrap().to_string();
+    assert!(ports.contains("65533 on, for 4 streams"), "{ports}");
+    let port = refusal(Thin {
+        to: any_port(),
+        ..good.clone()
+    });
+    assert!(port.contains("port 0"), "{port}");
+    let duration = refusal(Thin {
+        duration: Duration::ZERO,
+        ..good
+    });
+    assert!(duration.contains("duration 0"), "{duration}");
+}

@@ -1,0 +1,330 @@
+mod exact;
+mod moments;
+mod rounded;
+#[cfg(test)]
+mod tests;
+
+use exact::Exact;
+pub use moments::Moments;
+use rounded::Rounded;
+
+use crate::measure::{Step, nearest_rank, thinned};
+
+/// The distribution of values that are not negative: times in nanoseconds, sizes in bytes,
+/// packets.
+///
+/// Number, smallest, largest, mean and standard deviation are exact. So are quantiles while there
+/// are at most 4,096 values; from then on they are rounded up to three digits, by less than
+/// 0.1 %, in memory that hardly grows any more; or they are those of a random sample.
+///
+/// One without values takes a word of memory: most connections of a trace can be attempts to
+/// connect, and each has 26 distributions.
+#[derive(Debug, Clone, Default)]
+pub struct Distribution(Option<Box<Filled>>);
+
+/// One with a value at least.
+#[derive(Debug, Clone)]
+struct Filled {
+    values: Values,
+    /// Of them, those that quantiles do not rest on: a sample has others in their place.
+    unsampled: u64,
+    moments: Moments,
+}
+
+#[derive(Debug, Clone)]
+enum Values {
+    /// In order once they are settled.
+    All(Exact),
+    Rounded(Rounded),
+}
+
+const MOST_EXACT: usize = 4096;
+
+impl Distribution {
+    /// Adds a value; a negative one counts as 0.
+    #[inline]
+    pub fn record(&mut self, value: i64) {
+        self.record_many(value, 1);
+    }
+
+    /// Adds a value several times.
+    #[inline]
+    pub fn record_many(&mut self, value: i64, times: u64) {
+        let value = value.max(0).unsigned_abs();
+        if times > 0 {
+            match &mut self.0 {
+                Some(filled) => filled.record_many(value, times),
+                None => self.begin(value, times),
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, first: u64, times: u64) {
+        let mut filled = Box::new(Filled {
+            values: Values::All(Exact::default()),
+            unsampled: 0,
+            moments: Moments::beginning_with(first),
+        });
+        filled.record_many(first, times);
+        self.0 = Some(filled);
+    }
+
+    /// Of so many values that only a sample is known of; each stands for as many.
+    pub fn sampled(moments: Moments, sample: impl ExactSizeIterator<Item = i64>) -> Self {
+        let size = sample.len() as u64;
+        // The least and the most are known, and are not left to chance.
+        let others = moments.count.saturating_sub(2);
+        let (each, more) = (others / size.max(1), others % size.max(1));
+        let mut filled = Filled {
+            values: Values::Rounded(Rounded::default()),
+            unsampled: moments.count.saturating_sub(size),
+            moments,
+        };
+        for (place, value) in (0..).zip(sample) {
+            let value = value.max(0).unsigned_abs();
+            let value = value.clamp(moments.smallest, moments.largest);
+            filled.keep(value, each + u64::from(place < more));
+        }
+        filled.keep(moments.smallest, 1);
+        filled.keep(moments.largest, 1);
+        Self(Some(Box::new(filled)))
+    }
+
+    /// What is exact, if there are values.
+    pub fn moments(&self) -> Option<Moments> {
+        Some(self.0.as_ref()?.moments)
+    }
+
+    /// Adds so much to each value; what were negative then counts as 0.
+    pub fn shift(&mut self, by: i64) {
+        if by != 0
+            && let Some(filled) = &mut self.0
+        {
+            filled.shift(by);
+        }
+    }
+
+    /// How many values quantiles rest on, if that is a random sample of them.
+    #[must_use]
+    pub fn sample(&self) -> Option<u64> {
+        let filled = self.0.as_ref()?;
+        (filled.unsampled > 0).then(|| filled.moments.count - filled.unsampled)
+    }
+
+    /// Adds all values of another.
+    pub fn add(&mut self, other: &Self) {
+        match (&mut self.0, &other.0) {
+            (_, None) => {}
+            (Some(own), Some(other)) => own.add(other),
+            (none, other) => none.clone_from(other),
+        }
+    }
+
+    /// Puts the values in order, which reading them needs.
+    pub fn settle(&mut self) {
+        if let Some(Filled {
+            values: Values::All(all),
+            ..
+        }) = self.0.as_deref_mut()
+        {
+            all.sort();
+        }
+    }
+
+    /// The number of values.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.0.as_ref().map_or(0, |filled| filled.moments.count)
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether quantiles are exact.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        let all = |filled: &Filled| matches!(filled.values, Values::All(_));
+        self.0.as_deref().is_none_or(all)
+    }
+
+    /// The smallest value.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        Some(self.0.as_ref()?.moments.smallest)
+    }
+
+    /// The largest value.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        Some(self.0.as_ref()?.moments.largest)
+    }
+
+    /// The mean.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        let moments = self.moments()?;
+        Some(moments.first as f64 + moments.sum / moments.count as f64)
+    }
+
+    /// The standard deviation of a sample; none of a single value.
+    #[must_use]
+    pub fn sd(&self) -> Option<f64> {
+        let moments = self.moments()?;
+        let count = moments.count as f64;
+        let spread = moments.sum_of_squares - moments.sum * moments.sum / count;
+        (moments.count > 1).then(|| (spread.max(0.0) / (count - 1.0)).sqrt())
+    }
+
+    /// The smallest value that at least a share `q` of all values does not exceed (nearest rank,
+    /// never interpolated). `q` is limited to 0 to 1.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let filled = self.0.as_ref()?;
+        let Moments {
+            count,
+            smallest,
+            largest,
+            ..
+        } = filled.moments;
+        let rank = nearest_rank(q, count)?;
+        match &filled.values {
+            Values::All(all) => all.get(rank as usize - 1),
+            Values::Rounded(rounded) => {
+                let value = rounded.of_rank(rank).unwrap_or(largest);
+                Some(value.clamp(smallest, largest))
+            }
+        }
+    }
+
+    /// Each value in order, with how often it came.
+    #[must_use]
+    pub fn steps(&self) -> Vec<(u64, u64)> {
+        let Some(filled) = &self.0 else {
+            return Vec::new();
+        };
+        match &filled.values {
+            Values::All(all) => {
+                let mut steps: Vec<(u64, u64)> = Vec::new();
+                for value in all.iter() {
+                    match steps.last_mut() {
+                        Some((same, times)) if *same == value => *times += 1,
+                        _ => steps.push((value, 1)),
+                    }
+                }
+                steps
+            }
+            Values::Rounded(rounded) => {
+                let within =
+                    |value: u64| value.clamp(filled.moments.smallest, filled.moments.largest);
+                let steps = rounded.iter();
+                steps.map(|(value, times)| (within(value), times)).collect()
+            }
+        }
+    }
+
+    /// The cumulative distribution: values in order, each with the share of all that do not
+    /// exceed it. At most 1,000: the tail exact, the body thinned so far that no figure shows it.
+    #[must_use]
+    pub fn curve(&self) -> Vec<(u64, f64)> {
+        let count = self.len() as f64;
+        let steps = thinned(self.steps()).into_iter();
+        steps
+            .map(|Step { value, rank }| (value, rank as f64 / count))
+            .collect()
+    }
+
+    /// The complementary cumulative distribution, of the values of [`curve`](Self::curve): each
+    /// with the share of all that exceed it, which ends with 0.
+    #[must_use]
+    pub fn complement(&self) -> Vec<(u64, f64)> {
+        let count = self.len();
+        let steps = thinned(self.steps()).into_iter();
+        steps
+            .map(|Step { value, rank }| (value, count.saturating_sub(rank) as f64 / count as f64))
+            .collect()
+    }
+}
+
+impl Filled {
+    #[inline]
+    fn record_many(&mut self, value: u64, times: u64) {
+        self.moments.record(value, times);
+        self.keep(value, times);
+    }
+
+    fn shift(&mut self, by: i64) {
+        let shifted = |value: u64| value.saturating_add_signed(by);
+        let moments = &mut self.moments;
+        for value in [
+            &mut moments.smallest,
+            &mut moments.largest,
+            &mut moments.first,
+        ] {
+            *value = shifted(*value);
+        }
+        match &mut self.values {
+            Values::All(all) => *all = all.iter().map(shifted).collect(),
+            Values::Rounded(rounded) => {
+                let mut higher = Rounded::default();
+                for (value, times) in rounded.iter() {
+                    higher.add(shifted(value), times);
+                }
+                *rounded = higher;
+            }
+        }
+    }
+
+    #[inline]
+    fn keep(&mut self, value: u64, times: u64) {
+        match &mut self.values {
+            Values::All(all) if all.len() as u64 + times <= MOST_EXACT as u64 => {
+                (0..times).for_each(|_| all.push(value));
+            }
+            Values::All(_) => {
+                self.round();
+                self.keep(value, times);
+            }
+            Values::Rounded(rounded) => rounded.add(value, times),
+        }
+    }
+
+    #[cold]
+    fn round(&mut self) {
+        if let Values::All(all) = &self.values {
+            let mut rounded = Rounded::default();
+            for value in all.iter() {
+                rounded.add(value, 1);
+            }
+            self.values = Values::Rounded(rounded);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.unsampled += other.unsampled;
+        self.moments.add(&other.moments);
+        match &other.values {
+            Values::All(all) => all.iter().for_each(|value| self.keep(value, 1)),
+            Values::Rounded(rounded) => {
+                self.round();
+                for (value, times) in rounded.iter() {
+                    self.keep(value, times);
+                }
+            }
+        }
+    }
+}
+
+impl FromIterator<i64> for Distribution {
+    fn from_iter<I: IntoIterator<Item = i64>>(values: I) -> Self {
+        let mut distribution = Self::default();
+        values
+            .into_iter()
+            .for_each(|value| distribution.record(value));
+        distribution
+    }
+}

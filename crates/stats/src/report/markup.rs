@@ -1,0 +1,92 @@
+//! A writer for XML and HTML that escapes all it is given.
+
+use crate::names::is_steering;
+
+/// Text for the inside of an element or a quoted attribute. Characters that XML forbids,
+/// or that steer, become U+FFFD.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\t' | '\n' => out.push(c),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            c if is_steering(c) => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Attributes of an element: names, which must be our own, and values, which may be anything.
+pub(crate) type Attributes<'a> = [(&'a str, &'a str)];
+
+/// Elements written one after the other.
+#[derive(Default)]
+pub(crate) struct Markup {
+    out: String,
+    open: Vec<&'static str>,
+}
+
+impl Markup {
+    pub(crate) fn open(&mut self, tag: &'static str, attributes: &Attributes<'_>) -> &mut Self {
+        self.tag(tag, attributes, ">");
+        self.open.push(tag);
+        self
+    }
+
+    pub(crate) fn close(&mut self) -> &mut Self {
+        if let Some(tag) = self.open.pop() {
+            self.out.push_str(&format!("</{tag}>"));
+        }
+        self
+    }
+
+    /// An element without content, such as `<path/>`.
+    pub(crate) fn empty(&mut self, tag: &'static str, attributes: &Attributes<'_>) -> &mut Self {
+        self.tag(tag, attributes, "/>");
+        self
+    }
+
+    /// An element that holds only text.
+    pub(crate) fn element(
+        &mut self,
+        tag: &'static str,
+        attributes: &Attributes<'_>,
+        text: &str,
+    ) -> &mut Self {
+        self.open(tag, attributes).text(text).close()
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.out.push_str(&escape(text));
+        self
+    }
+
+    /// Writes markup of our own, or whitespace between elements, as it is.
+    pub(crate) fn raw(&mut self, markup: &str) -> &mut Self {
+        self.out.push_str(markup);
+        self
+    }
+
+    /// All that was written, with every open element closed.
+    pub(crate) fn finish(mut self) -> String {
+        while !self.open.is_empty() {
+            self.close();
+        }
+        self.out
+    }
+
+    fn tag(&mut self, tag: &str, attributes: &Attributes<'_>, end: &str) {
+        self.out.push('<');
+        self.out.push_str(tag);
+        for (name, value) in attributes {
+            self.out.push_str(&format!(" {name}=\"{}\"", escape(value)));
+        }
+        self.out.push_str(end);
+    }
+}

@@ -1,0 +1,149 @@
+//! What the HTML page promises.
+
+use pillion_stats::report::{Axis, Choice, Column, Distribution, Fact, Figure, Page, Part, Table};
+use roxmltree::{Document, ParsingOptions};
+use serde_json::json;
+
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>&lt;\u{2028}'\"<!--";
+
+fn page(text: &str) -> Page {
+    let samples = Distribution::new((0..500).map(f64::from));
+    let axis = Axis::linear(text, text);
+    let mut table = Table::new(text, [Column::left(text), Column::right("b").unit(text)]);
+    table.section(text).row([text, text]);
+    Page {
+        title: text.into(),
+        lead: text.into(),
+        parts: vec![
+            Figure::ccdf(text, axis.clone(), text, &[(text, &samples)]).into(),
+            Part::Heading(text.into(), text.into()),
+            table.into(),
+            Figure::cdf(text, axis.clone(), text, &[(text, &samples)]).into(),
+            Choice {
+                figures: ["a", "b"]
+                    .map(|more| {
+                        let figure = Figure::cdf(text, axis.clone(), text, &[(text, &samples)]);
+                        (vec![text.to_owned(), more.to_owned()], figure)
+                    })
+                    .into(),
+            }
+            .into(),
+        ],
+        method: vec![Fact::new(text, text), Fact::verbatim(text, text)],
+        data: json!({ text: [text, 1.5, null] }),
+    }
+}
+
+/// The page with our own style and script left out, which are not XML.
+fn markup(html: &str) -> String {
+    let mut out = String::new();
+    let mut rest = html;
+    while let Some(start) = ["<style>", "<script>"]
+        .iter()
+        .filter_map(|t| rest.find(t))
+        .min()
+    {
+        let end = start + rest[start..].find("</s").expect("closed");
+        let inside = start + rest[start..].find('>').expect("a tag") + 1;
+        out += &rest[..inside];
+        rest = &rest[end..];
+    }
+    out + rest
+}
+
+fn parse(markup: &str) -> Document<'_> {
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(markup, options).expect("well-formed")
+}
+
+fn elements(html: &str) -> Vec<String> {
+    let markup = markup(html);
+    let document = parse(&markup);
+    let elements = document.descendants().filter(roxmltree::Node::is_element);
+    elements.map(|n| n.tag_name().name().to_string()).collect()
+}
+
+#[test]
+fn whatever_text_a_page_holds_adds_no_element() {
+    let count = |text| {
+        let mut elements = elements(&page(text).to_html());
+        // A long label may or may not need a leader; all else is the same.
+        elements.retain(|name| name != "path");
+        elements
+    };
+    assert_eq!(count(HOSTILE), count("harmless"));
+}
+
+#[test]
+fn the_data_survives_embedding() {
+    let page = page(HOSTILE);
+    let html = page.to_html();
+    let (_, rest) = html.split_once("id=\"data\">").expect("the data");
+    let (data, _) = rest.split_once("</script>").expect("its end");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(data).ok(),
+        Some(page.data)
+    );
+    assert!(!data.contains(['<', '>', '&']));
+}
+
+#[test]
+fn a_page_asks_for_nothing_from_elsewhere() {
+    let html = page("harmless").to_html();
+    let own = html
+        .replace("http://www.w3.org/2000/svg", "")
+        .replace("http-equiv", "")
+        .replace("data:,", "");
+    for outside in [
+        "http", "//www", "src=", "url(", "@import", "fetch(", "XMLHttp", "import(",
+    ] {
+        assert!(!own.contains(outside), "{outside}");
+    }
+    assert!(html.contains("default-src &#39;none&#39;"));
+    let markup = markup(&html);
+    for node in parse(&markup).descendants() {
+        assert!(node.attribute("href").is_none_or(|to| to == "data:,"));
+    }
+}
+
+#[test]
+fn identifiers_are_unique() {
+    let html = page("harmless").to_html();
+    let markup = markup(&html);
+    let document = parse(&markup);
+    let mut ids: Vec<_> = document
+        .descendants()
+        .filter_map(|n| n.attribute("id"))
+        .collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+    for node in document.descendants() {
+        let named = node.attribute("aria-labelledby").unwrap_or_default();
+        assert!(named.split_whitespace().all(|id| ids.contains(&id)));
+    }
+}
+
+#[test]
+fn a_page_without_data_says_so() {
+    assert!(
+        Page::default()
+            .to_html()
+            .contains("There is no data to show.")
+    );
+    let mut page = page("harmless");
+    let none = Distribution::default();
+    let figure = Figure::ccdf("t", Axis::linear("x", "ms"), "y", &[("plain", &none)]);
+    page.parts = vec![figure.into(), Table::new("t", [Column::left("a")]).into()];
+    let html = page.to_html();
+    assert!(html.contains(">no data: plain<") && html.contains(">no data</td>"));
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    assert_eq!(page("harmless").to_html(), page("harmless").to_html());
+}
