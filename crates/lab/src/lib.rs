@@ -14,6 +14,7 @@ mod error;
 pub mod grid;
 mod hash;
 mod hold;
+mod measure_ref;
 mod netns;
 pub mod path;
 pub mod queue;
@@ -29,6 +30,7 @@ pub mod traffic;
 pub use cache::cache;
 pub use demo::{Demo, Setting, Side, demo_page, demo_table};
 pub use error::Error;
+pub use measure_ref::{MeasureError, MeasureRef};
 pub use netns::Namespace;
 
 /// The program's name, which is in front of its messages.

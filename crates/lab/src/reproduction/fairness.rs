@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::reproduction::{
-    JAIN_OF_ALL, PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
+    PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
 };
+use crate::measure_ref::JAIN_OF_ALL;
 use crate::settings::experiment::{Planned, Reproduction, Selector};
 use pillion_stats::names::run;
 
@@ -63,7 +64,7 @@ fn variant(run: &str, reproduction: &Reproduction) -> Vec<String> {
 
 fn line(label: String, parts: &[String], group: &str) -> PublishedLine {
     let cells = COLUMNS.map(|(_, measure)| PublishedCell {
-        measure: measure.to_owned(),
+        measure: measure.parse().expect("a test reads them"),
         subject: Subject {
             runs: parts.to_vec(),
             group: group.to_owned(),

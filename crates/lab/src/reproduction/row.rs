@@ -6,7 +6,7 @@ use crate::analysis::reproduction::{
 };
 use crate::settings::experiment::{
     Cell, Experiment, Heading, Line, Name, Planned, Published, PublishedTable, Reproduction,
-    Selector,
+    Selector, cell_measure,
 };
 use pillion_cli::settings::BadInput;
 
@@ -122,9 +122,7 @@ fn cell(
         .zip(run)
         .map(|(published_s, run)| published_s / run.plan.duration.as_secs_f64());
     PublishedCell {
-        measure: format!("{} {}", line.measure, column.measure)
-            .trim()
-            .to_owned(),
+        measure: cell_measure(line, column).expect("checked when the file was read"),
         subject: Subject {
             runs,
             group: group(line.group.as_ref().or(column.group.as_ref())),

@@ -4,6 +4,7 @@ use pillion_stats::names::run;
 
 use super::answer::Answer;
 use super::{DigestedRun, Estimate, Judged, Subject, Verdict};
+use crate::measure_ref::MeasureRef;
 
 /// What was published of a measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,15 +13,15 @@ pub struct Claim {
     pub what: String,
     /// Where the claim was published.
     pub source: String,
-    /// The measure, as [`GroupDigest::value`](super::GroupDigest::value) knows it.
-    pub measure: String,
+    /// The measure.
+    pub measure: MeasureRef,
     /// What is measured.
     pub subject: Subject,
     /// In proportion to what: of the same run where that is one of them, and else of the run that
     /// differs from it in nothing but what is asked of both.
     pub over: Option<Subject>,
     /// The measure of that, if it is another one.
-    pub over_measure: Option<String>,
+    pub over_measure: Option<MeasureRef>,
     /// What is taken off it: of a run as with `over`.
     pub minus: Option<Subject>,
     /// What is said of the measure.
@@ -151,7 +152,7 @@ impl Claim {
             let values = runs.iter().filter(|run| subject.is_of(run, more));
             let values = values.filter_map(|run| {
                 let value = subject.value(run, &self.measure)?;
-                let of_base = |base: &Subject, measure: &str| {
+                let of_base = |base: &Subject, measure: &MeasureRef| {
                     base.value(base_of(run, base, runs, more)?, measure)
                 };
                 let value = match (&self.over, &self.minus) {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::Path;
 
-use pillion_stats::measure::{Unit, quantile};
+use pillion_stats::measure::quantile;
 use pillion_trace::Period;
 use pillion_trace::measure::catalogue::{distributions, in_unit};
 use pillion_trace::measure::{
@@ -13,11 +13,9 @@ use pillion_trace::measure::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fairness::JAIN_OF_ALL;
-use super::quantiles::levels;
-use super::slices::OF_SLICES;
 use super::{derived, quantiles, slices};
 use crate::analysis::{OpenError, Traces};
+use crate::measure_ref::{MeasureRef, Of, OfSlices, OfStreams, Statistic, levels};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,12 +43,6 @@ pub struct GroupDigest {
     /// time.
     pub slices: BTreeMap<String, Vec<f64>>,
 }
-
-/// What stands behind a measure that is taken of each stream alone, before what is asked of those.
-const OF_STREAMS: &str = " of streams";
-
-/// What stands behind it if Jain's index over the streams is asked for.
-const JAIN: &str = " of streams jain";
 
 impl Digest {
     /// Of a run's traces, taken by one clock, and its groups by where their streams go; its streams
@@ -125,54 +117,72 @@ impl GroupDigest {
         }
     }
 
-    /// The value of a measure: the name of a single value, or of a distribution with what is asked
-    /// of it behind it, as in `ack_latency_ms p97`, `… mean`, `… above 150` or `… between 285 and 315`
-    /// (shares), or `… in steps of 30 above 155`, from 0 to 1. Of each stream alone,
-    /// `lost_data_packets_share of streams p50`, or of the streams' medians
-    /// `ack_latency_ms p50 of streams p100`; and Jain's index over streams,
-    /// `received_goodput_bit_per_s of streams jain`. Of slices of time,
-    /// `received_throughput_bit_per_s of slices p100`, or `… off 10000000` (a share); of wider ones,
-    /// `… of slices of 30 s p100`.
+    /// The value of a measure; `None` if it was not measured, or has none in a single group.
     #[must_use]
-    pub fn value(&self, measure: &str) -> Option<f64> {
-        if let Some(value) = self.values.get(measure) {
-            return Some(*value);
+    pub fn value(&self, measure: &MeasureRef) -> Option<f64> {
+        match &measure.of {
+            Of::Value(name) => self.values.get(name).copied(),
+            Of::Distribution(name, Some(statistic)) => self.statistic(name, *statistic),
+            Of::Streams(name, Some(OfStreams::Jain)) => {
+                jain_index(self.streams.get(name)?.iter().copied())
+            }
+            Of::Streams(name, Some(OfStreams::Statistic(asked))) => {
+                quantiles::statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
+            }
+            Of::Slices(name, seconds, Some(asked)) => {
+                slices::value(self.slices.get(name)?, *seconds, *asked)
+            }
+            Of::RedundantBytes
+            | Of::MessagesPerSecond
+            | Of::VoiceRating(_)
+            | Of::VoiceOpinion(_)
+            | Of::TypingStalls(_) => derived::value(self, measure),
+            Of::Distribution(_, None) | Of::Streams(_, None) | Of::Slices(_, _, None) => None,
         }
-        if let Some(value) = derived::value(self, measure) {
-            return Some(value);
-        }
-        if measure.contains(OF_SLICES) {
-            return self.value_of_slices(measure);
-        }
-        if let Some(name) = measure.strip_suffix(JAIN) {
-            return jain_index(self.streams.get(name)?.iter().copied());
-        }
-        let (name, what) = match measure.rsplit_once(OF_STREAMS) {
-            Some((name, what)) => (format!("{name}{OF_STREAMS}"), what.trim_start()),
-            None => match measure.split_once(' ') {
-                Some((name, what)) => (name.to_owned(), what),
-                None => return None,
-            },
-        };
-        quantiles::asked(&self.quantiles(&name)?, what)
     }
 
-    /// What is said of each stream alone, as in `lost_data_packets_share of streams`, in ascending
-    /// order.
-    pub(super) fn of_streams(&self, measure: &str) -> Option<&[f64]> {
-        let name = measure.strip_suffix(OF_STREAMS)?;
-        self.streams.get(name).map(Vec::as_slice)
+    /// A statistic of a distribution.
+    pub(super) fn statistic(&self, name: &str, asked: Statistic) -> Option<f64> {
+        match asked {
+            Statistic::Mean => self.values.get(&format!("{name} mean")).copied(),
+            asked => quantiles::statistic(self.distributions.get(name)?, asked),
+        }
+    }
+
+    /// The quantile at a share of what the measure is all of.
+    pub(super) fn quantile(&self, measure: &MeasureRef, share: f64) -> Option<f64> {
+        let asked = Statistic::Percentile(share);
+        match &measure.of {
+            Of::Slices(name, seconds, None) => slices::value(
+                self.slices.get(name)?,
+                *seconds,
+                OfSlices::Percentile(share),
+            ),
+            _ => quantiles::statistic(&self.quantiles(measure)?, asked),
+        }
+    }
+
+    /// What is said of each stream alone, in ascending order.
+    pub(super) fn of_streams(&self, measure: &MeasureRef) -> Option<&[f64]> {
+        match &measure.of {
+            Of::Streams(name, None) => self.streams.get(name).map(Vec::as_slice),
+            _ => None,
+        }
     }
 
     /// The quantiles of a distribution, or of what is said of each stream alone, at the shares that are kept.
     #[must_use]
-    pub fn quantiles(&self, measure: &str) -> Option<Cow<'_, [f64]>> {
-        if !measure.ends_with(OF_STREAMS) {
-            return self.distributions.get(measure).map(Cow::from);
+    pub fn quantiles(&self, measure: &MeasureRef) -> Option<Cow<'_, [f64]>> {
+        match &measure.of {
+            Of::Distribution(name, None) => self.distributions.get(name).map(Cow::from),
+            _ => quantiles_of(self.of_streams(measure)?).map(Cow::from),
         }
-        let of_streams = self.of_streams(measure)?;
-        levels().map(|level| quantile(of_streams, level)).collect()
     }
+}
+
+/// The quantiles of values in ascending order at the shares that are kept.
+fn quantiles_of(values: &[f64]) -> Option<Vec<f64>> {
+    levels().map(|level| quantile(values, level)).collect()
 }
 
 fn means(main: &Measures) -> impl Iterator<Item = (String, f64)> {
@@ -258,24 +268,10 @@ fn rates(main: &Measures, sending: &Range<f64>) -> Vec<(String, f64)> {
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Whether a measure is Jain's index.
-pub(super) fn is_index(measure: &str) -> bool {
-    measure.ends_with(JAIN) || measure == JAIN_OF_ALL
-}
-
-/// The unit of a measure, by the end of its name.
-#[must_use]
-pub fn unit(measure: &str) -> Unit {
-    let (name, what) = measure.split_once(' ').unwrap_or((measure, ""));
-    match name {
-        _ if is_index(measure) => Unit::Number,
-        _ if what.contains("of slices off") => Unit::Share,
-        _ if what.contains(quantiles::IN_STEPS) => Unit::Number,
-        _ if what.contains("above") || what.contains("between") => Unit::Share,
-        _ if name.ends_with("_share") => Unit::Share,
-        _ if name.ends_with("_ms") => Unit::Milliseconds,
-        _ if name.ends_with("_bytes") => Unit::Bytes,
-        _ if name.ends_with("_bit_per_s") => Unit::BitPerSecond,
-        _ => Unit::Number,
+#[cfg(test)]
+impl GroupDigest {
+    /// The value of the measure of this name.
+    pub(super) fn named(&self, measure: &str) -> Option<f64> {
+        self.value(&measure.parse().unwrap())
     }
 }

@@ -3,12 +3,10 @@ use std::collections::BTreeMap;
 use pillion_trace::measure::jain_index;
 
 use super::Digest;
+use crate::measure_ref::JAIN_OF_ALL;
 
 /// What is compared with what a stream is due, of each stream.
 const GOODPUT: &str = "received_goodput_bit_per_s";
-
-/// The measure that follows.
-pub const JAIN_OF_ALL: &str = "jain_index_of_all_relative_to_optimum";
 
 impl Digest {
     /// Adds to each group Jain's index over the streams of all groups, of their goodput relative to what

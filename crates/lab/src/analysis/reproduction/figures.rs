@@ -5,9 +5,8 @@ use pillion_stats::measure::Unit;
 use pillion_stats::names::run;
 use pillion_stats::report::{Axis, Figure, Line, STYLES, Stream};
 
-use super::digest::unit;
-use super::quantiles::levels;
 use super::{DigestedRun, Estimate, Subject};
+use crate::measure_ref::{MeasureRef, levels};
 
 /// A figure to be drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +18,7 @@ pub struct Sketch {
     /// How it is drawn.
     pub kind: Kind,
     /// The measure: of values, with what is asked of a distribution.
-    pub measure: String,
+    pub measure: MeasureRef,
     /// What the measure is called.
     pub label: String,
     /// The figure's curves.
@@ -67,7 +66,7 @@ pub struct Curve {
     /// What it shows.
     pub subject: Subject,
     /// The measure, if not the figure's.
-    pub measure: Option<String>,
+    pub measure: Option<MeasureRef>,
     /// What the streams are, if that is known.
     pub stream: Option<Stream>,
 }
@@ -124,7 +123,7 @@ impl Sketch {
             true => Axis::log(label, unit),
             false => Axis::linear(label, unit),
         };
-        let symbol = match unit(&self.measure) {
+        let symbol = match self.measure.unit() {
             Unit::Share => "%",
             Unit::BitPerSecond => "Mbit/s",
             other => other.symbol(),
@@ -257,11 +256,12 @@ impl Sketch {
     }
 
     fn boxed(&self, curve: &Curve, runs: &[&DigestedRun], y: f64) -> Vec<Line> {
-        let percentile = |percentile| {
-            let measure = format!("{} p{percentile}", self.measure(curve));
+        let percentile = |percentile: u32| {
+            let share = f64::from(percentile) / 100.0;
+            let measure = self.measure(curve);
             let values = runs
                 .iter()
-                .filter_map(|run| curve.subject.group(run)?.value(&measure));
+                .filter_map(|run| curve.subject.group(run)?.quantile(measure, share));
             let values: Vec<_> = values.collect();
             Some(Estimate::of(&values)?.mean * self.scale())
         };
@@ -324,13 +324,13 @@ impl Sketch {
     }
 
     /// The measure of a curve.
-    fn measure<'a>(&'a self, curve: &'a Curve) -> &'a str {
+    fn measure<'a>(&'a self, curve: &'a Curve) -> &'a MeasureRef {
         curve.measure.as_ref().unwrap_or(&self.measure)
     }
 
     /// What values are multiplied with, to be in the unit of the axis.
     fn scale(&self) -> f64 {
-        match unit(&self.measure) {
+        match self.measure.unit() {
             Unit::Share => 100.0,
             Unit::BitPerSecond => 1e-6,
             _ => 1.0,

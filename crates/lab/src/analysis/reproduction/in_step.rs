@@ -2,6 +2,7 @@
 //! section 4.3.4).
 
 use super::Digest;
+use crate::measure_ref::DROPPED_IN_STEP;
 
 /// The parts of an inter-transmission time in which drops are counted, and how many are a quarter.
 const PARTS: usize = 20;
@@ -9,9 +10,6 @@ const QUARTER: usize = PARTS / 4;
 
 /// Of fewer drops, chance alone puts far more than a quarter into those parts in which most are.
 const FEWEST: usize = 200;
-
-/// The name of the measure.
-const NAME: &str = "dropped_in_step_share";
 
 /// Of drops at these times, the share that fell into the quarter of the inter-transmission time, of
 /// twenty parts the five, in which most did: about 0.25 where they lie evenly, and 1 where the same
@@ -37,7 +35,7 @@ impl Digest {
     pub fn add_drops(&mut self, group: &str, times_ns: &[u64], itt_ns: u64) {
         if let Some(share) = busiest_quarter(times_ns, itt_ns) {
             let group = self.groups.entry(group.to_owned()).or_default();
-            group.values.insert(NAME.to_owned(), share);
+            group.values.insert(DROPPED_IN_STEP.to_owned(), share);
         }
     }
 }
@@ -65,6 +63,6 @@ mod tests {
         digest.add_drops("thick", &[0; FEWEST], 0);
         assert_eq!(digest, Digest::default());
         digest.add_drops("thin", &[0; FEWEST], ITT_NS);
-        assert_eq!(digest.groups["thin"].value(NAME), Some(1.0));
+        assert_eq!(digest.groups["thin"].named(DROPPED_IN_STEP), Some(1.0));
     }
 }

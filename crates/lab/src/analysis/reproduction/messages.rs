@@ -3,9 +3,9 @@ use std::net::SocketAddr;
 
 use pillion_stats::measure::Distribution;
 
-use super::quantiles::levels;
 use super::slices::WIDTH_NS;
 use super::{Digest, FirstSendings, GroupDigest};
+use crate::measure_ref::{DELIVERY_LATENCY, SLOWEST_DELIVERY, levels};
 
 /// Start of a run that `settled_delivery_ms` leaves out; the governor's first decisions fall into it.
 const SETTLED_NS: i64 = 10_000_000_000;
@@ -120,11 +120,11 @@ impl Digest {
             let group = self.groups.entry(name).or_default();
             group.add("message_bytes", &mut messages.sizes, 1.0);
             group.add("message_gap_ms", &mut messages.gaps_ns, 1e6);
-            group.add("delivery_latency_ms", &mut messages.latencies_ns, 1e6);
+            group.add(DELIVERY_LATENCY, &mut messages.latencies_ns, 1e6);
             group.add("settled_delivery_ms", &mut messages.settled_ns, 1e6);
             group.add("sojourn_ms", &mut messages.sojourns_ns, 1e6);
             let slices = &mut group.slices;
-            slices.insert("slowest_delivery_ms".to_owned(), messages.slowest_ms);
+            slices.insert(SLOWEST_DELIVERY.to_owned(), messages.slowest_ms);
         }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             late,
         ];
         let digest = digest(&messages, &FirstSendings::default());
-        let value = |measure| digest.value(measure).unwrap();
+        let value = |measure| digest.named(measure).unwrap();
         assert_eq!(
             [value("message_bytes mean"), value("message_bytes p50")],
             [300.0; 2]
@@ -196,8 +196,8 @@ mod tests {
         );
         assert_eq!(value("message_gap_ms mean"), 4.0);
         assert_eq!(value("delivery_latency_ms mean"), 112.0);
-        assert_eq!(digest.value("sojourn_ms p50"), None, "there is no trace");
-        let slowest = digest.of_slices("slowest_delivery_ms of slices");
+        assert_eq!(digest.named("sojourn_ms p50"), None, "there is no trace");
+        let slowest = digest.of_slices(&"slowest_delivery_ms of slices".parse().unwrap());
         assert_eq!(slowest, Some(&[65.0, 300.0][..]));
     }
 
@@ -209,7 +209,7 @@ mod tests {
         };
         let messages = [message(1, 0, 100, 9_999), settled];
         let digest = digest(&messages, &FirstSendings::default());
-        assert_eq!(digest.value("settled_delivery_ms mean"), Some(20.0));
+        assert_eq!(digest.named("settled_delivery_ms mean"), Some(20.0));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             message(1, 5, 50, 70),
         ];
         let digest = digest(&messages, &sendings);
-        let value = |measure| digest.value(measure).unwrap();
+        let value = |measure| digest.named(measure).unwrap();
         assert_eq!(value("sojourn_ms p1"), 0.0);
         assert_eq!(value("sojourn_ms p50"), 2.0);
         assert_eq!(value("sojourn_ms p100"), 30.0);

@@ -5,7 +5,6 @@
 //! with its claims and figures, and [`page`] the report of all of them.
 
 mod answer;
-mod asked;
 mod claim;
 mod derived;
 mod digest;
@@ -29,9 +28,8 @@ mod tables;
 mod verdict;
 
 pub use claim::{Claim, Statement};
-pub use digest::{Digest, GroupDigest, unit};
+pub use digest::{Digest, GroupDigest};
 pub use estimate::Estimate;
-pub use fairness::JAIN_OF_ALL;
 pub use figures::{Curve, Kind, Sketch};
 pub use files::files;
 pub use messages::{Message, Messages};

@@ -49,7 +49,7 @@ fn line(
         &row.name,
         &claim.what,
         &claim.source,
-        &claim.measure,
+        claim.measure.as_str(),
         says,
         &number,
         &within,

@@ -4,7 +4,6 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Fact, Page, Part, Table, number};
 use serde_json::json;
 
-use super::digest::unit;
 use super::{Claim, Estimate, Row, Statement, Verdict};
 
 /// The first table: every published number, ours, and the verdict.
@@ -120,7 +119,7 @@ fn data(rows: &[Row]) -> serde_json::Value {
             json!({
                 "what": claim.what,
                 "source": claim.source,
-                "measure": claim.measure,
+                "measure": claim.measure.as_str(),
                 "published": published(claim),
                 "judged": judged,
             })
@@ -175,7 +174,7 @@ fn shown(value: f64, claim: &Claim) -> String {
     if claim.over.is_some() {
         return number::ratio(value);
     }
-    match unit(&claim.measure) {
+    match claim.measure.unit() {
         Unit::Milliseconds => format!("{}\u{a0}ms", number::millis(value)),
         Unit::Bytes => number::bytes(value),
         Unit::Number => number::amount(value),

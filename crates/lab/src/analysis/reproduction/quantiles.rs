@@ -2,37 +2,17 @@
 
 use std::f64::consts::TAU;
 
-use super::asked;
+use crate::measure_ref::{BODY, Statistic, levels};
 
-/// How many of the quantiles stand for the body.
-const BODY: usize = 1000;
-
-/// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
-/// tail more finely.
-pub(super) fn levels() -> impl Iterator<Item = f64> {
-    let body = (0..BODY).map(|step| step as f64 / BODY as f64);
-    body.chain([0.9995, 0.9999, 1.0])
-}
-
-/// What stands before the height of a step.
-pub(super) const IN_STEPS: &str = "in steps of ";
-
-/// A percentile, as `p97`; the share of values `above 150`, or `between 285 and 315`; or how much those
-/// above a bound lie `in steps of 30 above 155`. None of what is not known.
-pub(super) fn asked(quantiles: &[f64], what: &str) -> Option<f64> {
-    if let Some(share) = asked::percentile(what) {
-        return at(quantiles, share);
+/// A statistic of these quantiles; none of what is not kept.
+pub(super) fn statistic(quantiles: &[f64], asked: Statistic) -> Option<f64> {
+    match asked {
+        Statistic::Percentile(share) => at(quantiles, share),
+        Statistic::Mean => None,
+        Statistic::Above(bound) => Some(above(quantiles, bound)),
+        Statistic::Between(low, high) => Some(above(quantiles, low) - above(quantiles, high)),
+        Statistic::InSteps { height, above } => in_steps(quantiles, height, above),
     }
-    if let Some(bound) = what.strip_prefix("above ") {
-        return Some(above(quantiles, asked::number(bound)?));
-    }
-    if let Some(bounds) = what.strip_prefix("between ") {
-        let (low, high) = bounds.split_once(" and ")?;
-        let [low, high] = [asked::number(low)?, asked::number(high)?];
-        return (low <= high).then(|| above(quantiles, low) - above(quantiles, high));
-    }
-    let (height, bound) = what.strip_prefix(IN_STEPS)?.split_once(" above ")?;
-    in_steps(quantiles, asked::number(height)?, asked::number(bound)?)
 }
 
 /// The quantile at a share; none if it is not among those that are kept.
@@ -77,24 +57,24 @@ mod tests {
 
     #[test]
     fn a_staircase_is_told_from_a_slope() {
+        let steps = |height, above| Statistic::InSteps { height, above };
         let slope = quantiles(|share| 160.0 + 300.0 * share);
-        assert!(asked(&slope, "in steps of 30 above 155").unwrap() < 0.01);
+        assert!(statistic(&slope, steps(30.0, 155.0)).unwrap() < 0.01);
         let stairs = quantiles(|share| 170.0 + 30.0 * (10.0 * share).floor());
-        let of_stairs = |what| asked(&stairs, what).unwrap();
-        assert!((of_stairs("in steps of 30 above 155") - 1.0).abs() < 1e-9);
-        assert!(of_stairs("in steps of 40 above 155") < 0.3);
-        assert_eq!(asked(&stairs, "in steps of 30 above 1000"), None);
-        assert_eq!(asked(&stairs, "in steps of 0 above 155"), None);
+        let of_stairs = |asked| statistic(&stairs, asked).unwrap();
+        assert!((of_stairs(steps(30.0, 155.0)) - 1.0).abs() < 1e-9);
+        assert!(of_stairs(steps(40.0, 155.0)) < 0.3);
+        assert_eq!(statistic(&stairs, steps(30.0, 1000.0)), None);
     }
 
     #[test]
     fn a_share_may_lie_between_bounds() {
         let slope = quantiles(|share| 160.0 + 300.0 * share);
-        let share = asked(&slope, "between 190 and 250").unwrap();
+        let share = statistic(&slope, Statistic::Between(190.0, 250.0)).unwrap();
         assert!((share - 0.1).abs() < 2e-3, "{share}");
-        assert_eq!(asked(&slope, "between 500 and 600"), Some(0.0));
-        for wrong in ["between 250 and 190", "between 190", "between x and 9"] {
-            assert_eq!(asked(&slope, wrong), None, "{wrong}");
-        }
+        assert_eq!(
+            statistic(&slope, Statistic::Between(500.0, 600.0)),
+            Some(0.0)
+        );
     }
 }

@@ -6,10 +6,8 @@ use std::ops::Range;
 use pillion_stats::measure::quantile;
 use pillion_trace::measure::{Measures, Rates};
 
-use super::{Digest, GroupDigest, Message, asked};
-
-/// What stands behind a measure that is taken of each slice, before what is asked of those.
-pub(super) const OF_SLICES: &str = " of slices";
+use super::{Digest, GroupDigest, Message};
+use crate::measure_ref::{MeasureRef, Of, OfSlices};
 
 /// The width of a slice, as `analyse` has it.
 pub(super) const WIDTH_NS: i64 = 1_000_000_000;
@@ -128,48 +126,33 @@ impl Digest {
 }
 
 impl GroupDigest {
-    /// A rate in each slice, in the order of time; the measure ends with the words for that.
-    pub(super) fn of_slices(&self, measure: &str) -> Option<&[f64]> {
-        let name = measure.strip_suffix(OF_SLICES)?;
-        self.slices.get(name).map(Vec::as_slice)
-    }
-
-    /// What is asked of the slices of a rate: a percentile, as `p100`, or how far they are off
-    /// another one in the mean, in proportion to that, as `off 10000000`. Of slices of several
-    /// seconds it is asked as in `of slices of 30 s p100`.
-    pub(super) fn value_of_slices(&self, measure: &str) -> Option<f64> {
-        let (name, asked) = measure.split_once(OF_SLICES)?;
-        let (seconds, what) = width(asked.trim_start())?;
-        let seconds = self.slices.get(name)?.chunks_exact(seconds);
-        let means = seconds.map(|it| it.iter().sum::<f64>() / it.len() as f64);
-        let mut slices: Vec<f64> = means.collect();
-        if slices.is_empty() {
-            return None;
-        }
-        match what.split_once(' ') {
-            Some(("off", rate)) => {
-                let rate = asked::number(rate).filter(|it| *it > 0.0)?;
-                let off = slices.iter().map(|it| (it / rate - 1.0).abs());
-                Some(off.sum::<f64>() / slices.len() as f64)
-            }
-            Some(_) => None,
-            None => {
-                let share = asked::percentile(what)?;
-                slices.sort_by(f64::total_cmp);
-                quantile(&slices, share)
-            }
+    /// A rate in each slice of a second, in the order of time.
+    pub(super) fn of_slices(&self, measure: &MeasureRef) -> Option<&[f64]> {
+        match &measure.of {
+            Of::Slices(name, 1, None) => self.slices.get(name).map(Vec::as_slice),
+            _ => None,
         }
     }
 }
 
-/// Of how many seconds slices are, at least one, and what is asked of them.
-fn width(asked: &str) -> Option<(usize, &str)> {
-    let Some(wider) = asked.strip_prefix("of ") else {
-        return Some((1, asked));
-    };
-    let (seconds, what) = wider.split_once(" s ")?;
-    let seconds = seconds.parse().ok().filter(|it| *it > 0)?;
-    Some((seconds, what))
+/// What is asked of these slices of a second, taken together so many at a time.
+pub(super) fn value(slices: &[f64], seconds: usize, asked: OfSlices) -> Option<f64> {
+    let means = slices.chunks_exact(seconds);
+    let means = means.map(|it| it.iter().sum::<f64>() / it.len() as f64);
+    let mut means: Vec<f64> = means.collect();
+    if means.is_empty() {
+        return None;
+    }
+    match asked {
+        OfSlices::Off(rate) => {
+            let off = means.iter().map(|it| (it / rate - 1.0).abs());
+            Some(off.sum::<f64>() / means.len() as f64)
+        }
+        OfSlices::Percentile(share) => {
+            means.sort_by(f64::total_cmp);
+            quantile(&means, share)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -185,23 +168,16 @@ mod tests {
 
     #[test]
     fn slices_of_several_seconds_are_means_of_whole_ones() {
-        let rates = vec![1.0, 3.0, 5.0, 7.0, 100.0];
-        let group = GroupDigest {
-            slices: BTreeMap::from([("goodput".to_owned(), rates)]),
-            ..GroupDigest::default()
-        };
-        let value = |asked: &str| group.value(&format!("goodput of slices {asked}"));
-        assert_eq!(value("of 2 s p0"), Some(2.0));
+        let rates = [1.0, 3.0, 5.0, 7.0, 100.0];
+        let percentile = |seconds, share| value(&rates, seconds, OfSlices::Percentile(share));
+        assert_eq!(percentile(2, 0.0), Some(2.0));
         assert_eq!(
-            value("of 2 s p100"),
+            percentile(2, 1.0),
             Some(6.0),
             "the fifth second has no other"
         );
-        assert_eq!(value("of 2 s off 4"), Some(0.5));
-        assert_eq!(value("of 1 s p100"), value("p100"));
-        for nothing in ["of 6 s p50", "of 0 s p50", "of 2 p50", "of s p50", "of 2 s"] {
-            assert_eq!(value(nothing), None, "{nothing}");
-        }
+        assert_eq!(value(&rates, 2, OfSlices::Off(4.0)), Some(0.5));
+        assert_eq!(percentile(6, 0.5), None);
     }
 
     #[test]
@@ -232,10 +208,10 @@ mod tests {
         let mut digest = Digest::default();
         digest.add_datagrams(BTreeMap::from([("udp".to_owned(), datagrams)]));
         let group = &digest.groups["udp"];
-        let slices = group.of_slices("received_throughput_bit_per_s of slices");
+        let slices = group.of_slices(&"received_throughput_bit_per_s of slices".parse().unwrap());
         let second = 8.0 * (1473.0 + 8.0 + 68.0);
         assert_eq!(slices, Some(&[1514.0 * 8.0, second][..]));
-        let value = |measure: &str| group.value(measure).unwrap();
+        let value = |measure: &str| group.named(measure).unwrap();
         let mean = value("received_goodput_bit_per_s");
         assert_eq!(mean, (1472.0 + 1473.0) * 8.0 / 2.0);
         assert_eq!(

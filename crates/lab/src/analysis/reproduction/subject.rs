@@ -1,6 +1,7 @@
 use pillion_stats::names::run;
 
 use super::{Digest, GroupDigest};
+use crate::measure_ref::MeasureRef;
 
 /// A run, and what is kept of it.
 #[derive(Debug, Clone)]
@@ -50,7 +51,7 @@ impl Subject {
         }
     }
 
-    pub(super) fn value(&self, run: &DigestedRun, measure: &str) -> Option<f64> {
+    pub(super) fn value(&self, run: &DigestedRun, measure: &MeasureRef) -> Option<f64> {
         self.group(run)?.value(measure)
     }
 }

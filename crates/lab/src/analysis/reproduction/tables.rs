@@ -3,8 +3,8 @@
 use pillion_stats::measure::Unit;
 use pillion_stats::report::{Column, Table, csv, number};
 
-use super::digest::{is_index, unit};
 use super::{DigestedRun, Estimate, Row, Subject};
+use crate::measure_ref::MeasureRef;
 
 /// A published table, to be filled.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,8 +31,8 @@ pub struct PublishedLine {
 /// A cell of a published table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PublishedCell {
-    /// The measure, as [`GroupDigest::value`](super::GroupDigest::value) knows it.
-    pub measure: String,
+    /// The measure.
+    pub measure: MeasureRef,
     /// What is measured.
     pub subject: Subject,
     /// What ours is multiplied by: of counts, the time that the published ones are of over that of
@@ -71,13 +71,13 @@ impl PublishedCell {
     }
 
     fn shown(&self, value: f64) -> String {
-        match unit(&self.measure) {
+        match self.measure.unit() {
             Unit::Share => format!("{}\u{a0}%", number::millis(value * 100.0)),
             Unit::Milliseconds => number::millis(value),
             Unit::Bytes if value < 1e5 => format!("{}\u{a0}B", number::amount(value.round())),
             Unit::Bytes => number::bytes(value),
             Unit::BitPerSecond => number::rate(value),
-            Unit::Number if is_index(&self.measure) => format!("{value:.3}"),
+            Unit::Number if self.measure.is_index() => format!("{value:.3}"),
             Unit::Number => number::amount(value),
         }
     }
@@ -138,8 +138,9 @@ impl PublishedTable {
                         PublishedValue::Words(words) => words.clone(),
                     };
                     let ours = Estimate::csv(estimate.as_ref());
-                    let fields = [&line.label, column, &cell.measure, &published, &name];
-                    let fields = fields.map(|it| csv::field(it));
+                    let measure = cell.measure.as_str();
+                    let fields = [&line.label, column, measure, &published, &name];
+                    let fields = fields.map(csv::field);
                     text += &format!("{},{ours}\n", fields.join(","));
                 }
             }

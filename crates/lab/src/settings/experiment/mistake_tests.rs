@@ -366,47 +366,47 @@ today = \"kernel=today\"
             "the full extent is all that the file has",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
             "published `a`: `` takes both `kernel=today,n=one,seed=1` and `kernel=today,n=two,seed=1`",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = nan\n",
             "published `a`: give numbers that are finite",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nat-least = 1\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nat-least = 1\n",
             "8:1: published `a`: give one of `value`, `at-most`, `at-least` and `ascending`",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\n",
             "8:1: published `a`: give one of `value`",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 1\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 1\n",
             "8:1: published `a`: `value` wants `within`",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 0\nwithin = \"15 %\"\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nvalue = 0\nwithin = \"15 %\"\n",
             "published `a`: a share of 0 is nothing; give `within` as a number",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nascending = [\"n=one\"]\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nascending = [\"n=one\"]\n",
             "published `a`: `ascending` is an order of two or more, each once",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nascending = [\"n=one\", \"n=one\"]\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nascending = [\"n=one\", \"n=one\"]\n",
             "published `a`: `ascending` is an order of two or more, each once",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nover = \"n=two\"\nminus = \"n=two\"\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nover = \"n=two\"\nminus = \"n=two\"\n",
             "published `a`: it has both `over` and `minus`; leave one out",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.published]]\nwhat = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
-            "12:1: `n=six` is no run of this experiment",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
+            "13:1: `n=six` is no run of this experiment",
         ),
         (
-            "[[reproduction.table]]\ntitle = \"t\"\ncolumns = [{ label = \"c\", measure = \"m\" }]\nlines = [{ label = \"l\" }]\n",
+            "[[reproduction.table]]\ntitle = \"t\"\ncolumns = [{ label = \"c\", measure = \"rtt_ms p50\" }]\nlines = [{ label = \"l\" }]\n",
             "8:1: table `t`: a cell's `` takes both `kernel=today,n=one,seed=1` and",
         ),
         (
@@ -414,11 +414,11 @@ today = \"kernel=today\"
             "`kernel=then` is no run of this experiment",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
             "published `a`: `within` belongs to `value`",
         ),
         (
-            "[[reproduction.published]]\nwhat = \"a\"\nruns = \"n=one\"\nascending = [\"n=one\", \"n=two\"]\n",
+            "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nascending = [\"n=one\", \"n=two\"]\n",
             "published `a`: `ascending` names its runs itself; leave out `runs`",
         ),
     ] {
@@ -434,12 +434,47 @@ today = \"kernel=today\"
 }
 
 #[test]
+fn unknown_measure_is_told_with_its_place_and_the_nearest() {
+    let told = |lines: &str| {
+        mistake(&format!(
+            "{SMALL}[[reproduction.published]]\nwhat = \"a\"\nat-most = 1\n{lines}"
+        ))
+    };
+    let first = SMALL.lines().count() + 4;
+    for (lines, what) in [
+        (
+            "measure = \"ack_latncy_ms p97\"\n",
+            format!("{first}:11: unknown measure `ack_latncy_ms`; the nearest is `ack_latency_ms`"),
+        ),
+        (
+            "measure = \"ack_latency_ms p9x\"\n",
+            format!("{first}:11: unknown statistic `p9x` of `ack_latency_ms`; known: p97, mean"),
+        ),
+        (
+            "measure = \"rtt_ms p50\"\nover-measure = \"rtt p50\"\n",
+            format!(
+                "{}:16: unknown measure `rtt`; the nearest is `rtt_ms`",
+                first + 1
+            ),
+        ),
+        (
+            "measure = \"ack_latency_ms\"\n",
+            "published `a`: the measure has more than one value; ask for a statistic".to_owned(),
+        ),
+    ] {
+        let told = told(lines);
+        assert!(told.contains(&what), "{told}\nnot: {what}");
+    }
+}
+
+#[test]
 fn a_group_that_the_runs_of_a_number_do_not_have_is_told() {
     const TEXT: &str = "\
 duration = 10
 [reproduction]
 [[reproduction.published]]
 what = \"a\"
+measure = \"rtt_ms p50\"
 at-most = 1
 GROUP
 [group.thin]

@@ -57,6 +57,7 @@ pub use own_way::OwnWay;
 pub use path::{Path, PathDirection, Reorder};
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
 pub use receiver::Receiver;
+pub(crate) use reproduction::cell_measure;
 pub use reproduction::{
     Cause, Cell, Drawn, Expected, Extent, FigureKind, Heading, Line, Published, PublishedTable,
     Reproduction, Selection, Selector, Series, Tolerance,

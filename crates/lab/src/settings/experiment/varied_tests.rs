@@ -210,7 +210,6 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
             "table `Table 1`: line `sent` has 1 published cells for 2 columns",
         ),
         (", published = [1, \"<1\"]", "", ""), // Nothing was published.
-        ("data_packets of streams", "", ""),   // The columns' measures do.
         (
             "\"p50\" }, {",
             "\"p50\", group = \"a\" }, { group = \"a\",",
@@ -232,6 +231,26 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
             "`loss=3` is no run of this experiment",
         ),
         ("label = \"sent\",", "caption = 1,", "unknown key `caption`"),
+        (
+            "data_packets of",
+            "data_packet of",
+            "line `sent`, column `med`: unknown measure of streams `data_packet`; the nearest is `data_packets`",
+        ),
+        (
+            "\"p50\"",
+            "\"p5o\"",
+            "column `med`: unknown statistic `p5o` of `data_packets of streams`; known: p90",
+        ),
+        (
+            "\"p50\"",
+            "\"\"",
+            "column `med`: `data_packets of streams` has more than one value",
+        ),
+        (
+            "counts = true",
+            "group = \"b\"",
+            "table `Table 1`: line `sent` wants a `group`, of those that seed=1 has: a",
+        ),
     ] {
         let mistakes = load(&text.replace(from, to)).err();
         let mistakes = mistakes.map_or_else(String::new, |it| it.0);
@@ -310,7 +329,7 @@ n = [1, 2]
         (
             "kind = \"values\"",
             "kind = \"dots\"",
-            "dots are of single streams; let the measure end with",
+            "its kind cannot draw `received_goodput_bit_per_s`, but single streams; let the",
         ),
     ] {
         let mistakes = load(&text.replace(from, to)).unwrap_err().0;

@@ -13,7 +13,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
         title: String::new(),
         source: String::new(),
         kind: Kind::Cdf,
-        measure: "ack_latency_ms".to_owned(),
+        measure: measure("ack_latency_ms"),
         label: String::new(),
         curves: vec![
             curve("bundled", Some(Stream::Bundled)),
@@ -40,7 +40,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
     assert_eq!(styles[4..], others[..3]);
 }
 
-fn sketch(kind: Kind, measure: &str) -> Sketch {
+fn sketch(kind: Kind, name: &str) -> Sketch {
     let curve = |label: &str, group, stream| Curve {
         label: label.to_owned(),
         subject: Subject {
@@ -54,7 +54,7 @@ fn sketch(kind: Kind, measure: &str) -> Sketch {
         title: String::new(),
         source: String::new(),
         kind,
-        measure: measure.to_owned(),
+        measure: measure(name),
         label: String::new(),
         curves: vec![
             curve("thin", "thin", Stream::Plain),
@@ -94,7 +94,7 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
     assert_eq!(sketch.draw(&[], &[], "today"), None, "nothing was run");
     let mut sketch = sketch;
     sketch.curves[1].subject.group = "thin".to_owned();
-    sketch.curves[1].measure = Some("retransmitted_packets of streams jain".to_owned());
+    sketch.curves[1].measure = Some(measure("retransmitted_packets of streams jain"));
     let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
     let figure = sketch.draw(&runs, &[], "today").unwrap();
     let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
@@ -204,7 +204,7 @@ fn no_two_files_have_one_name_whatever_experiments_are_called() {
         lines: vec![PublishedLine {
             label: "plain".to_owned(),
             cells: vec![PublishedCell {
-                measure: P97.to_owned(),
+                measure: measure(P97),
                 subject: subject("plain", "thin"),
                 factor: 1.0,
                 published: PublishedValue::Number(1.0),

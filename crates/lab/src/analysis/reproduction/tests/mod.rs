@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use super::quantiles::levels;
 use super::*;
+use crate::measure_ref::{JAIN_OF_ALL, MeasureRef, levels};
 
 mod figures;
 mod measures;
@@ -58,6 +58,10 @@ fn parts(text: &str) -> Vec<String> {
     text.split(',').map(str::to_owned).collect()
 }
 
+fn measure(name: &str) -> MeasureRef {
+    name.parse().unwrap()
+}
+
 fn subject(runs: &str, group: &str) -> Subject {
     Subject {
         runs: parts(runs),
@@ -69,7 +73,7 @@ fn claim(statement: Statement) -> Claim {
     Claim {
         what: "a number".to_owned(),
         source: "a paper".to_owned(),
-        measure: P97.to_owned(),
+        measure: measure(P97),
         subject: subject("plain", "thin"),
         over: None,
         over_measure: None,

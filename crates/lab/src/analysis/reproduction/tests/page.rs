@@ -18,7 +18,7 @@ fn the_page_leads_with_how_many_numbers_hold_and_draws_each_kernel() {
             title: "ACK latency".to_owned(),
             source: "a paper, figure 1".to_owned(),
             kind: Kind::Cdf,
-            measure: "ack_latency_ms".to_owned(),
+            measure: measure("ack_latency_ms"),
             label: "ACK latency".to_owned(),
             curves: vec![Curve {
                 label: "plain".to_owned(),

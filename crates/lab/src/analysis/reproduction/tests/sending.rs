@@ -57,6 +57,6 @@ fn a_connection_was_dropped_by_the_time_in_which_streams_were_to_send() {
     let began_ns = (EPOCH_S + 1.0) as i64 * 1_000_000_000;
     let digest = Digest::read(&sender, &receiver, &groups, began_ns, 10.0).unwrap();
     let thin = &digest.groups["thin"];
-    assert_eq!(thin.value("connections"), Some(5.0));
-    assert_eq!(thin.value("dropped"), Some(2.0));
+    assert_eq!(thin.named("connections"), Some(5.0));
+    assert_eq!(thin.named("dropped"), Some(2.0));
 }

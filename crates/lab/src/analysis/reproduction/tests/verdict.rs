@@ -21,7 +21,7 @@ fn what_is_equal_in_decimal_numbers_is_equal() {
         |scale| (1..4).map(move |seed| run(&format!("plain,kernel=today,seed={seed}"), scale));
     let of = |statement, scale: f64| {
         let claim = Claim {
-            measure: "lost_data_packets_share".to_owned(),
+            measure: measure("lost_data_packets_share"),
             ..claim(statement)
         };
         let runs: Vec<_> = runs(scale).collect();
@@ -53,7 +53,7 @@ fn without_the_runs_there_is_no_verdict() {
 fn what_the_runs_do_not_have_is_not_measured_rather_than_not_run() {
     let mistyped = [
         Claim {
-            measure: "ack_latency_ms maen".to_owned(),
+            measure: measure("ack_latency_ms mean"),
             ..claim(Statement::AtMost(1.0))
         },
         Claim {
@@ -115,7 +115,7 @@ fn a_bound_holds_only_with_the_interval() {
 #[test]
 fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
     let to_greedy = Claim {
-        measure: "lost_data_packets_share".to_owned(),
+        measure: measure("lost_data_packets_share"),
         over: Some(Subject {
             runs: Vec::new(),
             group: "greedy".to_owned(),
@@ -153,7 +153,7 @@ fn a_proportion_is_taken_of_the_run_that_is_the_same_but_for_what_is_asked() {
 fn a_proportion_may_be_to_another_measure_of_the_same_run() {
     let claim = Claim {
         over: Some(subject("plain", "thin")),
-        over_measure: Some("ack_latency_ms p50".to_owned()),
+        over_measure: Some(measure("ack_latency_ms p50")),
         ..claim(Statement::Value(1.94, 0.001))
     };
     assert_eq!(judged(&claim).verdict, Verdict::Near);
@@ -162,7 +162,7 @@ fn a_proportion_may_be_to_another_measure_of_the_same_run() {
 #[test]
 fn a_proportion_to_nothing_is_no_value() {
     let claim = Claim {
-        measure: "lost_data_packets_share".to_owned(),
+        measure: measure("lost_data_packets_share"),
         over: Some(subject("none", "thin")),
         ..claim(Statement::AtLeast(1.0))
     };
@@ -330,11 +330,11 @@ fn a_difference_is_taken_of_the_same_seed() {
 #[test]
 fn a_measure_may_ask_for_the_share_above_a_bound() {
     let group = &run("any", 1.0).digest.groups["thin"];
-    let share = group.value("ack_latency_ms above 900").unwrap();
+    let share = group.named("ack_latency_ms above 900").unwrap();
     assert!((share - 0.1).abs() < 1.5e-3, "{share}");
-    assert_eq!(group.value("ack_latency_ms above 2000"), Some(0.0));
-    assert_eq!(group.value("ack_latency_ms p50"), Some(500.0));
-    assert_eq!(group.value("unheard_of_ms p50"), None);
+    assert_eq!(group.named("ack_latency_ms above 2000"), Some(0.0));
+    assert_eq!(group.named("ack_latency_ms p50"), Some(500.0));
+    assert_eq!(group.named("itt_ms p50"), None);
 }
 
 #[test]

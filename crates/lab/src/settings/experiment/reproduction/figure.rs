@@ -1,36 +1,48 @@
 use serde::Deserialize;
 
 use super::Selector;
+use crate::MeasureRef;
 use crate::settings::experiment::{Name, expression};
 
 /// A figure.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Drawn {
     /// What it shows.
+    #[serde(default)]
     pub title: String,
     /// The published figure.
+    #[serde(default)]
     pub source: String,
     /// How it is drawn.
+    #[serde(default)]
     pub kind: FigureKind,
-    /// The measure's name, as in `ack_latency_ms`; with a percentile where values are drawn.
-    pub measure: String,
+    /// The measure, as in `ack_latency_ms`; with a statistic where values are drawn.
+    pub measure: MeasureRef,
     /// What the measure is called.
+    #[serde(default)]
     pub label: String,
     /// Its curves.
+    #[serde(default)]
     pub series: Vec<Series>,
     /// Of values and of a series: what is to be expected, drawn beside them.
+    #[serde(default)]
     pub expected: Vec<Expected>,
     /// Of values: which part of a run's name they are drawn over, as in `n`. Of boxes: which part
     /// of a run's name each curve has one box for each value of, if any.
+    #[serde(default)]
     pub over: Option<String>,
     /// What that is, with its unit.
+    #[serde(default)]
     pub over_label: Option<String>,
     /// Of a CDF: the share at which the vertical axis begins.
+    #[serde(default)]
     pub from: Option<f64>,
     /// The horizontal axis ends there.
+    #[serde(default)]
     pub max: Option<f64>,
     /// The horizontal axis is logarithmic.
+    #[serde(default)]
     pub log: bool,
 }
 
@@ -73,19 +85,35 @@ impl Drawn {
                  \"boxes\""
             ));
         }
-        if self.kind == FigureKind::Dots && !self.measure.ends_with(" of streams") {
-            mistakes.push(format!(
-                "figure `{title}`: dots are of single streams; let the measure end with \
-                 \" of streams\""
-            ));
-        }
-        let measures = self.series.iter().filter_map(|it| it.measure.as_deref());
-        let mut measures = measures.chain([self.measure.as_str()]);
-        if self.kind == FigureKind::Series && measures.any(|it| !it.ends_with(" of slices")) {
-            mistakes.push(format!(
-                "figure `{title}`: a series is of slices of time; let the measure end with \
-                 \" of slices\""
-            ));
+        let own = self.series.iter().filter_map(|it| it.measure.as_ref());
+        for measure in own.chain([&self.measure]) {
+            let (fits, drawn) = match self.kind {
+                FigureKind::Cdf | FigureKind::Ccdf => (
+                    measure.is_distribution(),
+                    "distributions, as \"ack_latency_ms\"",
+                ),
+                FigureKind::Boxes => (
+                    measure.is_distribution() || measure.is_of_slices(),
+                    "distributions, as \"ack_latency_ms\", or slices of time",
+                ),
+                FigureKind::Values => (
+                    measure.is_value(),
+                    "single values, as \"ack_latency_ms p97\"",
+                ),
+                FigureKind::Dots => (
+                    measure.is_of_streams(),
+                    "single streams; let the measure end with \" of streams\"",
+                ),
+                FigureKind::Series => (
+                    measure.is_of_slices(),
+                    "slices of time; let the measure end with \" of slices\"",
+                ),
+            };
+            if !fits {
+                mistakes.push(format!(
+                    "figure `{title}`: its kind cannot draw `{measure}`, but {drawn}"
+                ));
+            }
         }
         if let Some(from) = self.from
             && (self.kind != FigureKind::Cdf || !(0.0..1.0).contains(&from))
@@ -144,5 +172,5 @@ pub struct Series {
     /// Of which group.
     pub group: Option<Name>,
     /// The measure, if not the figure's: one in the same unit.
-    pub measure: Option<String>,
+    pub measure: Option<MeasureRef>,
 }

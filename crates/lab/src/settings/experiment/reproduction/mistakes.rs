@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::{Extent, Reproduction, Selector};
-use crate::settings::experiment::Planned;
+use crate::settings::experiment::{Name, Planned};
 use pillion_cli::settings::document::{Mistake, Value};
 
 /// Tells of what stands for no run at all, of numbers that stand for several at once, and of what says
@@ -95,33 +95,74 @@ pub(in crate::settings::experiment) fn find(
     }
 }
 
-/// Tells of groups that the runs of a published number do not have, or leave to be named.
+/// Tells of groups that the runs of a published number, of a table's cell or of a curve do not have, or
+/// leave to be named.
 pub(in crate::settings::experiment) fn find_of_groups(
     reproduction: &Reproduction,
     value: &Value,
     runs: &[Planned],
     mistakes: &mut Vec<Mistake>,
 ) {
+    let mut tell = |list: &str, place: usize, what: String, selector: &Selector, group| {
+        if let Some((run, groups)) = lacks_group(runs, selector, group) {
+            let text = format!("{what} wants a `group`, of those that {run} has: {groups}");
+            mistakes.push(Mistake::new(span(value, list, place), text));
+        }
+    };
     for (place, published) in reproduction.published.iter().enumerate() {
-        let lacks = published.measured().find_map(|(selector, group)| {
-            let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
-            taken.find_map(|run| {
-                let streams = run.plan.streams.iter();
-                let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
-                let is_known = match group {
-                    None => groups.len() == 1,
-                    Some(group) => groups.contains(&&**group),
-                };
-                (!is_known).then(|| (&run.name, groups.join(", ")))
-            })
-        });
-        if let Some((run, groups)) = lacks {
-            let what = &published.what;
-            let text =
-                format!("published `{what}` wants a `group`, of those that {run} has: {groups}");
-            mistakes.push(Mistake::new(span(value, "published", place), text));
+        let mut measured = published.measured();
+        let lacking =
+            measured.find(|(runs_of, group)| lacks_group(runs, runs_of, *group).is_some());
+        if let Some((selector, group)) = lacking {
+            tell(
+                "published",
+                place,
+                format!("published `{}`", published.what),
+                &selector,
+                group,
+            );
         }
     }
+    for (place, table) in reproduction.table.iter().enumerate() {
+        for line in &table.lines {
+            let mut cells = table.columns.iter().map(|column| {
+                (
+                    line.runs.with(&column.runs),
+                    line.group.as_ref().or(column.group.as_ref()),
+                )
+            });
+            let lacking =
+                cells.find(|(runs_of, group)| lacks_group(runs, runs_of, *group).is_some());
+            if let Some((selector, group)) = lacking {
+                let what = format!("table `{}`: line `{}`", table.title, line.label);
+                tell("table", place, what, &selector, group);
+            }
+        }
+    }
+    for (place, figure) in reproduction.figure.iter().enumerate() {
+        for series in &figure.series {
+            let what = format!("figure `{}`: series `{}`", figure.title, series.label);
+            tell("figure", place, what, &series.runs, series.group.as_ref());
+        }
+    }
+}
+
+/// The first of these runs that has not this group, or has several and none is named; and its groups.
+fn lacks_group<'a>(
+    runs: &'a [Planned],
+    selector: &Selector,
+    group: Option<&Name>,
+) -> Option<(&'a str, String)> {
+    let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
+    taken.find_map(|run| {
+        let streams = run.plan.streams.iter();
+        let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
+        let is_known = match group {
+            None => groups.len() == 1,
+            Some(group) => groups.contains(&&**group),
+        };
+        (!is_known).then(|| (run.name.as_str(), groups.join(", ")))
+    })
 }
 
 /// Where the one of a list stands, or the list, or all of it.

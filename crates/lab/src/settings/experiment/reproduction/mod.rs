@@ -19,6 +19,7 @@ use pillion_cli::settings::times::Length;
 pub use figure::{Drawn, Expected, FigureKind, Series};
 pub use published::Published;
 pub use selector::Selector;
+pub(crate) use table::measure as cell_measure;
 pub use table::{Cell, Heading, Line, PublishedTable};
 pub use tolerance::Tolerance;
 

@@ -3,44 +3,57 @@ use std::{iter, slice};
 use serde::Deserialize;
 
 use super::{Selector, Tolerance};
+use crate::MeasureRef;
 use crate::settings::experiment::Name;
 use pillion_cli::settings::text;
 
 /// A published number, or an order of numbers.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Published {
     /// What it is, in a few words.
     pub what: String,
     /// Where it stands, if not where the whole experiment does.
+    #[serde(default)]
     pub source: Option<String>,
-    /// The measure's name, as in `ack_latency_ms p97`.
-    pub measure: String,
+    /// The measure, as in `ack_latency_ms p97`.
+    pub measure: MeasureRef,
     /// The group of streams.
+    #[serde(default)]
     pub group: Option<Name>,
     /// The runs that the measure is taken of.
+    #[serde(default)]
     pub runs: Selector,
     /// The published value, in the measure's unit.
+    #[serde(default)]
     pub value: Option<f64>,
     /// How far off a reproduction may be.
-    #[serde(deserialize_with = "text::option::deserialize")]
+    #[serde(default, deserialize_with = "text::option::deserialize")]
     pub within: Option<Tolerance>,
     /// The most that the measure may be.
+    #[serde(default)]
     pub at_most: Option<f64>,
     /// The least that the measure may be.
+    #[serde(default)]
     pub at_least: Option<f64>,
     /// The measure is taken in proportion to that of these runs; of the same ones if only a group
     /// is named.
+    #[serde(default)]
     pub over: Option<Selector>,
     /// The group that the measure is taken in proportion to.
+    #[serde(default)]
     pub over_group: Option<Name>,
     /// The measure is taken in proportion to this one; of the same runs and group if none are named.
-    pub over_measure: Option<String>,
+    #[serde(default)]
+    pub over_measure: Option<MeasureRef>,
     /// The measure is taken less that of these runs.
+    #[serde(default)]
     pub minus: Option<Selector>,
     /// The measure grows in this order of runs.
+    #[serde(default)]
     pub ascending: Vec<Selector>,
     /// Why that tolerance, or how the number was found.
+    #[serde(default)]
     pub why: Option<String>,
 }
 
@@ -83,7 +96,12 @@ impl Published {
         let order = &self.ascending;
         let statements = numbers.iter().flatten().count() + usize::from(!order.is_empty());
         let is_twice = |it: &Selector| order.iter().filter(|other| *other == it).count() > 1;
+        let mut measures = [Some(&self.measure), self.over_measure.as_ref()].into_iter();
         let wrong = [
+            (
+                measures.any(|it| it.is_some_and(|it| !it.is_value())),
+                "the measure has more than one value; ask for a statistic, as in \"ack_latency_ms p97\"",
+            ),
             (
                 statements != 1,
                 "give one of `value`, `at-most`, `at-least` and `ascending`",

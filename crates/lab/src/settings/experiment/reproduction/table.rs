@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::Selector;
 use crate::settings::experiment::Name;
+use crate::{MeasureError, MeasureRef};
 use pillion_cli::settings::text::Text;
 
 /// A table as it was published, with its own columns and lines.
@@ -113,10 +114,15 @@ impl PublishedTable {
             }
             for column in &self.columns {
                 let of = &column.label;
-                if line.measure.is_empty() && column.measure.is_empty() {
-                    tell(format!(
+                match measure(line, column) {
+                    _ if line.measure.is_empty() && column.measure.is_empty() => tell(format!(
                         "neither line `{label}` nor column `{of}` has a measure"
-                    ));
+                    )),
+                    Ok(measure) if !measure.is_value() => tell(format!(
+                        "line `{label}`, column `{of}`: `{measure}` has more than one value"
+                    )),
+                    Ok(_) => {}
+                    Err(error) => tell(format!("line `{label}`, column `{of}`: {error}")),
                 }
                 if line.group.is_some() && column.group.is_some() {
                     tell(format!(
@@ -133,6 +139,12 @@ impl PublishedTable {
         }
         mistakes
     }
+}
+
+/// The measure of a cell: the line's part of its name, and the column's.
+pub(crate) fn measure(line: &Line, column: &Heading) -> Result<MeasureRef, MeasureError> {
+    let name = format!("{} {}", line.measure, column.measure);
+    name.trim().parse()
 }
 
 fn cells<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Cell>, D::Error> {

@@ -1,0 +1,504 @@
+//! Measures as experiments name them, as in `ack_latency_ms p97`: read once, with all that is wrong told
+//! before any run.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use pillion_stats::measure::Unit;
+use pillion_trace::measure::catalogue::distributions;
+use pillion_trace::measure::{Fairness, Handshakes, Loss, Volume};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Delivery latency of messages, from writing to reading.
+pub(crate) const DELIVERY_LATENCY: &str = "delivery_latency_ms";
+/// Jain's index over the streams of all groups, of their goodput relative to what each is due.
+pub(crate) const JAIN_OF_ALL: &str = "jain_index_of_all_relative_to_optimum";
+/// The share of drops in the quarter of the inter-transmission time that has most.
+pub(crate) const DROPPED_IN_STEP: &str = "dropped_in_step_share";
+/// The slowest message of each second.
+pub(crate) const SLOWEST_DELIVERY: &str = "slowest_delivery_ms";
+
+/// Rates over the time of sending: of a group, of each stream, and in slices of a second.
+pub(crate) const RATES: [&str; 4] = [
+    "sent_throughput_bit_per_s",
+    "acked_goodput_bit_per_s",
+    "received_throughput_bit_per_s",
+    "received_goodput_bit_per_s",
+];
+
+/// Distributions of what applications wrote and read.
+const OF_MESSAGES: [&str; 5] = [
+    "message_bytes",
+    "message_gap_ms",
+    DELIVERY_LATENCY,
+    "settled_delivery_ms",
+    "sojourn_ms",
+];
+
+/// How many of the quantiles that are kept of a distribution stand for its body.
+pub(crate) const BODY: usize = 1000;
+
+/// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
+/// tail more finely.
+pub(crate) fn levels() -> impl Iterator<Item = f64> {
+    let body = (0..BODY).map(|step| step as f64 / BODY as f64);
+    body.chain([0.9995, 0.9999, 1.0])
+}
+
+const OF_STREAMS: &str = " of streams";
+const OF_SLICES: &str = " of slices";
+
+/// A measure of a group of streams in a run.
+///
+/// | named as in | what |
+/// |---|---|
+/// | `lost_data_packets_share` | a single value of `analyse --json`, of all streams together |
+/// | `ack_latency_ms` | a distribution of `analyse --json`, or of what applications wrote and read |
+/// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a [`Statistic`] of it |
+/// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | a single value, or a median, of each stream alone |
+/// | `… of streams p90`, `… of streams jain` | a statistic of these, or Jain's index |
+/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate in each slice of so many seconds |
+/// | `… of slices p100`, `… of slices off 10000000` | a percentile of these, or their mean distance from a rate, relative to it |
+/// | `redundant_bytes`, `messages_per_s`, `voice_rating at 150`, `voice_mos best`, `typing_stalls_per_1000 back 75` | what follows from others |
+#[derive(Debug, Clone, PartialEq)]
+pub struct MeasureRef {
+    text: String,
+    pub(crate) of: Of,
+}
+
+/// What a measure is taken of.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Of {
+    /// A single value of this name.
+    Value(String),
+    /// A distribution of this name: all of it, or a statistic.
+    Distribution(String, Option<Statistic>),
+    /// The value of this name of each stream: all of them, or what is asked of them.
+    Streams(String, Option<OfStreams>),
+    /// The rate of this name in slices of so many seconds: all of them, or what is asked of them.
+    Slices(String, usize, Option<OfSlices>),
+    RedundantBytes,
+    MessagesPerSecond,
+    /// ITU-T G.107's rating factor.
+    VoiceRating(PlayOut),
+    /// The mean opinion score that follows from it.
+    VoiceOpinion(PlayOut),
+    /// Keystrokes of a thousand whose echo stalls, where the way back takes so many milliseconds.
+    TypingStalls(f64),
+}
+
+/// What is asked of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Statistic {
+    /// The quantile at this share.
+    Percentile(f64),
+    Mean,
+    /// The share of values above a bound.
+    Above(f64),
+    /// The share of values above the first bound that do not exceed the second.
+    Between(f64, f64),
+    /// How much the values above a bound lie in steps of a height, from 0 to 1.
+    InSteps {
+        height: f64,
+        above: f64,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum OfStreams {
+    Statistic(Statistic),
+    /// Jain's index of fairness.
+    Jain,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum OfSlices {
+    /// The quantile at this share.
+    Percentile(f64),
+    /// The mean distance from this rate, relative to it.
+    Off(f64),
+}
+
+/// The play-out time of a voice stream's receiver.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum PlayOut {
+    /// Milliseconds.
+    At(f64),
+    /// The one with the best rating.
+    Best,
+}
+
+impl MeasureRef {
+    /// The measure as it was named.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// True if a group of a run has one value of it.
+    pub(crate) fn is_value(&self) -> bool {
+        !(self.is_distribution() || self.is_of_slices())
+    }
+
+    /// True if it is all of a distribution, or of what is said of each stream.
+    pub(crate) fn is_distribution(&self) -> bool {
+        matches!(self.of, Of::Distribution(_, None)) || self.is_of_streams()
+    }
+
+    /// True if it is what is said of each stream.
+    pub(crate) fn is_of_streams(&self) -> bool {
+        matches!(self.of, Of::Streams(_, None))
+    }
+
+    /// True if it is a rate in each slice.
+    pub(crate) fn is_of_slices(&self) -> bool {
+        matches!(self.of, Of::Slices(_, _, None))
+    }
+
+    /// True if it is an index of fairness.
+    pub(crate) fn is_index(&self) -> bool {
+        match &self.of {
+            Of::Streams(_, Some(OfStreams::Jain)) => true,
+            Of::Value(name) => name == JAIN_OF_ALL,
+            _ => false,
+        }
+    }
+
+    /// The unit of its values.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        let of_statistic = |name: &str, statistic: &Option<Statistic>| match statistic {
+            Some(Statistic::Above(_) | Statistic::Between(..)) => Unit::Share,
+            Some(Statistic::InSteps { .. }) => Unit::Number,
+            Some(Statistic::Percentile(_) | Statistic::Mean) | None => unit_of_name(name),
+        };
+        match &self.of {
+            Of::Value(name) => unit_of_name(name),
+            Of::Distribution(name, statistic) => of_statistic(name, statistic),
+            Of::Streams(_, Some(OfStreams::Jain)) => Unit::Number,
+            Of::Streams(name, Some(OfStreams::Statistic(statistic))) => {
+                of_statistic(name, &Some(*statistic))
+            }
+            Of::Slices(_, _, Some(OfSlices::Off(_))) => Unit::Share,
+            Of::Streams(name, None) | Of::Slices(name, ..) => unit_of_name(name),
+            Of::RedundantBytes => Unit::Bytes,
+            Of::MessagesPerSecond
+            | Of::VoiceRating(_)
+            | Of::VoiceOpinion(_)
+            | Of::TypingStalls(_) => Unit::Number,
+        }
+    }
+}
+
+/// The unit that stands at the end of a name.
+fn unit_of_name(name: &str) -> Unit {
+    let name = name.split(' ').next().unwrap_or(name);
+    match name {
+        _ if name.ends_with("_share") => Unit::Share,
+        _ if name.ends_with("_ms") => Unit::Milliseconds,
+        _ if name.ends_with("_bytes") => Unit::Bytes,
+        _ if name.ends_with("_bit_per_s") => Unit::BitPerSecond,
+        _ => Unit::Number,
+    }
+}
+
+/// What is wrong with a measure's name, with the nearest name that there is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MeasureError(String);
+
+impl MeasureError {
+    fn unknown(what: &str, name: &str, known: impl Iterator<Item = impl AsRef<str>>) -> Self {
+        let nearest = known
+            .map(|known| (strsim::jaro_winkler(name, known.as_ref()), known))
+            .max_by(|(one, _), (other, _)| one.total_cmp(other));
+        Self(match nearest {
+            Some((_, nearest)) => format!(
+                "unknown {what} `{name}`; the nearest is `{}`",
+                nearest.as_ref()
+            ),
+            None => format!("unknown {what} `{name}`"),
+        })
+    }
+
+    fn statistic(asked: &str, of: &str, known: &str) -> Self {
+        Self(format!(
+            "unknown statistic `{asked}` of `{of}`; known: {known}"
+        ))
+    }
+}
+
+impl FromStr for MeasureRef {
+    type Err = MeasureError;
+
+    fn from_str(text: &str) -> Result<Self, MeasureError> {
+        let of = if let Some((name, asked)) = text.split_once(OF_SLICES) {
+            of_slices(name, asked.trim_start())?
+        } else if let Some((name, asked)) = text.split_once(OF_STREAMS) {
+            of_streams(name, asked.trim_start())?
+        } else {
+            let (name, asked) = text.split_once(' ').unwrap_or((text, ""));
+            of_group(name, asked)?
+        };
+        Ok(Self {
+            text: text.to_owned(),
+            of,
+        })
+    }
+}
+
+fn of_group(name: &str, asked: &str) -> Result<Of, MeasureError> {
+    const STATISTICS: &str = "p97, mean, above 150, between 285 and 315, in steps of 30 above 155";
+    let follows =
+        |known: &str, of: Option<Of>| of.ok_or_else(|| MeasureError::statistic(asked, name, known));
+    let is_distribution = distributions().any(|it| it.name == name) || OF_MESSAGES.contains(&name);
+    match name {
+        "redundant_bytes" => follows("none", asked.is_empty().then_some(Of::RedundantBytes)),
+        "messages_per_s" => follows("none", asked.is_empty().then_some(Of::MessagesPerSecond)),
+        "voice_rating" => follows("at 150, best", play_out(asked).map(Of::VoiceRating)),
+        "voice_mos" => follows("at 150, best", play_out(asked).map(Of::VoiceOpinion)),
+        "typing_stalls_per_1000" => follows(
+            "back 75",
+            asked
+                .strip_prefix("back ")
+                .and_then(number)
+                .map(Of::TypingStalls),
+        ),
+        _ if is_distribution && asked.is_empty() => Ok(Of::Distribution(name.to_owned(), None)),
+        _ if is_distribution => {
+            let of = statistic(asked).map(|it| Of::Distribution(name.to_owned(), Some(it)));
+            follows(STATISTICS, of)
+        }
+        _ if VALUES.contains(name) => {
+            follows("none", asked.is_empty().then(|| Of::Value(name.to_owned())))
+        }
+        _ => {
+            let distributions = distributions().map(|it| it.name).chain(OF_MESSAGES);
+            let known = distributions
+                .chain(FOLLOWING)
+                .chain(VALUES.iter().map(String::as_str));
+            Err(MeasureError::unknown("measure", name, known))
+        }
+    }
+}
+
+/// Measures that follow from others.
+const FOLLOWING: [&str; 5] = [
+    "redundant_bytes",
+    "messages_per_s",
+    "voice_rating",
+    "voice_mos",
+    "typing_stalls_per_1000",
+];
+
+fn of_streams(name: &str, asked: &str) -> Result<Of, MeasureError> {
+    let medians = || distributions().map(|it| format!("{} p50", it.name));
+    if !OF_A_STREAM.contains(name) && !medians().any(|it| it == name) {
+        let known = OF_A_STREAM.iter().cloned().chain(medians());
+        return Err(MeasureError::unknown("measure of streams", name, known));
+    }
+    // Of streams, no mean is kept.
+    let of_values = statistic(asked).filter(|it| *it != Statistic::Mean);
+    let asked = match (asked, of_values) {
+        ("", _) => None,
+        ("jain", _) => Some(OfStreams::Jain),
+        (_, Some(statistic)) => Some(OfStreams::Statistic(statistic)),
+        (_, None) => {
+            let of = format!("{name}{OF_STREAMS}");
+            return Err(MeasureError::statistic(asked, &of, "p90, above 150, jain"));
+        }
+    };
+    Ok(Of::Streams(name.to_owned(), asked))
+}
+
+fn of_slices(name: &str, asked: &str) -> Result<Of, MeasureError> {
+    let known = || RATES.into_iter().chain([SLOWEST_DELIVERY]);
+    if !known().any(|it| it == name) {
+        return Err(MeasureError::unknown("measure of slices", name, known()));
+    }
+    let refused = || {
+        let of = format!("{name}{OF_SLICES}");
+        MeasureError::statistic(asked, &of, "p100, off 10000000, of 30 s, of 30 s p100")
+    };
+    let (seconds, what) = match asked.strip_prefix("of ") {
+        None => (1, asked),
+        Some(wider) => {
+            let (seconds, what) = wider.split_once(" s").ok_or_else(refused)?;
+            let seconds = seconds.parse().ok().filter(|it| *it > 0);
+            (seconds.ok_or_else(refused)?, what.trim_start())
+        }
+    };
+    let asked = match what.strip_prefix("off ") {
+        _ if what.is_empty() => None,
+        Some(rate) => {
+            let rate = number(rate).filter(|it| *it > 0.0);
+            Some(OfSlices::Off(rate.ok_or_else(refused)?))
+        }
+        None => Some(OfSlices::Percentile(percentile(what).ok_or_else(refused)?)),
+    };
+    Ok(Of::Slices(name.to_owned(), seconds, asked))
+}
+
+fn statistic(asked: &str) -> Option<Statistic> {
+    if asked == "mean" {
+        return Some(Statistic::Mean);
+    }
+    if let Some(share) = percentile(asked) {
+        let is_kept = levels().any(|level| (level - share).abs() < 1e-9);
+        return is_kept.then_some(Statistic::Percentile(share));
+    }
+    if let Some(bound) = asked.strip_prefix("above ") {
+        return number(bound).map(Statistic::Above);
+    }
+    if let Some(bounds) = asked.strip_prefix("between ") {
+        let (low, high) = bounds.split_once(" and ")?;
+        let (low, high) = (number(low)?, number(high)?);
+        return (low <= high).then_some(Statistic::Between(low, high));
+    }
+    let (height, bound) = asked.strip_prefix("in steps of ")?.split_once(" above ")?;
+    let height = number(height).filter(|it| *it > 0.0)?;
+    let above = number(bound)?;
+    Some(Statistic::InSteps { height, above })
+}
+
+fn play_out(asked: &str) -> Option<PlayOut> {
+    match asked.strip_prefix("at ") {
+        Some(at) => number(at).map(PlayOut::At),
+        None => (asked == "best").then_some(PlayOut::Best),
+    }
+}
+
+/// A number from 0 on that is finite.
+fn number(text: &str) -> Option<f64> {
+    within(text, 0.0..=f64::MAX)
+}
+
+/// The share of a percentile, as in `p97`.
+fn percentile(text: &str) -> Option<f64> {
+    let percent = within(text.strip_prefix('p')?, 0.0..=100.0)?;
+    Some(percent / 100.0)
+}
+
+fn within(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
+    text.parse().ok().filter(|number| range.contains(number))
+}
+
+/// Names of the single values of each stream.
+static OF_A_STREAM: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let counts = names(&Volume::default()).chain(names(&Loss::default()));
+    counts.chain(RATES.map(str::to_owned)).collect()
+});
+
+/// Names of the single values of a group.
+static VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let of_group = names(&Handshakes::default()).chain(names(&Fairness::default()));
+    let added = [JAIN_OF_ALL, DROPPED_IN_STEP].map(str::to_owned);
+    OF_A_STREAM
+        .iter()
+        .cloned()
+        .chain(of_group)
+        .chain(added)
+        .collect()
+});
+
+/// The fields that are numbers, where known.
+fn names<T: Serialize>(of: &T) -> impl Iterator<Item = String> + use<T> {
+    let fields = match serde_json::to_value(of) {
+        Ok(Value::Object(fields)) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let single = fields.into_iter();
+    let single = single.filter(|(_, value)| value.is_number() || value.is_null());
+    single.map(|(name, _)| name)
+}
+
+impl fmt::Display for MeasureRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for MeasureRef {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        text.parse::<MeasureRef>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn unknown_name_is_refused_with_the_nearest() {
+        assert_eq!(
+            refused("ack_latncy_ms p97"),
+            "unknown measure `ack_latncy_ms`; the nearest is `ack_latency_ms`"
+        );
+        assert_eq!(
+            refused("lost_packets_shar of streams"),
+            "unknown measure of streams `lost_packets_shar`; the nearest is `lost_packets`"
+        );
+        assert_eq!(
+            refused("received_goodput_bit_s of slices"),
+            "unknown measure of slices `received_goodput_bit_s`; the nearest is \
+             `received_goodput_bit_per_s`"
+        );
+    }
+
+    #[test]
+    fn unknown_statistic_is_refused() {
+        for text in [
+            "ack_latency_ms p-1",
+            "ack_latency_ms p101",
+            "ack_latency_ms p99.97",
+            "ack_latency_ms above nan",
+            "ack_latency_ms between 3 and 2",
+            "ack_latency_ms between 3",
+            "ack_latency_ms in steps of 0 above 1",
+            "lost_data_packets_share p50",
+            "rtt_ms p90 of streams",
+            "data_packets of streams mean",
+            "received_goodput_bit_per_s of slices off 0",
+            "received_goodput_bit_per_s of slices of 0 s p50",
+            "received_goodput_bit_per_s of slices of 2 p50",
+            "voice_rating",
+            "voice_mos at x",
+            "redundant_bytes p50",
+            "nth_retransmissions",
+            "",
+        ] {
+            assert!(text.parse::<MeasureRef>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn unit_follows_from_name_and_statistic() {
+        for (text, unit) in [
+            ("ack_latency_ms", Unit::Milliseconds),
+            ("ack_latency_ms p97", Unit::Milliseconds),
+            ("ack_latency_ms above 150", Unit::Share),
+            ("ack_latency_ms in steps of 30 above 155", Unit::Number),
+            ("rtt_ms p50 of streams p100", Unit::Milliseconds),
+            ("lost_data_packets_share of streams", Unit::Share),
+            ("received_goodput_bit_per_s of streams jain", Unit::Number),
+            ("received_goodput_bit_per_s of slices", Unit::BitPerSecond),
+            ("received_goodput_bit_per_s of slices off 5", Unit::Share),
+            ("redundant_bytes", Unit::Bytes),
+            ("voice_mos best", Unit::Number),
+            (JAIN_OF_ALL, Unit::Number),
+        ] {
+            let measure: MeasureRef = text.parse().unwrap();
+            assert_eq!(measure.unit(), unit, "{text}");
+            assert_eq!(measure.to_string(), text);
+        }
+    }
+}
