@@ -1,7 +1,7 @@
 # pillion: `make` builds, `make demo` shows, `make test` tests all that a change can break.
 
 CARGO ?= cargo
-BPF := $(wildcard bpf/*/*.c bpf/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
+BPF := $(wildcard bpf/*/*.c bpf/*/*.h bpf/*/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
 
 .PHONY: all setup demo lab-kernel test referee truth soak storm inside sanitize kernels kernels-fetch kernels-accept kernels-table packages-test check format bench man pages book dist deb rpm install uninstall clean
 

@@ -6,7 +6,7 @@
 #ifndef PILLION_CLOSED_H
 #define PILLION_CLOSED_H
 
-#include "companions.h"
+#include "policy/companions.h"
 #include "flow_record.h"
 #include "maps.h"
 

@@ -336,6 +336,31 @@ struct load_window {
 };
 
 /*
+ * The hand-over from the program at the cgroup, which sees TCP's state, to the
+ * one at the device, which sees the packet: what TCP has just sent.
+ */
+struct announcement {
+	enum announced kind;
+	__u32 seq;
+	__u32 end;
+	__u32 kept; /* payload before it that history[] has */
+	__u32 room; /* for payload, as to memory (truesize.h) */
+	__u16 varying; /* bytes of options that come and go */
+	__u8 in_doubt; /* TCP doubts its time-out (reaction.h) */
+	__u8 excess; /* PACED, OVER_SHARE, or 0 */
+};
+
+/*
+ * Losses that were found last, each kind by number and end (next_call()), so
+ * that who reads has both. They wait for the next packet that leaves, with
+ * which TCP is told (reaction.h).
+ */
+struct loss_event {
+	__u64 hidden; /* of which TCP does not know */
+	__u64 known; /* of which it does */
+};
+
+/*
  * Written by what stands on the way out alone: with the socket locked, as long
  * as its packets do not wait on their way, and by one processor at a time
  * (try_enter() in guard.h).
@@ -356,14 +381,7 @@ struct egress {
 	__u32 rtt_min_us; /* the connection's own minimum, ~0: none */
 	__u32 overhead; /* memory that a segment takes beside its payload */
 
-	enum announced announced;
-	__u32 announced_seq;
-	__u32 announced_end;
-	__u32 announced_kept; /* payload before it that history[] has */
-	__u32 announced_room; /* for payload, as to memory (truesize.h) */
-	__u16 announced_varying; /* bytes of options that come and go */
-	__u8 announced_in_doubt; /* TCP doubts its time-out (reaction.h) */
-	__u8 announced_excess; /* PACED, OVER_SHARE, or 0 */
+	struct announcement announced;
 
 	/* Up to where a window reduction answers for losses (reaction.h). */
 	__u32 reduced_at; /* as it stands */
@@ -372,8 +390,7 @@ struct egress {
 	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
 	__u32 prior_cwnd; /* TCP's, of its last one */
 	__u32 trusted_end; /* of losses left to TCP's own */
-	__u64 answered; /* ingress.call */
-	__u64 answered_known; /* ingress.call_known */
+	struct loss_event answered; /* what of ingress.found was */
 	__u16 asked; /* for one, with the last packet */
 	__u16 unread; /* a packet has left that shows no sequence number */
 	__u32 asked_high_seq; /* TCP's, as that left */
@@ -442,13 +459,10 @@ struct ingress {
 	__u32 peer_end; /* up to where the peer's data came, if with gaps */
 	__u32 unread; /* the last ACK could not be read */
 
-	/* The losses found last, by number and end (next_call()). */
-	__u64 call; /* of which TCP does not know */
+	struct loss_event found;
 	struct pending pending;
 	__u32 late_us; /* after which lost ones came after all, fading */
 	__u32 lost_by; /* the acknowledgement that told of the last one */
-	__u64 call_known; /* of which it does */
-
 	enum loss_rule rule;
 	enum loss_rule
 		asked_rule; /* that of the options, when last looked at */

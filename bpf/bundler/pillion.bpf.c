@@ -11,19 +11,19 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "arrival.h"
-#include "bundle.h"
+#include "rx/arrival.h"
+#include "tx/bundle.h"
 #include "closed.h"
-#include "companions.h"
-#include "draw.h"
-#include "governor.h"
-#include "policy.h"
-#include "reaction.h"
-#include "dsack.h"
-#include "scope.h"
-#include "sending_times.h"
-#include "socket_option.h"
-#include "transmission.h"
+#include "policy/companions.h"
+#include "sampling/draw.h"
+#include "policy/governor.h"
+#include "policy/policy.h"
+#include "loss/reaction.h"
+#include "rx/dsack.h"
+#include "policy/scope.h"
+#include "sampling/sending_times.h"
+#include "policy/socket_option.h"
+#include "tx/transmission.h"
 #include "walk.h"
 
 char LICENSE[] SEC("license") = "GPL";

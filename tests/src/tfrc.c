@@ -5,7 +5,7 @@
 
 #define __noinline static
 
-#include "sending_rate.h"
+#include "tx/sending_rate.h"
 
 /* Declared once more in tfrc.rs. */
 _Static_assert(sizeof(struct sent) == 12, "struct sent");

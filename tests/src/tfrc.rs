@@ -1,4 +1,4 @@
-//! TFRC-SP as the kernel computes it (`bpf/bundler/tfrc.h`, `bpf/bundler/sending_rate.h`), compiled for this
+//! TFRC-SP as the kernel computes it (`bpf/bundler/loss/tfrc.h`, `bpf/bundler/tx/sending_rate.h`), compiled for this
 //! machine. Times are in microseconds, on any clock.
 
 /// Packets and their bytes; `struct sent`.

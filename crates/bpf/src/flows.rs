@@ -233,7 +233,7 @@ fn open<'obj>(
     Ok(open)
 }
 
-/// What stands for the RTT of a connection without a sample, as in `bpf/bundler/thin.h`.
+/// What stands for the RTT of a connection without a sample, as in `bpf/bundler/tx/thin.h`.
 const NO_RTT_SAMPLE: u32 = u32::MAX;
 
 /// What the programs write of each connection.

@@ -36,7 +36,7 @@ pub enum Alarm {
 }
 
 impl Governed {
-    /// Denominator of the kernel's share (`FULL_SHARE` in `bpf/bundler/governor.h`).
+    /// Denominator of the kernel's share (`FULL_SHARE` in `bpf/bundler/policy/governor.h`).
     pub(crate) const FULL: u32 = 256;
 
     /// The decision that a connection met last; `None` if it has met none.

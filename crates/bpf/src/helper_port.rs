@@ -1,4 +1,4 @@
-//! Ports whose payload NAT boxes rewrite (`bpf/bundler/helper_port.h`).
+//! Ports whose payload NAT boxes rewrite (`bpf/bundler/policy/helper_port.h`).
 
 use std::ops::RangeInclusive;
 

@@ -108,7 +108,7 @@ impl LatencyBuckets {
     }
 
     /// Where a bucket begins, in microseconds; the next one's beginning is where it ends. As
-    /// `latency_bucket()` in `bpf/bundler/latency.h`.
+    /// `latency_bucket()` in `bpf/bundler/sampling/latency.h`.
     #[must_use]
     pub fn begin_us(bucket: usize) -> u64 {
         const FIRST_BIT: usize = 7;

@@ -6,7 +6,7 @@ use libbpf_rs::btf::{Btf, BtfType, HasSize};
 use libbpf_rs::{AsRawLibbpf, OpenObject};
 
 /// What applications asked of their sockets, with what the rules said of these
-/// (`bpf/bundler/request.h`): one pillion's programs may leave it to those of the next.
+/// (`bpf/bundler/policy/request.h`): one pillion's programs may leave it to those of the next.
 #[derive(Debug)]
 pub struct Requests {
     map: OwnedFd,

@@ -178,7 +178,7 @@ impl Rule {
     }
 }
 
-/// Stands for any user, as in `bpf/bundler/rule.h`; no user has this id.
+/// Stands for any user, as in `bpf/bundler/policy/rule.h`; no user has this id.
 const ANY_UID: u32 = u32::MAX;
 
 /// Replaces each row by one for each value, if there are any.

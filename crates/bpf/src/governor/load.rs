@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::contract::types;
 
 /// The first power of two, in microseconds, and the steps for each power (`QUEUE_FIRST_BIT` and
-/// `QUEUE_STEP_BITS` of `bpf/bundler/governor.h`).
+/// `QUEUE_STEP_BITS` of `bpf/bundler/policy/governor.h`).
 const FIRST_BIT: u32 = 8;
 const STEP_BITS: u32 = 2;
 

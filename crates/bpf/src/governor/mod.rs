@@ -1,7 +1,7 @@
 //! The governor: redundancy must never be what fills a queue.
 //!
 //! For all connections to one peer network together it decides which share of the eligible segments
-//! carries redundancy. `bpf/bundler/governor.h` measures and obeys; `network.rs` decides.
+//! carries redundancy. `bpf/bundler/policy/governor.h` measures and obeys; `network.rs` decides.
 
 mod baseline;
 mod load;
@@ -118,7 +118,7 @@ impl Drop for Governor {
     }
 }
 
-/// The kernel's maps of the governor (`bpf/bundler/governor.h`).
+/// The kernel's maps of the governor (`bpf/bundler/policy/governor.h`).
 #[derive(Debug)]
 pub(crate) struct Maps {
     pub(crate) loads: MapHandle,

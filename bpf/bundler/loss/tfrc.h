@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How much may a stream send that loses as many packets as this one?
+ *
+ * TFRC (RFC 5348) in its variant for small packets, TFRC-SP (RFC 4828): what a
+ * TCP of full segments would reach at this loss event rate and this RTT, less
+ * the share that goes into headers, and at most 100 packets a second. Plain
+ * integer arithmetic, and nothing of the kernel's: tests call it as well.
+ */
+#ifndef PILLION_TFRC_H
+#define PILLION_TFRC_H
+
+#include "../flow.h"
+
+#define NOMINAL_SEGMENT 1460 /* bytes, whatever the true size */
+#define MIN_INTERVAL_US 10000 /* between packets */
+#define SECOND_US	1000000ULL
+#define MAX_RTT_US	((1ULL << 24) - 1)
+#define MAX_RATE	0xffffffffULL /* bytes/s: u32 */
+
+/* A loss event rate of 1. */
+#define EVERY_PACKET_BITS 31
+#define EVERY_PACKET	  (1ULL << EVERY_PACKET_BITS)
+
+/* The length of a loss interval, in 1/256 packets. */
+#define LENGTH_BITS 8
+#define ONE_PACKET  (1ULL << LENGTH_BITS)
+#define MAX_LENGTH  0xffffffffULL
+
+/*
+ * The integer part of a square root, of n of 1 or more, by Newton's method from
+ * above: 32 halvings at most lead near it, the other steps there. There is no
+ * branch in the loop, for the verifier would follow all that follow from each.
+ */
+__noinline __u64 square_root(__u64 n)
+{
+	__u64 root = 1ULL << 32;
+	int i;
+
+	for (i = 0; i < 40; i++)
+		root = (root + n / root) / 2;
+	return root > n / root ? root - 1 : root;
+}
+
+/*
+ * The throughput equation (RFC 5348, section 3.1) with b = 1 and t_RTO = 4 R,
+ * in bytes/s. As sqrt(3p/8) is 3/4 of sqrt(2p/3), it comes to
+ *
+ *	s / (R * sqrt(2p/3) * (1 + 9p + 288p^3)).
+ */
+static __always_inline __u64 tfrc_rate(__u64 p, __u64 rtt_us)
+{
+	__u64 root, p3, factor, divisor;
+
+	if (!p)
+		p = 1;
+	if (p > EVERY_PACKET)
+		p = EVERY_PACKET;
+	if (!rtt_us)
+		rtt_us = 1;
+	if (rtt_us > MAX_RTT_US)
+		rtt_us = MAX_RTT_US;
+	/* All have EVERY_PACKET_BITS fractional bits, but factor 20. */
+	root = square_root((p << EVERY_PACKET_BITS) * 2 / 3);
+	p3 = (p * p >> EVERY_PACKET_BITS) * p >> EVERY_PACKET_BITS;
+	factor = (EVERY_PACKET + 9 * p + 288 * p3) >> (EVERY_PACKET_BITS - 20);
+	divisor = (root * factor >> 20) * rtt_us;
+	return (NOMINAL_SEGMENT * SECOND_US << EVERY_PACKET_BITS) / divisor;
+}
+
+/* What is left of a rate when headers are paid from it (RFC 4828, section 3) */
+static __always_inline __u64 less_headers(__u64 rate, const struct sent *sent)
+{
+	if (rate > MAX_RATE)
+		rate = MAX_RATE;
+	return sent->wire ? rate * sent->payload / sent->wire : rate;
+}
+
+/*
+ * The length of the loss interval from the last loss event until now. One of at
+ * most two RTTs counts the losses that it really had (RFC 4828, section 3).
+ */
+static __always_inline __u64 interval_length(const struct loss_events *events,
+					     __u32 packets, __u64 now,
+					     __u64 rtt_us)
+{
+	__u64 length = packets - events->packets;
+
+	length <<= LENGTH_BITS;
+	if (events->losses && now - events->start <= 2 * rtt_us)
+		length /= events->losses;
+	if (length < ONE_PACKET)
+		return ONE_PACKET;
+	return length < MAX_LENGTH ? length : MAX_LENGTH;
+}
+
+/*
+ * Takes note that so many losses are known now, of so many packets ever sent.
+ * What is lost within an RTT of an event's start belongs to it (RFC 5348,
+ * section 5.2).
+ */
+static __always_inline void note_losses(struct loss_events *events, __u32 known,
+					__u32 packets, __u64 now, __u64 rtt_us)
+{
+	__u32 losses = known - events->known;
+	__u64 length;
+	int i;
+
+	if (!losses)
+		return;
+	events->known = known;
+	if (events->losses && now - events->start <= rtt_us) {
+		events->losses += losses;
+		return;
+	}
+	length = interval_length(events, packets, now, rtt_us);
+	for (i = LOSS_INTERVALS - 1; i > 0; i--)
+		events->intervals[i] = events->intervals[i - 1];
+	events->intervals[0] = length;
+	if (events->closed < LOSS_INTERVALS)
+		events->closed++;
+	events->start = now;
+	events->packets = packets;
+	events->losses = losses;
+}
+
+/*
+ * The loss event rate, in units of 1 / EVERY_PACKET, after at least one loss
+ * (RFC 5348, section 5.4). The open interval counts if that lowers the rate,
+ * and not before it is two RTTs old (RFC 4828, section 3).
+ */
+static __always_inline __u64 loss_event_rate(const struct loss_events *events,
+					     __u32 packets, __u64 now,
+					     __u64 rtt_us)
+{
+	__u64 closed = 0, open = 0, weights = 0, weight, newer = 0, p;
+	__u32 i;
+
+	if (now - events->start > 2 * rtt_us)
+		newer = interval_length(events, packets, now, rtt_us);
+	for (i = 0; i < LOSS_INTERVALS && i < events->closed; i++) {
+		/* Fifths: 1, 1, 1, 1, 0.8, 0.6, 0.4, 0.2 */
+		weight = i < LOSS_INTERVALS / 2 ? 5 : LOSS_INTERVALS - i;
+		weights += weight;
+		closed += weight * events->intervals[i];
+		open += weight * newer;
+		newer = events->intervals[i];
+	}
+	if (closed < open)
+		closed = open;
+	if (!closed)
+		return EVERY_PACKET;
+	p = ((weights << (EVERY_PACKET_BITS + LENGTH_BITS)) + closed / 2) /
+	    closed;
+	return p < EVERY_PACKET ? p : EVERY_PACKET;
+}
+
+#endif /* PILLION_TFRC_H */

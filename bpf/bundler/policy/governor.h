@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The governor: it reduces redundancy when that fills a queue.
+ *
+ * It decides which share of the eligible segments carries redundancy, for all
+ * connections to one peer network together: one stream of many cannot see the
+ * effect of all. Measurements go up to user space, which decides four times a
+ * second (crates/bpf/src/governor); the share comes down.
+ */
+#ifndef PILLION_GOVERNOR_H
+#define PILLION_GOVERNOR_H
+
+#include "../endpoints.h"
+#include "../maps.h"
+#include "../round_trip.h"
+#include "../segment.h"
+
+/* Bits of a peer's address that name its network. */
+#define NETWORK_BITS_IPV4 24
+#define NETWORK_BITS_IPV6 48
+
+#define FULL_SHARE  256
+#define STALE_SHARE (FULL_SHARE / 8) /* if user space does not decide */
+#define STALE_NS    1000000000ULL
+
+#define GOVERNOR_WINDOW_US 250000U
+
+/*
+ * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
+ * buckets per power of two. The last one holds 12.6 s and more.
+ */
+#define QUEUE_FIRST_BIT 8
+#define QUEUE_STEP_BITS 2
+#define QUEUE_BUCKETS	64
+
+/* User space decides; set before the programs are loaded. */
+const volatile bool governing = false;
+
+/* A peer's network: its first bits, IPv4 as ::ffff:a.b.c.0. */
+struct network {
+	__u32 prefix[4]; /* in network order */
+};
+
+/*
+ * Measurements of the connections to one network since user space read them
+ * last: each connection adds its own once a window.
+ */
+struct network_load {
+	__u64 windows;
+	__u64 window_us; /* of all windows together; so are the next */
+	__u64 srtt_us;
+	__u64 packets; /* with data */
+	__u64 losses; /* repaired by bundles, or retransmitted */
+	__u64 redundant_bytes;
+	__u32 queue[QUEUE_BUCKETS]; /* windows, by their least queueing delay */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before loading, where governing */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct network);
+	__type(value, struct network_load);
+} pillion_network_load SEC(".maps");
+
+/* A load of zeros, which is too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct network_load);
+} pillion_no_load SEC(".maps");
+
+/* Networks that do not have the initial share. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before loading, where governing */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct network);
+	__type(value, struct allowance);
+} pillion_allowances SEC(".maps");
+
+/* The initial share of a network, and when user space decided last. */
+struct governor {
+	__u64 decided_ns; /* CLOCK_MONOTONIC */
+	struct allowance initial;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct governor);
+} pillion_governor SEC(".maps");
+
+static __always_inline void read_network(const struct bpf_sock *sk,
+					 struct network *network)
+{
+	__u32 mask = bpf_htonl(~0U << (32 - NETWORK_BITS_IPV4));
+
+	if (sk->family == AF_INET) {
+		network->prefix[0] = 0;
+		network->prefix[1] = 0;
+		network->prefix[2] = bpf_htonl(0xffff);
+		network->prefix[3] = sk->dst_ip4 & mask;
+		return;
+	}
+	network->prefix[0] = sk->dst_ip6[0];
+	network->prefix[1] = sk->dst_ip6[1];
+	network->prefix[2] = sk->dst_ip6[2];
+	network->prefix[3] = sk->dst_ip6[3];
+	/* An IPv4 peer of a socket for both, or behind NAT64 (RFC 6052). */
+	if ((!network->prefix[0] && !network->prefix[1] &&
+	     network->prefix[2] == bpf_htonl(0xffff)) ||
+	    (network->prefix[0] == bpf_htonl(0x64ff9b) && !network->prefix[1] &&
+	     !network->prefix[2])) {
+		network->prefix[3] &= mask;
+		return;
+	}
+	network->prefix[1] &= bpf_htonl(~0U << (64 - NETWORK_BITS_IPV6));
+	network->prefix[2] = 0;
+	network->prefix[3] = 0;
+}
+
+static __always_inline void look_up_allowance(struct bpf_sock *sk,
+					      struct allowance *allowance)
+{
+	struct allowance *found;
+	struct network network;
+	struct governor *governor;
+	__u32 zero = 0;
+
+	read_network(sk, &network);
+	governor = bpf_map_lookup_elem(&pillion_governor, &zero);
+	found = bpf_map_lookup_elem(&pillion_allowances, &network);
+	if (!governor)
+		return;
+	*allowance = found ? *found : governor->initial;
+	if (bpf_ktime_get_ns() - governor->decided_ns > STALE_NS &&
+	    allowance->share > STALE_SHARE) {
+		allowance->share = STALE_SHARE;
+		allowance->verdict = VERDICT_STALE;
+	}
+}
+
+/*
+ * Does the governor let this eligible segment carry redundancy? The share is
+ * spread evenly over the segments.
+ */
+static __always_inline bool is_allowed(struct bpf_sock *sk, struct flow *flow)
+{
+	struct governed *governed = &flow->egress.governed;
+	struct allowance allowance = {};
+
+	if (!governing || flow->options.published)
+		return true;
+	look_up_allowance(sk, &allowance);
+	governed->allowance = allowance;
+	governed->credit += allowance.share;
+	if (governed->credit < FULL_SHARE)
+		return false;
+	governed->credit -= FULL_SHARE;
+	return true;
+}
+
+static __always_inline __u32 queue_bucket(__u32 delay_us)
+{
+	__u32 bit = QUEUE_FIRST_BIT, bucket;
+
+	if (delay_us >> QUEUE_FIRST_BIT == 0)
+		return 0;
+	for (int step = 16; step; step /= 2)
+		if (delay_us >> bit >> step)
+			bit += step;
+	bucket = 1 + ((bit - QUEUE_FIRST_BIT) << QUEUE_STEP_BITS) +
+		 (delay_us >> (bit - QUEUE_STEP_BITS) &
+		  ((1 << QUEUE_STEP_BITS) - 1));
+	return bucket < QUEUE_BUCKETS ? bucket : QUEUE_BUCKETS - 1;
+}
+
+static __always_inline struct network_load *
+look_up_load(const struct network *network)
+{
+	struct network_load *load, *none;
+	struct network key = *network; /* Linux 6.1 takes it from the stack */
+	__u32 zero = 0;
+
+	load = bpf_map_lookup_elem(&pillion_network_load, &key);
+	if (load)
+		return load;
+	none = bpf_map_lookup_elem(&pillion_no_load, &zero);
+	if (none)
+		bpf_map_update_elem(&pillion_network_load, &key, none,
+				    BPF_NOEXIST);
+	return bpf_map_lookup_elem(&pillion_network_load, &key);
+}
+
+/*
+ * An RTT sample of TCP's. The first one after the end of a window adds the
+ * connection's measurements to those of its network; it belongs to the next
+ * window, which it starts. A global function: the verifier looks at it once.
+ */
+__noinline int measure_load(struct flow *flow, const struct network *network,
+			    __u32 rtt_us, __u32 srtt_us, __u32 rtt_min_us)
+{
+	struct load_window *window;
+	__u32 now, length, bucket, packets, losses, redundant;
+	struct network_load *load;
+
+	if (!flow || !network)
+		return 0;
+	window = &flow->ingress.load;
+	now = now_us() | 1; /* never 0: there is no window yet */
+	length = srtt_us > GOVERNOR_WINDOW_US ? srtt_us : GOVERNOR_WINDOW_US;
+	/* The first window starts with the first sample. */
+	if (!window->start_us)
+		window->start_us = now;
+	if (now - window->start_us < length) {
+		if (rtt_us < window->rtt_us || !window->rtt_us)
+			window->rtt_us = rtt_us;
+		return 0;
+	}
+	length = now - window->start_us;
+	if (flow->egress.rtt_min_us < rtt_min_us)
+		rtt_min_us = flow->egress.rtt_min_us;
+	bucket = window->rtt_us > rtt_min_us
+			 ? queue_bucket(window->rtt_us - rtt_min_us)
+			 : 0;
+	packets = READ_ONCE(flow->egress.sending.packets);
+	losses = flow->counters.hidden_losses + flow->counters.repaired_along +
+		 READ_ONCE(flow->egress.retransmitted) -
+		 flow->counters.reordered;
+	redundant = flow->counters.redundant_bytes;
+	load = look_up_load(network);
+	if (load) {
+		ADD_TO(load->windows, 1);
+		ADD_TO(load->window_us, length);
+		ADD_TO(load->srtt_us, srtt_us);
+		ADD_TO(load->packets, packets - window->packets);
+		/* What came late after all is taken from later losses. */
+		if ((__s32)(losses - window->losses) > 0) {
+			ADD_TO(load->losses, losses - window->losses);
+			window->losses = losses;
+		}
+		ADD_TO(load->redundant_bytes, redundant - window->redundant);
+		if (bucket < QUEUE_BUCKETS)
+			ADD_TO(load->queue[bucket], 1);
+	}
+	window->start_us = now;
+	window->rtt_us = rtt_us;
+	window->packets = packets;
+	window->redundant = redundant;
+	return 0;
+}
+
+/*
+ * Takes TCP's RACK sample on each ACK. TCP has not processed this ACK yet, so
+ * the sample belongs to the previous one, for the most recently sent segment
+ * that was acknowledged (RFC 8985, section 5.2). No sample is counted twice.
+ */
+static __always_inline void sample_rtt(struct flow *flow,
+				       const struct bpf_sock *sk,
+				       const struct bpf_tcp_sock *tp,
+				       const struct tcp_sock *full)
+{
+	__u32 sent_us = full->rack.mstamp, rtt_us = full->rack.rtt_us;
+	struct load_window *window = &flow->ingress.load;
+	struct network network;
+
+	if (!governing || flow->options.published ||
+	    sent_us == window->sampled || !rtt_us)
+		return;
+	window->sampled = sent_us;
+	read_network(sk, &network);
+	measure_load(flow, &network, rtt_us, tp->srtt_us >> 3, tp->rtt_min);
+}
+
+#endif /* PILLION_GOVERNOR_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Ports whose payload NAT boxes rewrite: FTP, RTSP, H.323, PPTP, SCCP, SIP and
+ * IRC. Such a box (an application helper, ALG) changes addresses within the
+ * payload, and so its length and the sequence numbers of all that follows. It
+ * changes two overlapping segments independently, so the receiver reads bytes
+ * that were never sent. No sender can detect it.
+ */
+#ifndef PILLION_HELPER_PORT_H
+#define PILLION_HELPER_PORT_H
+
+#include "../../vmlinux.h"
+
+#include <bpf/bpf_helpers.h>
+
+/* The local port has the lower bits, the remote one those above. */
+#define HELPER_PORT_BITS 8
+
+/*
+ * 1 if both are the same, of 16 bits each. Without a branch: a loop over rules
+ * would be verified for each of the cases.
+ */
+static __always_inline __u32 is_same(__u32 port, __u32 other)
+{
+	__u32 difference = port ^ other;
+
+	barrier_var(difference);
+	return (difference - 1) >> 31;
+}
+
+/* The port's bit; as in crates/bpf/src/helper_port.rs. */
+static __always_inline __u32 helper_port(__u32 port)
+{
+	return is_same(port, 21) | is_same(port, 554) << 1 |
+	       is_same(port, 1720) << 2 | is_same(port, 1723) << 3 |
+	       is_same(port, 2000) << 4 | is_same(port, 5060) << 5 |
+	       is_same(port, 6667) << 6;
+}
+
+/* The bits of both ports. */
+static __always_inline __u32 helper_ports(__u32 local, __u32 remote)
+{
+	return helper_port(local) | helper_port(remote) << HELPER_PORT_BITS;
+}
+
+#endif /* PILLION_HELPER_PORT_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The policy's form in the kernel, and the contract with user space about it.
+ */
+#ifndef PILLION_RULE_H
+#define PILLION_RULE_H
+
+#include "../flow.h"
+
+#define MAX_RULES 65 /* in one table, that for the others included */
+#define ANY_UID	  (~0U)
+
+/* Who opened a connection; a rule has a set of these. */
+enum opening {
+	OPENED_HERE = 1, /* connect() */
+	OPENED_BY_PEER = 2, /* accept() */
+	OPENED_BEFORE = 4, /* older than pillion: not known */
+};
+
+/* Ports in host order, both ends included. */
+struct port_range {
+	__u16 first;
+	__u16 last;
+};
+
+/* What becomes of a connection that a rule matches. */
+enum rule_mode {
+	LEAVE_ALONE, /* never bundled */
+	ALLOW, /* bundled once its application asks */
+	BUNDLE, /* bundled unless its application declines */
+};
+
+/* What a rule says of a connection. */
+struct grant {
+	enum rule_mode mode;
+	__u32 rule; /* its number, the first is 1; 0: none matches */
+	__u32 opening; /* the connection's, an enum opening */
+	struct options options;
+};
+
+/* Matches a connection of which all of this is true. */
+struct rule {
+	__u64 peer[2]; /* IPv4 as ::ffff:a.b.c.d */
+	__u64 peer_mask[2];
+	__u64 cgroups; /* the bit of those that it names; 0: any */
+	struct port_range ports; /* the local or the remote one */
+	struct port_range local_ports;
+	struct port_range remote_ports;
+	__u32 ipv6; /* no IPv4 peer matches, though peer_mask covers its form */
+	__u32 uid; /* or ANY_UID */
+	__u32 openings; /* a set of enum opening */
+	enum rule_mode mode;
+	__u32 number; /* one rule may take several rows */
+	__u32 helper_ports; /* that it names; see helper_port.h */
+	struct options options;
+	struct companions companions;
+};
+
+/* A cgroup that rules of a table name; its value has the bits of these rules.
+ */
+struct rule_cgroup {
+	__u64 id;
+	__u32 table;
+	__u32 unused;
+};
+
+/* The first rule that matches decides; the last one has no conditions. */
+struct rules {
+	__u32 count;
+	__u32 refuse_all; /* every one leaves alone */
+	__u32 asks_opening; /* one at least does not hold for every opening */
+	__u32 asks_cgroup; /* one at least names cgroups */
+	struct rule rules[MAX_RULES];
+};
+
+_Static_assert(MAX_RULES - 1 <= 64, "a bit for each rule in rule.cgroups");
+
+#endif /* PILLION_RULE_H */

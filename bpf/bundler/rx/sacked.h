@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which segments were acknowledged selectively, and so were not lost.
+ *
+ * A bundle that fills two gaps brings again what had come between them, and
+ * often also what had come before. Of what came twice, its ACK reports one
+ * range alone (tcp_dsack_extend()): the rest would look lost.
+ *
+ * The way in keeps this for itself, for the record is not its to write.
+ */
+#ifndef PILLION_SACKED_H
+#define PILLION_SACKED_H
+
+#include "ack.h"
+#include "../tx/record.h"
+
+static __always_inline __u64 *sacked_word(struct sacked *sacked, __u32 at)
+{
+	return &sacked->bits[(at & (RECORD - 1)) / 64];
+}
+
+static __always_inline bool is_sacked(struct sacked *sacked, __u32 at)
+{
+	return *sacked_word(sacked, at) >> (at & 63) & 1;
+}
+
+/*
+ * Segments before this slot are acknowledged: the places of theirs are for
+ * those that come. A global function, as the verifier is to look at the loop
+ * once.
+ */
+__noinline int forget_sacked(struct sacked *sacked, __u32 slot)
+{
+	__u32 at, i;
+
+	if (!sacked)
+		return 0;
+	at = sacked->from;
+	for (i = 0; i < RECORD && before(at, slot); i++, at++)
+		*sacked_word(sacked, at) &= ~(1ULL << (at & 63));
+	sacked->from = slot;
+	return 0;
+}
+
+/*
+ * Marks the segments that lie within start and end. How many were not yet, or
+ * are there in part: of several that left in one packet, or of what is not
+ * recorded.
+ */
+__noinline int mark_sacked(struct sacked *sacked, struct record *record,
+			   __u32 start, __u32 end)
+{
+	__u32 next, at, i, added = 0;
+	__u64 bit, *word;
+
+	if (!sacked || !record)
+		return 0;
+	next = READ_ONCE(record->next);
+	at = find_segment(record, next, start);
+	if (before(first_byte(slot(record, at)), start)) {
+		at++;
+		added++;
+	}
+	if (before(at, sacked->from))
+		at = sacked->from;
+	for (i = 0; i < RECORD && before(at, next); i++, at++) {
+		if (after(first_byte(slot(record, at + 1)), end))
+			break;
+		word = sacked_word(sacked, at);
+		bit = 1ULL << (at & 63);
+		added += !(*word & bit);
+		*word |= bit;
+	}
+	if (before(first_byte(slot(record, at)), end))
+		added++;
+	return added;
+}
+
+/*
+ * The first block has the segment that the ACK answers (RFC 2018, section 4),
+ * unless that is acknowledged: then it may be what it was.
+ */
+static __always_inline void mark_blocks(struct sacked *sacked,
+					struct record *record,
+					const struct tcp_options *options,
+					const struct ack *ack)
+{
+	__u32 at = ack->first_block, i, start, end, added;
+
+	for (i = 0; i < SACK_BLOCKS && i < ack->blocks; i++, at += SACK_BLOCK) {
+		start = option_word(options, at);
+		end = option_word(options, at + 4);
+		added = mark_sacked(sacked, record, start, end);
+		if (i)
+			continue;
+		sacked->answered = added && (start != sacked->block_start ||
+					     end != sacked->block_end);
+		sacked->block_start = start;
+		sacked->block_end = end;
+	}
+}
+
+#endif /* PILLION_SACKED_H */

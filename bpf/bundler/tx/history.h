@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The payload that a connection sent last, for bundles to carry it again.
+ *
+ * Only what left by a device with pillion as a plain segment is kept, and only
+ * as far back as nothing else was sent between: egress.kept bytes before the
+ * record's end.
+ */
+#ifndef PILLION_HISTORY_H
+#define PILLION_HISTORY_H
+
+#include "../bound.h"
+#include "../flow.h"
+
+/* Payload is copied in pieces of at most so many bytes; a power of two. */
+#define PIECE 1024
+/* Pieces that a segment lies in at most, for its ends need not be theirs. */
+#define PIECES (HISTORY_BYTES / PIECE + 1)
+
+/*
+ * Copies a piece out of the packet. A length of zero would be refused, and does
+ * not occur.
+ */
+static __always_inline int load_piece(struct __sk_buff *skb, __u32 offset,
+				      struct flow *flow, __u64 at, __u64 len)
+{
+	BOUND(at, HISTORY_BYTES);
+	len--;
+	BOUND(len, PIECE);
+	return bpf_skb_load_bytes(skb, offset, &flow->history[at], len + 1);
+}
+
+static __always_inline int store_piece(struct __sk_buff *skb, __u32 offset,
+				       struct flow *flow, __u64 at, __u64 len)
+{
+	BOUND(at, HISTORY_BYTES);
+	len--;
+	BOUND(len, PIECE);
+	return bpf_skb_store_bytes(skb, offset, &flow->history[at], len + 1, 0);
+}
+
+/* How many of len bytes from seq on lie in the same piece. */
+static __always_inline __u32 piece(__u32 seq, __u32 len)
+{
+	__u32 room = PIECE - (seq & (PIECE - 1));
+
+	return len < room ? len : room;
+}
+
+/* Keeps the len bytes from seq on, less than HISTORY_BYTES, of the packet. */
+static __always_inline int keep(struct __sk_buff *skb, __u32 offset,
+				struct flow *flow, __u32 seq, __u32 len)
+{
+	__u32 i, done = 0, part;
+
+	for (i = 0; i < PIECES && done < len; i++) {
+		part = piece(seq + done, len - done);
+		if (load_piece(skb, offset + done, flow, seq + done, part))
+			return -1;
+		done += part;
+	}
+	return 0;
+}
+
+/* Writes the len bytes from seq on into the packet. */
+static __always_inline int recall(struct __sk_buff *skb, __u32 offset,
+				  struct flow *flow, __u32 seq, __u32 len)
+{
+	__u32 i, done = 0, part;
+
+	for (i = 0; i < PIECES && done < len; i++) {
+		part = piece(seq + done, len - done);
+		if (store_piece(skb, offset + done, flow, seq + done, part))
+			return -1;
+		done += part;
+	}
+	return 0;
+}
+
+#endif /* PILLION_HISTORY_H */

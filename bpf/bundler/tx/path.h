@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A path, or a device, may drop large packets. A bundle that is lost for its
+ * size costs a part of the window, and TCP then merges waiting data into
+ * packets that such a path drops as well, for good. So a bundle is at most as
+ * large as what every path is to carry, or as the largest packet that arrived.
+ *
+ * A path may become smaller later. If TCP retransmits what left in a bundle's
+ * packet, and no later packet of that size arrived, sizes are proved again, one
+ * bundle at a time (RFC 8899). After ROUNDS failures in a row a limit below the
+ * smallest lost bundle holds for a pause, which gets longer each time
+ * (RFC 8899, sections 4.3 and 5.1).
+ */
+#ifndef PILLION_PATH_H
+#define PILLION_PATH_H
+
+#include "record.h"
+#include "../round_trip.h"
+#include "../segment.h"
+
+/* The packets that all are to take, headers included (RFC 791, RFC 8200). */
+#define BASE_IPV4 576
+#define BASE_IPV6 1280
+
+#define ROUNDS	    3
+#define PAUSE_S	    2
+#define PAUSE_MAX_S 640
+
+/* Packets larger for a bundle that are lost for certain. */
+struct lost_bundles {
+	__u32 smallest; /* payload; 0: none */
+	__u32 last; /* where the newest of these segments begins */
+};
+
+/* Is what arrived all since the last round? */
+static __always_inline bool is_up_to_date(const struct path_size *path,
+					  const struct ingress *ingress)
+{
+	return READ_ONCE(ingress->epoch) == path->epoch;
+}
+
+/* The largest packet with a bundle that has arrived since, payload. */
+static __always_inline __u32 came_through(const struct path_size *path,
+					  const struct ingress *ingress)
+{
+	return is_up_to_date(path, ingress) ? READ_ONCE(ingress->through) : 0;
+}
+
+/* Has a bundle as large that left later arrived? Then it was no matter of size.
+ */
+static __always_inline bool is_ordinary(const struct ingress *ingress,
+					const struct lost_bundles *lost)
+{
+	return after(READ_ONCE(ingress->bundle_end), lost->last) &&
+	       READ_ONCE(ingress->bundle_size) >= lost->smallest;
+}
+
+/* If what was suspected has come through, it was no matter of size. */
+static __always_inline void clear_suspicion(struct path_size *path,
+					    const struct ingress *ingress)
+{
+	if (!path->suspect || came_through(path, ingress) < path->suspect)
+		return;
+	path->limit = 0;
+	path->rounds = 0;
+	path->suspect = 0;
+	path->pause_s = 0;
+}
+
+/* What has been suspected is certain enough for now. */
+static __always_inline void limit_path_size(struct path_size *path, __u64 now)
+{
+	path->pause_s = path->pause_s ? 2 * path->pause_s : PAUSE_S;
+	if (path->pause_s > PAUSE_MAX_S)
+		path->pause_s = PAUSE_MAX_S;
+	path->until_us = now + path->pause_s * 1000000ULL;
+	path->limit = path->suspect - 1;
+}
+
+/*
+ * TCP retransmits, for the first time, what left in packets larger for a
+ * bundle.
+ */
+static __always_inline void note_lost_bundles(struct path_size *path,
+					      const struct ingress *ingress,
+					      const struct lost_bundles *lost,
+					      __u32 snd_nxt)
+{
+	if (!lost->smallest || is_ordinary(ingress, lost))
+		return;
+	clear_suspicion(path, ingress);
+	/* What came through since the last round is not doubted by one loss. */
+	if (path->suspect && lost->smallest <= came_through(path, ingress)) {
+		WRITE_ONCE(path->epoch, path->epoch + 1);
+		return;
+	}
+	if (!path->suspect || lost->smallest < path->suspect)
+		path->suspect = lost->smallest;
+	if (path->rounds && before(lost->last, path->round_end))
+		return;
+	path->rounds++;
+	path->round_end = snd_nxt;
+	WRITE_ONCE(path->epoch, path->epoch + 1);
+	if (path->rounds >= ROUNDS)
+		limit_path_size(path, now_us());
+}
+
+/* Payload that every path is to carry in a packet. */
+static __always_inline __u32 base_size(const struct segment *seg)
+{
+	__u32 headers = seg->payload - seg->ip;
+
+	return (seg->ipv6 ? BASE_IPV6 : BASE_IPV4) - headers;
+}
+
+/*
+ * Payload of a packet that is known to come through: the base size, or as much
+ * as arrived. What arrived may have had none of the options that not all
+ * packets have, of which this one has `varying` bytes.
+ */
+static __always_inline __u32 at_least_base(__u32 arrived, __u32 varying,
+					   __u32 base)
+{
+	arrived = arrived > varying ? arrived - varying : 0;
+	return arrived > base ? arrived : base;
+}
+
+/* The limit of the path: no more than ever came through. */
+static __always_inline __u32 current_limit(struct path_size *path,
+					   const struct ingress *ingress,
+					   const struct options *options,
+					   __u32 base, __u32 varying)
+{
+	/* The papers have no such limit: every size leaves at once. */
+	if (options->published)
+		return HISTORY_BYTES;
+	clear_suspicion(path, ingress);
+	if (path->limit && now_us() < path->until_us)
+		return path->limit;
+	/* One more round in which it fails is enough. */
+	if (path->limit)
+		path->rounds = ROUNDS - 1;
+	path->limit = 0;
+	return at_least_base(READ_ONCE(ingress->largest), varying, base);
+}
+
+/* Payload of a packet with a bundle that needs no probe. */
+static __always_inline __u32 proved_size(const struct path_size *path,
+					 const struct ingress *ingress,
+					 const struct options *options,
+					 __u32 varying)
+{
+	__u32 proved = came_through(path, ingress);
+
+	if (!path->rounds || options->published)
+		return HISTORY_BYTES;
+	return proved > varying ? proved - varying : 0;
+}
+
+/* Is a packet on its way that tries a size? */
+static __always_inline bool is_probing(const struct path_size *path,
+				       __u32 snd_una)
+{
+	return after(path->probe_end, snd_una);
+}
+
+#endif /* PILLION_PATH_H */

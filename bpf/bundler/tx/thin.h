@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Is the stream thin at this moment?
+ *
+ * SPIFL is a fixed limit of packets in flight; DPIFL asks whether a stream with
+ * this RTT could have so many in flight while it sends no more often than once
+ * each itt_min (LCN 2015, section III.B.2).
+ */
+#ifndef PILLION_THIN_H
+#define PILLION_THIN_H
+
+#include "../flow.h"
+
+#define NO_RTT_SAMPLE (~0U)
+
+/* Packets in flight, as the kernel's tcp_packets_in_flight() counts them. */
+static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) +
+	       tp->retrans_out;
+}
+
+/*
+ * ELIGIBLE if the stream is thin, else the reason. The minimum RTT is that of
+ * the whole connection, as published; the kernel forgets its own after some
+ * minutes.
+ */
+static __always_inline enum outcome test_thin(const struct options *options,
+					      struct egress *egress,
+					      struct bpf_tcp_sock *tp)
+{
+	__u32 rtt;
+
+	if (tp->rtt_min < egress->rtt_min_us)
+		egress->rtt_min_us = tp->rtt_min;
+	switch (options->thin_test) {
+	case THIN_ALWAYS:
+		return ELIGIBLE;
+	case THIN_SPIFL:
+		if (packets_in_flight(tp) <= options->spifl)
+			return ELIGIBLE;
+		return NOT_THIN;
+	default:
+		rtt = egress->rtt_min_us;
+		if (rtt == NO_RTT_SAMPLE)
+			return NO_RTT;
+		if (options->thin_rtt == THIN_RTT_SMOOTHED)
+			rtt = tp->srtt_us >> 3;
+		if ((__u64)packets_in_flight(tp) * options->itt_min_us < rtt)
+			return ELIGIBLE;
+		return NOT_THIN;
+	}
+}
+
+#endif /* PILLION_THIN_H */
