@@ -85,6 +85,7 @@ check:
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	scripts/book
+	scripts/size
 	@if command -v promtool > /dev/null; then cd packaging/prometheus && promtool test rules alerts-test.yaml; \
 	else echo 'left out without promtool: the alerts of packaging/prometheus'; fi
 
