@@ -89,16 +89,6 @@ pub const DELAY_VARIATION: Distributed = Measure {
     of: |measures| &measures.delay.variation,
 };
 
-/// Delay variation by the drift of the regression through the smallest delays.
-pub const DELAY_VARIATION_BY_REGRESSION: Distributed = Measure {
-    name: "delay_variation_by_regression_ms",
-    label: "queueing delay, by regression",
-    unit: Unit::Milliseconds,
-    meaning: "delay of each packet with payload above the smallest one of its connection, by the \
-              drift of a line through the smallest ones of all",
-    of: |measures| &measures.delay.variation_by_regression,
-};
-
 /// One-way delay: where the clocks differ, the delay above the smallest one of all connections plus
 /// half of the smallest round trip.
 pub const ONE_WAY_DELAY: Distributed = Measure {
@@ -192,7 +182,7 @@ pub const HEAD_OF_LINE_WAIT: Distributed = Measure {
 };
 
 /// Those that stand beside each other in JSON, in that order.
-const BESIDE: [Distributed; 18] = [
+const BESIDE: [Distributed; 17] = [
     ACK_LATENCY,
     ACK_LATENCY_RETRANSMITTED_ONCE,
     ACK_LATENCY_RETRANSMITTED_TWICE,
@@ -201,7 +191,6 @@ const BESIDE: [Distributed; 18] = [
     COMPLETION_WITH_A_TAIL_LOSS,
     RTT,
     DELAY_VARIATION,
-    DELAY_VARIATION_BY_REGRESSION,
     ONE_WAY_DELAY,
     TRANSPORT_LATENCY,
     APPLICATION_LATENCY,

@@ -19,9 +19,6 @@ pub struct Delay {
     /// section 3.4.3) and was idle once: connections may take different paths, so that the smallest
     /// delay of another one tells nothing of a queue.
     pub variation: Distribution,
-    /// Delay variation of each packet with payload that arrived, by the drift of the regression
-    /// through the smallest delays of all connections.
-    pub variation_by_regression: Distribution,
     /// One-way delay of each packet with payload that arrived.
     pub one_way: Distribution,
     /// Delivery latency at the transport layer: from the first time that a byte range was sent
@@ -154,8 +151,6 @@ impl Delay {
 
     pub(super) fn add(&mut self, other: &Self) {
         self.variation.add(&other.variation);
-        self.variation_by_regression
-            .add(&other.variation_by_regression);
         self.one_way.add(&other.one_way);
         self.transport.add(&other.transport);
         self.application.add(&other.application);
@@ -165,13 +160,12 @@ impl Delay {
     /// Takes the clocks out of what waited. `lowest`: of the raw delays of all packets of this
     /// direction, those without payload as well.
     pub(super) fn compare(&mut self, way: PathDirection, clock: &Clock, lowest: &Hull) {
-        let fit = clock.fit(way);
+        let least = clock.least(way);
         let lowest = |slope| LinearDelay::below(lowest, slope);
         match std::mem::take(&mut self.waiting) {
             Waiting::One(variation) => {
                 if let Some(least) = lowest(0.0) {
                     self.variation = variation.above(least.delay_ns as i64);
-                    self.variation_by_regression = self.variation.clone();
                 }
             }
             Waiting::Two {
@@ -183,12 +177,8 @@ impl Delay {
                     self.untold.packets_without_clock += packets.len();
                     return;
                 };
-                let variation = |of_all: Option<LinearDelay>| {
-                    let own = of_all.and_then(|line| lowest(line.slope));
-                    own.map_or_else(Distribution::default, |line| packets.above(line))
-                };
-                self.variation = variation(fit.hull);
-                self.variation_by_regression = variation(fit.regression);
+                let own = least.and_then(|line| lowest(line.slope));
+                self.variation = own.map_or_else(Distribution::default, |line| packets.above(line));
                 self.one_way = packets.above(zero);
                 let below;
                 (self.transport, below) = transport.not_below(zero);
@@ -201,7 +191,6 @@ impl Delay {
     pub(super) fn settle(&mut self) {
         for distribution in [
             &mut self.variation,
-            &mut self.variation_by_regression,
             &mut self.one_way,
             &mut self.transport,
             &mut self.application,

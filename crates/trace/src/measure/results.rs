@@ -132,14 +132,10 @@ pub struct Clocks {
     pub drift_uncertainty_ppm: Option<f64>,
     /// The smallest delay there and back.
     pub round_trip_ms: Option<f64>,
-    /// The smallest raw delays there by the lower hull.
+    /// The smallest raw delays there.
     pub hull_there: Option<Fitted>,
     /// The smallest raw delays back by the lower hull.
     pub hull_back: Option<Fitted>,
-    /// The smallest raw delays there by regression.
-    pub regression_there: Option<Fitted>,
-    /// The smallest raw delays back by regression.
-    pub regression_back: Option<Fitted>,
 }
 
 /// The smallest raw delay as it changes over time.
@@ -165,10 +161,8 @@ impl Clocks {
             drift_ppm: clock.drift_ppm(),
             drift_uncertainty_ppm: clock.drift_uncertainty.map(|it| it * 1e6),
             round_trip_ms: clock.round_trip_ns(begin_ns).map(|ns| ns / 1e6),
-            hull_there: fitted(clock.there.hull),
-            hull_back: fitted(clock.back.hull),
-            regression_there: fitted(clock.there.regression),
-            regression_back: fitted(clock.back.regression),
+            hull_there: fitted(clock.there),
+            hull_back: fitted(clock.back),
         }
     }
 }

@@ -23,7 +23,7 @@ mod source;
 mod tell;
 mod view;
 
-pub use clock::{Clock, Fit, LinearDelay, PathDirection};
+pub use clock::{Clock, LinearDelay, PathDirection};
 pub use fate::{Arrival, Fate, Passage};
 pub(crate) use hull::Hull;
 pub(crate) use link::Link;

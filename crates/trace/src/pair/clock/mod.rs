@@ -9,10 +9,13 @@ pub struct Clock {
     /// Whether both traces were taken by one clock, as the caller said: then delays are what they
     /// seem.
     pub same: bool,
-    /// From the trace at the sender to the one at the receiver.
-    pub there: Fit,
-    /// From the trace at the receiver to the one at the sender.
-    pub back: Fit,
+    /// The smallest raw delay from the trace at the sender to the one at the receiver, of all
+    /// connections: the line below all delays that is closest to them on the whole (S. B. Moon,
+    /// P. Skelly, D. Towsley, INFOCOM 1999), with one drift for both ways. No delay lies below it, but
+    /// by what the drift makes in an 8192th of the trace.
+    pub there: Option<LinearDelay>,
+    /// The same from the trace at the receiver to the one at the sender.
+    pub back: Option<LinearDelay>,
     /// How well the drift is known, in nanoseconds for each nanosecond: it is right to about as
     /// much. `None` where nothing tells it, and it is taken for none.
     pub drift_uncertainty: Option<f64>,
@@ -26,21 +29,6 @@ pub enum PathDirection {
     ToReceiver,
     /// From the host at the receiver's trace to the one at the sender's.
     ToSender,
-}
-
-/// The smallest raw delay of one way as it changes over time, of all connections, found in two
-/// ways.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Fit {
-    /// The line below all delays that is closest to them on the whole (S. B. Moon, P. Skelly,
-    /// D. Towsley, INFOCOM 1999), with one drift for both ways. No delay lies below it, but by what
-    /// the drift makes in an 8192th of the trace.
-    pub hull: Option<LinearDelay>,
-    /// Through the smallest delays of 64 equal parts of the trace: the median of the slopes
-    /// between any two (Theil and Sen), so that a few parts in which the queue never emptied, or
-    /// in which copies were mistaken for each other, do not turn it. Of one clock the smallest
-    /// delay.
-    pub regression: Option<LinearDelay>,
 }
 
 /// A raw delay that changes linearly over time.
@@ -107,13 +95,7 @@ impl Clock {
         let (there, back) = (&Raw::of(there), &Raw::of(back));
         let centre_ns = there.centre_ns;
         if same {
-            let least = |raw: &Raw| {
-                let line = LinearDelay::below(&raw.hull, 0.0);
-                Fit {
-                    hull: line,
-                    regression: line,
-                }
-            };
+            let least = |raw: &Raw| LinearDelay::below(&raw.hull, 0.0);
             return Self {
                 same,
                 there: least(there),
@@ -123,25 +105,21 @@ impl Clock {
             };
         }
         let drift = Drift::of(there, back);
-        let fit = |raw: &Raw, slope| Fit {
-            hull: LinearDelay::below(&raw.hull, slope),
-            regression: regression(&raw.points),
-        };
         Self {
             same,
-            there: fit(there, drift.slope),
-            back: fit(back, other_way(drift.slope)),
+            there: LinearDelay::below(&there.hull, drift.slope),
+            back: LinearDelay::below(&back.hull, other_way(drift.slope)),
             drift_uncertainty: drift.uncertainty,
             centre_ns,
         }
     }
 
-    /// The fit for one way.
+    /// The smallest raw delay of one way.
     #[must_use]
-    pub fn fit(&self, way: PathDirection) -> &Fit {
+    pub fn least(&self, way: PathDirection) -> Option<LinearDelay> {
         match way {
-            PathDirection::ToReceiver => &self.there,
-            PathDirection::ToSender => &self.back,
+            PathDirection::ToReceiver => self.there,
+            PathDirection::ToSender => self.back,
         }
     }
 
@@ -151,7 +129,7 @@ impl Clock {
     /// round trip would be negative, since one of them was set.
     #[must_use]
     pub fn zero(&self, way: PathDirection) -> Option<LinearDelay> {
-        let line = self.fit(way).hull?;
+        let line = self.least(way)?;
         if self.same {
             return Some(LinearDelay {
                 delay_ns: 0.0,
@@ -176,7 +154,7 @@ impl Clock {
     /// By how much the receiver's clock runs faster than the sender's, in parts per million.
     #[must_use]
     pub fn drift_ppm(&self) -> Option<f64> {
-        let slope = match (self.there.hull, self.back.hull) {
+        let slope = match (self.there, self.back) {
             (Some(there), _) => there.slope,
             (None, back) => other_way(back?.slope),
         };
@@ -188,7 +166,7 @@ impl Clock {
     /// traces. One clock is never ahead of itself.
     #[must_use]
     pub fn offset_ns(&self, at_ns: i64) -> Option<f64> {
-        let (there, back) = (self.there.hull?, self.back.hull?);
+        let (there, back) = (self.there?, self.back?);
         if self.same {
             return Some(0.0);
         }
@@ -202,16 +180,7 @@ impl Clock {
     pub fn round_trip_ns(&self, at_ns: i64) -> Option<f64> {
         let offset = self.offset_ns(at_ns)?;
         let there_then = at_ns.saturating_add(offset as i64);
-        Some(self.there.hull?.at(at_ns) + self.back.hull?.at(there_then))
-    }
-}
-
-impl Fit {
-    /// A raw delay minus the smallest one of all connections at that time, in nanoseconds: where
-    /// all take one path, the delay variation (RFC 5481, PDV).
-    #[must_use]
-    pub fn variation_ns(&self, sent_ns: i64, raw_delay_ns: i64) -> Option<f64> {
-        Some(raw_delay_ns as f64 - self.hull?.at(sent_ns))
+        Some(self.there?.at(at_ns) + self.back?.at(there_then))
     }
 }
 
@@ -292,31 +261,6 @@ fn smallest_of_parts(points: &[Point]) -> Vec<Point> {
         }
     }
     parts.into_iter().flatten().collect()
-}
-
-fn regression(points: &[Point]) -> Option<LinearDelay> {
-    let first = points.first()?;
-    let smallest = smallest_of_parts(points).into_iter().map(|point| {
-        (
-            point.at_ns.saturating_sub(first.at_ns) as f64,
-            point.delay_ns.saturating_sub(first.delay_ns) as f64,
-        )
-    });
-    let smallest: Vec<(f64, f64)> = smallest.collect();
-    let mut slopes = Vec::with_capacity(PARTS * (PARTS - 1) / 2);
-    for (place, left) in smallest.iter().enumerate() {
-        let later = smallest.iter().skip(place + 1);
-        let apart = later.filter(|right| right.0 > left.0);
-        slopes.extend(apart.map(|right| (right.1 - left.1) / (right.0 - left.0)));
-    }
-    let slope = median(slopes).unwrap_or_default();
-    let slope = slope.clamp(-MOST_SLOPE, MOST_SLOPE);
-    let levels = smallest.iter().map(|(x, y)| y - slope * x).collect();
-    Some(LinearDelay {
-        at_ns: first.at_ns,
-        delay_ns: first.delay_ns as f64 + median(levels)?,
-        slope,
-    })
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

@@ -38,8 +38,6 @@ fn drift_is_found_below_queueing_noise() {
         let raw_delay_ns = (80e6 + 5e9 + 100e9 * ppm / 1e6) as i64;
         let one_way = clock.one_way_ns(PathDirection::ToReceiver, 100 * SECOND, raw_delay_ns);
         assert!((one_way.unwrap() - 80e6).abs() < 0.2e6, "{one_way:?}");
-        let regression = clock.there.regression.unwrap().slope * 1e6;
-        assert!((regression - ppm).abs() < 3.0, "{regression} ppm");
     }
 }
 
@@ -77,40 +75,10 @@ fn a_queue_at_the_beginning_does_not_tilt_the_hull() {
             delay_ns: 75_000_000 + queue_ns + at_ns / 20_000,
         });
     }
-    let hull = Clock::of(&minima, &Minima::default(), false)
-        .there
-        .hull
-        .unwrap();
+    let hull = Clock::of(&minima, &Minima::default(), false).there.unwrap();
     assert!((hull.slope * 1e6 - 50.0).abs() < 0.5, "{hull:?}");
-    let variation = Clock::of(&minima, &Minima::default(), false)
-        .there
-        .variation_ns(0, 115_000_000)
-        .unwrap();
+    let variation = 115e6 - hull.at(0);
     assert!((variation - 40e6).abs() < 0.1e6, "{variation}");
-}
-#[test]
-fn a_part_with_nothing_but_a_mistake_does_not_turn_the_regression() {
-    let mut minima = Minima::default();
-    minima.add(Point {
-        at_ns: 0,
-        delay_ns: 1_075_000_000,
-    });
-    for packet in 100..30_000_i64 {
-        let at_ns = packet * SECOND / 10;
-        minima.add(Point {
-            at_ns,
-            delay_ns: 75_000_000 + packet % 7 * 1_000_000 + at_ns / 20_000,
-        });
-    }
-    let regression = Clock::of(&minima, &Minima::default(), false)
-        .there
-        .regression
-        .unwrap();
-    assert!(
-        (regression.slope * 1e6 - 50.0).abs() < 0.5,
-        "{regression:?}"
-    );
-    assert!((regression.at(0) - 75e6).abs() < 0.1e6, "{regression:?}");
 }
 
 #[test]
@@ -121,7 +89,7 @@ fn one_clock_has_neither_offset_nor_drift() {
         (clock.drift_ppm(), clock.offset_ns(SECOND)),
         (Some(0.0), Some(0.0))
     );
-    let hull = clock.there.hull.unwrap();
+    let hull = clock.there.unwrap();
     assert_eq!(
         (
             hull.slope,
