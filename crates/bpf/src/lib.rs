@@ -93,7 +93,7 @@ pub use netns::Namespace;
 pub use netns_name::{NamespaceName, NoNamespaceName};
 pub use observation::{LatencyBuckets, Losses, Observation, Retransmitted};
 pub use observing::{Arm, DrawBy, Observing};
-pub use options::{Level, LossRule, Options, Reaction, ThinRtt};
+pub use options::{EXPERIMENTAL, Level, LossRule, Options, Reaction, ThinRtt};
 pub use outcome::Outcome;
 pub use policy::{Cgroups, Policy};
 pub use programs::Programs;

@@ -62,6 +62,9 @@ pub enum Level {
     Adaptive,
 }
 
+/// The heading of options that experiments want, and operators do not; short help leaves these out.
+pub const EXPERIMENTAL: &str = "Experimental";
+
 /// How a connection is bundled: options of the command line, and keys of files under the same
 /// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
@@ -74,11 +77,11 @@ pub struct Options {
     pub thin: ThinTest,
 
     /// The RTT that dpifl takes
-    #[arg(long, value_name = "RTT", value_enum, default_value_t)]
+    #[arg(long, value_name = "RTT", value_enum, default_value_t, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub rtt: ThinRtt,
 
     /// Bundle only after the connection's first retransmission
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub wait_for_loss: bool,
 
     /// How many previous segments ride along
@@ -87,7 +90,7 @@ pub struct Options {
 
     /// With --level adaptive: the per cent of segments that may be lost and not repaired
     /// [default: 0.1]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub target: Option<Target>,
 
     /// Previous segments that ride along at most; 0 for no limit [default: 1, as LCN 2015, section
@@ -106,23 +109,23 @@ pub struct Options {
     pub reaction: Reaction,
 
     /// How hidden losses are found
-    #[arg(long, value_name = "RULE", value_enum, default_value_t)]
+    #[arg(long, value_name = "RULE", value_enum, default_value_t, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub loss_rule: LossRule,
 
     /// Bundle even where the peer does not offer SACK: losses can then only be guessed, as by
     /// --loss-rule ack, and late duplicates count as duplicate ACKs
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub without_sack: bool,
 
     /// Bundle into retransmissions as well: that of the first unacknowledged segment takes along
     /// whole segments that follow it, within the same limits (LCN 2008, section III)
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub retransmissions: bool,
 
     /// Bundle as the papers do, without the guards that pillion adds: bundles of any size leave
     /// without a proof that the path takes them. For experiments: a path that drops large packets can
     /// stop such a stream. The other options hold as well
-    #[arg(long)]
+    #[arg(long, help_heading = EXPERIMENTAL, hide_short_help = true)]
     pub published: bool,
 }
 

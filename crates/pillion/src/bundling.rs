@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use pillion_bpf::{Error, Hook, Namespaces, Options, Policy, Selection};
+use pillion_bpf::{EXPERIMENTAL, Error, Hook, Namespaces, Options, Policy, Selection};
 use pillion_cli::settings::{BadInput, Bundling, idle_option, refuse_unsafe};
 
 use crate::lent::refuse;
@@ -13,30 +13,34 @@ use crate::lent::refuse;
 /// The heading of [`Bundling`] in the help; clap would put it over what comes behind it as well.
 const HEADING: &str = "Bundling";
 
+/// The place of options that stand here so that their heading comes first, behind the others of it.
+const LAST: usize = 1000;
+
 #[derive(clap::Args)]
 pub struct BundlingArgs {
-    #[command(flatten)]
-    pub how: Bundling,
-
-    /// Allow what takes a stream out of congestion control
-    #[arg(long = "unsafe", help_heading = HEADING)]
-    pub allow_unsafe: bool,
-
     /// A network device to bundle on, whatever device has this name at the time; repeat for
     /// more [default: all that are up, but lo, and those that come up later]
-    #[arg(long = "dev", value_name = "IF", help_heading = HEADING)]
+    #[arg(long = "dev", value_name = "IF", help_heading = HEADING, display_order = LAST)]
     pub devices: Vec<OsString>,
 
     /// Where in a device's path to stand
     #[arg(long, value_name = "HOOK", default_value = AUTO, value_parser = hook_parser(),
-          help_heading = HEADING)]
+          help_heading = HEADING, display_order = LAST)]
     hook: HookChoice,
 
     /// Connections that something is kept for at a time, of one user half as many; 4.5 KiB of
     /// the kernel's memory each, charged to pillion's own cgroup. The others stay plain
     #[arg(long, value_name = "N", default_value_t = Policy::MAX_CONNECTIONS,
-          value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING)]
+          value_parser = clap::value_parser!(u32).range(2..), help_heading = HEADING,
+          display_order = LAST)]
     pub max_connections: u32,
+
+    #[command(flatten)]
+    pub how: Bundling,
+
+    /// Allow what takes a stream out of congestion control
+    #[arg(long = "unsafe", help_heading = EXPERIMENTAL, hide_short_help = true)]
+    pub allow_unsafe: bool,
 }
 
 /// None: the better one that the kernel has.

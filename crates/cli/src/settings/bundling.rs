@@ -9,15 +9,16 @@ use crate::settings::document::known::flattened;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
 #[serde(remote = "Self", default)]
 pub struct Bundling {
+    /// What they get beside. It comes first so that the last heading of the help is that of
+    /// experiments.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub companions: Companions,
+
     /// How they are bundled.
     #[command(flatten)]
     #[serde(flatten)]
     pub options: Options,
-
-    /// What they get beside.
-    #[command(flatten)]
-    #[serde(flatten)]
-    pub companions: Companions,
 }
 
 flattened!(Bundling);
