@@ -7,7 +7,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
-use crate::device_attachment::device_error;
 use crate::turn::Turn;
 use crate::{Device, Error, Hook, Namespace, Namespaces, netlink};
 
@@ -58,7 +57,7 @@ impl Clsact {
             Err(Refusal::Ingress) => Err(Error::IngressTaken {
                 device: device.to_string(),
             }),
-            Err(Refusal::System(error)) => Err(device_error(device, Hook::Clsact, error)),
+            Err(Refusal::System(error)) => Err(Error::at_device(device, Hook::Clsact, error)),
         }
     }
 

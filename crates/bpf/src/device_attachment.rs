@@ -42,7 +42,7 @@ impl DeviceAttachment {
             Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, dsack, egress)?)),
         };
         Ok(Self {
-            hold: hold.map_err(|error| device_error(device, programs.hook, error))?,
+            hold: hold.map_err(|error| Error::at_device(device, programs.hook, error))?,
             device: device.clone(),
         })
     }
@@ -76,20 +76,5 @@ impl DeviceAttachment {
             Hold::Tcx { dsack, egress } => egress.into_iter().chain([dsack]).for_each(link::detach),
             Hold::Clsact(clsact) => drop(clsact),
         }
-    }
-}
-
-pub(crate) fn device_error(device: &Device, hook: Hook, error: io::Error) -> Error {
-    let action = format!("attach to {device} by {hook}");
-    match (hook, error.raw_os_error()) {
-        (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Error::Unsupported {
-            action,
-            feature: "tcx",
-            remedy: "it came with Linux 6.6; --hook clsact does without",
-        },
-        (Hook::Tcx, Some(libc::ERANGE)) => Error::NoPlace {
-            device: device.to_string(),
-        },
-        _ => Error::system(action, error),
     }
 }

@@ -2,6 +2,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::host::libbpf::Refusal;
+use crate::{Device, Hook};
 
 /// Why the bundler could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -226,6 +227,22 @@ fn within(namespace: Option<&str>) -> String {
 }
 
 impl Error {
+    /// Attaching to a device by a hook has failed.
+    pub(crate) fn at_device(device: &Device, hook: Hook, error: io::Error) -> Self {
+        let action = format!("attach to {device} by {hook}");
+        match (hook, error.raw_os_error()) {
+            (Hook::Tcx, Some(libc::EINVAL | libc::EOPNOTSUPP)) => Self::Unsupported {
+                action,
+                feature: "tcx",
+                remedy: "it came with Linux 6.6; --hook clsact does without",
+            },
+            (Hook::Tcx, Some(libc::ERANGE)) => Self::NoPlace {
+                device: device.to_string(),
+            },
+            _ => Self::system(action, error),
+        }
+    }
+
     /// Whether what was asked for has to change, rather than the machine that it was asked of.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {

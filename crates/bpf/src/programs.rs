@@ -4,9 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use libbpf_rs::{MapHandle, Program};
 
 use crate::constants::Constants;
-use crate::loaded::own;
+use crate::loader::{DevicePrograms, Opened, own};
 use crate::observation::ObservationReader;
-use crate::opened::Opened;
 use crate::places::Places;
 use crate::policy::Tables;
 use crate::remains::Remains;
@@ -137,11 +136,4 @@ impl Programs {
             LinkHeader::Absent => &self.ip,
         }
     }
-}
-
-/// The programs that stand at a device.
-#[derive(Debug)]
-pub(crate) struct DevicePrograms {
-    pub(crate) egress: OwnedFd,
-    pub(crate) dsack: OwnedFd,
 }

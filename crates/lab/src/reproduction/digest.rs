@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
 
 use crate::analysis::reproduction::{Datagrams, Digest, FirstSendings, Message, Messages};
 use crate::analysis::{OpenError, Traces};
@@ -14,7 +13,7 @@ use super::due::due;
 use crate::Error;
 use crate::hash::hash_of;
 use crate::run::MANIFEST_FILE;
-use crate::store::{StoredRun, Traced};
+use crate::store::{StoredRun, Traced, digest_file};
 
 /// What is kept of a run's traces and records; read from them once, and from a file beside the run's
 /// folder from then on. With what casts doubt on the run.
@@ -128,15 +127,4 @@ fn of_traces(
     let sender = Traces::one(&traced.sender).map_err(OpenError::from)?;
     let sendings = sender.observe(FirstSendings::default()).whole()?.observer;
     Ok((digest, sendings))
-}
-
-/// The end of the file's name; another one whenever what is kept of a run changes.
-const KEPT: &str = ".digest-14.json";
-
-/// The file with the digest of a run in this folder.
-#[must_use]
-pub fn digest_file(run: &Path) -> PathBuf {
-    let mut file = run.to_owned().into_os_string();
-    file.push(KEPT);
-    file.into()
 }

@@ -6,13 +6,12 @@ mod drops;
 mod due;
 mod fairness;
 mod row;
-mod sketch;
 
 use crate::settings::experiment::{self, Experiment, Extent};
 use pillion_cli::settings::BadInput;
 
 pub use chosen::Chosen;
-pub use digest::{digest, digest_file};
+pub use digest::digest;
 pub use row::row;
 
 /// An experiment that was published.

@@ -10,7 +10,6 @@ use pillion_cli::settings::BadInput;
 use super::{EXPERIMENT_FILE, Maker, State, Store, StoredRun};
 use crate::Error;
 use crate::hold::{Held, hold_for};
-use crate::reproduction::digest_file;
 use crate::run::{RUN_FILE, SUMMARY_FILE};
 
 /// The folder that the runs of an experiment are made into, as far as they are not there.
@@ -171,6 +170,17 @@ pub fn folder_name(planned: &Planned) -> &str {
 fn is_damage(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidData, UnexpectedEof};
     [InvalidData, UnexpectedEof].contains(&error.kind())
+}
+
+/// The end of the name of a digest's file; another one whenever what is kept of a run changes.
+const DIGEST_END: &str = ".digest-15.json";
+
+/// The file with the digest of a run in this folder.
+#[must_use]
+pub(crate) fn digest_file(run: &Path) -> PathBuf {
+    let mut file = run.to_owned().into_os_string();
+    file.push(DIGEST_END);
+    file.into()
 }
 
 fn remove(run: &Path) -> Result<(), Error> {

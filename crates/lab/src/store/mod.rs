@@ -20,6 +20,7 @@ use std::time::SystemTime;
 
 pub use entry::{State, StoredRun};
 pub use maker::Maker;
+pub(crate) use making::digest_file;
 pub use making::{Making, folder_name};
 pub use messages::Origin;
 pub use traced::Traced;

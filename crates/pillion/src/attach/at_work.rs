@@ -92,7 +92,8 @@ impl AtWork<'_> {
         let reloaded = self.reload(file);
         let may = self.may_be_succeeded();
         let follower = &mut self.follower;
-        follower.service.reloaded(&reloaded);
+        let bundling = reloaded.as_ref().map(|it| it.bundling.as_str());
+        follower.service.reloaded(bundling.map_err(String::as_str));
         match reloaded {
             Err(why) => say(&why),
             Ok(Reloaded {

@@ -27,7 +27,6 @@ use crate::service::Announced;
 use crate::signals;
 use crate::stats::Stats;
 use crate::succession::{leave_predecessor, remember_program, take_over};
-pub use reload::Reloaded;
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///

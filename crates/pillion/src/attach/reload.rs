@@ -16,9 +16,9 @@ use super::at_work::AtWork;
 use crate::rules::Rules;
 
 /// Other rules that are in force.
-pub struct Reloaded {
+pub(super) struct Reloaded {
     /// What is bundled by them.
-    pub bundling: String,
+    pub(super) bundling: String,
     pub(super) rules: Rules,
     /// What came and went with other network namespaces.
     pub(super) changes: Vec<Change>,

@@ -17,7 +17,6 @@ use pillion_cli::print::say_line;
 use pillion_cli::settings::Telling;
 
 use crate::account::summary;
-use crate::attach::Reloaded;
 use crate::follow::Watcher;
 use crate::stats::Stats;
 pub use announced::Announced;
@@ -93,11 +92,11 @@ impl Service {
         self.stats.now(attachment);
     }
 
-    /// Remembers that the rules are others now, or why they are not.
-    pub fn reloaded(&mut self, outcome: &Result<Reloaded, String>) {
-        self.is_out_of_date = outcome.is_err();
-        match outcome {
-            Ok(reloaded) => self.shared.bundles(reloaded.bundling.clone()),
+    /// Remembers what is bundled by other rules now, or why the old ones hold.
+    pub fn reloaded(&mut self, bundling: Result<&str, &str>) {
+        self.is_out_of_date = bundling.is_err();
+        match bundling {
+            Ok(bundling) => self.shared.bundles(bundling.to_owned()),
             Err(why) => self.shared.failed(why),
         }
         self.is_at_work();

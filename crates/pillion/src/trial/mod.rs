@@ -21,12 +21,12 @@ mod record_file;
 mod summary;
 
 pub use advice::{Advice, Finding, Service, Watched};
-pub use arms::{ArmResults, Comparison, Results, SHARES_PPM, Setting, Trial, Unit};
+pub use arms::{ArmResults, Comparison, Results, SHARES_PPM, Trial};
 pub use estimate::Estimate;
 pub use gathered::Gathered;
 pub use latencies::Latencies;
 pub use look::{ERROR_RATE, Look, Verdict};
 pub use measures::{MEASURES, Of};
-pub use record::{Record, RecordError};
+pub use record::{Record, RecordError, Setting};
 pub use record_file::RecordFile;
 pub use summary::Summary;

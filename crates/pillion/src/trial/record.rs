@@ -1,11 +1,45 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
-use pillion_bpf::Arm;
+use pillion_bpf::{Arm, DrawBy};
 use serde::{Deserialize, Serialize};
 
-use crate::trial::arms::FEWEST_SEGMENTS;
-use crate::trial::{Look, Setting, Summary, Unit};
+use crate::trial::{Look, Summary};
+
+/// Segments with which a unit is compared.
+pub(crate) const FEWEST_SEGMENTS: u64 = 20;
+
+/// What makes a trial what it is: with another one, its record is of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// How much of what is drawn is bundled, of a million.
+    pub bundled_ppm: u32,
+    /// Which connections share a draw.
+    pub draw_by: DrawBy,
+    /// Microseconds beyond the least RTT that are not called late.
+    pub grace_us: u32,
+    /// Microseconds of ACK latency beyond which a segment stalls.
+    pub stall_us: u32,
+    /// Which connections are chosen, in words.
+    pub chosen: String,
+    /// The devices and network namespaces that they are in, in words.
+    pub places: String,
+    /// How connections are bundled, as JSON.
+    pub bundling: String,
+    /// For how long the trial is to observe, in milliseconds; none until it is clear.
+    #[serde(default)]
+    pub duration_ms: Option<u64>,
+}
+
+/// What is drawn: connections that share an arm.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unit {
+    /// The unit's arm.
+    pub arm: Arm,
+    /// What was observed of the unit's connections.
+    #[serde(flatten)]
+    pub summary: Summary,
+}
 
 /// The layout of the file.
 pub(crate) const VERSION: u32 = 2;

@@ -1,12 +1,13 @@
 use std::ops::RangeInclusive;
 
-use pillion_bpf::{Arm, DrawBy, Observation};
+use pillion_bpf::{Arm, Observation};
 use pillion_stats::measure::Measure;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::trial::estimate::{FEWEST, Sample, generator};
 use crate::trial::look::{FIRST, due_at, threshold};
 use crate::trial::randomisation::chances;
+use crate::trial::record::{FEWEST_SEGMENTS, Setting, Unit};
 use crate::trial::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
 /// Units that a trial compares at most; later ones are drawn, and their connections counted alone.
@@ -20,31 +21,6 @@ const LEAST_PPM: u32 = (FEWEST * MILLION as usize).div_ceil(MOST_UNITS) as u32;
 
 /// Shares, of a million, with which a trial can come to look.
 pub const SHARES_PPM: RangeInclusive<u32> = LEAST_PPM..=MILLION as u32 - LEAST_PPM;
-
-/// Segments with which a unit is compared.
-pub(crate) const FEWEST_SEGMENTS: u64 = 20;
-
-/// What makes a trial what it is: with another one, its record is of no use.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
-    /// How much of what is drawn is bundled, of a million.
-    pub bundled_ppm: u32,
-    /// Which connections share a draw.
-    pub draw_by: DrawBy,
-    /// Microseconds beyond the least RTT that are not called late.
-    pub grace_us: u32,
-    /// Microseconds of ACK latency beyond which a segment stalls.
-    pub stall_us: u32,
-    /// Which connections are chosen, in words.
-    pub chosen: String,
-    /// The devices and network namespaces that they are in, in words.
-    pub places: String,
-    /// How connections are bundled, as JSON.
-    pub bundling: String,
-    /// For how long the trial is to observe, in milliseconds; none until it is clear.
-    #[serde(default)]
-    pub duration_ms: Option<u64>,
-}
 
 /// What has to be there before a trial looks for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,16 +43,6 @@ impl Setting {
             segments_each: FEWEST_SEGMENTS,
         }
     }
-}
-
-/// What is drawn: connections that share an arm.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unit {
-    /// The unit's arm.
-    pub arm: Arm,
-    /// What was observed of the unit's connections.
-    #[serde(flatten)]
-    pub summary: Summary,
 }
 
 /// Two arms, compared while they go on.
