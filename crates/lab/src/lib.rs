@@ -21,6 +21,7 @@ pub mod queue;
 pub mod records;
 pub mod reproduction;
 pub mod run;
+mod run_key;
 pub mod settings;
 pub mod sockets;
 pub mod store;
@@ -32,6 +33,7 @@ pub use demo::{Demo, Setting, Side, demo_page, demo_table};
 pub use error::Error;
 pub use measure_ref::{MeasureError, MeasureRef};
 pub use netns::Namespace;
+pub use run_key::{Part, RunKey, Selector};
 
 /// The program's name, which is in front of its messages.
 pub const PROGRAM: &str = "pillion-lab";

@@ -58,7 +58,7 @@ const OF_SLICES: &str = " of slices";
 /// |---|---|
 /// | `lost_data_packets_share` | a single value of `analyse --json`, of all streams together |
 /// | `ack_latency_ms` | a distribution of `analyse --json`, or of what applications wrote and read |
-/// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a [`Statistic`] of it |
+/// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a statistic of it |
 /// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | a single value, or a median, of each stream alone |
 /// | `… of streams p90`, `… of streams jain` | a statistic of these, or Jain's index |
 /// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate in each slice of so many seconds |

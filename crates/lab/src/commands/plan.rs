@@ -65,7 +65,7 @@ impl Args {
 fn listed(planned: &Planned) -> Listed<'_> {
     let plan = &planned.plan;
     Listed {
-        name: &planned.name,
+        name: planned.name.as_str(),
         duration_s: plan.duration.as_secs_f64(),
         streams: plan.streams.iter().map(|group| group.traffic.streams).sum(),
         sysctls: plan.sysctls_of_hosts(),

@@ -151,7 +151,10 @@ impl Args {
     fn narrowed(&self, mut chosen: Vec<Chosen>) -> Result<Vec<Chosen>> {
         for only in &self.only {
             let mut runs = chosen.iter().flat_map(|it| &it.experiment.runs);
-            let example = runs.clone().next().map_or("", |planned| &planned.name);
+            let example = runs
+                .clone()
+                .next()
+                .map_or("", |planned| planned.name.as_str());
             if only.parts().is_empty() || !runs.any(|planned| only.takes(&planned.name)) {
                 return Err(BadInput(format!(
                     "--only `{only}` takes no run of this extent; name parts of their names, as of `{example}`"
@@ -200,7 +203,7 @@ impl Args {
             for (planned, result) in missing.iter().zip(made) {
                 if let Err(error) = result {
                     let runs = failed.entry(one_line(&error.into())).or_default();
-                    runs.push(&planned.name);
+                    runs.push(planned.name.as_str());
                 }
             }
             whole &= failed.is_empty();

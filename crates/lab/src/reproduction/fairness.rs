@@ -4,8 +4,8 @@ use crate::analysis::reproduction::{
     PublishedCell, PublishedLine, PublishedTable, PublishedValue, Subject,
 };
 use crate::measure_ref::JAIN_OF_ALL;
+use crate::run_key::{Part, RunKey};
 use crate::settings::experiment::{Planned, Reproduction, Selector};
-use pillion_stats::names::run;
 
 /// What is shown of streams that share a bottleneck.
 const COLUMNS: [(&str, &str); 5] = [
@@ -36,9 +36,9 @@ pub(super) fn table(reproduction: &Reproduction, runs: &[Planned]) -> Option<Pub
         let parts = variant(&planned.name, reproduction);
         for group in plan.streams.iter().filter(|it| it.bundling.is_none()) {
             let name = &group.traffic.name;
-            let label = match parts.as_slice() {
+            let label = match parts.parts() {
                 [] => name.clone(),
-                parts => format!("{}: {name}", parts.join(", ")),
+                _ => format!("{}: {name}", parts.to_string().replace(',', ", ")),
             };
             if seen.insert(label.clone()) {
                 lines.push(line(label, &parts, name));
@@ -54,19 +54,22 @@ pub(super) fn table(reproduction: &Reproduction, runs: &[Planned]) -> Option<Pub
 }
 
 /// The parts of a run's name but its seed and what tells today from then.
-fn variant(run: &str, reproduction: &Reproduction) -> Vec<String> {
+fn variant(run: &RunKey, reproduction: &Reproduction) -> Selector {
     let causes = reproduction.causes.iter().map(|cause| &cause.runs);
     let kernels = std::iter::once(&reproduction.today).chain(causes);
-    let kernels: Vec<&String> = kernels.flat_map(Selector::parts).collect();
-    let parts = run::parts_without_seed(run).map(str::to_owned);
-    parts.filter(|part| !kernels.contains(&part)).collect()
+    let kernels: Vec<&Part> = kernels.flat_map(Selector::parts).collect();
+    let parts = run.without_seed();
+    parts
+        .filter(|part| !kernels.contains(part))
+        .cloned()
+        .collect()
 }
 
-fn line(label: String, parts: &[String], group: &str) -> PublishedLine {
+fn line(label: String, parts: &Selector, group: &str) -> PublishedLine {
     let cells = COLUMNS.map(|(_, measure)| PublishedCell {
         measure: measure.parse().expect("a test reads them"),
         subject: Subject {
-            runs: parts.to_vec(),
+            runs: parts.clone(),
             group: group.to_owned(),
         },
         factor: 1.0,

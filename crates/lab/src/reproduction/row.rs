@@ -4,12 +4,12 @@ use crate::analysis::reproduction::{
     self as analysis, Claim, Curve, DigestedRun, Kind, PublishedCell, PublishedLine,
     PublishedValue, Row, Sketch, Statement, Subject,
 };
+use crate::run_key::{RunKey, values};
 use crate::settings::experiment::{
     Cell, Drawn, Experiment, FigureKind, Heading, Line, Name, Planned, Published, PublishedTable,
     Reproduction, Selector, Series, cell_measure,
 };
 use pillion_cli::settings::BadInput;
-use pillion_stats::names::run;
 use pillion_stats::report::Stream;
 
 use super::fairness;
@@ -27,7 +27,7 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
     let claims = reproduction.published.iter();
     let causes = reproduction.causes.iter();
     let names = experiment.runs.iter().map(|planned| &planned.name);
-    let is_there = |name: &String| runs.iter().any(|run| run.name == *name);
+    let is_there = |name: &RunKey| runs.iter().any(|run| run.name == *name);
     let missing = names.filter(|name| !is_there(name)).cloned().collect();
     Ok(Row {
         name: name.to_owned(),
@@ -35,9 +35,9 @@ pub fn row(name: &str, experiment: &Experiment, runs: Vec<DigestedRun>) -> Resul
         source: reproduction.source.clone(),
         finding: reproduction.finding.clone(),
         beyond: reproduction.beyond,
-        today: reproduction.today.parts().to_vec(),
+        today: reproduction.today.clone(),
         causes: causes
-            .map(|cause| (cause.runs.parts().to_vec(), cause.is.clone()))
+            .map(|cause| (cause.runs.clone(), cause.is.clone()))
             .collect(),
         claims: claims
             .map(|published| claim(published, reproduction))
@@ -115,7 +115,7 @@ fn cell(
     says: Option<&Cell>,
     planned: &[Planned],
 ) -> PublishedCell {
-    let runs = [line.runs.parts(), column.runs.parts()].concat();
+    let runs = line.runs.with(&column.runs);
     let is_of = |run: &&Planned| line.runs.takes(&run.name) && column.runs.takes(&run.name);
     let counts = line.counts || column.counts;
     let run = planned.iter().find(is_of).filter(|_| counts);
@@ -139,7 +139,7 @@ fn cell(
 
 fn subject(runs: &Selector, group: &str) -> Subject {
     Subject {
-        runs: runs.parts().to_vec(),
+        runs: runs.clone(),
         group: group.to_owned(),
     }
 }
@@ -189,12 +189,15 @@ fn curves(drawn: &Drawn, runs: &[Planned]) -> Vec<Curve> {
     let Some(over) = over else {
         return drawn.series.iter().map(curve).collect();
     };
-    let names = runs.iter().map(|it| it.name.as_str());
-    let at_values = run::values(names, over).into_iter().flat_map(|value| {
+    let names = runs.iter().map(|it| &it.name);
+    let at_values = values(names, over).into_iter().flat_map(|value| {
         drawn.series.iter().map(move |series| {
             let mut curve = curve(series);
-            curve.subject.runs.push(value.to_owned());
-            curve.label += &format!(", {}", value.replace('=', " = "));
+            curve.subject.runs = curve
+                .subject
+                .runs
+                .with(&Selector::from_iter([value.clone()]));
+            curve.label += &format!(", {}", value.as_str().replace('=', " = "));
             curve
         })
     });
@@ -210,7 +213,7 @@ fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
     let over = drawn.over.as_deref().unwrap_or_default();
     let places = runs.iter().filter_map(|run| match drawn.kind {
         FigureKind::Series => Some(run.plan.duration.as_secs_f64()),
-        _ => run::number(&run.name, over),
+        _ => run.name.number(over),
     });
     let begin = (drawn.kind == FigureKind::Series).then_some(0.0);
     let places = places.chain(begin);
@@ -281,6 +284,6 @@ series = [{ label = \"now\", runs = \"as=today\" }, { label = \"once\", runs = \
             labels,
             ["now, n = 8", "once, n = 8", "now, n = 2", "once, n = 2"]
         );
-        assert_eq!(curves[3].subject.runs, ["as=then", "n=2"]);
+        assert_eq!(curves[3].subject.runs, "as=then,n=2".into());
     }
 }

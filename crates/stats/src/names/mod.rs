@@ -2,7 +2,6 @@
 //! or page takes them for orders; and those of an experiment's runs.
 
 mod escaped;
-pub mod run;
 mod steering;
 
 pub use escaped::escaped;

@@ -1,10 +1,9 @@
 use std::iter;
 
-use pillion_stats::names::run;
-
 use super::answer::Answer;
 use super::{DigestedRun, Estimate, Judged, Subject, Verdict};
 use crate::measure_ref::MeasureRef;
+use crate::run_key::{RunKey, Selector};
 
 /// What was published of a measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,14 +44,14 @@ impl Claim {
     /// What the runs say of it. `today` is what names of runs of today have, `causes` what those
     /// have in which one thing is as it was then.
     #[must_use]
-    pub fn judge(&self, runs: &[DigestedRun], today: &[String], causes: &[Vec<String>]) -> Judged {
+    pub fn judge(&self, runs: &[DigestedRun], today: &Selector, causes: &[Selector]) -> Judged {
         let of_today = self.estimates(runs, today);
         let of_causes: Vec<_> = causes
             .iter()
             .map(|cause| self.estimates(runs, cause))
             .collect();
         let answers: Vec<_> = of_causes.iter().map(|it| self.holds(it)).collect();
-        let is_not_run = |(answer, cause): (&Option<_>, &Vec<_>)| {
+        let is_not_run = |(answer, cause): (&Option<_>, &Selector)| {
             answer.is_none() && !self.were_made(runs, cause)
         };
         let some_not_run = answers.iter().zip(causes).any(is_not_run);
@@ -116,15 +115,15 @@ impl Claim {
     }
 
     /// Whether a run of this name, with `more` in it, is one that it is judged by.
-    pub(super) fn takes(&self, name: &str, more: &[String]) -> bool {
-        run::has_all(name, more) && self.measured().any(|subject| subject.takes(name))
+    pub(super) fn takes(&self, name: &RunKey, more: &Selector) -> bool {
+        more.takes(name) && self.measured().any(|subject| subject.runs.takes(name))
     }
 
     /// How many runs have nothing of what these estimates are of.
     pub(super) fn without(
         &self,
         runs: &[DigestedRun],
-        more: &[String],
+        more: &Selector,
         estimates: &[Estimate],
     ) -> usize {
         let asked = self.subjects().into_iter();
@@ -134,7 +133,7 @@ impl Claim {
     }
 
     /// Whether there is a run of each subject, with what it is compared with.
-    fn were_made(&self, runs: &[DigestedRun], more: &[String]) -> bool {
+    fn were_made(&self, runs: &[DigestedRun], more: &Selector) -> bool {
         let has_bases = |run: &DigestedRun| {
             let mut bases = self.over.iter().chain(&self.minus);
             bases.all(|base| base_of(run, base, runs, more).is_some())
@@ -146,7 +145,7 @@ impl Claim {
     }
 
     /// One for each subject; none if one of them was not run, or has no such measure.
-    fn estimates(&self, runs: &[DigestedRun], more: &[String]) -> Vec<Estimate> {
+    fn estimates(&self, runs: &[DigestedRun], more: &Selector) -> Vec<Estimate> {
         let subjects = self.subjects();
         let all = subjects.into_iter().map(|subject| {
             let values = runs.iter().filter(|run| subject.is_of(run, more));
@@ -199,7 +198,7 @@ fn base_of<'a>(
     run: &'a DigestedRun,
     base: &Subject,
     runs: &'a [DigestedRun],
-    more: &[String],
+    more: &Selector,
 ) -> Option<&'a DigestedRun> {
     let is_base =
         |it: &&DigestedRun| base.is_of(it, more) && base.differs_by_choice(&it.name, &run.name);

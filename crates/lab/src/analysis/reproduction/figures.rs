@@ -2,11 +2,11 @@
 //! parameter with their intervals.
 
 use pillion_stats::measure::Unit;
-use pillion_stats::names::run;
 use pillion_stats::report::{Axis, Figure, Line, STYLES, Stream};
 
 use super::{DigestedRun, Estimate, Subject};
 use crate::measure_ref::{MeasureRef, levels};
+use crate::run_key::Selector;
 
 /// A figure to be drawn.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +90,7 @@ impl Sketch {
 
     /// The figure, of runs that have `more` in their names besides; none where nothing was run.
     #[must_use]
-    pub fn draw(&self, runs: &[DigestedRun], more: &[String], kernel: &str) -> Option<Figure> {
+    pub fn draw(&self, runs: &[DigestedRun], more: &Selector, kernel: &str) -> Option<Figure> {
         let curves = self.curves.iter().zip(self.styles());
         let made: Vec<_> = curves
             .filter_map(|(curve, style)| {
@@ -346,7 +346,7 @@ impl Sketch {
     ) -> Vec<Line> {
         let mut points: Vec<(f64, Vec<f64>)> = Vec::new();
         for run in runs {
-            let at = run::number(&run.name, over);
+            let at = run.name.number(over);
             let value = curve
                 .subject
                 .group(run)

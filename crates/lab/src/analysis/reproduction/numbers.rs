@@ -22,7 +22,7 @@ pub fn published_csv(rows: &[Row]) -> String {
                     None => "",
                 };
                 for (place, subject) in claim.subjects().into_iter().enumerate() {
-                    let named = subject.runs.join(",");
+                    let named = subject.runs.to_string();
                     let ours = of.get(place);
                     text += &line(row, claim, &judged, [&kernel, &named, holds], ours);
                 }

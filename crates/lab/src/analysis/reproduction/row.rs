@@ -6,6 +6,7 @@ use super::{
     Claim, DigestedRun, Estimate, FilledTable, Judged, PublishedTable, Sketch, Verdict, explained,
     seeds,
 };
+use crate::run_key::{RunKey, Selector};
 
 /// A published experiment, with what was run of it.
 #[derive(Debug, Clone, Default)]
@@ -21,9 +22,9 @@ pub struct Row {
     /// No paper has it: its numbers are expectations of its own.
     pub beyond: bool,
     /// What names of runs on the kernel of today have.
-    pub today: Vec<String>,
+    pub today: Selector,
     /// What else may have been otherwise then: what names have instead, and what it is.
-    pub causes: Vec<(Vec<String>, String)>,
+    pub causes: Vec<(Selector, String)>,
     /// The published numbers.
     pub claims: Vec<Claim>,
     /// The published tables, to be filled.
@@ -33,7 +34,7 @@ pub struct Row {
     /// What was run.
     pub runs: Vec<DigestedRun>,
     /// The names of runs that were to be made and are not there.
-    pub missing: Vec<String>,
+    pub missing: Vec<RunKey>,
 }
 
 impl Row {
@@ -41,7 +42,7 @@ impl Row {
     /// several causes explain is explained by the one with which most of the experiment's claims hold.
     #[must_use]
     pub fn judged(&self) -> Vec<(&Claim, Judged)> {
-        let causes: Vec<Vec<String>> = self.causes.iter().map(|(runs, _)| runs.clone()).collect();
+        let causes: Vec<Selector> = self.causes.iter().map(|(runs, _)| runs.clone()).collect();
         let judged = self.claims.iter().map(|claim| {
             let mut judged = claim.judge(&self.runs, &self.today, &causes);
             if self.decides_by_one_of_several(claim, &judged) {
@@ -58,8 +59,8 @@ impl Row {
     /// Whether something that the verdict follows from is of a single run, and others like it are not
     /// there, or have nothing of it.
     fn decides_by_one_of_several(&self, claim: &Claim, judged: &Judged) -> bool {
-        let is_one_of_several = |estimates: &[Estimate], more: &[String]| {
-            let is_missing = |name: &String| claim.takes(name, more);
+        let is_one_of_several = |estimates: &[Estimate], more: &Selector| {
+            let is_missing = |name: &RunKey| claim.takes(name, more);
             estimates.iter().any(|it| it.runs == 1)
                 && (claim.without(&self.runs, more, estimates) > 0
                     || self.missing.iter().any(is_missing))
@@ -79,10 +80,10 @@ impl Row {
 
     /// What is set beside the published numbers: the kernel of today, and each cause; its name, and what
     /// names of runs have.
-    pub(super) fn kernels(&self) -> impl Iterator<Item = (String, &[String])> {
+    pub(super) fn kernels(&self) -> impl Iterator<Item = (String, &Selector)> {
         let causes = self.causes.iter();
-        let causes = causes.map(|(more, _)| (more.join(","), more.as_slice()));
-        std::iter::once((Self::TODAY.to_owned(), self.today.as_slice())).chain(causes)
+        let causes = causes.map(|(more, _)| (more.to_string(), more));
+        std::iter::once((Self::TODAY.to_owned(), &self.today)).chain(causes)
     }
 
     /// What casts doubt on runs, and on which.
@@ -90,11 +91,11 @@ impl Row {
         let mut doubtful: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for run in &self.runs {
             for doubt in &run.digest.doubts {
-                doubtful.entry(doubt).or_default().push(&run.name);
+                doubtful.entry(doubt).or_default().push(run.name.as_str());
             }
         }
         if !self.missing.is_empty() {
-            let missing = self.missing.iter().map(String::as_str).collect();
+            let missing = self.missing.iter().map(RunKey::as_str).collect();
             doubtful.insert("they are not there: not made yet, or failed", missing);
         }
         let of_one_test = seeds::of_one_test(&self.runs);

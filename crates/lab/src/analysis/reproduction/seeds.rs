@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pillion_stats::names::run;
-
 use super::DigestedRun;
+use crate::run_key::Part;
 
 /// What is said of runs that differ by their seed, and give the same.
 pub(super) const ONE_TEST: &str =
@@ -12,9 +11,9 @@ pub(super) const ONE_TEST: &str =
 
 /// The names of runs of which each other seed gives the same as well, to the last bit.
 pub(super) fn of_one_test(runs: &[DigestedRun]) -> Vec<&str> {
-    let mut by_seed: BTreeMap<Vec<&str>, Vec<&DigestedRun>> = BTreeMap::new();
+    let mut by_seed: BTreeMap<Vec<&Part>, Vec<&DigestedRun>> = BTreeMap::new();
     for it in runs {
-        let alike = run::parts_without_seed(&it.name).collect();
+        let alike = it.name.without_seed().collect();
         by_seed.entry(alike).or_default().push(it);
     }
     let alike = by_seed.into_values().filter(|seeds| {

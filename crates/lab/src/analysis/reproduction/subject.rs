@@ -1,13 +1,12 @@
-use pillion_stats::names::run;
-
 use super::{Digest, GroupDigest};
 use crate::measure_ref::MeasureRef;
+use crate::run_key::{Part, RunKey, Selector};
 
 /// A run, and what is kept of it.
 #[derive(Debug, Clone)]
 pub struct DigestedRun {
     /// The run's name, as in `plain,loss=2,seed=1`.
-    pub name: String,
+    pub name: RunKey,
     /// What is kept of the run.
     pub digest: Digest,
 }
@@ -15,31 +14,26 @@ pub struct DigestedRun {
 /// A measure of a group in certain runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Subject {
-    /// What the runs have in their names.
-    pub runs: Vec<String>,
+    /// The runs.
+    pub runs: Selector,
     /// The group; empty where a run has but one.
     pub group: String,
 }
 
 impl Subject {
-    /// Whether a run of this name is one of these.
-    #[must_use]
-    pub fn takes(&self, name: &str) -> bool {
-        run::has_all(name, &self.runs)
-    }
-
     /// Whether a run is one of these, with `more` in its name besides.
-    pub(super) fn is_of(&self, it: &DigestedRun, more: &[String]) -> bool {
-        self.takes(&it.name) && run::has_all(&it.name, more)
+    pub(super) fn is_of(&self, it: &DigestedRun, more: &Selector) -> bool {
+        self.runs.takes(&it.name) && more.takes(&it.name)
     }
 
     /// Whether a run has all in its name that another one has, but for keys that are chosen here.
-    pub(super) fn differs_by_choice(&self, name: &str, other: &str) -> bool {
-        let is_chosen = |part: &str| {
-            let mut chosen = self.runs.iter();
-            chosen.any(|it| run::key(it) == run::key(part))
+    pub(super) fn differs_by_choice(&self, name: &RunKey, other: &RunKey) -> bool {
+        let is_chosen = |part: &Part| {
+            let mut chosen = self.runs.parts().iter();
+            chosen.any(|it| it.key() == part.key())
         };
-        run::has_all(name, run::parts(other).filter(|part| !is_chosen(part)))
+        let mut others = other.parts().filter(|part| !is_chosen(part));
+        others.all(|part| name.has(part))
     }
 
     /// The subject's group in a run.

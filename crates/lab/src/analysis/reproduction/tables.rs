@@ -5,6 +5,7 @@ use pillion_stats::report::{Column, Table, csv, number};
 
 use super::{DigestedRun, Estimate, Row, Subject};
 use crate::measure_ref::MeasureRef;
+use crate::run_key::Selector;
 
 /// A published table, to be filled.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,7 +64,7 @@ pub struct FilledTable {
 }
 
 impl PublishedCell {
-    fn estimate(&self, runs: &[DigestedRun], more: &[String]) -> Option<Estimate> {
+    fn estimate(&self, runs: &[DigestedRun], more: &Selector) -> Option<Estimate> {
         let runs = runs.iter().filter(|run| self.subject.is_of(run, more));
         let values = runs.filter_map(|run| self.subject.value(run, &self.measure));
         let values: Vec<_> = values.map(|value| value * self.factor).collect();
@@ -153,7 +154,7 @@ impl PublishedTable {
         let cells = self.lines.iter().flat_map(|line| &line.cells);
         let in_proportion = cells.into_iter().any(|cell| cell.factor != 1.0);
         let causes = row.causes.iter();
-        let causes = causes.map(|(more, is)| format!(" {}: if {is}.", more.join(",")));
+        let causes = causes.map(|(more, is)| format!(" {}: if {is}.", more));
         format!(
             "{}.{}{}",
             self.source,
@@ -170,7 +171,7 @@ impl PublishedLine {
     fn estimates<'a>(
         &'a self,
         row: &'a Row,
-        more: &'a [String],
+        more: &'a Selector,
     ) -> impl Iterator<Item = (&'a PublishedCell, Option<Estimate>)> {
         let cells = self.cells.iter();
         cells.map(move |cell| (cell, cell.estimate(&row.runs, more)))

@@ -1,7 +1,8 @@
 use std::cmp::Ordering;
 
 use pillion_stats::measure::quantile;
-use pillion_stats::names::run;
+
+use crate::run_key::{Part, RunKey};
 
 use super::{Group, Of, RunMeasure, Stream, Totals};
 
@@ -18,12 +19,16 @@ impl Label {
     /// Of a run called like this, as in `plain,loss=2,seed=1`.
     #[must_use]
     pub fn of(run: &str) -> Self {
-        let parts = run::parts_without_seed(run);
-        let (point, variant): (Vec<&str>, Vec<&str>) =
-            parts.partition(|part| run::key(part).is_some());
+        let run = RunKey::from(run);
+        let (point, variant): (Vec<&Part>, Vec<&Part>) =
+            run.without_seed().partition(|part| part.key().is_some());
+        let joined = |parts: Vec<&Part>| {
+            let parts: Vec<_> = parts.into_iter().map(Part::as_str).collect();
+            parts.join(",")
+        };
         Self {
-            variant: variant.join(","),
-            point: point.join(","),
+            variant: joined(variant),
+            point: joined(point),
         }
     }
 }
@@ -35,7 +40,7 @@ pub(super) fn by_number(one: &str, other: &str) -> Ordering {
         let numbers = numbers.map(str::parse::<f64>);
         numbers.collect::<Result<Vec<_>, _>>().ok()
     };
-    let parts = run::parts(one).zip(run::parts(other));
+    let parts = one.split(',').zip(other.split(','));
     let orders = parts.map(|(one, other)| match (numbers(one), numbers(other)) {
         (Some(a), Some(b)) => {
             let mut orders = a.iter().zip(&b).map(|(a, b)| a.total_cmp(b));

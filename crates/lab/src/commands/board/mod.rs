@@ -73,7 +73,7 @@ impl Progress for Board {
         let bar = ProgressBar::new(millis(planned.plan.duration));
         let bar = bar.with_style(style("  {wide_bar} {percent} %  {msg}"));
         let bar = self.lines.insert_before(&self.all, bar);
-        bar.set_message(planned.name.clone());
+        bar.set_message(planned.name.to_string());
         Box::new(Line { board: self, bar })
     }
 }

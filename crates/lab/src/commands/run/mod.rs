@@ -138,7 +138,7 @@ fn missing(
         );
         return Err(BadInput(why).into());
     };
-    run.name = name.to_owned();
+    run.name = name.into();
     let making = Making::of(folder.parent().unwrap_or(Path::new("")));
     let there = StoredRun::read(folder)?.is_some_and(|there| there.state == State::Whole);
     if there && making.made_by(&maker(run), run)?.is_none() {

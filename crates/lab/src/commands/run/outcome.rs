@@ -22,7 +22,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn new(planned: &Planned, result: Result<PathBuf>) -> Result<Self> {
-        let run = planned.name.clone();
+        let run = planned.name.to_string();
         Ok(match result {
             Ok(folder) => {
                 let summary = StoredRun::read(&folder)?.map(|run| run.summary());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pillion_stats::names::run;
+use crate::{Part, RunKey};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -16,7 +16,7 @@ use pillion_cli::settings::document::{self, Mistake, Value, merge, table, wrong}
 
 /// One run, with the values that it has for itself.
 pub(super) struct Expanded<'i> {
-    pub(super) name: String,
+    pub(super) name: RunKey,
     pub(super) document: DeTable<'i>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn expand<'i>(
                 name.extend(part.as_deref());
             }
             Expanded {
-                name: name.join(","),
+                name: RunKey::from(name.join(",").as_str()),
                 document: run,
             }
         })
@@ -92,7 +92,7 @@ pub(super) fn expand<'i>(
 fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
     for (name, over) in dimensions.iter().flatten() {
         let value = over.get("seed").or_else(|| over.get("repetitions"));
-        let is_called_so = name.as_deref().is_some_and(run::is_seed);
+        let is_called_so = name.as_deref().is_some_and(|it| Part::from(it).is_seed());
         if value.is_some() || is_called_so {
             let text = "seeds are no choice of their own: `seed` is the first, and `repetitions` how \
                         many there are, both of the whole file; call a parameter otherwise";

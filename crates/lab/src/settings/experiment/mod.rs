@@ -69,6 +69,8 @@ pub use share::Share;
 pub use crate::settings::Rate;
 use pillion_cli::settings::{BadInput, document};
 
+use crate::RunKey;
+
 /// Kernel parameters by name, as in `net.ipv4.tcp_retrans_collapse`.
 pub type Sysctls = BTreeMap<String, String>;
 
@@ -87,7 +89,7 @@ pub struct Experiment {
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// What it differs in from the others, as in `plain,loss=2,seed=1`.
-    pub name: String,
+    pub name: RunKey,
     /// The run, in the words of its file.
     pub run: Run,
     /// What the run is, worked out.

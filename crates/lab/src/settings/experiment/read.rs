@@ -56,7 +56,7 @@ pub(super) fn experiment(
     if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced)
         && !expanded.is_empty()
     {
-        let names: Vec<_> = expanded.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = expanded.iter().map(|it| &it.name).collect();
         reproduction::mistakes::find(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {

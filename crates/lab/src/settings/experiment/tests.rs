@@ -22,7 +22,11 @@ pub(super) const SMALL: &str = "duration = 5\n[group.thin]\n";
 fn the_example_in_the_documentation_is_read_whole() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/experiment.toml");
     let experiment = load(FilePath::new(path)).unwrap();
-    let names: Vec<_> = experiment.runs.iter().map(|run| &run.name[..]).collect();
+    let names: Vec<_> = experiment
+        .runs
+        .iter()
+        .map(|run| run.name.as_str())
+        .collect();
     assert_eq!(names.len(), 24);
     assert_eq!(names[0], "plain,loss=0.5,itt=30:3,seed=1");
     assert_eq!(names[1], "plain,loss=0.5,itt=30:3,seed=2");
@@ -80,7 +84,7 @@ fn a_run_alone_is_a_file_that_says_the_same() {
 fn one_group_and_a_duration_are_an_experiment() {
     let experiment = load_text(SMALL).unwrap();
     assert_eq!(experiment.runs.len(), 1);
-    assert_eq!(experiment.runs[0].name, "seed=1");
+    assert_eq!(experiment.runs[0].name.as_str(), "seed=1");
     assert_eq!(experiment.runs[0].plan.hosts[0].name, "thin");
 }
 
@@ -88,7 +92,10 @@ fn one_group_and_a_duration_are_an_experiment() {
 fn parameters_of_the_same_name_are_called_by_their_whole_path() {
     let grid = "[group.b]\n[grid]\ngroup.thin.size = [1, 2]\ngroup.b.size = [3]\n";
     let runs = load_text(&format!("{SMALL}{grid}")).unwrap().runs;
-    assert_eq!(runs[1].name, "group.thin.size=2,group.b.size=3,seed=1");
+    assert_eq!(
+        runs[1].name.as_str(),
+        "group.thin.size=2,group.b.size=3,seed=1"
+    );
 }
 
 #[test]

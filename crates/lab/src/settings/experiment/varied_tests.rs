@@ -21,7 +21,11 @@ streams = \"= n\"
 rate = 1
 ";
     let experiment = load_text(text).unwrap();
-    let names: Vec<_> = experiment.runs.iter().map(|run| &run.name[..]).collect();
+    let names: Vec<_> = experiment
+        .runs
+        .iter()
+        .map(|run| run.name.as_str())
+        .collect();
     assert_eq!(names, ["n=1,seed=1", "n=4,seed=1"]);
     let streams = experiment.runs[1].plan.streams.iter();
     let counts: Vec<_> = streams.map(|it| it.traffic.streams).collect();
@@ -47,8 +51,8 @@ group.a.itt = [30, 50]
 ";
     let runs = load_text(text).unwrap().runs;
     assert_eq!(runs.len(), 8);
-    assert_eq!(runs[7].name, "bundled,loss=runs,itt=50,seed=1");
-    assert_eq!(runs[0].name, "plain,loss=none,itt=30,seed=1");
+    assert_eq!(runs[7].name.as_str(), "bundled,loss=runs,itt=50,seed=1");
+    assert_eq!(runs[0].name.as_str(), "plain,loss=none,itt=30,seed=1");
 }
 
 #[test]
@@ -119,7 +123,7 @@ within = \"10 %\"
 path.loss = [1, 2]
 ";
     let quick = of_text("a.toml", text, Extent::Quick).unwrap();
-    let names: Vec<_> = quick.runs.iter().map(|run| &run.name[..]).collect();
+    let names: Vec<_> = quick.runs.iter().map(|run| run.name.as_str()).collect();
     assert_eq!(names, ["loss=2,seed=1"]);
     assert_eq!(quick.runs[0].plan.duration.as_secs(), 60);
     let published = &quick.reproduction.unwrap().published[0];
@@ -155,7 +159,9 @@ path.rtt = 10
 ";
     let names = |text: &str, extent| {
         let runs = of_text("a.toml", text, extent).unwrap().runs;
-        runs.into_iter().map(|run| run.name).collect::<Vec<_>>()
+        runs.into_iter()
+            .map(|run| run.name.to_string())
+            .collect::<Vec<_>>()
     };
     let selected = [
         "kernel=today,loss=1,seed=1",

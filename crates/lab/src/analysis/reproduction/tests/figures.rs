@@ -28,7 +28,7 @@ fn the_first_curve_of_each_kind_of_streams_has_its_style() {
         max: None,
         log: false,
     };
-    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     let named = figure.lines.iter().filter(|line| !line.label.is_empty());
     let styles: Vec<_> = named.map(|line| line.style).collect();
     let again = |style| Some(STYLES + style);
@@ -44,7 +44,7 @@ fn sketch(kind: Kind, name: &str) -> Sketch {
     let curve = |label: &str, group, stream| Curve {
         label: label.to_owned(),
         subject: Subject {
-            runs: Vec::new(),
+            runs: Selector::default(),
             group: str::to_owned(group),
         },
         measure: None,
@@ -91,12 +91,16 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
         expected: vec![("demand".to_owned(), vec![(1.0, 0.01), (8.0, 0.08)])],
     };
     let sketch = sketch(kind, "lost_data_packets_share");
-    assert_eq!(sketch.draw(&[], &[], "today"), None, "nothing was run");
+    assert_eq!(
+        sketch.draw(&[], &Selector::default(), "today"),
+        None,
+        "nothing was run"
+    );
     let mut sketch = sketch;
     sketch.curves[1].subject.group = "thin".to_owned();
     sketch.curves[1].measure = Some(measure("retransmitted_packets of streams jain"));
     let runs = [run("n=1,seed=1", 1.0), run("n=8:1,seed=1", 2.0)];
-    let figure = sketch.draw(&runs, &[], "today").unwrap();
+    let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
     let labels: Vec<_> = figure.lines.iter().map(|line| &*line.label).collect();
     assert_eq!(labels, ["thin", "greedy", "demand"]);
     assert_eq!(figure.lines[0].points, [(1.0, 1.0), (8.0, 2.0)]);
@@ -108,7 +112,7 @@ fn what_is_expected_and_a_curves_own_measure_are_in_the_unit_of_the_axis() {
 #[test]
 fn dots_are_of_each_stream_of_each_seed() {
     let sketch = sketch(Kind::Dots, "retransmitted_packets of streams");
-    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     let [thin] = &figure.lines[..] else {
         panic!("greedy streams have no such values: {figure:?}");
     };
@@ -124,7 +128,7 @@ fn a_series_is_the_slices_of_one_run_and_what_was_to_be_expected() {
     };
     let sketch = sketch(kind, "received_goodput_bit_per_s of slices");
     let runs = [run("seed=1", 1.0), run("seed=2", 2.0)];
-    let figure = sketch.draw(&runs, &[], "today").unwrap();
+    let figure = sketch.draw(&runs, &Selector::default(), "today").unwrap();
     let [thin, expected] = &figure.lines[..] else {
         panic!("greedy streams have no slices: {figure:?}");
     };
@@ -187,7 +191,7 @@ fn what_was_not_run_has_no_place_among_boxes() {
     other.subject.runs = parts("adaptive");
     sketch.curves = vec![other, sketch.curves[0].clone()];
     sketch.curves[1].subject.runs = parts("plain");
-    let figure = sketch.draw(&runs(), &[], "today").unwrap();
+    let figure = sketch.draw(&runs(), &Selector::default(), "today").unwrap();
     assert_eq!(
         figure.y,
         pillion_stats::report::Axis::names("", vec!["thin".to_owned()])

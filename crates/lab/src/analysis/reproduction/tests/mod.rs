@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::measure_ref::{JAIN_OF_ALL, MeasureRef, levels};
+use crate::run_key::Selector;
 
 mod figures;
 mod measures;
@@ -27,7 +28,7 @@ fn run(name: &str, scale: f64) -> DigestedRun {
     };
     let groups = [("thin".to_owned(), thin), ("greedy".to_owned(), greedy)];
     DigestedRun {
-        name: name.to_owned(),
+        name: name.into(),
         digest: Digest {
             groups: groups.into(),
             doubts: Vec::new(),
@@ -54,8 +55,8 @@ fn close_runs() -> Vec<DigestedRun> {
     ]
 }
 
-fn parts(text: &str) -> Vec<String> {
-    text.split(',').map(str::to_owned).collect()
+fn parts(text: &str) -> Selector {
+    text.into()
 }
 
 fn measure(name: &str) -> MeasureRef {

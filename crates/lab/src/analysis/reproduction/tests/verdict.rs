@@ -1,4 +1,5 @@
 use super::*;
+use crate::run_key::RunKey;
 
 #[test]
 fn a_value_holds_within_its_tolerance() {
@@ -117,7 +118,7 @@ fn a_proportion_is_taken_seed_by_seed_and_within_the_run_where_it_can_be() {
     let to_greedy = Claim {
         measure: measure("lost_data_packets_share"),
         over: Some(Subject {
-            runs: Vec::new(),
+            runs: Selector::default(),
             group: "greedy".to_owned(),
         }),
         ..claim(Statement::Value(0.55, 0.01))
@@ -180,7 +181,7 @@ fn where_seeds_are_missing_a_single_one_decides_nothing() {
         today: parts("kernel=today"),
         claims: vec![claim(Statement::AtMost(1e9)), claim(Statement::AtMost(1.0))],
         runs: vec![run("plain,kernel=today,seed=1", 1.0)],
-        missing: missing.iter().map(|it| (*it).to_owned()).collect(),
+        missing: missing.iter().map(|it| (*it).into()).collect(),
         ..Row::default()
     };
     let verdicts = |row: Row| {
@@ -213,7 +214,7 @@ fn where_seeds_of_what_it_is_compared_with_are_missing_a_single_one_decides_noth
         let mut missing = Vec::new();
         match is_there {
             true => there.push(run(other, 0.5505)),
-            false => missing.push(other.to_owned()),
+            false => missing.push(RunKey::from(other)),
         }
         let row = Row {
             today: parts("kernel=today"),
@@ -238,7 +239,7 @@ fn only_what_decides_needs_more_than_one_seed() {
             causes: vec![(parts("kernel=then"), "old".to_owned())],
             claims: vec![claim(Statement::AtMost(most))],
             runs: close_runs().into_iter().take(2).chain(of_then).collect(),
-            missing: vec!["plain,kernel=then,seed=3".to_owned()],
+            missing: vec!["plain,kernel=then,seed=3".into()],
             ..Row::default()
         };
         row.judged()[0].1.verdict

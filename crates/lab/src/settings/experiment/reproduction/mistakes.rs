@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use pillion_stats::names::run;
 use toml::Spanned;
 use toml::de::DeValue;
+
+use crate::RunKey;
 
 use super::{Extent, Reproduction, Selector};
 use crate::settings::experiment::{Name, Planned};
@@ -15,7 +16,7 @@ use pillion_cli::settings::document::{Mistake, Value};
 pub(in crate::settings::experiment) fn find(
     reproduction: &Reproduction,
     value: &Value,
-    names: &[&str],
+    names: &[&RunKey],
     mistakes: &mut Vec<Mistake>,
 ) {
     let mut tell = |list: &str, place: usize, text: String| {
@@ -33,7 +34,7 @@ pub(in crate::settings::experiment) fn find(
     }
     for selection in reproduction.selection.values() {
         for part in selection.only.iter().chain(&selection.only_today) {
-            if !names.iter().any(|name| run::has_all(name, [part])) {
+            if !names.iter().any(|name| name.has(part)) {
                 tell(
                     "selection",
                     0,
@@ -95,54 +96,56 @@ pub(in crate::settings::experiment) fn find(
     }
 }
 
-/// Tells of groups that the runs of a published number, of a table's cell or of a curve do not have, or
-/// leave to be named.
+/// Tells of groups that the runs of a published number do not have, or leave to be named; and of those of a
+/// table's cell or a curve that no run has: a cell stays empty where its own runs have no such group.
 pub(in crate::settings::experiment) fn find_of_groups(
     reproduction: &Reproduction,
     value: &Value,
     runs: &[Planned],
     mistakes: &mut Vec<Mistake>,
 ) {
-    let mut tell = |list: &str, place: usize, what: String, selector: &Selector, group| {
-        if let Some((run, groups)) = lacks_group(runs, selector, group) {
+    let mut tell = |list: &str, place: usize, what: String, lacking: Option<(&str, String)>| {
+        if let Some((run, groups)) = lacking {
             let text = format!("{what} wants a `group`, of those that {run} has: {groups}");
             mistakes.push(Mistake::new(span(value, list, place), text));
         }
     };
     for (place, published) in reproduction.published.iter().enumerate() {
         let mut measured = published.measured();
-        let lacking =
-            measured.find(|(runs_of, group)| lacks_group(runs, runs_of, *group).is_some());
-        if let Some((selector, group)) = lacking {
-            tell(
-                "published",
-                place,
-                format!("published `{}`", published.what),
-                &selector,
-                group,
-            );
-        }
+        let lacking = measured.find_map(|(selector, group)| lacks_group(runs, &selector, group));
+        tell(
+            "published",
+            place,
+            format!("published `{}`", published.what),
+            lacking,
+        );
     }
+    let is_known = |group: Option<&Name>| {
+        group.is_some_and(|group| {
+            let mut streams = runs.iter().flat_map(|run| &run.plan.streams);
+            streams.any(|it| *it.traffic.name == **group)
+        })
+    };
+    let unless_known = |selector: &Selector, group: Option<&Name>| match is_known(group) {
+        true => None,
+        false => lacks_group(runs, selector, group),
+    };
     for (place, table) in reproduction.table.iter().enumerate() {
         for line in &table.lines {
-            let mut cells = table.columns.iter().map(|column| {
-                (
-                    line.runs.with(&column.runs),
-                    line.group.as_ref().or(column.group.as_ref()),
-                )
+            let mut columns = table.columns.iter();
+            let lacking = columns.find_map(|column| {
+                let group = line.group.as_ref().or(column.group.as_ref());
+                unless_known(&line.runs.with(&column.runs), group)
             });
-            let lacking =
-                cells.find(|(runs_of, group)| lacks_group(runs, runs_of, *group).is_some());
-            if let Some((selector, group)) = lacking {
-                let what = format!("table `{}`: line `{}`", table.title, line.label);
-                tell("table", place, what, &selector, group);
-            }
+            let what = format!("table `{}`: line `{}`", table.title, line.label);
+            tell("table", place, what, lacking);
         }
     }
     for (place, figure) in reproduction.figure.iter().enumerate() {
         for series in &figure.series {
             let what = format!("figure `{}`: series `{}`", figure.title, series.label);
-            tell("figure", place, what, &series.runs, series.group.as_ref());
+            let lacking = unless_known(&series.runs, series.group.as_ref());
+            tell("figure", place, what, lacking);
         }
     }
 }
@@ -181,16 +184,15 @@ fn span(value: &Value, list: &str, place: usize) -> Range<usize> {
 fn two_at_once<'a>(
     reproduction: &Reproduction,
     runs: &Selector,
-    names: &[&'a str],
-) -> Option<(&'a str, &'a str)> {
+    names: &[&'a RunKey],
+) -> Option<(&'a RunKey, &'a RunKey)> {
     let causes = reproduction.causes.iter().map(|cause| &cause.runs);
     let mut kernels = std::iter::once(&reproduction.today).chain(causes);
     kernels.find_map(|kernel| {
-        let is_of = |name: &&&str| runs.takes(name) && kernel.takes(name);
+        let is_of = |name: &&&RunKey| runs.takes(name) && kernel.takes(name);
         let mut taken = names.iter().filter(is_of);
         let one = taken.next()?;
-        let is_alike =
-            |other: &str| run::parts_without_seed(other).eq(run::parts_without_seed(one));
+        let is_alike = |other: &RunKey| other.without_seed().eq(one.without_seed());
         let other = taken.find(|other| !is_alike(other))?;
         Some((*one, *other))
     })

@@ -4,21 +4,22 @@
 mod figure;
 pub(super) mod mistakes;
 mod published;
-mod selector;
 mod table;
 mod tolerance;
 
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+
+use crate::Part;
 
 use crate::settings::numbers;
 use pillion_cli::settings::times::Length;
 
+pub use crate::Selector;
 pub use figure::{Drawn, Expected, FigureKind, Series};
 pub use published::Published;
-pub use selector::Selector;
 pub(crate) use table::measure as cell_measure;
 pub use table::{Cell, Heading, Line, PublishedTable};
 pub use tolerance::Tolerance;
@@ -82,10 +83,17 @@ pub struct Selection {
     pub repetitions: Option<u32>,
     /// Of what is varied, the values to be run, as in `loss=10`; of a key of which none is named,
     /// all are.
-    pub only: Vec<String>,
+    #[serde(deserialize_with = "parts")]
+    pub only: Vec<Part>,
     /// Of these, the values that are run as today alone, and of no cause: no number is published
     /// of them.
-    pub only_today: Vec<String>,
+    #[serde(deserialize_with = "parts")]
+    pub only_today: Vec<Part>,
     /// Runs as today that are made as well, whatever `only` says.
     pub also: Vec<Selector>,
+}
+
+fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Part>, D::Error> {
+    let parts = Vec::<String>::deserialize(from)?;
+    Ok(parts.iter().map(|part| part.as_str().into()).collect())
 }
