@@ -38,7 +38,7 @@ fn compile(compiler: &str, source: &Path) -> (TempDir, PathBuf) {
 }
 
 fn example() -> (TempDir, PathBuf) {
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bundler/examples");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/examples");
     compile("cc", &examples.join("switch/switch.c"))
 }
 

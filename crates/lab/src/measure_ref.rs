@@ -206,6 +206,13 @@ fn unit_of_name(name: &str) -> Unit {
     }
 }
 
+/// Of these names the one that is most like another (Jaro and Winkler).
+pub(crate) fn nearest<T: AsRef<str>>(name: &str, known: impl Iterator<Item = T>) -> Option<T> {
+    let alike = known.map(|known| (strsim::jaro_winkler(name, known.as_ref()), known));
+    let nearest = alike.max_by(|(one, _), (other, _)| one.total_cmp(other));
+    nearest.map(|(_, known)| known)
+}
+
 /// What is wrong with a measure's name, with the nearest name that there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -213,11 +220,8 @@ pub struct MeasureError(String);
 
 impl MeasureError {
     fn unknown(what: &str, name: &str, known: impl Iterator<Item = impl AsRef<str>>) -> Self {
-        let nearest = known
-            .map(|known| (strsim::jaro_winkler(name, known.as_ref()), known))
-            .max_by(|(one, _), (other, _)| one.total_cmp(other));
-        Self(match nearest {
-            Some((_, nearest)) => format!(
+        Self(match nearest(name, known) {
+            Some(nearest) => format!(
                 "unknown {what} `{name}`; the nearest is `{}`",
                 nearest.as_ref()
             ),
@@ -252,17 +256,18 @@ impl FromStr for MeasureRef {
 }
 
 fn of_group(name: &str, asked: &str) -> Result<Of, MeasureError> {
-    const STATISTICS: &str = "p97, mean, above 150, between 285 and 315, in steps of 30 above 155";
+    const STATISTICS: &str = "p0 to p100 in steps of 0.1, p99.95, p99.99, mean, above X, between X and Y, \
+                              in steps of X above Y";
     let follows =
         |known: &str, of: Option<Of>| of.ok_or_else(|| MeasureError::statistic(asked, name, known));
     let is_distribution = distributions().any(|it| it.name == name) || OF_MESSAGES.contains(&name);
     match name {
         "redundant_bytes" => follows("none", asked.is_empty().then_some(Of::RedundantBytes)),
         "messages_per_s" => follows("none", asked.is_empty().then_some(Of::MessagesPerSecond)),
-        "voice_rating" => follows("at 150, best", play_out(asked).map(Of::VoiceRating)),
-        "voice_mos" => follows("at 150, best", play_out(asked).map(Of::VoiceOpinion)),
+        "voice_rating" => follows("at MS, best", play_out(asked).map(Of::VoiceRating)),
+        "voice_mos" => follows("at MS, best", play_out(asked).map(Of::VoiceOpinion)),
         "typing_stalls_per_1000" => follows(
-            "back 75",
+            "back MS",
             asked
                 .strip_prefix("back ")
                 .and_then(number)
@@ -309,7 +314,11 @@ fn of_streams(name: &str, asked: &str) -> Result<Of, MeasureError> {
         (_, Some(statistic)) => Some(OfStreams::Statistic(statistic)),
         (_, None) => {
             let of = format!("{name}{OF_STREAMS}");
-            return Err(MeasureError::statistic(asked, &of, "p90, above 150, jain"));
+            return Err(MeasureError::statistic(
+                asked,
+                &of,
+                "p0 to p100, above X, jain",
+            ));
         }
     };
     Ok(Of::Streams(name.to_owned(), asked))
@@ -322,7 +331,11 @@ fn of_slices(name: &str, asked: &str) -> Result<Of, MeasureError> {
     }
     let refused = || {
         let of = format!("{name}{OF_SLICES}");
-        MeasureError::statistic(asked, &of, "p100, off 10000000, of 30 s, of 30 s p100")
+        MeasureError::statistic(
+            asked,
+            &of,
+            "p0 to p100, off RATE; behind `of 30 s ` for wider slices",
+        )
     };
     let (seconds, what) = match asked.strip_prefix("of ") {
         None => (1, asked),

@@ -119,7 +119,7 @@ thin = \"always\"
     let ports = "expected a port from 1 to 65535, or a range as in \"8000-8100\"";
     let expected = [
         "2:8: `sometimes`; expected dpifl[:MS], spifl:N or always",
-        "3:1: unknown key `ports`; known: thin, rtt, ",
+        "3:1: unknown key `ports`; known: linear-timeouts, nodelay, ",
         &format!("5:10: `0`; {ports}"),
         &format!("5:13: `70000`; {ports}"),
         &format!("5:20: `9-8`; {ports}"),

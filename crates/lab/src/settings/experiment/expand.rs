@@ -2,8 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::Path;
 
+use crate::measure_ref::nearest;
+use crate::settings::traffic;
 use crate::{Part, RunKey};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -12,6 +15,7 @@ use super::name::MOST_CHARACTERS;
 use super::overruled::Leaf;
 use super::{Name, embed, expression::PARAMETERS};
 use crate::settings::numbers::REPETITIONS;
+use pillion_cli::settings::document::known::keys;
 use pillion_cli::settings::document::{self, Mistake, Value, merge, table, wrong};
 
 /// One run, with the values that it has for itself.
@@ -57,6 +61,7 @@ pub(super) fn expand<'i>(
     }
     refuse_seeds(&dimensions, mistakes);
     refuse_overruled(&dimensions, mistakes);
+    refuse_unknown_groups(&base, &dimensions, mistakes);
     dimensions.extend(read_grid(seeds, mistakes));
     refuse_equal_names(&dimensions, mistakes);
     refuse_long_names(&dimensions, mistakes);
@@ -99,6 +104,42 @@ fn refuse_seeds(dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
             let span = value.or_else(|| over.values().next()).map(Spanned::span);
             mistakes.push(Mistake::new(span.unwrap_or(0..1), text.to_owned()));
             return;
+        }
+    }
+}
+
+/// A group that only choices name, and of which none says what its streams are, is a slip of the pen.
+fn refuse_unknown_groups(base: &DeTable, dimensions: &[Vec<Choice>], mistakes: &mut Vec<Mistake>) {
+    let groups_of = |of: &DeTable| -> Vec<(String, Range<usize>, Vec<String>)> {
+        let groups = of.get("group").and_then(|it| it.get_ref().as_table());
+        let groups = groups.into_iter().flatten();
+        let keys = |value: &Value| match value.get_ref().as_table() {
+            Some(group) => group.keys().map(|key| key.get_ref().to_string()).collect(),
+            None => Vec::new(),
+        };
+        let groups =
+            groups.map(|(name, value)| (name.get_ref().to_string(), name.span(), keys(value)));
+        groups.collect()
+    };
+    let own: Vec<String> = groups_of(base).into_iter().map(|(name, ..)| name).collect();
+    let Some(first) = own.first() else {
+        return;
+    };
+    let of_streams = keys::<traffic::Group>();
+    let chosen = dimensions.iter().flatten();
+    let chosen: Vec<_> = chosen.flat_map(|(_, over)| groups_of(over)).collect();
+    let is_described = |name: &str| {
+        let mut of_name = chosen.iter().filter(|(it, ..)| it == name);
+        of_name.any(|(_, _, keys)| keys.iter().any(|key| of_streams.contains(key)))
+    };
+    for (name, span, _) in &chosen {
+        if !own.contains(name) && !is_described(name) {
+            let nearest = nearest(name, own.iter()).unwrap_or(first);
+            let text = format!(
+                "unknown group `{name}`; the nearest is `{nearest}`; a new one says what its streams are, \
+                 as in `streams = 1`"
+            );
+            mistakes.push(Mistake::new(span.clone(), text));
         }
     }
 }

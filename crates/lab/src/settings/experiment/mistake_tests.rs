@@ -434,6 +434,38 @@ today = \"kernel=today\"
 }
 
 #[test]
+fn group_that_only_a_choice_names_says_what_its_streams_are() {
+    let text =
+        "duration = 1\n[group.thin]\n[variant.plain]\n[variant.bundled]\ngroup.thn.bundle = true\n";
+    let told = mistake(text);
+    assert!(
+        told.contains("5:7: unknown group `thn`; the nearest is `thin`; a new one says what"),
+        "{told}"
+    );
+    let new = text.replace("bundle = true\n", "bundle = true\ngroup.thn.streams = 2\n");
+    assert!(load_text(&new).is_ok());
+}
+
+#[test]
+fn unknown_run_is_told_with_the_nearest_part_of_a_name() {
+    let lines = "[axis.n.one]\n[axis.n.two]\n[reproduction]\n[[reproduction.published]]\nwhat = \"a\"\n\
+                 measure = \"rtt_ms p50\"\nat-most = 1\nruns = \"RUNS\"\n";
+    for (runs, what) in [
+        (
+            "n=onw",
+            "`n=onw` is no run of this experiment: none has `n=onw`; the nearest is `n=one`",
+        ),
+        (
+            "n=one,n=two",
+            "`n=one,n=two` is no run of this experiment: none has all of it",
+        ),
+    ] {
+        let told = mistake(&format!("{SMALL}{}", lines.replace("RUNS", runs)));
+        assert!(told.contains(what), "{told}");
+    }
+}
+
+#[test]
 fn unknown_measure_is_told_with_its_place_and_the_nearest() {
     let told = |lines: &str| {
         mistake(&format!(
@@ -448,7 +480,7 @@ fn unknown_measure_is_told_with_its_place_and_the_nearest() {
         ),
         (
             "measure = \"ack_latency_ms p9x\"\n",
-            format!("{first}:11: unknown statistic `p9x` of `ack_latency_ms`; known: p97, mean"),
+            format!("{first}:11: unknown statistic `p9x` of `ack_latency_ms`; known: p0 to p100"),
         ),
         (
             "measure = \"rtt_ms p50\"\nover-measure = \"rtt p50\"\n",
@@ -483,13 +515,21 @@ kind = \"greedy\"
 [bottleneck]
 rate = 1
 ";
-    for group in [
-        "",
-        "group = \"thick\"",
-        "group = \"thin\"\nover-group = \"x\"",
+    for (group, what) in [
+        (
+            "",
+            "3:1: published `a` wants a `group`, of those that seed=1 has: greedy, thin",
+        ),
+        (
+            "group = \"thick\"",
+            "3:1: published `a`: no group `thick` in seed=1; it has: greedy, thin",
+        ),
+        (
+            "group = \"thin\"\nover-group = \"x\"",
+            "3:1: published `a`: no group `x` in seed=1; it has: greedy, thin",
+        ),
     ] {
         let told = mistake(&TEXT.replace("GROUP", group));
-        let what = "3:1: published `a` wants a `group`, of those that seed=1 has: greedy, thin";
         assert!(told.contains(what), "{told}");
     }
     let right = "group = \"thin\"\nover-group = \"greedy\"";

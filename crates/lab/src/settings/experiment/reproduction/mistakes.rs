@@ -5,7 +5,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use crate::RunKey;
+use crate::measure_ref::nearest;
+use crate::{Part, RunKey};
 
 use super::{Extent, Reproduction, Selector};
 use crate::settings::experiment::{Name, Planned};
@@ -22,11 +23,7 @@ pub(in crate::settings::experiment) fn find(
     let mut tell = |list: &str, place: usize, text: String| {
         mistakes.push(Mistake::new(span(value, list, place), text));
     };
-    let takes_one = |selector: &Selector| names.iter().any(|name| selector.takes(name));
-    let no_run = |what: String| {
-        format!("{what} is no run of this experiment; `pillion-lab plan` lists them")
-    };
-    let unknown = |runs: &Selector| (!takes_one(runs)).then(|| no_run(format!("`{runs}`")));
+    let unknown = |runs: &Selector| unknown_runs(runs, names);
     if reproduction.selection.contains_key(&Extent::Full) {
         let text = "the full extent is all that the file has, and is not selected from; select for \
                     `quick` or `default`";
@@ -34,12 +31,8 @@ pub(in crate::settings::experiment) fn find(
     }
     for selection in reproduction.selection.values() {
         for part in selection.only.iter().chain(&selection.only_today) {
-            if !names.iter().any(|name| name.has(part)) {
-                tell(
-                    "selection",
-                    0,
-                    no_run(format!("`{part}`, which a selection names,")),
-                );
+            if let Some(text) = unknown_runs(&Selector::from_iter([part.clone()]), names) {
+                tell("selection", 0, text);
             }
         }
         for text in selection.also.iter().filter_map(unknown) {
@@ -104,9 +97,12 @@ pub(in crate::settings::experiment) fn find_of_groups(
     runs: &[Planned],
     mistakes: &mut Vec<Mistake>,
 ) {
-    let mut tell = |list: &str, place: usize, what: String, lacking: Option<(&str, String)>| {
-        if let Some((run, groups)) = lacking {
-            let text = format!("{what} wants a `group`, of those that {run} has: {groups}");
+    let mut tell = |list: &str, place: usize, what: String, lacking: Option<Lacking>| {
+        if let Some(Lacking { group, run, groups }) = lacking {
+            let text = match group {
+                Some(group) => format!("{what}: no group `{group}` in {run}; it has: {groups}"),
+                None => format!("{what} wants a `group`, of those that {run} has: {groups}"),
+            };
             mistakes.push(Mistake::new(span(value, list, place), text));
         }
     };
@@ -150,12 +146,19 @@ pub(in crate::settings::experiment) fn find_of_groups(
     }
 }
 
-/// The first of these runs that has not this group, or has several and none is named; and its groups.
+/// A run without the group that is asked of it.
+struct Lacking<'a> {
+    group: Option<String>,
+    run: &'a RunKey,
+    groups: String,
+}
+
+/// The first of these runs that has not this group, or has several and none is named.
 fn lacks_group<'a>(
     runs: &'a [Planned],
     selector: &Selector,
     group: Option<&Name>,
-) -> Option<(&'a str, String)> {
+) -> Option<Lacking<'a>> {
     let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
     taken.find_map(|run| {
         let streams = run.plan.streams.iter();
@@ -164,7 +167,30 @@ fn lacks_group<'a>(
             None => groups.len() == 1,
             Some(group) => groups.contains(&&**group),
         };
-        (!is_known).then(|| (run.name.as_str(), groups.join(", ")))
+        (!is_known).then(|| Lacking {
+            group: group.map(ToString::to_string),
+            run: &run.name,
+            groups: groups.join(", "),
+        })
+    })
+}
+
+/// What is wrong if no run has all these parts in its name, with the nearest part that runs have.
+fn unknown_runs(runs: &Selector, names: &[&RunKey]) -> Option<String> {
+    if names.iter().any(|name| runs.takes(name)) {
+        return None;
+    }
+    let mut parts = runs.parts().iter();
+    let unknown = parts.find(|part| !names.iter().any(|name| name.has(part)));
+    Some(match unknown {
+        Some(part) => {
+            let known = names.iter().flat_map(|name| name.parts()).map(Part::as_str);
+            let nearest = nearest(part.as_str(), known).unwrap_or_default();
+            format!(
+                "`{runs}` is no run of this experiment: none has `{part}`; the nearest is `{nearest}`"
+            )
+        }
+        None => format!("`{runs}` is no run of this experiment: none has all of it in its name"),
     })
 }
 
