@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
