@@ -337,27 +337,30 @@ struct load_window {
 
 /*
  * The hand-over from the program at the cgroup, which sees TCP's state, to the
- * one at the device, which sees the packet: what TCP has just sent.
+ * one at the device, which sees the packet: what TCP has just sent. Its kind is
+ * NOTHING again once the program at the device has used it.
  */
 struct announcement {
 	enum announced kind;
 	__u32 seq;
-	__u32 end;
-	__u32 kept; /* payload before it that history[] has */
-	__u32 room; /* for payload, as to memory (truesize.h) */
-	__u16 varying; /* bytes of options that come and go */
+	__u32 end; /* the first byte behind the segment */
+	__u32 kept; /* bytes right before seq that history[] has */
+	__u32 room; /* maximum payload, by the socket's memory (truesize.h) */
+	__u16 varying; /* bytes of TCP options that not every segment has */
+	/* Of new data alone: */
 	__u8 in_doubt; /* TCP doubts its time-out (reaction.h) */
 	__u8 excess; /* PACED, OVER_SHARE, or 0 */
 };
 
 /*
- * Losses that were found last, each kind by number and end (next_call()), so
- * that who reads has both. They wait for the next packet that leaves, with
- * which TCP is told (reaction.h).
+ * The newest loss of each kind. The upper 32 bits count, so that the same end
+ * is a new loss; the lower ones are the sequence number where it ends. One word,
+ * so that no reader sees a mixture (next_call()). The program on the way out
+ * reads it with the next packet (reaction.h).
  */
-struct loss_event {
-	__u64 hidden; /* of which TCP does not know */
-	__u64 known; /* of which it does */
+struct loss_notice {
+	__u64 hidden; /* a bundle repaired it; TCP does not know */
+	__u64 known; /* TCP retransmitted some of it */
 };
 
 /*
@@ -390,7 +393,7 @@ struct egress {
 	__u32 undo_marker; /* tells TCP's own from the next; 0: it is firm */
 	__u32 prior_cwnd; /* TCP's, of its last one */
 	__u32 trusted_end; /* of losses left to TCP's own */
-	struct loss_event answered; /* what of ingress.found was */
+	struct loss_notice answered; /* the part of ingress.found */
 	__u16 asked; /* for one, with the last packet */
 	__u16 unread; /* a packet has left that shows no sequence number */
 	__u32 asked_high_seq; /* TCP's, as that left */
@@ -459,7 +462,7 @@ struct ingress {
 	__u32 peer_end; /* up to where the peer's data came, if with gaps */
 	__u32 unread; /* the last ACK could not be read */
 
-	struct loss_event found;
+	struct loss_notice found;
 	struct pending pending;
 	__u32 late_us; /* after which lost ones came after all, fading */
 	__u32 lost_by; /* the acknowledgement that told of the last one */

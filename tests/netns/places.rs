@@ -1,7 +1,7 @@
 //! As many connections as `--max-connections` allows, and no more.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::process::{Child, Stdio};
@@ -22,13 +22,22 @@ use crate::devices::Attach;
 use crate::namespaces::{Name, Resident};
 use crate::succession::ends_well;
 
-/// A pillion on loopback; a single user has half of its places.
+/// A pillion on loopback, once it has looked at the connections that were there; a single user has half
+/// of its places.
 fn attach(namespace: &Namespace, arguments: &[&str]) -> Child {
     let mut all = vec!["attach", "--dev", "lo"];
     all.extend(arguments);
     let mut attach = pillion_in(namespace, &all);
-    let attach = attach.stderr(Stdio::piped()).spawn().unwrap();
-    await_attached(attach.id());
+    let mut attach = attach.stderr(Stdio::piped()).spawn().unwrap();
+    // Byte by byte, so that what comes behind is left to others.
+    let said = attach.stderr.as_mut().unwrap();
+    let mut byte = [0];
+    let mut first = Vec::new();
+    while said.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
+        first.extend(byte);
+    }
+    let first = String::from_utf8(first).unwrap();
+    assert!(first.starts_with("pillion: bundling"), "{first}");
     attach
 }
 

@@ -1,5 +1,4 @@
-//! Measures as experiments name them, as in `ack_latency_ms p97`: read once, with all that is wrong told
-//! before any run.
+//! Parses the names of measures, such as `ack_latency_ms p97`, and reports errors before any run.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,7 +30,7 @@ pub(crate) const RATES: [&str; 4] = [
 ];
 
 /// Distributions of what applications wrote and read.
-const OF_MESSAGES: [&str; 5] = [
+const MESSAGE_DISTRIBUTIONS: [&str; 5] = [
     "message_bytes",
     "message_gap_ms",
     DELIVERY_LATENCY,
@@ -39,7 +38,7 @@ const OF_MESSAGES: [&str; 5] = [
     "sojourn_ms",
 ];
 
-/// How many of the quantiles that are kept of a distribution stand for its body.
+/// Number of stored quantiles below the tail, in steps of 0.1 %.
 pub(crate) const BODY: usize = 1000;
 
 /// The shares of a distribution at which its quantiles are kept: the body in steps of a thousandth, the
@@ -61,26 +60,26 @@ const OF_SLICES: &str = " of slices";
 /// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a statistic of it |
 /// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | a single value, or a median, of each stream alone |
 /// | `… of streams p90`, `… of streams jain` | a statistic of these, or Jain's index |
-/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate in each slice of so many seconds |
+/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate in each slice of so many seconds; of single seconds also `slowest_delivery_ms` |
 /// | `… of slices p100`, `… of slices off 10000000` | a percentile of these, or their mean distance from a rate, relative to it |
 /// | `redundant_bytes`, `messages_per_s`, `voice_rating at 150`, `voice_mos best`, `typing_stalls_per_1000 back 75` | what follows from others |
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasureRef {
     text: String,
-    pub(crate) of: Of,
+    pub(crate) kind: Kind,
 }
 
 /// What a measure is taken of.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Of {
+pub(crate) enum Kind {
     /// A single value of this name.
     Value(String),
     /// A distribution of this name: all of it, or a statistic.
     Distribution(String, Option<Statistic>),
     /// The value of this name of each stream: all of them, or what is asked of them.
-    Streams(String, Option<OfStreams>),
+    Streams(String, Option<StreamStatistic>),
     /// The rate of this name in slices of so many seconds: all of them, or what is asked of them.
-    Slices(String, usize, Option<OfSlices>),
+    Slices(String, usize, Option<SliceStatistic>),
     RedundantBytes,
     MessagesPerSecond,
     /// ITU-T G.107's rating factor.
@@ -109,14 +108,14 @@ pub(crate) enum Statistic {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum OfStreams {
+pub(crate) enum StreamStatistic {
     Statistic(Statistic),
     /// Jain's index of fairness.
     Jain,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum OfSlices {
+pub(crate) enum SliceStatistic {
     /// The quantile at this share.
     Percentile(f64),
     /// The mean distance from this rate, relative to it.
@@ -146,24 +145,24 @@ impl MeasureRef {
 
     /// True if it is all of a distribution, or of what is said of each stream.
     pub(crate) fn is_distribution(&self) -> bool {
-        matches!(self.of, Of::Distribution(_, None)) || self.is_of_streams()
+        matches!(self.kind, Kind::Distribution(_, None)) || self.is_of_streams()
     }
 
     /// True if it is what is said of each stream.
     pub(crate) fn is_of_streams(&self) -> bool {
-        matches!(self.of, Of::Streams(_, None))
+        matches!(self.kind, Kind::Streams(_, None))
     }
 
     /// True if it is a rate in each slice.
     pub(crate) fn is_of_slices(&self) -> bool {
-        matches!(self.of, Of::Slices(_, _, None))
+        matches!(self.kind, Kind::Slices(_, _, None))
     }
 
     /// True if it is an index of fairness.
     pub(crate) fn is_index(&self) -> bool {
-        match &self.of {
-            Of::Streams(_, Some(OfStreams::Jain)) => true,
-            Of::Value(name) => name == JAIN_OF_ALL,
+        match &self.kind {
+            Kind::Streams(_, Some(StreamStatistic::Jain)) => true,
+            Kind::Value(name) => name == JAIN_OF_ALL,
             _ => false,
         }
     }
@@ -176,20 +175,20 @@ impl MeasureRef {
             Some(Statistic::InSteps { .. }) => Unit::Number,
             Some(Statistic::Percentile(_) | Statistic::Mean) | None => unit_of_name(name),
         };
-        match &self.of {
-            Of::Value(name) => unit_of_name(name),
-            Of::Distribution(name, statistic) => of_statistic(name, statistic),
-            Of::Streams(_, Some(OfStreams::Jain)) => Unit::Number,
-            Of::Streams(name, Some(OfStreams::Statistic(statistic))) => {
+        match &self.kind {
+            Kind::Value(name) => unit_of_name(name),
+            Kind::Distribution(name, statistic) => of_statistic(name, statistic),
+            Kind::Streams(_, Some(StreamStatistic::Jain)) => Unit::Number,
+            Kind::Streams(name, Some(StreamStatistic::Statistic(statistic))) => {
                 of_statistic(name, &Some(*statistic))
             }
-            Of::Slices(_, _, Some(OfSlices::Off(_))) => Unit::Share,
-            Of::Streams(name, None) | Of::Slices(name, ..) => unit_of_name(name),
-            Of::RedundantBytes => Unit::Bytes,
-            Of::MessagesPerSecond
-            | Of::VoiceRating(_)
-            | Of::VoiceOpinion(_)
-            | Of::TypingStalls(_) => Unit::Number,
+            Kind::Slices(_, _, Some(SliceStatistic::Off(_))) => Unit::Share,
+            Kind::Streams(name, None) | Kind::Slices(name, ..) => unit_of_name(name),
+            Kind::RedundantBytes => Unit::Bytes,
+            Kind::MessagesPerSecond
+            | Kind::VoiceRating(_)
+            | Kind::VoiceOpinion(_)
+            | Kind::TypingStalls(_) => Unit::Number,
         }
     }
 }
@@ -240,51 +239,65 @@ impl FromStr for MeasureRef {
     type Err = MeasureError;
 
     fn from_str(text: &str) -> Result<Self, MeasureError> {
-        let of = if let Some((name, asked)) = text.split_once(OF_SLICES) {
-            of_slices(name, asked.trim_start())?
-        } else if let Some((name, asked)) = text.split_once(OF_STREAMS) {
-            of_streams(name, asked.trim_start())?
+        let kind = if let Some((name, asked)) = split(text, OF_SLICES) {
+            of_slices(name, asked)?
+        } else if let Some((name, asked)) = split(text, OF_STREAMS) {
+            of_streams(name, asked)?
         } else {
             let (name, asked) = text.split_once(' ').unwrap_or((text, ""));
             of_group(name, asked)?
         };
         Ok(Self {
             text: text.to_owned(),
-            of,
+            kind,
         })
     }
 }
 
-fn of_group(name: &str, asked: &str) -> Result<Of, MeasureError> {
+/// What stands before and behind these words, with a space between.
+fn split<'a>(text: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
+    let (before, behind) = text.split_once(words)?;
+    match behind {
+        "" => Some((before, "")),
+        behind => Some((before, behind.strip_prefix(' ')?)),
+    }
+}
+
+fn of_group(name: &str, asked: &str) -> Result<Kind, MeasureError> {
     const STATISTICS: &str = "p0 to p100 in steps of 0.1, p99.95, p99.99, mean, above X, between X and Y, \
                               in steps of X above Y";
-    let follows =
-        |known: &str, of: Option<Of>| of.ok_or_else(|| MeasureError::statistic(asked, name, known));
-    let is_distribution = distributions().any(|it| it.name == name) || OF_MESSAGES.contains(&name);
+    let or_unknown = |known: &str, of: Option<Kind>| {
+        of.ok_or_else(|| MeasureError::statistic(asked, name, known))
+    };
+    let is_distribution =
+        distributions().any(|it| it.name == name) || MESSAGE_DISTRIBUTIONS.contains(&name);
     match name {
-        "redundant_bytes" => follows("none", asked.is_empty().then_some(Of::RedundantBytes)),
-        "messages_per_s" => follows("none", asked.is_empty().then_some(Of::MessagesPerSecond)),
-        "voice_rating" => follows("at MS, best", play_out(asked).map(Of::VoiceRating)),
-        "voice_mos" => follows("at MS, best", play_out(asked).map(Of::VoiceOpinion)),
-        "typing_stalls_per_1000" => follows(
+        "redundant_bytes" => or_unknown("none", asked.is_empty().then_some(Kind::RedundantBytes)),
+        "messages_per_s" => or_unknown("none", asked.is_empty().then_some(Kind::MessagesPerSecond)),
+        "voice_rating" => or_unknown("at MS, best", play_out(asked).map(Kind::VoiceRating)),
+        "voice_mos" => or_unknown("at MS, best", play_out(asked).map(Kind::VoiceOpinion)),
+        "typing_stalls_per_1000" => or_unknown(
             "back MS",
             asked
                 .strip_prefix("back ")
                 .and_then(number)
-                .map(Of::TypingStalls),
+                .map(Kind::TypingStalls),
         ),
-        _ if is_distribution && asked.is_empty() => Ok(Of::Distribution(name.to_owned(), None)),
+        _ if is_distribution && asked.is_empty() => Ok(Kind::Distribution(name.to_owned(), None)),
         _ if is_distribution => {
-            let of = statistic(asked).map(|it| Of::Distribution(name.to_owned(), Some(it)));
-            follows(STATISTICS, of)
+            let of = statistic(asked).map(|it| Kind::Distribution(name.to_owned(), Some(it)));
+            or_unknown(STATISTICS, of)
         }
-        _ if VALUES.contains(name) => {
-            follows("none", asked.is_empty().then(|| Of::Value(name.to_owned())))
-        }
+        _ if VALUES.contains(name) => or_unknown(
+            "none",
+            asked.is_empty().then(|| Kind::Value(name.to_owned())),
+        ),
         _ => {
-            let distributions = distributions().map(|it| it.name).chain(OF_MESSAGES);
+            let distributions = distributions()
+                .map(|it| it.name)
+                .chain(MESSAGE_DISTRIBUTIONS);
             let known = distributions
-                .chain(FOLLOWING)
+                .chain(DERIVED)
                 .chain(VALUES.iter().map(String::as_str));
             Err(MeasureError::unknown("measure", name, known))
         }
@@ -292,7 +305,7 @@ fn of_group(name: &str, asked: &str) -> Result<Of, MeasureError> {
 }
 
 /// Measures that follow from others.
-const FOLLOWING: [&str; 5] = [
+const DERIVED: [&str; 5] = [
     "redundant_bytes",
     "messages_per_s",
     "voice_rating",
@@ -300,31 +313,31 @@ const FOLLOWING: [&str; 5] = [
     "typing_stalls_per_1000",
 ];
 
-fn of_streams(name: &str, asked: &str) -> Result<Of, MeasureError> {
+fn of_streams(name: &str, asked: &str) -> Result<Kind, MeasureError> {
     let medians = || distributions().map(|it| format!("{} p50", it.name));
-    if !OF_A_STREAM.contains(name) && !medians().any(|it| it == name) {
-        let known = OF_A_STREAM.iter().cloned().chain(medians());
+    if !STREAM_VALUES.contains(name) && !medians().any(|it| it == name) {
+        let known = STREAM_VALUES.iter().cloned().chain(medians());
         return Err(MeasureError::unknown("measure of streams", name, known));
     }
     // Of streams, no mean is kept.
     let of_values = statistic(asked).filter(|it| *it != Statistic::Mean);
     let asked = match (asked, of_values) {
         ("", _) => None,
-        ("jain", _) => Some(OfStreams::Jain),
-        (_, Some(statistic)) => Some(OfStreams::Statistic(statistic)),
+        ("jain", _) => Some(StreamStatistic::Jain),
+        (_, Some(statistic)) => Some(StreamStatistic::Statistic(statistic)),
         (_, None) => {
             let of = format!("{name}{OF_STREAMS}");
             return Err(MeasureError::statistic(
                 asked,
                 &of,
-                "p0 to p100, above X, jain",
+                "p0 to p100 in steps of 0.1, above X, between X and Y, jain",
             ));
         }
     };
-    Ok(Of::Streams(name.to_owned(), asked))
+    Ok(Kind::Streams(name.to_owned(), asked))
 }
 
-fn of_slices(name: &str, asked: &str) -> Result<Of, MeasureError> {
+fn of_slices(name: &str, asked: &str) -> Result<Kind, MeasureError> {
     let known = || RATES.into_iter().chain([SLOWEST_DELIVERY]);
     if !known().any(|it| it == name) {
         return Err(MeasureError::unknown("measure of slices", name, known()));
@@ -340,20 +353,22 @@ fn of_slices(name: &str, asked: &str) -> Result<Of, MeasureError> {
     let (seconds, what) = match asked.strip_prefix("of ") {
         None => (1, asked),
         Some(wider) => {
-            let (seconds, what) = wider.split_once(" s").ok_or_else(refused)?;
+            let (seconds, what) = split(wider, " s").ok_or_else(refused)?;
             let seconds = seconds.parse().ok().filter(|it| *it > 0);
-            (seconds.ok_or_else(refused)?, what.trim_start())
+            (seconds.ok_or_else(refused)?, what)
         }
     };
     let asked = match what.strip_prefix("off ") {
         _ if what.is_empty() => None,
         Some(rate) => {
             let rate = number(rate).filter(|it| *it > 0.0);
-            Some(OfSlices::Off(rate.ok_or_else(refused)?))
+            Some(SliceStatistic::Off(rate.ok_or_else(refused)?))
         }
-        None => Some(OfSlices::Percentile(percentile(what).ok_or_else(refused)?)),
+        None => Some(SliceStatistic::Percentile(
+            percentile(what).ok_or_else(refused)?,
+        )),
     };
-    Ok(Of::Slices(name.to_owned(), seconds, asked))
+    Ok(Kind::Slices(name.to_owned(), seconds, asked))
 }
 
 fn statistic(asked: &str) -> Option<Statistic> {
@@ -401,7 +416,7 @@ fn within(text: &str, range: RangeInclusive<f64>) -> Option<f64> {
 }
 
 /// Names of the single values of each stream.
-static OF_A_STREAM: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+static STREAM_VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let counts = names(&Volume::default()).chain(names(&Loss::default()));
     counts.chain(RATES.map(str::to_owned)).collect()
 });
@@ -410,7 +425,7 @@ static OF_A_STREAM: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
 static VALUES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let of_group = names(&Handshakes::default()).chain(names(&Fairness::default()));
     let added = [JAIN_OF_ALL, DROPPED_IN_STEP].map(str::to_owned);
-    OF_A_STREAM
+    STREAM_VALUES
         .iter()
         .cloned()
         .chain(of_group)
@@ -486,6 +501,9 @@ mod tests {
             "voice_rating",
             "voice_mos at x",
             "redundant_bytes p50",
+            "data_packets of streamsjain",
+            "received_goodput_bit_per_s of slicesp90",
+            "received_goodput_bit_per_s of slices of 30 sp95",
             "nth_retransmissions",
             "",
         ] {

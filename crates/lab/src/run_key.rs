@@ -1,5 +1,4 @@
-//! Runs of an experiment by what tells them apart, as in `plain,loss=2,seed=1`: the variant, what else is
-//! varied, and the seed.
+//! Names of runs, such as `plain,loss=2,seed=1`: the variant, the values of what is varied, and the seed.
 
 use std::fmt;
 
@@ -50,7 +49,7 @@ impl fmt::Display for Part {
     }
 }
 
-/// What tells a run from the others of its experiment.
+/// A parsed run name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunKey {
     text: String,
@@ -69,7 +68,7 @@ impl RunKey {
         self.parts.iter()
     }
 
-    /// The parts but the seed: those of all runs that differ by it alone.
+    /// The parts without the seed: equal for all repetitions of a run.
     pub fn without_seed(&self) -> impl Iterator<Item = &Part> {
         self.parts().filter(|part| !part.is_seed())
     }
@@ -80,7 +79,7 @@ impl RunKey {
         self.parts.contains(part)
     }
 
-    /// The number that a parameter has; of values with a second number, as in `itt=30:3`, the first.
+    /// The numeric value of a parameter, of `30:3` the first number; `None` if it is absent or no number.
     #[must_use]
     pub fn number(&self, parameter: &str) -> Option<f64> {
         let part = self.parts().find(|part| part.key() == Some(parameter))?;
@@ -116,7 +115,7 @@ pub fn values<'a>(runs: impl IntoIterator<Item = &'a RunKey>, of: &str) -> Vec<&
     values
 }
 
-/// Runs, by parts of their names, as in `plain,loss=10`: those that have all of them.
+/// Selects the runs that have all of these parts, as in `plain,loss=10`; empty: all runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub struct Selector(Vec<Part>);

@@ -12,10 +12,10 @@
 //! What became of every frame, and how exactly the delay was kept, is in the [`Ledger`].
 //!
 //! ```no_run
-//! use crate::path::{Direction, Loss, Path, PathConfig, Tap};
+//! use pillion_lab::path::{Direction, Loss, Path, PathConfig, Tap};
 //! use std::time::Duration;
 //!
-//! # fn main() -> Result<(), crate::path::PathError> {
+//! # fn main() -> Result<(), pillion_lab::path::PathError> {
 //! let clean = Direction::delayed(Duration::from_millis(75));
 //! let lossy = Direction { loss: Loss::Uniform(0.05), ..clean.clone() };
 //! let config = PathConfig { forward: lossy, backward: clean, seed: 1 };

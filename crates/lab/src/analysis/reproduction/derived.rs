@@ -2,17 +2,17 @@
 
 use super::GroupDigest;
 use crate::analysis::people::{typing, voice};
-use crate::measure_ref::{DELIVERY_LATENCY, MeasureRef, Of, PlayOut, Statistic};
+use crate::measure_ref::{DELIVERY_LATENCY, Kind, MeasureRef, PlayOut, Statistic};
 
 /// The value of a measure that is not kept itself; none if what it follows from was not measured.
 pub(super) fn value(group: &GroupDigest, measure: &MeasureRef) -> Option<f64> {
     let kept = |name: &str| group.values.get(name).copied();
-    match measure.of {
-        Of::RedundantBytes => Some(kept("data_bytes")? - kept("new_bytes")?),
-        Of::MessagesPerSecond => Some(1e3 / group.statistic("message_gap_ms", Statistic::Mean)?),
-        Of::VoiceRating(play_out) => rating(group, play_out),
-        Of::VoiceOpinion(play_out) => Some(voice::opinion(rating(group, play_out)?)),
-        Of::TypingStalls(back_ms) => {
+    match measure.kind {
+        Kind::RedundantBytes => Some(kept("data_bytes")? - kept("new_bytes")?),
+        Kind::MessagesPerSecond => Some(1e3 / group.statistic("message_gap_ms", Statistic::Mean)?),
+        Kind::VoiceRating(play_out) => rating(group, play_out),
+        Kind::VoiceOpinion(play_out) => Some(voice::opinion(rating(group, play_out)?)),
+        Kind::TypingStalls(back_ms) => {
             let late = late(group, typing::bound_ms(back_ms))?;
             Some(typing::stalls_per_1000(late))
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{derived, quantiles, slices};
 use crate::analysis::{OpenError, Traces};
-use crate::measure_ref::{MeasureRef, Of, OfSlices, OfStreams, Statistic, levels};
+use crate::measure_ref::{Kind, MeasureRef, SliceStatistic, Statistic, StreamStatistic, levels};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -120,24 +120,24 @@ impl GroupDigest {
     /// The value of a measure; `None` if it was not measured, or has none in a single group.
     #[must_use]
     pub fn value(&self, measure: &MeasureRef) -> Option<f64> {
-        match &measure.of {
-            Of::Value(name) => self.values.get(name).copied(),
-            Of::Distribution(name, Some(statistic)) => self.statistic(name, *statistic),
-            Of::Streams(name, Some(OfStreams::Jain)) => {
+        match &measure.kind {
+            Kind::Value(name) => self.values.get(name).copied(),
+            Kind::Distribution(name, Some(statistic)) => self.statistic(name, *statistic),
+            Kind::Streams(name, Some(StreamStatistic::Jain)) => {
                 jain_index(self.streams.get(name)?.iter().copied())
             }
-            Of::Streams(name, Some(OfStreams::Statistic(asked))) => {
+            Kind::Streams(name, Some(StreamStatistic::Statistic(asked))) => {
                 quantiles::statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
             }
-            Of::Slices(name, seconds, Some(asked)) => {
+            Kind::Slices(name, seconds, Some(asked)) => {
                 slices::value(self.slices.get(name)?, *seconds, *asked)
             }
-            Of::RedundantBytes
-            | Of::MessagesPerSecond
-            | Of::VoiceRating(_)
-            | Of::VoiceOpinion(_)
-            | Of::TypingStalls(_) => derived::value(self, measure),
-            Of::Distribution(_, None) | Of::Streams(_, None) | Of::Slices(_, _, None) => None,
+            Kind::RedundantBytes
+            | Kind::MessagesPerSecond
+            | Kind::VoiceRating(_)
+            | Kind::VoiceOpinion(_)
+            | Kind::TypingStalls(_) => derived::value(self, measure),
+            Kind::Distribution(_, None) | Kind::Streams(_, None) | Kind::Slices(_, _, None) => None,
         }
     }
 
@@ -152,11 +152,11 @@ impl GroupDigest {
     /// The quantile at a share of what the measure is all of.
     pub(super) fn quantile(&self, measure: &MeasureRef, share: f64) -> Option<f64> {
         let asked = Statistic::Percentile(share);
-        match &measure.of {
-            Of::Slices(name, seconds, None) => slices::value(
+        match &measure.kind {
+            Kind::Slices(name, seconds, None) => slices::value(
                 self.slices.get(name)?,
                 *seconds,
-                OfSlices::Percentile(share),
+                SliceStatistic::Percentile(share),
             ),
             _ => quantiles::statistic(&self.quantiles(measure)?, asked),
         }
@@ -164,8 +164,8 @@ impl GroupDigest {
 
     /// What is said of each stream alone, in ascending order.
     pub(super) fn of_streams(&self, measure: &MeasureRef) -> Option<&[f64]> {
-        match &measure.of {
-            Of::Streams(name, None) => self.streams.get(name).map(Vec::as_slice),
+        match &measure.kind {
+            Kind::Streams(name, None) => self.streams.get(name).map(Vec::as_slice),
             _ => None,
         }
     }
@@ -173,8 +173,8 @@ impl GroupDigest {
     /// The quantiles of a distribution, or of what is said of each stream alone, at the shares that are kept.
     #[must_use]
     pub fn quantiles(&self, measure: &MeasureRef) -> Option<Cow<'_, [f64]>> {
-        match &measure.of {
-            Of::Distribution(name, None) => self.distributions.get(name).map(Cow::from),
+        match &measure.kind {
+            Kind::Distribution(name, None) => self.distributions.get(name).map(Cow::from),
             _ => quantiles_of(self.of_streams(measure)?).map(Cow::from),
         }
     }

@@ -7,7 +7,7 @@ use pillion_stats::measure::quantile;
 use pillion_trace::measure::{Measures, Rates};
 
 use super::{Digest, GroupDigest, Message};
-use crate::measure_ref::{MeasureRef, Of, OfSlices};
+use crate::measure_ref::{Kind, MeasureRef, SliceStatistic};
 
 /// The width of a slice, as `analyse` has it.
 pub(super) const WIDTH_NS: i64 = 1_000_000_000;
@@ -128,15 +128,15 @@ impl Digest {
 impl GroupDigest {
     /// A rate in each slice of a second, in the order of time.
     pub(super) fn of_slices(&self, measure: &MeasureRef) -> Option<&[f64]> {
-        match &measure.of {
-            Of::Slices(name, 1, None) => self.slices.get(name).map(Vec::as_slice),
+        match &measure.kind {
+            Kind::Slices(name, 1, None) => self.slices.get(name).map(Vec::as_slice),
             _ => None,
         }
     }
 }
 
 /// What is asked of these slices of a second, taken together so many at a time.
-pub(super) fn value(slices: &[f64], seconds: usize, asked: OfSlices) -> Option<f64> {
+pub(super) fn value(slices: &[f64], seconds: usize, asked: SliceStatistic) -> Option<f64> {
     let means = slices.chunks_exact(seconds);
     let means = means.map(|it| it.iter().sum::<f64>() / it.len() as f64);
     let mut means: Vec<f64> = means.collect();
@@ -144,11 +144,11 @@ pub(super) fn value(slices: &[f64], seconds: usize, asked: OfSlices) -> Option<f
         return None;
     }
     match asked {
-        OfSlices::Off(rate) => {
+        SliceStatistic::Off(rate) => {
             let off = means.iter().map(|it| (it / rate - 1.0).abs());
             Some(off.sum::<f64>() / means.len() as f64)
         }
-        OfSlices::Percentile(share) => {
+        SliceStatistic::Percentile(share) => {
             means.sort_by(f64::total_cmp);
             quantile(&means, share)
         }
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn slices_of_several_seconds_are_means_of_whole_ones() {
         let rates = [1.0, 3.0, 5.0, 7.0, 100.0];
-        let percentile = |seconds, share| value(&rates, seconds, OfSlices::Percentile(share));
+        let percentile = |seconds, share| value(&rates, seconds, SliceStatistic::Percentile(share));
         assert_eq!(percentile(2, 0.0), Some(2.0));
         assert_eq!(
             percentile(2, 1.0),
             Some(6.0),
             "the fifth second has no other"
         );
-        assert_eq!(value(&rates, 2, OfSlices::Off(4.0)), Some(0.5));
+        assert_eq!(value(&rates, 2, SliceStatistic::Off(4.0)), Some(0.5));
         assert_eq!(percentile(6, 0.5), None);
     }
 

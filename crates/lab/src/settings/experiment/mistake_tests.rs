@@ -363,7 +363,7 @@ today = \"kernel=today\"
         ),
         (
             "[reproduction.selection.full]\nrepetitions = 2\n",
-            "the full extent is all that the file has",
+            "the full extent always has all runs",
         ),
         (
             "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"\"\nat-most = 1\n",
@@ -403,7 +403,7 @@ today = \"kernel=today\"
         ),
         (
             "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\n[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"b\"\nruns = \"n=six\"\nat-most = 1\n",
-            "13:1: `n=six` is no run of this experiment",
+            "13:1: no run matches `n=six`",
         ),
         (
             "[[reproduction.table]]\ntitle = \"t\"\ncolumns = [{ label = \"c\", measure = \"rtt_ms p50\" }]\nlines = [{ label = \"l\" }]\n",
@@ -411,7 +411,7 @@ today = \"kernel=today\"
         ),
         (
             "causes = [{ runs = \"kernel=then\", is = \"old\" }]\n",
-            "`kernel=then` is no run of this experiment",
+            "no run matches `kernel=then`",
         ),
         (
             "[[reproduction.published]]\nmeasure = \"rtt_ms p50\"\nwhat = \"a\"\nruns = \"n=one\"\nat-most = 1\nwithin = 1\n",
@@ -427,10 +427,7 @@ today = \"kernel=today\"
     }
     let nothing_today = two.replace("kernel=today", "kernel=tody");
     let told = mistake(&format!("{SMALL}{nothing_today}"));
-    assert!(
-        told.contains("7:9: `kernel=tody` is no run of this experiment"),
-        "{told}"
-    );
+    assert!(told.contains("7:9: no run matches `kernel=tody`"), "{told}");
 }
 
 #[test]
@@ -453,11 +450,11 @@ fn unknown_run_is_told_with_the_nearest_part_of_a_name() {
     for (runs, what) in [
         (
             "n=onw",
-            "`n=onw` is no run of this experiment: none has `n=onw`; the nearest is `n=one`",
+            "no run matches `n=onw`: unknown part `n=onw`; the nearest is `n=one`",
         ),
         (
             "n=one,n=two",
-            "`n=one,n=two` is no run of this experiment: none has all of it",
+            "no run matches `n=one,n=two`: none has all of these parts",
         ),
     ] {
         let told = mistake(&format!("{SMALL}{}", lines.replace("RUNS", runs)));
@@ -518,15 +515,15 @@ rate = 1
     for (group, what) in [
         (
             "",
-            "3:1: published `a` wants a `group`, of those that seed=1 has: greedy, thin",
+            "3:1: published `a`: missing `group`; seed=1 has: greedy, thin",
         ),
         (
             "group = \"thick\"",
-            "3:1: published `a`: no group `thick` in seed=1; it has: greedy, thin",
+            "3:1: published `a`: unknown group `thick`; seed=1 has: greedy, thin",
         ),
         (
             "group = \"thin\"\nover-group = \"x\"",
-            "3:1: published `a`: no group `x` in seed=1; it has: greedy, thin",
+            "3:1: published `a`: unknown group `x`; seed=1 has: greedy, thin",
         ),
     ] {
         let told = mistake(&TEXT.replace("GROUP", group));

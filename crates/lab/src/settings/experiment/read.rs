@@ -57,7 +57,7 @@ pub(super) fn experiment(
         && !expanded.is_empty()
     {
         let names: Vec<_> = expanded.iter().map(|it| &it.name).collect();
-        reproduction::mistakes::find(reproduction, value, &names, mistakes);
+        reproduction::mistakes::check_selectors(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
         expanded.retain(|it| select::takes(selection, &reproduction.today, &it.name));
@@ -71,7 +71,7 @@ pub(super) fn experiment(
     let runs: Vec<_> = runs.collect();
     let runs_are_right = mistakes.is_empty();
     if let (Some(reproduction), Some(value)) = (&reproduction, &reproduced) {
-        reproduction::mistakes::find_of_groups(reproduction, value, &runs, mistakes);
+        reproduction::mistakes::check_groups(reproduction, value, &runs, mistakes);
     }
     for name in unused.parameters.unwrap_or_default() {
         let text = format!("no run uses `{name}`; use it, as in \"= {name}\", or leave it out");

@@ -133,10 +133,7 @@ path.loss = [1, 2]
     }
     let wrong = text.replace("runs = \"loss=2\"", "runs = \"loss=3\"");
     let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
-    assert!(
-        mistakes.contains("`loss=3` is no run of this experiment"),
-        "{mistakes}"
-    );
+    assert!(mistakes.contains("no run matches `loss=3`"), "{mistakes}");
 }
 
 #[test]
@@ -182,10 +179,10 @@ path.rtt = 10
     assert_eq!(names(&also, Extent::Default), selected);
     let wrong = also.replace("\"loss=3\"", "\"loss=4\"");
     let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
-    assert!(mistakes.contains("`loss=4` is no run"), "{mistakes}");
+    assert!(mistakes.contains("no run matches `loss=4`"), "{mistakes}");
     let wrong = text.replace(only_today, "only-today = [\"loss=4\"]");
     let mistakes = of_text("a.toml", &wrong, Extent::Full).unwrap_err().0;
-    assert!(mistakes.contains("`loss=4` is no run"), "{mistakes}");
+    assert!(mistakes.contains("no run matches `loss=4`"), "{mistakes}");
 }
 
 #[test]
@@ -231,7 +228,7 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
         (
             "label = \"sent\",",
             "label = \"sent\", runs = \"loss=3\",",
-            "`loss=3` is no run of this experiment",
+            "no run matches `loss=3`",
         ),
         ("label = \"sent\",", "caption = 1,", "unknown key `caption`"),
         (
@@ -252,7 +249,7 @@ lines = [{ label = \"sent\", measure = \"data_packets of streams\", counts = tru
         (
             "counts = true",
             "group = \"b\"",
-            "table `Table 1`: line `sent`: no group `b` in seed=1; it has: a",
+            "table `Table 1`: line `sent`: unknown group `b`; seed=1 has: a",
         ),
     ] {
         let mistakes = load(&text.replace(from, to)).err();

@@ -1,4 +1,4 @@
-//! What an experiment's file says beside the runs, held against the runs.
+//! Checks `[reproduction]` against the runs.
 
 use std::ops::Range;
 
@@ -12,9 +12,10 @@ use super::{Extent, Reproduction, Selector};
 use crate::settings::experiment::{Name, Planned};
 use pillion_cli::settings::document::{Mistake, Value};
 
-/// Tells of what stands for no run at all, of numbers that stand for several at once, and of what says
-/// nothing that can be judged or drawn. `value` is where all of it was read; `names` are the runs'.
-pub(in crate::settings::experiment) fn find(
+/// Reports selectors that match no run, numbers and cells that match several (apart from the seed), and
+/// entries that cannot be judged or drawn. `value` is the parsed table, for positions; `names` are the
+/// runs'.
+pub(in crate::settings::experiment) fn check_selectors(
     reproduction: &Reproduction,
     value: &Value,
     names: &[&RunKey],
@@ -25,8 +26,8 @@ pub(in crate::settings::experiment) fn find(
     };
     let unknown = |runs: &Selector| unknown_runs(runs, names);
     if reproduction.selection.contains_key(&Extent::Full) {
-        let text = "the full extent is all that the file has, and is not selected from; select for \
-                    `quick` or `default`";
+        let text =
+            "the full extent always has all runs; use `selection.quick` or `selection.default`";
         tell("selection", 0, text.to_owned());
     }
     for selection in reproduction.selection.values() {
@@ -49,7 +50,7 @@ pub(in crate::settings::experiment) fn find(
     }
     for (place, published) in reproduction.published.iter().enumerate() {
         for runs in published.subjects() {
-            if let Some((one, other)) = two_at_once(reproduction, runs, names) {
+            if let Some((one, other)) = ambiguous_runs(reproduction, runs, names) {
                 let what = &published.what;
                 let text = format!(
                     "published `{what}`: `{runs}` takes both `{one}` and `{other}`; name what \
@@ -65,7 +66,7 @@ pub(in crate::settings::experiment) fn find(
     }
     for (place, table) in reproduction.table.iter().enumerate() {
         let several = table.cells().find_map(|runs| {
-            let (one, other) = two_at_once(reproduction, &runs, names)?;
+            let (one, other) = ambiguous_runs(reproduction, &runs, names)?;
             Some((runs, one, other))
         });
         if let Some((runs, one, other)) = several {
@@ -89,9 +90,9 @@ pub(in crate::settings::experiment) fn find(
     }
 }
 
-/// Tells of groups that the runs of a published number do not have, or leave to be named; and of those of a
-/// table's cell or a curve that no run has: a cell stays empty where its own runs have no such group.
-pub(in crate::settings::experiment) fn find_of_groups(
+/// Reports missing and unknown groups. A published number needs its group in every run; of a table's cell
+/// or a curve it is enough that some run has the group: elsewhere the cell stays empty.
+pub(in crate::settings::experiment) fn check_groups(
     reproduction: &Reproduction,
     value: &Value,
     runs: &[Planned],
@@ -100,8 +101,8 @@ pub(in crate::settings::experiment) fn find_of_groups(
     let mut tell = |list: &str, place: usize, what: String, lacking: Option<Lacking>| {
         if let Some(Lacking { group, run, groups }) = lacking {
             let text = match group {
-                Some(group) => format!("{what}: no group `{group}` in {run}; it has: {groups}"),
-                None => format!("{what} wants a `group`, of those that {run} has: {groups}"),
+                Some(group) => format!("{what}: unknown group `{group}`; {run} has: {groups}"),
+                None => format!("{what}: missing `group`; {run} has: {groups}"),
             };
             mistakes.push(Mistake::new(span(value, list, place), text));
         }
@@ -163,11 +164,11 @@ fn lacks_group<'a>(
     taken.find_map(|run| {
         let streams = run.plan.streams.iter();
         let groups: Vec<&str> = streams.map(|it| &*it.traffic.name).collect();
-        let is_known = match group {
+        let is_unambiguous = match group {
             None => groups.len() == 1,
             Some(group) => groups.contains(&&**group),
         };
-        (!is_known).then(|| Lacking {
+        (!is_unambiguous).then(|| Lacking {
             group: group.map(ToString::to_string),
             run: &run.name,
             groups: groups.join(", "),
@@ -186,15 +187,13 @@ fn unknown_runs(runs: &Selector, names: &[&RunKey]) -> Option<String> {
         Some(part) => {
             let known = names.iter().flat_map(|name| name.parts()).map(Part::as_str);
             let nearest = nearest(part.as_str(), known).unwrap_or_default();
-            format!(
-                "`{runs}` is no run of this experiment: none has `{part}`; the nearest is `{nearest}`"
-            )
+            format!("no run matches `{runs}`: unknown part `{part}`; the nearest is `{nearest}`")
         }
-        None => format!("`{runs}` is no run of this experiment: none has all of it in its name"),
+        None => format!("no run matches `{runs}`: none has all of these parts"),
     })
 }
 
-/// Where the one of a list stands, or the list, or all of it.
+/// The span of a list's entry; else of the list, else of the whole value.
 fn span(value: &Value, list: &str, place: usize) -> Range<usize> {
     let table = value.get_ref().as_table();
     let Some(list) = table.and_then(|table| table.get(list)) else {
@@ -207,7 +206,7 @@ fn span(value: &Value, list: &str, place: usize) -> Range<usize> {
 }
 
 /// Two of a number's runs, as today or with one cause, that differ by more than the seed.
-fn two_at_once<'a>(
+fn ambiguous_runs<'a>(
     reproduction: &Reproduction,
     runs: &Selector,
     names: &[&'a RunKey],
