@@ -354,9 +354,9 @@ struct announcement {
 
 /*
  * The newest loss of each kind. The upper 32 bits count, so that the same end
- * is a new loss; the lower ones are the sequence number where it ends. One word,
- * so that no reader sees a mixture (next_call()). The program on the way out
- * reads it with the next packet (reaction.h).
+ * is a new loss; the lower ones are the sequence number where it ends. One
+ * word, so that no reader sees a mixture (next_call()). The program on the way
+ * out reads it with the next packet (reaction.h).
  */
 struct loss_notice {
 	__u64 hidden; /* a bundle repaired it; TCP does not know */
