@@ -1,5 +1,5 @@
-//! From the compiled programs to those that the kernel has: what is set in them, which of them it is to
-//! have, and their parts, to be kept.
+//! Loads the bundler's programs: sets their constants, leaves out those that the kernel lacks something
+//! for, has the rest verified, and keeps their parts.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use crate::request_shares::RequestShares;
 use crate::walk::Walk;
 use crate::{Error, Policy, Requests, governor, requests, socket_option, walk};
 
-/// What this kernel has, of what the programs can do without.
+/// Optional features of this kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
     /// It goes through a map's own entries.

@@ -30,7 +30,7 @@ pub(crate) const RATES: [&str; 4] = [
 ];
 
 /// Distributions of what applications wrote and read.
-const MESSAGE_DISTRIBUTIONS: [&str; 5] = [
+pub(crate) const MESSAGE_DISTRIBUTIONS: [&str; 5] = [
     "message_bytes",
     "message_gap_ms",
     DELIVERY_LATENCY,
@@ -60,25 +60,25 @@ const OF_SLICES: &str = " of slices";
 /// | `ack_latency_ms p97`, `… mean`, `… above 150`, `… between 285 and 315`, `… in steps of 30 above 155` | a statistic of it |
 /// | `lost_data_packets_share of streams`, `ack_latency_ms p50 of streams` | a single value, or a median, of each stream alone |
 /// | `… of streams p90`, `… of streams jain` | a statistic of these, or Jain's index |
-/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate in each slice of so many seconds; of single seconds also `slowest_delivery_ms` |
+/// | `received_goodput_bit_per_s of slices`, `… of slices of 30 s` | a rate, or `slowest_delivery_ms`, in each slice of a second or more |
 /// | `… of slices p100`, `… of slices off 10000000` | a percentile of these, or their mean distance from a rate, relative to it |
-/// | `redundant_bytes`, `messages_per_s`, `voice_rating at 150`, `voice_mos best`, `typing_stalls_per_1000 back 75` | what follows from others |
+/// | `redundant_bytes`, `messages_per_s`, `voice_rating at 150`, `voice_mos best`, `typing_stalls_per_1000 back 75` | computed from others |
 #[derive(Debug, Clone, PartialEq)]
 pub struct MeasureRef {
     text: String,
     pub(crate) kind: Kind,
 }
 
-/// What a measure is taken of.
+/// A parsed measure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Kind {
     /// A single value of this name.
     Value(String),
     /// A distribution of this name: all of it, or a statistic.
-    Distribution(String, Option<Statistic>),
-    /// The value of this name of each stream: all of them, or what is asked of them.
+    Distribution(String, Option<DistributionStatistic>),
+    /// The value of this name of each stream: all of them, or a statistic.
     Streams(String, Option<StreamStatistic>),
-    /// The rate of this name in slices of so many seconds: all of them, or what is asked of them.
+    /// The rate of this name in slices of so many seconds: all of them, or a statistic.
     Slices(String, usize, Option<SliceStatistic>),
     RedundantBytes,
     MessagesPerSecond,
@@ -90,26 +90,28 @@ pub(crate) enum Kind {
     TypingStalls(f64),
 }
 
-/// What is asked of a distribution.
+/// A statistic of values of which quantiles are kept.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Statistic {
     /// The quantile at this share.
     Percentile(f64),
-    Mean,
     /// The share of values above a bound.
     Above(f64),
     /// The share of values above the first bound that do not exceed the second.
     Between(f64, f64),
     /// How much the values above a bound lie in steps of a height, from 0 to 1.
-    InSteps {
-        height: f64,
-        above: f64,
-    },
+    InSteps { height: f64, above: f64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum DistributionStatistic {
+    Of(Statistic),
+    Mean,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum StreamStatistic {
-    Statistic(Statistic),
+    Of(Statistic),
     /// Jain's index of fairness.
     Jain,
 }
@@ -143,14 +145,19 @@ impl MeasureRef {
         !(self.is_distribution() || self.is_of_slices())
     }
 
-    /// True if it is all of a distribution, or of what is said of each stream.
+    /// True if it is a whole distribution, or the values of all streams.
     pub(crate) fn is_distribution(&self) -> bool {
         matches!(self.kind, Kind::Distribution(_, None)) || self.is_of_streams()
     }
 
-    /// True if it is what is said of each stream.
+    /// True if it is the values of all streams.
     pub(crate) fn is_of_streams(&self) -> bool {
         matches!(self.kind, Kind::Streams(_, None))
+    }
+
+    /// True if it is a rate in each second, as a series draws it.
+    pub(crate) fn is_of_seconds(&self) -> bool {
+        matches!(self.kind, Kind::Slices(_, 1, None))
     }
 
     /// True if it is a rate in each slice.
@@ -170,18 +177,15 @@ impl MeasureRef {
     /// The unit of its values.
     #[must_use]
     pub fn unit(&self) -> Unit {
-        let of_statistic = |name: &str, statistic: &Option<Statistic>| match statistic {
-            Some(Statistic::Above(_) | Statistic::Between(..)) => Unit::Share,
-            Some(Statistic::InSteps { .. }) => Unit::Number,
-            Some(Statistic::Percentile(_) | Statistic::Mean) | None => unit_of_name(name),
-        };
         match &self.kind {
-            Kind::Value(name) => unit_of_name(name),
-            Kind::Distribution(name, statistic) => of_statistic(name, statistic),
+            Kind::Distribution(name, Some(DistributionStatistic::Of(statistic)))
+            | Kind::Streams(name, Some(StreamStatistic::Of(statistic))) => match statistic {
+                Statistic::Above(_) | Statistic::Between(..) => Unit::Share,
+                Statistic::InSteps { .. } => Unit::Number,
+                Statistic::Percentile(_) => unit_of_name(name),
+            },
+            Kind::Value(name) | Kind::Distribution(name, _) => unit_of_name(name),
             Kind::Streams(_, Some(StreamStatistic::Jain)) => Unit::Number,
-            Kind::Streams(name, Some(StreamStatistic::Statistic(statistic))) => {
-                of_statistic(name, &Some(*statistic))
-            }
             Kind::Slices(_, _, Some(SliceStatistic::Off(_))) => Unit::Share,
             Kind::Streams(name, None) | Kind::Slices(name, ..) => unit_of_name(name),
             Kind::RedundantBytes => Unit::Bytes,
@@ -205,14 +209,14 @@ fn unit_of_name(name: &str) -> Unit {
     }
 }
 
-/// Of these names the one that is most like another (Jaro and Winkler).
+/// The known name that is most similar to this one (Jaro and Winkler).
 pub(crate) fn nearest<T: AsRef<str>>(name: &str, known: impl Iterator<Item = T>) -> Option<T> {
     let alike = known.map(|known| (strsim::jaro_winkler(name, known.as_ref()), known));
     let nearest = alike.max_by(|(one, _), (other, _)| one.total_cmp(other));
     nearest.map(|(_, known)| known)
 }
 
-/// What is wrong with a measure's name, with the nearest name that there is.
+/// An unknown measure or statistic, with the nearest name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct MeasureError(String);
@@ -254,7 +258,7 @@ impl FromStr for MeasureRef {
     }
 }
 
-/// What stands before and behind these words, with a space between.
+/// Splits a name at these words; `None` unless they end it or a space follows.
 fn split<'a>(text: &'a str, words: &str) -> Option<(&'a str, &'a str)> {
     let (before, behind) = text.split_once(words)?;
     match behind {
@@ -285,7 +289,11 @@ fn of_group(name: &str, asked: &str) -> Result<Kind, MeasureError> {
         ),
         _ if is_distribution && asked.is_empty() => Ok(Kind::Distribution(name.to_owned(), None)),
         _ if is_distribution => {
-            let of = statistic(asked).map(|it| Kind::Distribution(name.to_owned(), Some(it)));
+            let statistic = match asked {
+                "mean" => Some(DistributionStatistic::Mean),
+                _ => statistic(asked).map(DistributionStatistic::Of),
+            };
+            let of = statistic.map(|it| Kind::Distribution(name.to_owned(), Some(it)));
             or_unknown(STATISTICS, of)
         }
         _ if VALUES.contains(name) => or_unknown(
@@ -304,7 +312,7 @@ fn of_group(name: &str, asked: &str) -> Result<Kind, MeasureError> {
     }
 }
 
-/// Measures that follow from others.
+/// Measures computed from others.
 const DERIVED: [&str; 5] = [
     "redundant_bytes",
     "messages_per_s",
@@ -319,19 +327,16 @@ fn of_streams(name: &str, asked: &str) -> Result<Kind, MeasureError> {
         let known = STREAM_VALUES.iter().cloned().chain(medians());
         return Err(MeasureError::unknown("measure of streams", name, known));
     }
-    // Of streams, no mean is kept.
-    let of_values = statistic(asked).filter(|it| *it != Statistic::Mean);
-    let asked = match (asked, of_values) {
-        ("", _) => None,
-        ("jain", _) => Some(StreamStatistic::Jain),
-        (_, Some(statistic)) => Some(StreamStatistic::Statistic(statistic)),
-        (_, None) => {
-            let of = format!("{name}{OF_STREAMS}");
-            return Err(MeasureError::statistic(
-                asked,
-                &of,
-                "p0 to p100 in steps of 0.1, above X, between X and Y, jain",
-            ));
+    let asked = match asked {
+        "" => None,
+        "jain" => Some(StreamStatistic::Jain),
+        _ => {
+            let refused = || {
+                let of = format!("{name}{OF_STREAMS}");
+                let known = "p0 to p100 in steps of 0.1, above X, between X and Y, jain";
+                MeasureError::statistic(asked, &of, known)
+            };
+            Some(StreamStatistic::Of(statistic(asked).ok_or_else(refused)?))
         }
     };
     Ok(Kind::Streams(name.to_owned(), asked))
@@ -372,9 +377,6 @@ fn of_slices(name: &str, asked: &str) -> Result<Kind, MeasureError> {
 }
 
 fn statistic(asked: &str) -> Option<Statistic> {
-    if asked == "mean" {
-        return Some(Statistic::Mean);
-    }
     if let Some(share) = percentile(asked) {
         let is_kept = levels().any(|level| (level - share).abs() < 1e-9);
         return is_kept.then_some(Statistic::Percentile(share));

@@ -27,6 +27,12 @@ impl Part {
         self.key.map(|length| &self.text[..length])
     }
 
+    /// The value of the parameter; `None` of a variant.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        self.key.map(|length| &self.text[length + 1..])
+    }
+
     /// True if the part is the seed.
     #[must_use]
     pub fn is_seed(&self) -> bool {
@@ -83,8 +89,7 @@ impl RunKey {
     #[must_use]
     pub fn number(&self, parameter: &str) -> Option<f64> {
         let part = self.parts().find(|part| part.key() == Some(parameter))?;
-        let (_, value) = part.as_str().split_once('=')?;
-        value.split(':').next()?.parse().ok()
+        part.value()?.split(':').next()?.parse().ok()
     }
 }
 
@@ -147,13 +152,13 @@ impl Selector {
         self.0.iter().all(|part| run.has(part))
     }
 
-    /// Those that another selector takes as well.
+    /// Selects the runs that both select.
     #[must_use]
     pub fn with(&self, other: &Self) -> Self {
         Self([self.parts(), other.parts()].concat())
     }
 
-    /// With one part in the place of another.
+    /// The selector with one part replaced by another.
     #[must_use]
     pub fn replacing(&self, part: &Part, by: &Part) -> Self {
         let parts = self.0.iter();

@@ -155,4 +155,20 @@ mod tests {
             assert!(!OF_THE_LAB.contains(&command.get_name()));
         }
     }
+
+    #[test]
+    fn options_of_experiments_stand_last_and_not_in_short_help() {
+        for name in ["run", "attach"] {
+            let mut cli = Cli::command();
+            let command = cli.find_subcommand_mut(name).unwrap();
+            let short = command.render_help().to_string();
+            let long = command.render_long_help().to_string();
+            let (_, last) = long.split_once("\nExperimental:\n").unwrap();
+            for option in ["rtt", "loss-rule", "target", "published", "unsafe"] {
+                assert!(!short.contains(&format!("--{option}")), "{name}: {short}");
+                assert!(last.contains(&format!("--{option}")), "{name}: {last}");
+            }
+            assert!(!last.contains("--thin"), "{name}: {last}");
+        }
+    }
 }

@@ -9,8 +9,7 @@ use crate::settings::document::known::flattened;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Args, Serialize, Deserialize)]
 #[serde(remote = "Self", default)]
 pub struct Bundling {
-    /// What they get beside. It comes first so that the last heading of the help is that of
-    /// experiments.
+    /// Companions. They come first, so that the options of experiments are last in the help.
     #[command(flatten)]
     #[serde(flatten)]
     pub companions: Companions,

@@ -34,7 +34,7 @@ pub struct Path {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the path's thread and its owner have in common.
+/// State that the path's thread and its owner share.
 struct Shared {
     state: Mutex<PathState>,
     /// Readable when the path is to end.

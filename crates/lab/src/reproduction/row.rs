@@ -176,7 +176,7 @@ fn sketch(drawn: &Drawn, runs: &[Planned]) -> Sketch {
     }
 }
 
-/// Those of the file; of boxes over something, each at every value that runs have of it.
+/// The curves of a figure; of boxes over a parameter, one for each of its values.
 fn curves(drawn: &Drawn, runs: &[Planned]) -> Vec<Curve> {
     let over = drawn.over.as_ref();
     let over = over.filter(|_| drawn.kind == FigureKind::Boxes);
@@ -204,11 +204,11 @@ fn curves(drawn: &Drawn, runs: &[Planned]) -> Vec<Curve> {
     at_values.collect()
 }
 
-/// How many points of a line of what is expected there are, beside those of runs.
+/// Number of steps between the points of an expected line.
 const POINTS: u32 = 60;
 
-/// What is expected, from the least to the greatest value of what runs are drawn over; in a
-/// series from the beginning to the end of the longest run.
+/// The expected lines, from the least to the greatest value of the parameter; in a series, over the time of
+/// the longest run.
 fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
     let over = drawn.over.as_deref().unwrap_or_default();
     let places = runs.iter().filter_map(|run| match drawn.kind {
@@ -236,7 +236,7 @@ fn expected(drawn: &Drawn, runs: &[Planned]) -> Vec<(String, Vec<(f64, f64)>)> {
     lines.collect()
 }
 
-/// What the streams of a curve are in its first run.
+/// The kind of streams that a curve shows, by its first run.
 fn stream(series: &Series, runs: &[Planned]) -> Option<Stream> {
     let run = runs.iter().find(|run| series.runs.takes(&run.name))?;
     let mut streams = run.plan.streams.iter();

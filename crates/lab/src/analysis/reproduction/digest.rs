@@ -15,7 +15,9 @@ use serde_json::Value;
 
 use super::{derived, quantiles, slices};
 use crate::analysis::{OpenError, Traces};
-use crate::measure_ref::{Kind, MeasureRef, SliceStatistic, Statistic, StreamStatistic, levels};
+use crate::measure_ref::{
+    DistributionStatistic, Kind, MeasureRef, SliceStatistic, Statistic, StreamStatistic, levels,
+};
 
 /// What is kept of a run's traces: all that numbers and figures are made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -117,39 +119,44 @@ impl GroupDigest {
         }
     }
 
-    /// The value of a measure; `None` if it was not measured, or has none in a single group.
+    /// The value of a measure; `None` if it was not measured, or stands for several values.
     #[must_use]
     pub fn value(&self, measure: &MeasureRef) -> Option<f64> {
         match &measure.kind {
             Kind::Value(name) => self.values.get(name).copied(),
-            Kind::Distribution(name, Some(statistic)) => self.statistic(name, *statistic),
+            Kind::Distribution(name, Some(DistributionStatistic::Mean)) => self.mean(name),
+            Kind::Distribution(name, Some(DistributionStatistic::Of(statistic))) => {
+                self.statistic(name, *statistic)
+            }
             Kind::Streams(name, Some(StreamStatistic::Jain)) => {
                 jain_index(self.streams.get(name)?.iter().copied())
             }
-            Kind::Streams(name, Some(StreamStatistic::Statistic(asked))) => {
+            Kind::Streams(name, Some(StreamStatistic::Of(asked))) => {
                 quantiles::statistic(&quantiles_of(self.streams.get(name)?)?, *asked)
             }
             Kind::Slices(name, seconds, Some(asked)) => {
                 slices::value(self.slices.get(name)?, *seconds, *asked)
             }
-            Kind::RedundantBytes
-            | Kind::MessagesPerSecond
-            | Kind::VoiceRating(_)
-            | Kind::VoiceOpinion(_)
-            | Kind::TypingStalls(_) => derived::value(self, measure),
+            Kind::RedundantBytes => derived::redundant_bytes(self),
+            Kind::MessagesPerSecond => derived::messages_per_second(self),
+            Kind::VoiceRating(play_out) => derived::voice_rating(self, *play_out),
+            Kind::VoiceOpinion(play_out) => derived::voice_opinion(self, *play_out),
+            Kind::TypingStalls(back_ms) => derived::typing_stalls(self, *back_ms),
             Kind::Distribution(_, None) | Kind::Streams(_, None) | Kind::Slices(_, _, None) => None,
         }
     }
 
-    /// A statistic of a distribution.
-    pub(super) fn statistic(&self, name: &str, asked: Statistic) -> Option<f64> {
-        match asked {
-            Statistic::Mean => self.values.get(&format!("{name} mean")).copied(),
-            asked => quantiles::statistic(self.distributions.get(name)?, asked),
-        }
+    /// The mean of a distribution.
+    pub(super) fn mean(&self, name: &str) -> Option<f64> {
+        self.values.get(&format!("{name} mean")).copied()
     }
 
-    /// The quantile at a share of what the measure is all of.
+    /// A statistic of a distribution.
+    pub(super) fn statistic(&self, name: &str, asked: Statistic) -> Option<f64> {
+        quantiles::statistic(self.distributions.get(name)?, asked)
+    }
+
+    /// The quantile at a share, of a whole distribution, of all streams or of all slices.
     pub(super) fn quantile(&self, measure: &MeasureRef, share: f64) -> Option<f64> {
         let asked = Statistic::Percentile(share);
         match &measure.kind {
@@ -162,7 +169,7 @@ impl GroupDigest {
         }
     }
 
-    /// What is said of each stream alone, in ascending order.
+    /// The value of each stream, in ascending order.
     pub(super) fn of_streams(&self, measure: &MeasureRef) -> Option<&[f64]> {
         match &measure.kind {
             Kind::Streams(name, None) => self.streams.get(name).map(Vec::as_slice),
@@ -170,7 +177,7 @@ impl GroupDigest {
         }
     }
 
-    /// The quantiles of a distribution, or of what is said of each stream alone, at the shares that are kept.
+    /// The stored quantiles of a distribution, or those of the values of all streams.
     #[must_use]
     pub fn quantiles(&self, measure: &MeasureRef) -> Option<Cow<'_, [f64]>> {
         match &measure.kind {

@@ -146,6 +146,7 @@ impl GroupDigest {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure_ref::MESSAGE_DISTRIBUTIONS;
 
     const MS: i64 = 1_000_000;
 
@@ -186,6 +187,8 @@ mod tests {
         ];
         let digest = digest(&messages, &FirstSendings::default());
         let value = |measure| digest.named(measure).unwrap();
+        let known = |name: &String| MESSAGE_DISTRIBUTIONS.contains(&name.as_str());
+        assert!(digest.distributions.keys().all(known), "{digest:?}");
         assert_eq!(
             [value("message_bytes mean"), value("message_bytes p50")],
             [300.0; 2]

@@ -1,4 +1,4 @@
-//! What is asked of a distribution, of which the quantiles at [`levels`] are kept.
+//! Statistics of a distribution, of which the quantiles at [`levels`] are kept.
 
 use std::f64::consts::TAU;
 
@@ -8,7 +8,6 @@ use crate::measure_ref::{BODY, Statistic, levels};
 pub(super) fn statistic(quantiles: &[f64], asked: Statistic) -> Option<f64> {
     match asked {
         Statistic::Percentile(share) => at(quantiles, share),
-        Statistic::Mean => None,
         Statistic::Above(bound) => Some(above(quantiles, bound)),
         Statistic::Between(low, high) => Some(above(quantiles, low) - above(quantiles, high)),
         Statistic::InSteps { height, above } => in_steps(quantiles, height, above),

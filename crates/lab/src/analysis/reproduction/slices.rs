@@ -135,7 +135,7 @@ impl GroupDigest {
     }
 }
 
-/// What is asked of these slices of a second, taken together so many at a time.
+/// A statistic of slices of so many seconds, each the mean of its whole seconds.
 pub(super) fn value(slices: &[f64], seconds: usize, asked: SliceStatistic) -> Option<f64> {
     let means = slices.chunks_exact(seconds);
     let means = means.map(|it| it.iter().sum::<f64>() / it.len() as f64);

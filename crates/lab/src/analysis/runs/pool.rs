@@ -35,12 +35,12 @@ impl Label {
 
 /// Points of a grid in order, numbers by their size, and before words.
 pub(super) fn by_number(one: &str, other: &str) -> Ordering {
-    let numbers = |part: &str| {
-        let numbers = part.split_once('=')?.1.split(':');
-        let numbers = numbers.map(str::parse::<f64>);
+    let numbers = |part: &Part| {
+        let numbers = part.value()?.split(':').map(str::parse::<f64>);
         numbers.collect::<Result<Vec<_>, _>>().ok()
     };
-    let parts = one.split(',').zip(other.split(','));
+    let keys = [one, other].map(RunKey::from);
+    let parts = keys[0].parts().zip(keys[1].parts());
     let orders = parts.map(|(one, other)| match (numbers(one), numbers(other)) {
         (Some(a), Some(b)) => {
             let mut orders = a.iter().zip(&b).map(|(a, b)| a.total_cmp(b));

@@ -6,6 +6,7 @@ use pillion_bpf::{Reaction, ThinTest, parse_bytes, parse_packets};
 
 use super::path::parse_rtt;
 use super::{Experiment, Extent, Limit, Loss, Planned, Rate, Run, Share, of_text};
+use crate::Part;
 use crate::settings::Itt;
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::times::Length;
@@ -84,8 +85,8 @@ impl Demo {
     pub fn runs(&self) -> Result<[Planned; 2], BadInput> {
         let Experiment { mut runs, .. } = of_text("experiments/demo.toml", FILE, Extent::Default)?;
         for planned in &mut runs {
-            let variant = planned.name.as_str().split(',').next().unwrap_or_default();
-            planned.name = variant.into();
+            let variant = planned.name.parts().next().map(Part::as_str);
+            planned.name = variant.unwrap_or_default().into();
             self.change(&mut planned.run);
             planned.plan = planned.run.plan().map_err(|contradictions| {
                 let told = contradictions.into_iter().map(|it| it.text);

@@ -327,6 +327,11 @@ n = [1, 2]
             "`from` is where the axis of the kind \"cdf\" begins",
         ),
         (
+            "kind = \"values\"\nmeasure = \"received_goodput_bit_per_s\"",
+            "kind = \"series\"\nmeasure = \"received_goodput_bit_per_s of slices of 30 s\"",
+            "its kind cannot draw `received_goodput_bit_per_s of slices of 30 s`, but slices of time",
+        ),
+        (
             "kind = \"values\"",
             "kind = \"dots\"",
             "its kind cannot draw `received_goodput_bit_per_s`, but single streams; let the",

@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::*;
+use crate::measure_ref::RATES;
 
 const SERVER: ([u8; 4], u16) = ([198, 51, 100, 1], 80);
 const EPOCH_S: f64 = 1_700_000_000.0;
@@ -57,6 +58,18 @@ fn a_connection_was_dropped_by_the_time_in_which_streams_were_to_send() {
     let began_ns = (EPOCH_S + 1.0) as i64 * 1_000_000_000;
     let digest = Digest::read(&sender, &receiver, &groups, began_ns, 10.0).unwrap();
     let thin = &digest.groups["thin"];
+    let parses = |name: &str| assert!(name.parse::<MeasureRef>().is_ok(), "{name}");
+    thin.values
+        .keys()
+        .chain(thin.distributions.keys())
+        .for_each(|name| parses(name));
+    thin.streams
+        .keys()
+        .for_each(|name| parses(&format!("{name} of streams")));
+    thin.slices
+        .keys()
+        .for_each(|name| parses(&format!("{name} of slices")));
+    assert_eq!(thin.slices.len(), RATES.len());
     assert_eq!(thin.named("connections"), Some(5.0));
     assert_eq!(thin.named("dropped"), Some(2.0));
 }

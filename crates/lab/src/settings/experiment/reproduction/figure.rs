@@ -105,7 +105,7 @@ impl Drawn {
                     "single streams; let the measure end with \" of streams\"",
                 ),
                 FigureKind::Series => (
-                    measure.is_of_slices(),
+                    measure.is_of_seconds(),
                     "slices of time; let the measure end with \" of slices\"",
                 ),
             };

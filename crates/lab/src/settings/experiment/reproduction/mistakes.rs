@@ -123,7 +123,7 @@ pub(in crate::settings::experiment) fn check_groups(
             streams.any(|it| *it.traffic.name == **group)
         })
     };
-    let unless_known = |selector: &Selector, group: Option<&Name>| match is_known(group) {
+    let unless_known = |selector: &Selector, group| match is_known(group) {
         true => None,
         false => lacks_group(runs, selector, group),
     };
@@ -149,7 +149,7 @@ pub(in crate::settings::experiment) fn check_groups(
 
 /// A run without the group that is asked of it.
 struct Lacking<'a> {
-    group: Option<String>,
+    group: Option<&'a Name>,
     run: &'a RunKey,
     groups: String,
 }
@@ -158,7 +158,7 @@ struct Lacking<'a> {
 fn lacks_group<'a>(
     runs: &'a [Planned],
     selector: &Selector,
-    group: Option<&Name>,
+    group: Option<&'a Name>,
 ) -> Option<Lacking<'a>> {
     let mut taken = runs.iter().filter(|run| selector.takes(&run.name));
     taken.find_map(|run| {
@@ -169,7 +169,7 @@ fn lacks_group<'a>(
             Some(group) => groups.contains(&&**group),
         };
         (!is_unambiguous).then(|| Lacking {
-            group: group.map(ToString::to_string),
+            group,
             run: &run.name,
             groups: groups.join(", "),
         })
