@@ -196,7 +196,7 @@ struct totals {
 	struct counters counters;
 	__u64 connections; /* taken in at or after establishment */
 	__u64 connections_refused; /* no memory for their state */
-	__u64 over_limit; /* sockets that found no place (places.h) */
+	__u64 over_limit; /* sockets that found no place (quota.h) */
 	__u64 unobserved; /* connections that found none to be observed */
 	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
 	__u64 companions_refused[COMPANIONS]; /* by the kernel */
@@ -366,7 +366,7 @@ struct loss_notice {
 /*
  * Written by what stands on the way out alone: with the socket locked, as long
  * as its packets do not wait on their way, and by one processor at a time
- * (try_enter() in guard.h).
+ * (try_enter() in lock.h).
  */
 struct egress {
 	struct sending sending;
@@ -422,8 +422,8 @@ struct hidden {
 };
 
 /*
- * Segments deemed lost since somebody answered for such last (late.h). Those
- * that come late after all are none any more.
+ * Segments deemed lost since somebody answered for such last (reordering.h).
+ * Those that come late after all are none any more.
  */
 struct pending {
 	__u64 bits[RECORD / 64]; /* a bit for each slot of theirs */
@@ -516,7 +516,7 @@ struct flow {
 	__u16 note; /* of its SYN: an enum note */
 	__u32 handshake_retransmissions; /* as far as known */
 	enum sack sack;
-	__u32 uid; /* whose place it takes (places.h) */
+	__u32 uid; /* whose place it takes (quota.h) */
 	enum arm arm;
 };
 

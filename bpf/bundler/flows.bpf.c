@@ -11,7 +11,7 @@
 
 #include "flow_record.h"
 #include "flow_storage.h"
-#include "walk.h"
+#include "socket_iter.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

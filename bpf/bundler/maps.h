@@ -4,7 +4,7 @@
 #define PILLION_MAPS_H
 
 #include "flow_storage.h"
-#include "guard.h"
+#include "lock.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -15,7 +15,7 @@
 #include "tx/bundle.h"
 #include "closed.h"
 #include "policy/companions.h"
-#include "sampling/draw.h"
+#include "sampling/assignment.h"
 #include "policy/governor.h"
 #include "policy/policy.h"
 #include "loss/reaction.h"
@@ -24,7 +24,7 @@
 #include "sampling/sending_times.h"
 #include "policy/socket_option.h"
 #include "tx/transmission.h"
-#include "walk.h"
+#include "socket_iter.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -15,8 +15,8 @@
 
 #include "../rx/ack.h"
 #include "../maps.h"
-#include "saved.h"
-#include "settle.h"
+#include "time_saved.h"
+#include "resolve_bundles.h"
 
 /*
  * Number of ACKs without a due report after which a receiver counts as one that

@@ -8,7 +8,7 @@
 #include "helper_port.h"
 #include "../maps.h"
 #include "multipath.h"
-#include "places.h"
+#include "quota.h"
 #include "../loss/reaction.h"
 #include "../tx/record.h"
 #include "../tx/thin.h"

@@ -26,7 +26,7 @@ struct request {
 	__u32 max_bytes;
 	__u32 mode;
 	struct grant grant; /* opening 0: no connection was looked at */
-	__u32 uid; /* whose place it takes (places.h) */
+	__u32 uid; /* whose place it takes (quota.h) */
 	__u32 multipath; /* its peer's SYN offered MPTCP (multipath.h) */
 };
 

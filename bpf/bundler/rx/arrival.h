@@ -4,7 +4,7 @@
 #define PILLION_ARRIVAL_H
 
 #include "../policy/governor.h"
-#include "../loss/late.h"
+#include "../loss/reordering.h"
 #include "../sampling/latency.h"
 
 /*

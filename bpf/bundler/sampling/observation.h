@@ -24,7 +24,7 @@
 #define LATENCY_BUCKETS                                                        \
 	(1 + ((LATENCY_LAST_BIT - LATENCY_FIRST_BIT + 1) << LATENCY_STEP_BITS))
 
-/* Which connections share an arm (draw.h). */
+/* Which connections share an arm (assignment.h). */
 enum draw_by {
 	DRAW_BY_PEER,
 	DRAW_BY_CONNECTION,

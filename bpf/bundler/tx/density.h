@@ -12,7 +12,7 @@
 #ifndef PILLION_DENSITY_H
 #define PILLION_DENSITY_H
 
-#include "../guard.h"
+#include "../lock.h"
 
 #define ENDS	     64 /* of the last small segments */
 #define ENDS_THINNED 16 /* if no more have an ACK that ends there */

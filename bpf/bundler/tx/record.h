@@ -10,7 +10,7 @@
 #ifndef PILLION_RECORD_H
 #define PILLION_RECORD_H
 
-#include "../guard.h"
+#include "../lock.h"
 #include "../segment.h"
 
 /* Bits of sent_segment.how. */

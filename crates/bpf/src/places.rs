@@ -1,4 +1,4 @@
-//! How many sockets the programs keep something for (`bpf/bundler/policy/places.h`).
+//! How many sockets the programs keep something for (`bpf/bundler/policy/quota.h`).
 
 use std::collections::HashMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is remembered of sockets takes some of the places (`bpf/bundler/policy/places.h`). Of such sockets there
+//! What is remembered of sockets takes some of the places (`bpf/bundler/policy/quota.h`). Of such sockets there
 //! may be many more than of connections: where the kernel lets a program go through them, that counts.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Goes through the sockets for which a map keeps something (`bpf/bundler/walk.h`).
+//! Goes through the sockets for which a map keeps something (`bpf/bundler/socket_iter.h`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;

@@ -3,8 +3,8 @@
  * Goes through the sockets for which a map keeps something. User space begins
  * it, and reads what is told of each.
  */
-#ifndef PILLION_WALK_H
-#define PILLION_WALK_H
+#ifndef PILLION_SOCKET_ITER_H
+#define PILLION_SOCKET_ITER_H
 
 /* Of a file that is a socket: that socket. */
 static __always_inline struct sock *read_socket(struct file *file)
@@ -65,4 +65,4 @@ static __always_inline struct sock *read_socket(struct file *file)
 		return 0;                                                      \
 	}
 
-#endif /* PILLION_WALK_H */
+#endif /* PILLION_SOCKET_ITER_H */

@@ -5,8 +5,8 @@
  * and that the same connection, or peer, is drawn alike by the next process
  * with the same key.
  */
-#ifndef PILLION_DRAW_H
-#define PILLION_DRAW_H
+#ifndef PILLION_ASSIGNMENT_H
+#define PILLION_ASSIGNMENT_H
 
 #include "../endpoints.h"
 #include "observation.h"
@@ -137,4 +137,4 @@ observe(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *full)
 	return seen ?: begin_observation(skb, flow, full);
 }
 
-#endif /* PILLION_DRAW_H */
+#endif /* PILLION_ASSIGNMENT_H */

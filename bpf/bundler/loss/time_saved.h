@@ -14,8 +14,8 @@
  * tcp_rearm_rto()). But until the ACK arrives the kernel knows no more than it
  * would without the bundle: had they come sooner, they would have been seen.
  */
-#ifndef PILLION_SAVED_H
-#define PILLION_SAVED_H
+#ifndef PILLION_TIME_SAVED_H
+#define PILLION_TIME_SAVED_H
 
 #include "../tx/record.h"
 #include "../round_trip.h"
@@ -45,4 +45,4 @@ static __always_inline __u32 saved_us(struct bpf_tcp_sock *tp, __u16 sent)
 	return until_ack_us < rtt_us ? until_ack_us : rtt_us;
 }
 
-#endif /* PILLION_SAVED_H */
+#endif /* PILLION_TIME_SAVED_H */

@@ -7,8 +7,8 @@
  * That a socket is freed no program hears. So they count those that come,
  * and user space looks now and then how many are there still.
  */
-#ifndef PILLION_PLACES_H
-#define PILLION_PLACES_H
+#ifndef PILLION_QUOTA_H
+#define PILLION_QUOTA_H
 
 #include "../maps.h"
 
@@ -107,4 +107,4 @@ __noinline int take_place(__u32 uid, enum share share)
 	return 1;
 }
 
-#endif /* PILLION_PLACES_H */
+#endif /* PILLION_QUOTA_H */

@@ -7,8 +7,8 @@
  * other's, a word at a time. Within a side, one processor is at work at a time.
  * The counters, which both add to, are added to in one step.
  */
-#ifndef PILLION_GUARD_H
-#define PILLION_GUARD_H
+#ifndef PILLION_LOCK_H
+#define PILLION_LOCK_H
 
 #include "flow.h"
 
@@ -48,4 +48,4 @@ static __always_inline void leave(__u32 *busy)
 	PUBLISH(*busy, 0);
 }
 
-#endif /* PILLION_GUARD_H */
+#endif /* PILLION_LOCK_H */

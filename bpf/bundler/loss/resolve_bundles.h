@@ -3,8 +3,8 @@
  * What became of the segments that an ACK acknowledges: each one is looked at
  * once, when its last byte is.
  */
-#ifndef PILLION_SETTLE_H
-#define PILLION_SETTLE_H
+#ifndef PILLION_RESOLVE_BUNDLES_H
+#define PILLION_RESOLVE_BUNDLES_H
 
 #include "../tx/density.h"
 #include "../tx/level.h"
@@ -148,4 +148,4 @@ __noinline int count_lost(struct record *record, struct ingress *ingress,
 	return 0;
 }
 
-#endif /* PILLION_SETTLE_H */
+#endif /* PILLION_RESOLVE_BUNDLES_H */

@@ -4,8 +4,8 @@
  * that reorders. How late is learnt, as RACK widens its reordering window for
  * each report of a needless retransmission (RFC 8985, section 6.2).
  */
-#ifndef PILLION_LATE_H
-#define PILLION_LATE_H
+#ifndef PILLION_REORDERING_H
+#define PILLION_REORDERING_H
 
 #include "hidden_loss.h"
 
@@ -167,4 +167,4 @@ __noinline int come_late(struct flow *flow, __u32 next, const struct ack *ack,
 	return 0;
 }
 
-#endif /* PILLION_LATE_H */
+#endif /* PILLION_REORDERING_H */
