@@ -3,7 +3,7 @@
 #ifndef PILLION_FLOW_RECORD_H
 #define PILLION_FLOW_RECORD_H
 
-#include "ca_state.h"
+#include "tcp_state.h"
 #include "endpoints.h"
 
 /* The inode by which processes have a socket open; 0 if none has. */

@@ -78,6 +78,12 @@ static __always_inline bool is_tunnel(__u8 proto)
 	       proto == IPPROTO_ESP;
 }
 
+/*
+ * Keeps n below limit, a power of two, in the very register that the verifier
+ * checks.
+ */
+#define BOUND(n, limit) asm volatile("%0 &= %1" : "+r"(n) : "i"((limit)-1))
+
 /* A header is not in the packet's own memory, or not there at all. */
 #define CUT 1
 

@@ -5,7 +5,6 @@
 #ifndef PILLION_TCP_OPTIONS_H
 #define PILLION_TCP_OPTIONS_H
 
-#include "bound.h"
 #include "segment.h"
 
 #define TCP_OPT_END	   0

@@ -14,10 +14,9 @@
 #ifndef PILLION_REACTION_H
 #define PILLION_REACTION_H
 
-#include "../ca_state.h"
+#include "../tcp_state.h"
 #include "../tx/density.h"
 #include "../maps.h"
-#include "../round_trip.h"
 #include "../segment.h"
 #include "../tx/sending_rate.h"
 #include "tfrc.h"

@@ -18,7 +18,7 @@
 #define PILLION_TIME_SAVED_H
 
 #include "../tx/record.h"
-#include "../round_trip.h"
+#include "../tcp_state.h"
 #include "../tx/thin.h"
 
 /* Whole units that have passed for certain; less if they are too many. */

@@ -12,7 +12,7 @@
 
 #include "../endpoints.h"
 #include "../maps.h"
-#include "../round_trip.h"
+#include "../tcp_state.h"
 #include "../segment.h"
 
 /* Bits of a peer's address that name its network. */

@@ -12,7 +12,7 @@
 
 #include "../maps.h"
 #include "../tx/record.h"
-#include "../round_trip.h"
+#include "../tcp_state.h"
 
 /*
  * Latencies by their logarithm: bucket 0 for what is below 128 us, then 8 for

@@ -3,7 +3,7 @@
 #ifndef PILLION_SENDING_TIMES_H
 #define PILLION_SENDING_TIMES_H
 
-#include "../ca_state.h"
+#include "../tcp_state.h"
 #include "observation.h"
 #include "../segment.h"
 

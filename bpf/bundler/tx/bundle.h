@@ -102,13 +102,9 @@ choose(struct __sk_buff *skb, struct flow *flow, struct bpf_tcp_sock *tp,
 	limit = payload_limit(skb, flow, tp, seg);
 	if (seg->len >= limit)
 		return FULL_SIZE;
-	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
-		return NO_SACK;
-	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
-		return NO_DSACK;
-	if (flow->ingress.rule != LOSS_RULE_ACK &&
-	    are_acks_thinned(&flow->ingress))
-		return ACKS_THINNED;
+	outcome = test_acks(flow);
+	if (outcome != ELIGIBLE)
+		return outcome;
 	if (flow->options.wait_for_loss && !tp->total_retrans)
 		return NO_LOSS;
 	outcome = test_thin(&flow->options, egress, tp);

@@ -10,7 +10,6 @@
 #ifndef PILLION_CHECKSUM_H
 #define PILLION_CHECKSUM_H
 
-#include "../bound.h"
 #include "../segment.h"
 
 #define SUM_CHUNK  64

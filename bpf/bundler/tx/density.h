@@ -44,6 +44,22 @@ static __always_inline bool are_acks_thinned(const struct ingress *ingress)
 }
 
 /*
+ * ELIGIBLE if the receiver's ACKs show the losses that bundles hide, else why
+ * they do not.
+ */
+static __always_inline enum outcome test_acks(const struct flow *flow)
+{
+	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
+		return NO_SACK;
+	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
+		return NO_DSACK;
+	if (flow->ingress.rule != LOSS_RULE_ACK &&
+	    are_acks_thinned(&flow->ingress))
+		return ACKS_THINNED;
+	return ELIGIBLE;
+}
+
+/*
  * Scales a loss count or rate up by the share of segment ends that have an ACK,
  * because a hidden loss shows only where an ACK ends.
  */

@@ -9,8 +9,7 @@
 #ifndef PILLION_HISTORY_H
 #define PILLION_HISTORY_H
 
-#include "../bound.h"
-#include "../flow.h"
+#include "../segment.h"
 
 /* Payload is copied in pieces of at most so many bytes; a power of two. */
 #define PIECE 1024

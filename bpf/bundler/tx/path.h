@@ -15,7 +15,7 @@
 #define PILLION_PATH_H
 
 #include "record.h"
-#include "../round_trip.h"
+#include "../tcp_state.h"
 #include "../segment.h"
 
 /* The packets that all are to take, headers included (RFC 791, RFC 8200). */

@@ -109,14 +109,7 @@ static __always_inline bool takes_along(struct flow *flow,
 		return false;
 	if (is_held_back(flow))
 		return false;
-	if (flow->sack != SACK_OFFERED && !flow->options.without_sack)
-		return false;
-	if (READ_ONCE(flow->ingress.rule) == LOSS_RULE_NONE)
-		return false;
-	if (flow->ingress.rule != LOSS_RULE_ACK &&
-	    are_acks_thinned(&flow->ingress))
-		return false;
-	if (READ_ONCE(flow->ingress.unread))
+	if (test_acks(flow) != ELIGIBLE || READ_ONCE(flow->ingress.unread))
 		return false;
 	if (egress->along_seq == seg->seq &&
 	    before(egress->along_seq, egress->along_end)) {

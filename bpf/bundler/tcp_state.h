@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* TCP's state of a connection, and the time. */
+#ifndef PILLION_TCP_STATE_H
+#define PILLION_TCP_STATE_H
+
+static __always_inline __u64 now_us(void)
+{
+	return bpf_ktime_get_ns() / 1000;
+}
+
+/* The state of congestion avoidance. */
+static __always_inline __u8 ca_state(struct tcp_sock *tp)
+{
+	return BPF_CORE_READ_BITFIELD(&tp->inet_conn, icsk_ca_state);
+}
+
+/*
+ * Does the congestion control set the window itself? Then the kernel enters CWR
+ * in vain (tcp_cong_control()): so does BBR.
+ */
+static __always_inline bool ignores_cwr(const struct tcp_sock *tp)
+{
+	return tp->inet_conn.icsk_ca_ops->cong_control;
+}
+
+/*
+ * The RTT that TFRC-SP uses: smoothed, and not below the minimum, which is huge
+ * without a sample.
+ */
+static __always_inline __u64 round_trip_us(struct bpf_tcp_sock *tp)
+{
+	__u32 smoothed = tp->srtt_us >> 3, least = tp->rtt_min;
+
+	return smoothed > least ? smoothed : least;
+}
+
+#endif /* PILLION_TCP_STATE_H */
