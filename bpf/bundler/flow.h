@@ -312,9 +312,15 @@ enum alarm {
 	ALARM_LOSS, /* more than it was without redundancy */
 };
 
+/* Eligible segments that carry redundancy, of FULL_SHARE. */
+enum governor_share {
+	FULL_SHARE = 256,
+	LOW_SHARE = FULL_SHARE / 8, /* at most, if user space does not decide */
+};
+
 /* The governor's decision about the connections to one network. */
 struct allowance {
-	__u32 share; /* of 256 eligible segments, so many carry redundancy */
+	enum governor_share share;
 	enum verdict verdict; /* the last one */
 	enum alarm alarm; /* the last one */
 };
@@ -322,7 +328,7 @@ struct allowance {
 /* The decision that a connection met last. */
 struct governed {
 	struct allowance allowance;
-	__u32 credit; /* of 256 for a segment with redundancy */
+	__u32 credit; /* of FULL_SHARE for a segment with redundancy */
 };
 
 /* Measurements for the governor, in the current window. */

@@ -19,9 +19,7 @@
 #define NETWORK_BITS_IPV4 24
 #define NETWORK_BITS_IPV6 48
 
-#define FULL_SHARE  256
-#define STALE_SHARE (FULL_SHARE / 8) /* if user space does not decide */
-#define STALE_NS    1000000000ULL
+#define STALE_NS 1000000000ULL /* after which user space is too late */
 
 #define GOVERNOR_WINDOW_US 250000U
 
@@ -29,9 +27,11 @@
  * Logarithmic histogram of queueing delays: bucket 0 is below 256 us, then 4
  * buckets per power of two. The last one holds 12.6 s and more.
  */
-#define QUEUE_FIRST_BIT 8
-#define QUEUE_STEP_BITS 2
-#define QUEUE_BUCKETS	64
+enum queue_scale {
+	QUEUE_FIRST_BIT = 8,
+	QUEUE_STEP_BITS = 2,
+	QUEUE_BUCKETS = 64,
+};
 
 /* User space decides; set before the programs are loaded. */
 const volatile bool governing = false;
@@ -53,6 +53,7 @@ struct network_load {
 	__u64 losses; /* repaired by bundles, or retransmitted */
 	__u64 redundant_bytes;
 	__u32 queue[QUEUE_BUCKETS]; /* windows, by their least queueing delay */
+	enum queue_scale scale[0]; /* has the type reach user space */
 };
 
 struct {
@@ -137,8 +138,8 @@ static __always_inline void look_up_allowance(struct bpf_sock *sk,
 		return;
 	*allowance = found ? *found : governor->initial;
 	if (bpf_ktime_get_ns() - governor->decided_ns > STALE_NS &&
-	    allowance->share > STALE_SHARE) {
-		allowance->share = STALE_SHARE;
+	    allowance->share > LOW_SHARE) {
+		allowance->share = LOW_SHARE;
 		allowance->verdict = VERDICT_STALE;
 	}
 }

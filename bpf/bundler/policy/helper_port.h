@@ -9,12 +9,7 @@
 #ifndef PILLION_HELPER_PORT_H
 #define PILLION_HELPER_PORT_H
 
-#include "../../vmlinux.h"
-
-#include <bpf/bpf_helpers.h>
-
-/* The local port has the lower bits, the remote one those above. */
-#define HELPER_PORT_BITS 8
+#include "rule.h"
 
 /*
  * 1 if both are the same, of 16 bits each. Without a branch: a loop over rules
@@ -28,13 +23,14 @@ static __always_inline __u32 is_same(__u32 port, __u32 other)
 	return (difference - 1) >> 31;
 }
 
-/* The port's bit; as in crates/bpf/src/helper_port.rs. */
+/* The port's bit, in the order of enum helper_port. */
 static __always_inline __u32 helper_port(__u32 port)
 {
-	return is_same(port, 21) | is_same(port, 554) << 1 |
-	       is_same(port, 1720) << 2 | is_same(port, 1723) << 3 |
-	       is_same(port, 2000) << 4 | is_same(port, 5060) << 5 |
-	       is_same(port, 6667) << 6;
+	return is_same(port, HELPER_FTP) | is_same(port, HELPER_RTSP) << 1 |
+	       is_same(port, HELPER_H323) << 2 |
+	       is_same(port, HELPER_PPTP) << 3 |
+	       is_same(port, HELPER_SCCP) << 4 |
+	       is_same(port, HELPER_SIP) << 5 | is_same(port, HELPER_IRC) << 6;
 }
 
 /* The bits of both ports. */

@@ -17,6 +17,22 @@ enum opening {
 	OPENED_BEFORE = 4, /* older than pillion: not known */
 };
 
+/* Ports whose payload NAT boxes rewrite (helper_port.h). */
+enum helper_port {
+	HELPER_FTP = 21,
+	HELPER_RTSP = 554,
+	HELPER_H323 = 1720,
+	HELPER_PPTP = 1723,
+	HELPER_SCCP = 2000,
+	HELPER_SIP = 5060,
+	HELPER_IRC = 6667,
+};
+
+/* The bits of a local port and, above these, of a remote one. */
+enum helper_port_bits {
+	HELPER_PORT_BITS = 8,
+};
+
 /* Ports in host order, both ends included. */
 struct port_range {
 	__u16 first;
@@ -52,6 +68,8 @@ struct rule {
 	enum rule_mode mode;
 	__u32 number; /* one rule may take several rows */
 	__u32 helper_ports; /* that it names; see helper_port.h */
+	enum helper_port helper_port[0]; /* has the types reach user space */
+	enum helper_port_bits helper_port_bits[0];
 	struct options options;
 	struct companions companions;
 };

@@ -18,11 +18,13 @@
  * Latencies by their logarithm: bucket 0 for what is below 128 us, then 8 for
  * each power of two up to 2^28 us (268 s), the last for all beyond.
  */
-#define LATENCY_FIRST_BIT 7
-#define LATENCY_LAST_BIT  27
-#define LATENCY_STEP_BITS 3
-#define LATENCY_BUCKETS                                                        \
-	(1 + ((LATENCY_LAST_BIT - LATENCY_FIRST_BIT + 1) << LATENCY_STEP_BITS))
+enum latency_scale {
+	LATENCY_FIRST_BIT = 7,
+	LATENCY_LAST_BIT = 27,
+	LATENCY_STEP_BITS = 3,
+	LATENCY_BUCKETS = 1 + ((LATENCY_LAST_BIT - LATENCY_FIRST_BIT + 1)
+			       << LATENCY_STEP_BITS),
+};
 
 /* Which connections share an arm (assignment.h). */
 enum draw_by {
@@ -86,6 +88,7 @@ struct observation {
 	__u32 stalls; /* latencies beyond stall_us */
 	struct losses losses;
 	__u32 latencies[LATENCY_BUCKETS];
+	enum latency_scale scale[0]; /* has the type reach user space */
 	__u32 cut; /* it has ended by an error, and data has not come */
 	struct counters counters; /* as of the last ACK */
 };

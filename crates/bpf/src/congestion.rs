@@ -9,9 +9,11 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket};
 use serde::{Serialize, Serializer};
 
 use crate::Error;
+use crate::contract::types;
 
-/// Bytes for a name, its final zero included: `CONGESTION_NAME` of `bpf/bundler/flow.h`.
-const ROOM: usize = 16;
+/// Bytes for a name, its final zero included: the last field of the programs' struct has them.
+const ROOM: usize =
+    size_of::<types::companions>() - std::mem::offset_of!(types::companions, congestion);
 
 /// The name of a congestion control: 1 to 15 visible ASCII characters. That the kernel has
 /// it is not said by that; see [`CongestionControl::find`].

@@ -12,7 +12,7 @@ mod flows {
     include!(concat!(env!("OUT_DIR"), "/flows.skel.rs"));
 }
 
-pub use flows::{FlowsSkelBuilder, OpenFlowsSkel, types as flow_types};
+pub use flows::{FlowsSkelBuilder, OpenFlowsSkel};
 pub use pillion::{
     OpenPillionSkel, PillionMaps, PillionProgs, PillionSkel, PillionSkelBuilder, types,
 };

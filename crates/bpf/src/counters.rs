@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use pillion_stats::measure::share;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{flow_types, types};
+use crate::contract::types;
 use crate::statistic::statistic;
 use crate::{Outcome, Statistic};
 
@@ -45,16 +45,8 @@ macro_rules! counters {
             }
         }
 
-        from_raw!([$($name)+] types::counters);
-        from_raw!([$($name)+] flow_types::counters);
-    };
-}
-
-/// Makes the conversion from a skeleton's type: each of the two has its own for the one C struct.
-macro_rules! from_raw {
-    ([$($name:ident)+] $raw:ty) => {
-        impl From<&$raw> for Counters {
-            fn from(raw: &$raw) -> Self {
+        impl From<&types::counters> for Counters {
+            fn from(raw: &types::counters) -> Self {
                 let count = |outcome: &Outcome| u64::from(raw.outcomes[*outcome as usize]);
                 let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, count(outcome)));
                 Self {

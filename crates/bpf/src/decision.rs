@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{flow_types, types};
+use crate::contract::types;
 
 /// What TFRC-SP compared when it was last asked about a reaction (RFC 4828).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -12,18 +12,12 @@ pub struct Decision {
     pub rate_sent: u32,
 }
 
-/// Makes the conversion from a skeleton's type: each of the two has its own for the one C struct.
-macro_rules! from_raw {
-    ($($name:ident: $raw:ty),*) => {
-        impl Decision {
-            $(pub(crate) fn $name(raw: &$raw) -> Option<Self> {
-                (raw.at > 0).then_some(Self {
-                    rate_allowed: raw.rate_allowed,
-                    rate_sent: raw.rate_sent,
-                })
-            })*
-        }
-    };
+impl Decision {
+    /// `None` before the first one.
+    pub(crate) fn from_raw(raw: &types::decision) -> Option<Self> {
+        (raw.at > 0).then_some(Self {
+            rate_allowed: raw.rate_allowed,
+            rate_sent: raw.rate_sent,
+        })
+    }
 }
-
-from_raw!(of_totals: types::decision, of_flow: flow_types::decision);

@@ -11,7 +11,7 @@ use pillion_stats::measure::share;
 use serde::Serialize;
 
 use crate::companions;
-use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, flow_types, types};
+use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, types};
 use crate::walk::{self, Walk};
 use crate::{
     Companion, Companions, Counters, Decision, Error, Governed, LossRule, Namespace, Outcome,
@@ -239,8 +239,8 @@ const NO_RTT_SAMPLE: u32 = u32::MAX;
 /// What the programs write of each connection.
 #[repr(C, packed)]
 pub(crate) struct Record {
-    of_flow: flow_types::flow_record,
-    counters: flow_types::counters,
+    of_flow: types::flow_record,
+    counters: types::counters,
 }
 
 /// # Panics
@@ -257,9 +257,9 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
     };
     let counters = Counters::from(&counters);
     let loss_rule = match raw.loss_rule {
-        flow_types::loss_rule::LOSS_RULE_DSACK => LossRule::Dsack,
-        flow_types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,
-        flow_types::loss_rule::LOSS_RULE_NONE => LossRule::None,
+        types::loss_rule::LOSS_RULE_DSACK => LossRule::Dsack,
+        types::loss_rule::LOSS_RULE_ACK => LossRule::Ack,
+        types::loss_rule::LOSS_RULE_NONE => LossRule::None,
         _ => LossRule::Auto,
     };
     let last = Outcome::ALL
@@ -267,7 +267,7 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         .copied()
         .find(|outcome| *outcome as u32 == raw.last.0);
     let wanted_by = match raw.wanted_by {
-        flow_types::wanted_by::WANTED_BY_APPLICATION => WantedBy::Application,
+        types::wanted_by::WANTED_BY_APPLICATION => WantedBy::Application,
         _ => WantedBy::Rule,
     };
     Flow {
@@ -297,6 +297,6 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         companions_refused: Companion::of(raw.companions_refused),
         last: last.filter(|_| !counters.outcomes.is_empty()),
         counters,
-        decision: Decision::of_flow(&raw.decision),
+        decision: Decision::from_raw(&raw.decision),
     }
 }

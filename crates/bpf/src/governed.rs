@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-use crate::contract::flow_types;
+use crate::contract::types;
 
 /// The governor's decision about the connections to one peer network.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -36,25 +36,22 @@ pub enum Alarm {
 }
 
 impl Governed {
-    /// Denominator of the kernel's share (`FULL_SHARE` in `bpf/bundler/policy/governor.h`).
-    pub(crate) const FULL: u32 = 256;
-
     /// The decision that a connection met last; `None` if it has met none.
-    pub(crate) fn of_flow(raw: &flow_types::allowance) -> Option<Self> {
+    pub(crate) fn of_flow(raw: &types::allowance) -> Option<Self> {
         let verdict = match raw.verdict {
-            flow_types::verdict::VERDICT_OURS => Some(Verdict::Ours),
-            flow_types::verdict::VERDICT_NOT_OURS => Some(Verdict::NotOurs),
-            flow_types::verdict::VERDICT_STALE => Some(Verdict::Stale),
+            types::verdict::VERDICT_OURS => Some(Verdict::Ours),
+            types::verdict::VERDICT_NOT_OURS => Some(Verdict::NotOurs),
+            types::verdict::VERDICT_STALE => Some(Verdict::Stale),
             _ => None,
         };
         let alarm = match raw.alarm {
-            flow_types::alarm::ALARM_QUEUE => Some(Alarm::Queue),
-            flow_types::alarm::ALARM_LOSS => Some(Alarm::Loss),
+            types::alarm::ALARM_QUEUE => Some(Alarm::Queue),
+            types::alarm::ALARM_LOSS => Some(Alarm::Loss),
             _ => None,
         };
-        let is_met = raw.verdict != flow_types::verdict::VERDICT_UNKNOWN;
+        let is_met = raw.verdict != types::verdict::VERDICT_UNKNOWN;
         is_met.then(|| Self {
-            share: f64::from(raw.share) / f64::from(Self::FULL),
+            share: f64::from(raw.share.0) / f64::from(types::governor_share::FULL_SHARE.0),
             verdict,
             alarm,
         })

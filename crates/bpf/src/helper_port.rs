@@ -2,11 +2,20 @@
 
 use std::ops::RangeInclusive;
 
-/// As in C.
-const HELPER_PORT_BITS: u32 = 8;
+use crate::contract::types::{helper_port, helper_port_bits};
 
-/// FTP, RTSP, H.323, PPTP, SCCP, SIP and IRC.
-pub const HELPER_PORTS: [u16; 7] = [21, 554, 1720, 1723, 2000, 5060, 6667];
+const HELPER_PORT_BITS: u32 = helper_port_bits::HELPER_PORT_BITS.0;
+
+/// FTP, RTSP, H.323, PPTP, SCCP, SIP and IRC, in the order of their bits.
+pub const HELPER_PORTS: [u16; 7] = [
+    helper_port::HELPER_FTP.0 as u16,
+    helper_port::HELPER_RTSP.0 as u16,
+    helper_port::HELPER_H323.0 as u16,
+    helper_port::HELPER_PPTP.0 as u16,
+    helper_port::HELPER_SCCP.0 as u16,
+    helper_port::HELPER_SIP.0 as u16,
+    helper_port::HELPER_IRC.0 as u16,
+];
 
 /// The bits of those that a rule names, each by itself: a range that includes one was as a rule not
 /// written with it in mind.

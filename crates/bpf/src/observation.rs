@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::contract::types;
+use crate::contract::types::{self, latency_scale};
 use crate::places::Kept;
 use crate::{Arm, Counters, Direction, Error, Namespace};
 
@@ -99,7 +99,7 @@ pub struct LatencyBuckets(Vec<u32>);
 
 impl LatencyBuckets {
     /// How many buckets there are.
-    pub const COUNT: usize = 1 + 21 * 8;
+    pub const COUNT: usize = latency_scale::LATENCY_BUCKETS.0 as usize;
 
     /// The segments in each bucket.
     #[must_use]
@@ -111,11 +111,14 @@ impl LatencyBuckets {
     /// `latency_bucket()` in `bpf/bundler/sampling/latency.h`.
     #[must_use]
     pub fn begin_us(bucket: usize) -> u64 {
-        const FIRST_BIT: usize = 7;
-        const STEPS: usize = 8;
+        const FIRST_BIT: usize = latency_scale::LATENCY_FIRST_BIT.0 as usize;
+        const STEP_BITS: usize = latency_scale::LATENCY_STEP_BITS.0 as usize;
+        const STEPS: usize = 1 << STEP_BITS;
         match bucket.checked_sub(1) {
             None => 0,
-            Some(place) => ((STEPS + place % STEPS) as u64) << (FIRST_BIT - 3 + place / STEPS),
+            Some(place) => {
+                ((STEPS + place % STEPS) as u64) << (FIRST_BIT - STEP_BITS + place / STEPS)
+            }
         }
     }
 }

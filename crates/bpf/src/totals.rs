@@ -87,7 +87,7 @@ impl Totals {
             totals.add(raw);
             add(&mut totals.companions_set, &raw.companions_set);
             add(&mut totals.companions_refused, &raw.companions_refused);
-            last = last.max((raw.decision.at, Decision::of_totals(&raw.decision)));
+            last = last.max((raw.decision.at, Decision::from_raw(&raw.decision)));
         }
         totals.decision = last.1;
         // They are not read all at once: one may have taken back what was not yet read of another.

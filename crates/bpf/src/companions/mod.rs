@@ -10,8 +10,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::congestion::CongestionControl;
+use crate::contract::types;
 use crate::contract::types::companion as position;
-use crate::contract::{flow_types, types};
 
 /// Mechanisms of TCP's own that help thin streams beside bundling: socket options, set when
 /// a connection is first covered. What is unset stays as the application, or else the
@@ -142,7 +142,7 @@ impl Companions {
     }
 
     /// The companions that a connection has, from the program's record of it.
-    pub(crate) fn of_flow(raw: &flow_types::companions) -> Self {
+    pub(crate) fn of_flow(raw: &types::companions) -> Self {
         let has = |companion: Companion| raw.set & companion.bit() != 0;
         let micros = |us: u32| Duration::from_micros(us.into());
         Self {

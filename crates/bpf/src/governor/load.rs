@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use crate::contract::types;
 
-/// The first power of two, in microseconds, and the steps for each power (`QUEUE_FIRST_BIT` and
-/// `QUEUE_STEP_BITS` of `bpf/bundler/policy/governor.h`).
-const FIRST_BIT: u32 = 8;
-const STEP_BITS: u32 = 2;
+/// The first power of two, in microseconds, and the steps for each power.
+const FIRST_BIT: u32 = types::queue_scale::QUEUE_FIRST_BIT.0;
+const STEP_BITS: u32 = types::queue_scale::QUEUE_STEP_BITS.0;
 
 /// Measurements of the connections to one peer network since the last decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

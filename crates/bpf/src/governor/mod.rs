@@ -149,7 +149,7 @@ impl Networks {
         let governor = types::governor {
             decided_ns: now.as_nanos() as u64,
             initial: types::allowance {
-                share: self.initial(now),
+                share: types::governor_share(self.initial(now)),
                 verdict: types::verdict::VERDICT_NONE,
                 ..Default::default()
             },
@@ -225,7 +225,7 @@ fn store<T: Copy>(map: &MapHandle, key: &[u8], value: &T) -> Result<(), Error> {
 
 fn raw_of(allowance: Allowance) -> types::allowance {
     types::allowance {
-        share: allowance.share,
+        share: types::governor_share(allowance.share),
         verdict: match allowance.verdict {
             None => types::verdict::VERDICT_NONE,
             Some(Verdict::Ours) => types::verdict::VERDICT_OURS,

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use super::baseline::{Losses, Usual};
 use super::load::Load;
-use crate::{Alarm, Governed, Verdict};
+use crate::contract::types::governor_share;
+use crate::{Alarm, Verdict};
 
-/// Eligible segments of 256 that carry redundancy.
+/// Eligible segments of [`FULL`] that carry redundancy.
 pub(crate) type Share = u32;
 /// Every eligible segment carries redundancy.
-pub(crate) const FULL: Share = Governed::FULL;
+pub(crate) const FULL: Share = governor_share::FULL_SHARE.0;
 /// The share to ramp up from, and on a path that loses less than the target tolerates.
-pub(crate) const LOW: Share = FULL / 8;
+pub(crate) const LOW: Share = governor_share::LOW_SHARE.0;
 
 /// Packets without a loss after which a path needs no more than [`LOW`]: the target of 0.1 % lost.
 const CALM_PACKETS: u64 = 1000;
