@@ -5,13 +5,12 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::sys::stat::fstat;
 
-use crate::cgroup_links::{self, CgroupLinks};
 use crate::contract::types;
 use crate::device_attachments::DeviceAttachments;
 use crate::governor::Governor;
-use crate::link::{self, Target};
-use crate::places::Room;
+use crate::link::{self, CgroupLinks, Target};
 use crate::policy::bytes;
+use crate::quota::Room;
 use crate::selection::Step;
 use crate::{
     Change, Device, Error, FlowReader, Namespace, Observation, Policy, Programs, Readings,
@@ -99,7 +98,7 @@ impl Attachment {
             unreviewed: Vec::new(),
             left: Vec::new(),
             links,
-            cgroup: id_below_root(cgroup).map_err(cgroup_links::error)?,
+            cgroup: id_below_root(cgroup).map_err(link::cgroup_error)?,
             room: Room::default(),
         })
     }

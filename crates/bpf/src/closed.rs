@@ -3,11 +3,10 @@ use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::host::clock;
-
 use crate::contract::types::closed_flow;
-use crate::flows::{Record, parse};
-use crate::{Error, Flow, found_maps};
+use crate::flows::{Record, find_maps, parse};
+use crate::host::clock;
+use crate::{Error, Flow};
 
 /// The connections that ended last, the newest last, of every pillion that runs on this host; of
 /// each pillion 1,024 at most. Those are missing that had begun before pillion did, where the kernel
@@ -18,7 +17,7 @@ use crate::{Error, Flow, found_maps};
 /// [`Error::System`].
 pub fn list_closed() -> Result<Vec<Flow>, Error> {
     let mut closed = Vec::new();
-    for map in found_maps::find("pillion_closed", size_of::<closed_flow>())? {
+    for map in find_maps("pillion_closed", size_of::<closed_flow>())? {
         let mut slot = 0;
         while let Some(value) = read(&map, slot)? {
             closed.extend(whole(&map, slot, value)?);

@@ -1,11 +1,16 @@
-//! The programs at their devices, and that they are attached wherever they are wanted.
+//! The programs at their devices, attached wherever they are wanted and while there is room.
 
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use crate::device_attachment::DeviceAttachment;
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::clsact::Clsact;
+use crate::link::{self, Target};
 use crate::selection::{Selection, Step};
-use crate::share::Share;
-use crate::{Change, Device, Error, Namespace, Programs};
+use crate::{Change, Device, Error, Hook, Namespace, Programs};
 
 /// All devices that the programs are attached to, with what keeps them attached.
 #[derive(Debug)]
@@ -218,4 +223,150 @@ fn attach_to(device: &Device) -> Step {
 
 fn has_no_device(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
+}
+
+/// The programs at one device.
+#[derive(Debug)]
+pub(crate) struct DeviceAttachment {
+    pub(crate) device: Device,
+    hold: Hold,
+}
+
+#[derive(Debug)]
+enum Hold {
+    Tcx {
+        dsack: OwnedFd,
+        /// `None` once nothing is bundled any more.
+        egress: Option<OwnedFd>,
+    },
+    Clsact(Clsact),
+}
+
+impl DeviceAttachment {
+    /// Attaches the programs to a device, behind programs already there.
+    pub(crate) fn begin(programs: &Programs, device: &Device) -> Result<Self, Error> {
+        let header = device.link_header.ok_or_else(|| Error::UnknownLinkHeader {
+            name: device.to_string(),
+        })?;
+        let at = programs.at(header);
+        let (dsack, egress) = (at.dsack.as_fd(), at.egress.as_fd());
+        let index = device.index;
+        let by_links = || -> io::Result<Hold> {
+            Ok(Hold::Tcx {
+                dsack: link::attach(dsack, &Target::Ingress(index))?,
+                egress: Some(link::attach(egress, &Target::Egress(index))?),
+            })
+        };
+        let hold = match programs.hook {
+            Hook::Tcx => device.namespace.enter(by_links)?,
+            Hook::Clsact => Ok(Hold::Clsact(Clsact::attach(device, dsack, egress)?)),
+        };
+        Ok(Self {
+            hold: hold.map_err(|error| Error::at_device(device, programs.hook, error))?,
+            device: device.clone(),
+        })
+    }
+
+    /// False if the device is gone; another one may have its interface index.
+    pub(crate) fn holds(&self) -> bool {
+        match &self.hold {
+            Hold::Tcx { dsack, egress } => {
+                let mut links = egress.iter().chain([dsack]);
+                links.all(|link| link::has_device(link.as_fd()))
+            }
+            Hold::Clsact(clsact) => clsact.holds(),
+        }
+    }
+
+    /// True if the programs are clsact's filters, which others can remove while the device lives.
+    pub(crate) fn is_clsact(&self) -> bool {
+        matches!(self.hold, Hold::Clsact(_))
+    }
+
+    /// Leaves the device's egress, and goes on at its ingress.
+    pub(crate) fn stop_bundling(&mut self) {
+        match &mut self.hold {
+            Hold::Tcx { egress, .. } => egress.take().into_iter().for_each(link::detach),
+            Hold::Clsact(clsact) => clsact.stop_bundling(),
+        }
+    }
+
+    pub(crate) fn detach(self) {
+        match self.hold {
+            Hold::Tcx { dsack, egress } => egress.into_iter().chain([dsack]).for_each(link::detach),
+            Hold::Clsact(clsact) => drop(clsact),
+        }
+    }
+}
+
+/// File descriptors that one device takes, by tcx.
+const OF_A_DEVICE: usize = 2;
+
+/// File descriptors of a namespace that has a name: what keeps it, and what tells of its devices.
+const OF_A_NAMESPACE: usize = 2;
+
+/// File descriptors kept free, so that devices never keep anything else from going on: lists of
+/// devices, rules that are read again, connections that are taken in.
+const SPARE: usize = 24;
+
+/// How many devices there is room for: links are file descriptors, of which a process has no more than
+/// its limit (`RLIMIT_NOFILE`). An equal share of the free file descriptors for each namespace: none can take the room of
+/// another.
+#[derive(Debug)]
+pub(crate) struct Share {
+    each: usize,
+    limit: usize,
+}
+
+impl Share {
+    /// The share of each of so many namespaces, beside what this process holds already for other ends
+    /// than so many devices.
+    pub(crate) fn of_this_process(hook: Hook, namespaces: usize, devices: usize) -> Self {
+        let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
+            usize::try_from(soft).unwrap_or(usize::MAX)
+        });
+        // One of them reads the list.
+        let held = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+        let held = held.saturating_sub(OF_A_DEVICE * devices);
+        let each = match hook {
+            Hook::Tcx => share(limit, held, namespaces),
+            // Filters take no descriptors.
+            Hook::Clsact => usize::MAX,
+        };
+        Self { each, limit }
+    }
+
+    /// The most devices of one namespace.
+    pub(crate) fn each(&self) -> usize {
+        self.each
+    }
+
+    pub(crate) fn error(&self, namespace: Option<&str>) -> Error {
+        Error::NoRoom {
+            namespace: namespace.map(str::to_owned),
+            most: self.each,
+            limit: self.limit,
+        }
+    }
+}
+
+fn share(limit: usize, held: usize, namespaces: usize) -> usize {
+    let namespaces = namespaces.max(1);
+    // Those that have ended may be back.
+    let reserved = held + SPARE + OF_A_NAMESPACE * namespaces;
+    limit.saturating_sub(reserved) / OF_A_DEVICE / namespaces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_namespace_takes_the_room_of_another() {
+        assert_eq!(share(1024, 40, 1), 479);
+        assert_eq!(share(1024, 40, 4), 119);
+        assert!(40 + SPARE + 4 * (OF_A_NAMESPACE + OF_A_DEVICE * share(1024, 40, 4)) <= 1024);
+        assert_eq!(share(40, 40, 1), 0);
+        assert!(share(usize::MAX, 40, 256) > 1_000_000);
+    }
 }

@@ -1,21 +1,23 @@
+//! The connections that pillions on this host bundle. Nothing but their names tells their maps from
+//! others.
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use crate::host::interruption::without_signals;
-use crate::host::libbpf::Messages;
 use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use pillion_stats::measure::share;
 use serde::Serialize;
 
-use crate::companions;
 use crate::contract::{FlowsSkelBuilder, OpenFlowsSkel, types};
-use crate::walk::{self, Walk};
+use crate::host::interruption::without_signals;
+use crate::host::libbpf::Messages;
+use crate::socket_iter::{self, Walk};
 use crate::{
     Companion, Companions, Counters, Decision, Error, Governed, LossRule, Namespace, Outcome,
-    found_maps,
+    companions,
 };
 
 /// A connection that a running pillion bundles.
@@ -126,7 +128,7 @@ impl FlowLister {
     /// # Errors
     /// [`Error::NotPermitted`] without the capabilities, [`Error::Load`].
     pub fn load() -> Result<Self, Error> {
-        let over_storage = walk::can_be_over_storage().then(load_over_storage);
+        let over_storage = socket_iter::can_be_over_storage().then(load_over_storage);
         Ok(Self {
             over_storage: over_storage.transpose()?,
         })
@@ -146,7 +148,7 @@ impl FlowLister {
     /// [`Error::NotPermitted`], [`Error::Load`], [`Error::System`].
     pub fn list(&self) -> Result<Vec<Flow>, Error> {
         let mut flows = Vec::new();
-        for map in found_maps::find("pillion_flows", size_of::<types::flow>())? {
+        for map in find_maps("pillion_flows", size_of::<types::flow>())? {
             flows.extend(self.reader(map.as_fd())?.read()?);
         }
         Ok(flows)
@@ -299,4 +301,59 @@ pub(crate) fn parse(record: &[u8]) -> Flow {
         counters,
         decision: Decision::from_raw(&raw.decision),
     }
+}
+
+/// The maps with this name, at most 15 bytes, and values of this size in bytes: another version of
+/// pillion may keep something else under the same name.
+///
+/// # Errors
+/// [`Error::MayNotList`] without the capability for what other processes keep; [`Error::System`].
+pub(crate) fn find_maps(name: &str, value_size: usize) -> Result<Vec<OwnedFd>, Error> {
+    let mut maps = Vec::new();
+    let mut id = 0;
+    loop {
+        // SAFETY: a system call that writes the next id, which lives across it.
+        let result = unsafe { libbpf_sys::bpf_map_get_next_id(id, &raw mut id) };
+        match -result {
+            0 => {}
+            libc::ENOENT => return Ok(maps),
+            errno => return Err(may_not_list(errno)),
+        }
+        match map_by_id(id) {
+            Ok(map) => maps.extend(is_it(map.as_fd(), name, value_size).then_some(map)),
+            // It has just ended.
+            Err(libc::ENOENT) => {}
+            Err(errno) => return Err(may_not_list(errno)),
+        }
+    }
+}
+
+fn may_not_list(errno: i32) -> Error {
+    match errno {
+        libc::EPERM => Error::MayNotList,
+        errno => Error::system("list the connections", io::Error::from_raw_os_error(errno)),
+    }
+}
+
+fn is_it(map: BorrowedFd, name: &str, value_size: usize) -> bool {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut length = size_of_val(&info) as u32;
+    // SAFETY: a system call that writes no more than the length stated.
+    let result = unsafe {
+        libbpf_sys::bpf_map_get_info_by_fd(map.as_raw_fd(), &raw mut info, &raw mut length)
+    };
+    let named = info.name.map(|byte| byte.to_ne_bytes()[0]);
+    let named = named.split(|byte| *byte == 0).next();
+    result == 0 && named == Some(name.as_bytes()) && info.value_size as usize == value_size
+}
+
+/// Opens a map by the kernel's id; the error is the kernel's number.
+fn map_by_id(id: u32) -> Result<OwnedFd, i32> {
+    // SAFETY: a plain system call; the result is checked.
+    let fd = unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) };
+    if fd < 0 {
+        return Err(-fd);
+    }
+    // SAFETY: a valid file descriptor, new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

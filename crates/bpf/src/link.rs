@@ -1,9 +1,58 @@
 //! Links attach a program to its hook in the kernel until their last file descriptor is closed.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
+
+use clap::ValueEnum;
+
+use crate::{Error, Programs};
+
+/// Where in a device's path the programs stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// Linux 6.6: links, which end with the process
+    Tcx,
+    /// The older way: filters of the clsact queueing discipline
+    Clsact,
+}
+
+impl Hook {
+    /// The best hook that this kernel has.
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        /// Interface index of the loopback device of every network namespace.
+        const LOOPBACK: i32 = 1;
+        let mut programs = 0;
+        // SAFETY: asks for the number of programs alone, which lives across the call.
+        let result = unsafe {
+            libbpf_sys::bpf_prog_query(
+                LOOPBACK,
+                libbpf_sys::BPF_TCX_INGRESS,
+                0,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+                &raw mut programs,
+            )
+        };
+        if result == -libc::EINVAL {
+            Self::Clsact
+        } else {
+            Self::Tcx
+        }
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcx => "tcx",
+            Self::Clsact => "clsact",
+        })
+    }
+}
 
 /// Where a program is put.
 pub(crate) enum Target<'a> {
@@ -136,4 +185,108 @@ pub(crate) fn own(fd: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: libbpf returned a new file descriptor that nobody else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The programs at their cgroup.
+#[derive(Debug)]
+pub(crate) struct CgroupLinks {
+    cgroup: OwnedFd,
+    all: Vec<(Place, OwnedFd)>,
+}
+
+/// Where in a cgroup a program stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Egress,
+    Ingress,
+    SockOps,
+    SetSockOpt,
+    GetSockOpt,
+}
+
+impl Place {
+    /// What sees ACKs comes before what announces bundles, and connections after their packets: each
+    /// is bundled from its first byte or not at all.
+    const ALL: [Self; 5] = [
+        Self::Ingress,
+        Self::Egress,
+        Self::SockOps,
+        Self::SetSockOpt,
+        Self::GetSockOpt,
+    ];
+
+    /// The program that stands there, if the kernel has what it needs.
+    fn program(self, programs: &Programs) -> Option<&OwnedFd> {
+        match self {
+            Self::Egress => Some(&programs.transmit),
+            Self::Ingress => Some(&programs.ingress),
+            Self::SockOps => Some(&programs.sockops),
+            Self::SetSockOpt => programs.setsockopt.as_ref(),
+            Self::GetSockOpt => programs.getsockopt.as_ref(),
+        }
+    }
+
+    fn of(self, cgroup: BorrowedFd<'_>) -> Target<'_> {
+        match self {
+            Self::Egress => Target::CgroupEgress(cgroup),
+            Self::Ingress => Target::CgroupIngress(cgroup),
+            Self::SockOps => Target::SockOps(cgroup),
+            Self::SetSockOpt => Target::SetSockOpt(cgroup),
+            Self::GetSockOpt => Target::GetSockOpt(cgroup),
+        }
+    }
+}
+
+impl CgroupLinks {
+    /// Attaches the programs to a cgroup.
+    pub(crate) fn begin(programs: &Programs, cgroup: BorrowedFd) -> Result<Self, Error> {
+        let mut links = Self {
+            cgroup: cgroup.try_clone_to_owned().map_err(cgroup_error)?,
+            all: Vec::new(),
+        };
+        links.attach_the_missing(programs)?;
+        Ok(links)
+    }
+
+    /// Lets go of the links that others have detached; true if there are any. Where what sees ACKs is
+    /// among them, what announces bundles is detached as well: of those no loss would be seen.
+    pub(crate) fn drop_the_detached(&mut self) -> bool {
+        let before = self.all.len();
+        self.all.retain(|(_, link)| has_cgroup(link.as_fd()));
+        if !self.all.iter().any(|(place, _)| *place == Place::Ingress) {
+            let announcing = |(place, _): &mut (Place, OwnedFd)| *place == Place::Egress;
+            for (_, link) in self.all.extract_if(.., announcing) {
+                detach(link);
+            }
+        }
+        self.all.len() < before
+    }
+
+    /// Attaches the programs that are not.
+    pub(crate) fn attach_the_missing(&mut self, programs: &Programs) -> Result<(), Error> {
+        for place in Place::ALL {
+            let is_there = self.all.iter().any(|(there, _)| *there == place);
+            if let (false, Some(program)) = (is_there, place.program(programs)) {
+                let target = place.of(self.cgroup.as_fd());
+                let link = attach(program.as_fd(), &target).map_err(cgroup_error)?;
+                self.all.push((place, link));
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches the programs at once.
+    pub(crate) fn detach(&mut self) {
+        for (_, link) in self.all.drain(..) {
+            detach(link);
+        }
+    }
+}
+
+/// The error of attaching to the cgroup. Who may load the programs may attach them as well.
+pub(crate) fn cgroup_error(error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => Error::CgroupTaken,
+        _ => Error::system("attach to the cgroup", error),
+    }
 }

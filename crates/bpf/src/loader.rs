@@ -1,26 +1,26 @@
 //! Loads the bundler's programs: sets their constants, leaves out those that the kernel lacks something
 //! for, has the rest verified, and keeps their parts.
 
+use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, MapMut, MapType, OpenObject, ProgramMut};
 use libbpf_sys::{BPF_F_ANY_ALIGNMENT, BPF_F_RDONLY_PROG};
 
-use crate::constants::Constants;
 use crate::contract::{
-    OpenPillionSkel, PillionMaps, PillionProgs, PillionSkel, PillionSkelBuilder,
+    OpenPillionSkel, PillionMaps, PillionProgs, PillionSkel, PillionSkelBuilder, types,
 };
 use crate::host::interruption::without_signals;
 use crate::host::libbpf::Messages;
 use crate::observation::ObservationReader;
-use crate::places::{Kept, Places};
 use crate::policy::Tables;
-use crate::request_shares::RequestShares;
-use crate::walk::Walk;
-use crate::{Error, Policy, Requests, governor, requests, socket_option, walk};
+use crate::quota::{Kept, Places, RequestShares};
+use crate::socket_iter::{self, Walk};
+use crate::{Error, Observing, Policy, Requests, Scope, governor, requests};
 
 /// Optional features of this kernel.
 #[derive(Debug, Clone, Copy)]
@@ -50,8 +50,8 @@ impl<'a> Opened<'a> {
         let mut opened = Self {
             skel: skel.map_err(|error| log.explain(&error))?,
             features: Features {
-                over_storage: walk::can_be_over_storage(),
-                socket_option: socket_option::is_supported(),
+                over_storage: socket_iter::can_be_over_storage(),
+                socket_option: can_answer_socket_options(),
             },
             log,
         };
@@ -287,4 +287,64 @@ pub(crate) fn own(of_the_object: &impl AsFd) -> Result<OwnedFd, Error> {
 
 fn no_walk(error: io::Error) -> Error {
     Error::system("go through the connections", error)
+}
+
+/// What the programs are told before the kernel verifies them, and cannot be told otherwise later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Constants {
+    /// True if connections of a cgroup are covered in every network namespace.
+    pub(crate) any_namespace: bool,
+    max_connections: u32,
+    receivers_are_safe: bool,
+    governing: bool,
+    observing: Option<Observing>,
+}
+
+impl Constants {
+    /// As this policy and the calling thread's network namespace have them.
+    pub(crate) fn of(policy: &Policy) -> Self {
+        Self {
+            any_namespace: policy.scope == Scope::Anywhere,
+            max_connections: policy.max_connections,
+            receivers_are_safe: clamps_the_scaling_ratio(),
+            governing: policy.governing,
+            observing: policy.observing,
+        }
+    }
+
+    /// Writes them where the programs have them.
+    pub(crate) fn store(&self, data: &mut types::rodata) {
+        data.any_namespace = self.any_namespace;
+        data.max_connections = self.max_connections;
+        data.receivers_are_safe = self.receivers_are_safe;
+        data.governing = self.governing;
+        if let Some(observing) = &self.observing {
+            data.observing = true;
+            data.draw_key = observing.key;
+            data.draw_bundled = observing.bundled_of_2_32();
+            data.draw_by = observing.draw_by.raw();
+            data.grace_us = observing.grace_us;
+            data.stall_us = observing.stall_us;
+        }
+    }
+}
+
+/// Does this kernel keep a receiver's window sane whatever a program adds to its packets? The
+/// lab kernel does, and says so; docs/bundling.md has what happens elsewhere.
+fn clamps_the_scaling_ratio() -> bool {
+    fs::read("/proc/sys/net/ipv4/tcp_clamp_scaling_ratio").is_ok_and(|value| value == b"1\n")
+}
+
+/// True if the kernel lets programs at setsockopt(2) choose the error that the application gets
+/// (Linux 5.18, commit b44123b4a3dc). Without that there is no switch, and all else works.
+fn can_answer_socket_options() -> bool {
+    // SAFETY: a plain call; no options are given.
+    let found = unsafe {
+        libbpf_sys::libbpf_probe_bpf_helper(
+            libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCKOPT,
+            libbpf_sys::BPF_FUNC_set_retval,
+            ptr::null(),
+        )
+    };
+    found == 1
 }

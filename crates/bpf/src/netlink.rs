@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 
-use crate::host::interruption::retry;
 use netlink_packet_core::{
     DecodeError, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkHeader, NetlinkMessage,
     NetlinkPayload, NlasIterator,
@@ -14,10 +13,12 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkFlags, LinkHeader as LinkMessageHeader, LinkMessage};
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
 
 use crate::Namespace;
 use crate::device::{Device, LinkHeader};
+use crate::host::interruption::retry;
 
 /// What the kernel listed, as far as it could be read.
 #[derive(Debug)]

@@ -8,11 +8,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::host::pattern::{is_pattern, matching};
-use crate::host::{Container, held_file, process_began};
 use nix::sys::statfs::{NSFS_MAGIC, fstatfs};
 use pillion_stats::names::escaped;
 
+use crate::host::pattern::{is_pattern, matching};
+use crate::host::{Container, atomic_file, process_began};
 use crate::{Error, Namespace};
 
 /// The folder where `ip netns` keeps the names that it gives.
@@ -220,7 +220,7 @@ impl NamespaceName {
 
     /// False if the network namespace, opened under this name, is no longer called so.
     pub(crate) fn stands_for(&self, namespace: &Namespace) -> bool {
-        let is_here = |file| held_file::is_at(file, &self.path).unwrap_or(false);
+        let is_here = |file| atomic_file::is_at(file, &self.path).unwrap_or(false);
         namespace.file().is_some_and(is_here)
     }
 

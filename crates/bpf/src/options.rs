@@ -1,8 +1,13 @@
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::mem::offset_of;
+use std::str::FromStr;
 
+use clap::{Args, ValueEnum};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::ThinTest;
 use crate::contract::types;
-use crate::{Target, ThinTest, limits};
 
 /// What follows from losses that bundles hid from congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
@@ -95,13 +100,13 @@ pub struct Options {
 
     /// Previous segments that ride along at most; 0 for no limit [default: 1, as LCN 2015, section
     /// VI, recommends; 0 with --level adaptive]
-    #[arg(long, value_name = "N", value_parser = limits::parse_packets)]
-    #[serde(deserialize_with = "limits::packets")]
+    #[arg(long, value_name = "N", value_parser = parse_packets)]
+    #[serde(deserialize_with = "packets")]
     pub max_packets: Option<u32>,
 
     /// Bytes of payload in a segment with its bundle at most; 0: the MSS alone limits
-    #[arg(long, value_name = "BYTES", default_value_t, value_parser = limits::parse_bytes)]
-    #[serde(deserialize_with = "limits::bytes")]
+    #[arg(long, value_name = "BYTES", default_value_t, value_parser = parse_bytes)]
+    #[serde(deserialize_with = "bytes")]
     pub max_bytes: u32,
 
     /// What follows from a loss that a bundle hid
@@ -177,5 +182,147 @@ impl From<Options> for types::options {
             ThinTest::Always => types::thin_test::THIN_ALWAYS,
         };
         raw
+    }
+}
+
+/// The share of segments that may be lost and not repaired, from 0 to 100 per cent; in words the
+/// per cent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Target {
+    ppm: u32,
+}
+
+/// What is no [`Target`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected per cent, 0 to 100")]
+pub struct TargetError;
+
+impl Target {
+    /// In parts per million.
+    #[must_use]
+    pub fn ppm(self) -> u32 {
+        self.ppm
+    }
+}
+
+impl Default for Target {
+    /// One in a thousand.
+    fn default() -> Self {
+        Self { ppm: 1000 }
+    }
+}
+
+impl TryFrom<f64> for Target {
+    type Error = TargetError;
+
+    fn try_from(percent: f64) -> Result<Self, TargetError> {
+        match (0.0..=100.0).contains(&percent) {
+            true => Ok(Self {
+                ppm: (percent * 1e4).round() as u32,
+            }),
+            false => Err(TargetError),
+        }
+    }
+}
+
+impl From<Target> for f64 {
+    fn from(target: Target) -> Self {
+        Self::from(target.ppm) / 1e4
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let percent: f64 = text.parse().map_err(|_| TargetError)?;
+        percent.try_into()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f64::from(*self).fmt(f)
+    }
+}
+
+/// Bytes of a connection's payload that the programs keep: the first field has them. A bundle has
+/// no room for more previous segments, even of one byte each, beside a new byte.
+const MOST_PACKETS: u32 = offset_of!(types::flow, counters) as u32 - 1;
+
+/// The number of previous segments that a command line says.
+///
+/// # Errors
+/// What was expected, where no bundle can have so many.
+pub fn parse_packets(text: &str) -> Result<u32, String> {
+    text.parse().map_or_else(|_| Err(expected()), of_packets)
+}
+
+fn of_packets(number: u32) -> Result<u32, String> {
+    match number <= MOST_PACKETS {
+        true => Ok(number),
+        false => Err(expected()),
+    }
+}
+
+fn expected() -> String {
+    format!("expected segments, 1 to {MOST_PACKETS}, or 0 for no limit")
+}
+
+pub(crate) fn packets<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let number = u32::deserialize(from).map_err(|_| D::Error::custom(expected()))?;
+    of_packets(number).map(Some).map_err(D::Error::custom)
+}
+
+const EXPECTED_BYTES: &str = "expected bytes, 2 (a new one, and one that rides along) or more, or 0: \
+                              the MSS alone limits";
+
+/// The bytes of a segment with its bundle that a command line says.
+///
+/// # Errors
+/// What was expected, where nothing could ride along.
+pub fn parse_bytes(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_or(Err(EXPECTED_BYTES), of_bytes)
+}
+
+fn of_bytes(number: u32) -> Result<u32, &'static str> {
+    match number == 1 {
+        true => Err(EXPECTED_BYTES),
+        false => Ok(number),
+    }
+}
+
+pub(crate) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(from).map_err(|_| D::Error::custom(EXPECTED_BYTES))?;
+    of_bytes(number).map_err(D::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_per_cent() {
+        assert_eq!("0.5".parse().map(Target::ppm), Ok(5_000));
+        assert_eq!("100".parse().map(Target::ppm), Ok(1_000_000));
+        assert_eq!(Target::default().to_string(), "0.1");
+        for mistake in ["", "-1", "100.1", "NaN", "x"] {
+            assert_eq!(mistake.parse::<Target>(), Err(TargetError), "{mistake}");
+        }
+    }
+
+    #[test]
+    fn what_no_bundle_can_have_is_refused() {
+        assert_eq!(parse_packets("0"), Ok(0));
+        assert_eq!(parse_packets("2047"), Ok(2047));
+        for mistake in ["", "-1", "2048", "4294967295", "4294967296"] {
+            let said = parse_packets(mistake).unwrap_err();
+            assert!(said.contains("1 to 2047"), "{mistake}: {said}");
+        }
+        assert_eq!(parse_bytes("2"), Ok(2));
+        for mistake in ["1", "-1", "x"] {
+            assert_eq!(parse_bytes(mistake), Err(EXPECTED_BYTES), "{mistake}");
+        }
     }
 }

@@ -4,9 +4,7 @@ use std::mem::offset_of;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::cgroup_room::shares;
 use crate::contract::types;
-
 use crate::{Container, ContainerChoice, Error, Mode, Observing, Options, Rule, Scope, Selection};
 
 /// Which connections are bundled, and how. The default has no rules, and leaves it to the
@@ -223,6 +221,22 @@ pub(crate) fn bytes<T: Copy>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(start, size_of_val(value)) }
 }
 
+/// Shares the room for cgroups, of which users may make more than there is room for. Returns how many
+/// of its cgroups each rule gets, by how many each names: all of them where there is room;
+/// else each gets an equal share, and what one leaves of it is shared by the others.
+pub(crate) fn shares(named: &[usize], most: usize) -> Vec<usize> {
+    let mut by_size: Vec<usize> = (0..named.len()).collect();
+    by_size.sort_by_key(|rule| named[*rule]);
+    let mut given = vec![0; named.len()];
+    let (mut left, mut rules) = (most, named.len());
+    for rule in by_size {
+        given[rule] = named[rule].min(left / rules);
+        left -= given[rule];
+        rules -= 1;
+    }
+    given
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +250,13 @@ mod tests {
         let full = policy(Policy::MAX_ROWS).table().unwrap().rules;
         assert_eq!(full.count as usize, full.rules.len());
         assert!(policy(Policy::MAX_ROWS + 1).table().is_err());
+    }
+
+    #[test]
+    fn who_names_many_takes_nothing_from_who_names_few() {
+        assert!(shares(&[], 10).is_empty());
+        assert_eq!(shares(&[3, 0, 7], 10), [3, 0, 7]);
+        assert_eq!(shares(&[3, 0, 8], 10), [3, 0, 7]);
+        assert_eq!(shares(&[9000, 2, 9000, 9000], 10), [2, 2, 3, 3]);
     }
 }

@@ -1,16 +1,22 @@
+//! The loaded programs: loaded, renewed (without a second verification) and cleaned up after pillion
+//! was killed.
+
+use std::fs;
+use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::thread;
+use std::time::Duration;
 
-use libbpf_rs::{MapHandle, Program};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, Program, num_possible_cpus};
+use nix::unistd::close;
 
-use crate::constants::Constants;
-use crate::loader::{DevicePrograms, Opened, own};
+use crate::loader::{Constants, DevicePrograms, Opened, own};
+use crate::netns::Served;
 use crate::observation::ObservationReader;
-use crate::places::Places;
 use crate::policy::Tables;
-use crate::remains::Remains;
-use crate::scope::Served;
-use crate::{Error, Hook, LinkHeader, Policy, Requests, governor};
+use crate::quota::Places;
+use crate::{Error, Hook, LinkHeader, Namespaces, Policy, Requests, clsact, governor, link};
 
 /// The bundler's programs, loaded and verified by the kernel, not yet at work.
 #[derive(Debug)]
@@ -135,5 +141,120 @@ impl Programs {
             LinkHeader::Ethernet => &self.ethernet,
             LinkHeader::Absent => &self.ip,
         }
+    }
+}
+
+impl Programs {
+    /// Makes programs that were at work as [`Programs::load`] would have them, and spares their
+    /// verification, which is most of what an attachment takes. `false` if they cannot be: the policy asks for others, or of a socket something
+    /// is still kept. On kernels that refuse to go through storage, of a socket that a process has
+    /// open, or that is in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`Error::System`] without the capability for maps by their number, [`Error::TooManyRules`]:
+    /// they are good for nothing then.
+    pub fn renew(&mut self, policy: &Policy) -> Result<bool, Error> {
+        let asks_for_these = self.constants == Constants::of(policy);
+        if !asks_for_these || !self.places.are_free(self.served.namespaces())? {
+            return Ok(false);
+        }
+        for id in &self.emptied {
+            match MapHandle::from_map_id(*id) {
+                // It is gone with the programs that were not loaded, as this kernel does without them.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                map => map.and_then(|map| empty(&map)).map_err(failed)?,
+            }
+        }
+        self.tables.store(policy)?;
+        self.served.begin_anew(&policy.scope)?;
+        self.places.begin_anew();
+        if let Some(observations) = &mut self.observations {
+            observations.begin_anew();
+        }
+        Ok(true)
+    }
+}
+
+/// Has a map hold what it did at first.
+fn empty(map: &MapHandle) -> libbpf_rs::Result<()> {
+    let zeroes = vec![0; map.value_size() as usize];
+    match map.map_type() {
+        MapType::Array => {
+            for slot in 0..map.max_entries() {
+                map.update(&slot.to_ne_bytes(), &zeroes, MapFlags::ANY)?;
+            }
+        }
+        MapType::PercpuArray => {
+            let values = vec![zeroes; num_possible_cpus()?];
+            for slot in 0..map.max_entries() {
+                map.update_percpu(&slot.to_ne_bytes(), &values, MapFlags::ANY)?;
+            }
+        }
+        _ => {
+            let keys: Vec<_> = map.keys().collect();
+            for key in keys {
+                map.delete(&key)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn failed(error: libbpf_rs::Error) -> Error {
+    Error::system(
+        "empty the programs' maps",
+        io::Error::other(error.to_string()),
+    )
+}
+
+/// Time that the reports of bundles in flight have to arrive: an RTT and the delay of an ACK.
+const IN_FLIGHT: Duration = Duration::from_secs(2);
+
+/// Programs of a bundler that stay attached after the bundler was killed, as filters of clsact, by
+/// their ids. Empty with tcx, whose links end with their last file descriptor.
+#[derive(Debug)]
+pub struct Remains {
+    pub(crate) egress: Vec<u32>,
+    pub(crate) ingress: Vec<u32>,
+}
+
+impl Remains {
+    /// Detaches all programs of the killed bundler: those at egress at once, those at ingress, which
+    /// keep reports from TCP, two seconds later, because reports of bundles in flight still arrive. The calling process must share the bundler's file descriptors; it closes all
+    /// except the standard streams and `kept`. Filters are removed in these network namespaces. Errors
+    /// are ignored.
+    pub fn clear(&self, namespaces: &Namespaces, kept: Option<BorrowedFd>) {
+        let links = close_all_but_ingress(kept);
+        remove_filters(&self.egress, namespaces);
+        thread::sleep(IN_FLIGHT);
+        close_all(links);
+        remove_filters(&self.ingress, namespaces);
+    }
+}
+
+/// Closes all file descriptors except the standard streams, `kept` and the links at ingress; returns
+/// these links.
+fn close_all_but_ingress(kept: Option<BorrowedFd>) -> Vec<RawFd> {
+    let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let open = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let kept = kept.map(|kept| kept.as_raw_fd());
+    let (ingress, others): (Vec<RawFd>, _) = open
+        .filter(|&fd| fd > libc::STDERR_FILENO && Some(fd) != kept)
+        // SAFETY: nothing is closed until all descriptors are listed.
+        .partition(|&fd| link::is_at_ingress(unsafe { BorrowedFd::borrow_raw(fd) }));
+    close_all(others);
+    ingress
+}
+
+fn close_all(files: Vec<RawFd>) {
+    for file in files {
+        // The folder that listed the descriptors is closed already.
+        let _ = close(file);
+    }
+}
+
+fn remove_filters(programs: &[u32], namespaces: &Namespaces) {
+    if !programs.is_empty() {
+        let _ = clsact::remove_filters(programs, namespaces);
     }
 }

@@ -5,8 +5,7 @@ use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::types;
-use crate::helper_port;
+use crate::contract::types::{self, helper_port, helper_port_bits};
 use crate::{CgroupName, Companions, Container, ContainerChoice, Error, Options};
 
 /// Who opened a connection.
@@ -172,7 +171,7 @@ impl Rule {
             mode,
             options: options.into(),
             companions: companions.into(),
-            helper_ports: helper_port::named(&self.ports, &self.local_ports, &self.remote_ports),
+            helper_ports: named_helper_ports(&self.ports, &self.local_ports, &self.remote_ports),
             ..types::rule::default()
         }
     }
@@ -225,6 +224,37 @@ fn halves(value: u128) -> [u64; 2] {
     [(value >> 64) as u64, value as u64].map(u64::to_be)
 }
 
+const HELPER_PORT_BITS: u32 = helper_port_bits::HELPER_PORT_BITS.0;
+
+/// Ports whose payload NAT boxes rewrite: FTP, RTSP, H.323, PPTP, SCCP, SIP and IRC, in the order of their bits.
+pub const HELPER_PORTS: [u16; 7] = [
+    helper_port::HELPER_FTP.0 as u16,
+    helper_port::HELPER_RTSP.0 as u16,
+    helper_port::HELPER_H323.0 as u16,
+    helper_port::HELPER_PPTP.0 as u16,
+    helper_port::HELPER_SCCP.0 as u16,
+    helper_port::HELPER_SIP.0 as u16,
+    helper_port::HELPER_IRC.0 as u16,
+];
+
+/// The bits of those that a rule names, each by itself: a range that includes one was as a rule not
+/// written with it in mind.
+pub(crate) fn named_helper_ports(
+    any: &[RangeInclusive<u16>],
+    local: &[RangeInclusive<u16>],
+    remote: &[RangeInclusive<u16>],
+) -> u32 {
+    let bits = |ports: &[RangeInclusive<u16>]| {
+        let named = HELPER_PORTS.map(|port| ports.contains(&(port..=port)));
+        named
+            .iter()
+            .rev()
+            .fold(0, |bits, named| bits << 1 | u32::from(*named))
+    };
+    let any = bits(any);
+    any | bits(local) | (any | bits(remote)) << HELPER_PORT_BITS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,5 +295,20 @@ mod tests {
         assert!(rows.iter().all(|row| row.number == 7));
         assert_eq!(rows[0].local_ports.last, u16::MAX);
         assert_ne!(rows[0].peer, rows[1].peer);
+    }
+
+    #[test]
+    fn only_single_ports_are_named() {
+        let (ftp, irc) = (1, 64);
+        assert_eq!(
+            named_helper_ports(&[21..=21], &[], &[]),
+            ftp | ftp << HELPER_PORT_BITS
+        );
+        assert_eq!(named_helper_ports(&[], &[20..=20, 6667..=6667], &[]), irc);
+        assert_eq!(
+            named_helper_ports(&[], &[], &[21..=21]),
+            ftp << HELPER_PORT_BITS
+        );
+        assert_eq!(named_helper_ports(&[20..=21, 0..=u16::MAX], &[], &[]), 0);
     }
 }

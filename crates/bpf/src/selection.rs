@@ -6,10 +6,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
 use crate::followed_namespace::FollowedNamespace;
-use crate::troubles::Troubles;
+use crate::retry_state::RetryState;
 use crate::{
     Change, Container, Containers, Device, Error, Hook, Namespace, NamespaceName, Namespaces,
-    Scope, device_list,
+    Scope, device,
 };
 
 /// How often names of network namespaces, and containers, are looked at: nothing tells of their end.
@@ -27,7 +27,7 @@ pub struct Selection {
     hook: Hook,
     news: Epoll,
     clock: TimerFd,
-    pub(crate) troubles: Troubles<Step>,
+    pub(crate) troubles: RetryState<Step>,
 }
 
 /// What can fail while devices and namespaces are followed. Namespaces are by [`Namespace::id`], so
@@ -101,7 +101,7 @@ impl Selection {
             hook,
             news,
             clock,
-            troubles: Troubles::new(),
+            troubles: RetryState::new(),
         })
     }
 
@@ -184,7 +184,7 @@ impl Selection {
         for namespace in self.namespaces() {
             known.extend(Device::list_in(&namespace)?.all);
         }
-        match device_list::select(known, &self.names) {
+        match device::select(known, &self.names) {
             Err(Error::NoDevice | Error::UnknownDevice { .. }) if self.may_be_empty() => {
                 Ok(Vec::new())
             }

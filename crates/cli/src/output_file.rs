@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::settings::BadInput;
 use anyhow::{Context, Result};
 use nix::poll::{PollFd, PollFlags};
+use pillion_bpf::host::atomic_file::Replacement;
 use pillion_bpf::host::interruption::poll;
-use pillion_bpf::host::replacement::Replacement;
 
 /// How long to wait for the reader of a pipe while it reads nothing.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use pillion_bpf::host::held_file;
+use pillion_bpf::host::atomic_file;
 
 use crate::Error;
 
@@ -19,7 +19,7 @@ pub type Held = Option<Flock<File>>;
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`] if another process does.
 pub(crate) fn hold(folder: &Path) -> io::Result<Held> {
-    match held_file::lock(File::open(folder)?) {
+    match atomic_file::lock(File::open(folder)?) {
         Err(error) if has_no_locks(&error) => Ok(None),
         held => Ok(Some(held?)),
     }

@@ -8,7 +8,7 @@ use nix::sys::socket::{
     sockopt,
 };
 use nix::sys::time::TimeVal;
-use pillion_bpf::host::packet_socket;
+use pillion_bpf::host::socket_option;
 
 use super::watch::PacketDirection;
 
@@ -53,6 +53,6 @@ impl PacketSocket {
 
     /// Packets that found no room in the socket, since the last call.
     pub fn missed(&self) -> io::Result<u32> {
-        Ok(packet_socket::missed(&self.0)?)
+        Ok(socket_option::missed_packets(&self.0)?)
     }
 }

@@ -4,9 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
+use super::{Finding, Standing, read};
 use crate::host::interface_request;
-
-use super::finding::{Finding, Standing, read};
 use crate::{Companion, Companions, CongestionControl, Error, Totals, offered_congestion_controls};
 
 /// All companions, with values that every kernel takes.

@@ -1,6 +1,6 @@
 use pillion_stats::names::escaped;
 
-use super::finding::{Finding, Standing};
+use super::{Finding, Standing};
 use crate::netlink::{self, Qdisc};
 use crate::{Device, Error, LinkHeader};
 

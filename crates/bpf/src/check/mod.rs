@@ -2,24 +2,22 @@
 
 mod companions;
 mod devices;
-mod finding;
-mod receivers;
 
+use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 
 use caps::{CapSet, Capability};
+use libbpf_rs::ProgramType;
+use libbpf_rs::query::ProgInfoIter;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
+use serde::Serialize;
 
-use finding::read;
-pub use finding::{Finding, Standing};
-
-use crate::walk;
 use crate::{
     Attachment, Cgroup, Device, Error, Hook, Namespace, Policy, Programs, Rule, Scope, Totals,
-    cgroup2_mount, list_flows, open_cgroup2,
+    cgroup2_mount, list_flows, open_cgroup2, socket_iter,
 };
 
 /// Looks at everything that bundling needs. Programs are tried in a network namespace made for
@@ -66,7 +64,7 @@ pub fn check() -> Vec<Finding> {
         });
     }
     findings.extend(devices::findings());
-    findings.extend(receivers::finding());
+    findings.extend(receivers());
     findings.push(tun());
     findings
 }
@@ -206,7 +204,7 @@ fn socket_option(is_there: bool) -> Finding {
 }
 
 fn socket_storage() -> Finding {
-    if walk::can_be_over_storage() {
+    if socket_iter::can_be_over_storage() {
         return Finding::ok("socket storage", "connections are found by it");
     }
     Finding::bad(
@@ -276,4 +274,75 @@ fn tun() -> Finding {
         let remedy = "modprobe tun (for `pillion-lab` alone; bundling does without)";
         Finding::bad("lab", Standing::Warning, format!("no {path}"), remedy)
     }
+}
+
+/// How a finding bears on bundling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// The finding is as it should be.
+    Ok,
+    /// Bundling works, but not as well as it could.
+    Warning,
+    /// Bundling cannot work.
+    Missing,
+}
+
+/// One thing that bundling needs, and whether this host has it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What was looked at.
+    pub name: &'static str,
+    /// How the finding bears on bundling.
+    pub standing: Standing,
+    /// What was found, in words.
+    pub found: String,
+    /// What the user should do, where something should be done.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        Self {
+            name,
+            standing: Standing::Ok,
+            found: found.into(),
+            remedy: None,
+        }
+    }
+
+    pub(crate) fn bad(
+        name: &'static str,
+        standing: Standing,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            name,
+            standing,
+            found: found.into(),
+            remedy: Some(remedy.into()),
+        }
+    }
+}
+
+/// A file of the kernel's in one line; empty where it cannot be read.
+fn read(path: &str) -> String {
+    fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// A warning if sockets of this host may be in a sockmap with a verdict program: the kernel hands
+/// it whole packets, with what was received before (`tcp_read_skb()`). None where that cannot be
+/// seen for want of CAP_SYS_ADMIN.
+fn receivers() -> Option<Finding> {
+    let mut programs = ProgInfoIter::default().filter(|program| program.ty == ProgramType::SkSkb);
+    let name = programs.next()?.name;
+    let found = format!(
+        "{} (sk_skb) is loaded: sockets in its sockmap read redundant bytes twice",
+        name.to_string_lossy()
+    );
+    let remedy = "leave connections to them alone by a rule: mode = \"leave-alone\"";
+    Some(Finding::bad("receivers", Standing::Warning, found, remedy))
 }

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use super::baseline::{Losses, Usual};
-use super::load::Load;
+use super::load::{Load, Losses, Usual};
 use crate::contract::types::governor_share;
 use crate::{Alarm, Verdict};
 

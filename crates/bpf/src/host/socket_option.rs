@@ -55,6 +55,17 @@ pub fn read(socket: impl AsFd, (level, number): Name, value: &mut [u8]) -> Resul
     Errno::result(result).map(|_| length as usize)
 }
 
+/// Packets that found no room in a packet socket, since the last call.
+///
+/// # Errors
+/// The kernel's.
+pub fn missed_packets(socket: impl AsFd) -> Result<u32, Errno> {
+    // `struct tpacket_stats`: packets that came, and those dropped.
+    let counts = get(socket, (libc::SOL_PACKET, libc::PACKET_STATISTICS))?;
+    let [_, _, _, _, dropped @ ..]: [u8; 8] = counts;
+    Ok(u32::from_ne_bytes(dropped))
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;

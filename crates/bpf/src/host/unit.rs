@@ -1,7 +1,11 @@
+//! Which container or unit a cgroup is of, by its name.
+
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What a process is of, by the cgroup that it is in.
@@ -60,8 +64,41 @@ pub(crate) fn container_id(name: &str) -> Option<&str> {
     (is_id && !is_beside).then_some(id)
 }
 
+/// What the sockets of each cgroup are of, by the cgroup's id, where its name or that of one above
+/// tells; of those that there are at present below this folder of the cgroup v2 file system.
+#[must_use]
+pub fn cgroup_units(mount: &Path) -> HashMap<u64, Unit> {
+    let mut units = HashMap::new();
+    let mut folders = vec![mount.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for (path, id) in below(&folder) {
+            let name = path.strip_prefix(mount).unwrap_or(&path).to_string_lossy();
+            if let Some(unit) = of_path(&name) {
+                units.insert(id, unit);
+            }
+            folders.push(path);
+        }
+    }
+    units
+}
+
+/// The cgroups right below one, with the kernel's ids of them.
+pub(crate) fn below(folder: &Path) -> impl Iterator<Item = (PathBuf, u64)> + use<> {
+    /// Links to a folder with none in it: its name and its own dot.
+    const ALONE: u64 = 2;
+    // Most cgroups have dozens of files and no folder: their files need not be gone through.
+    let has_any = fs::metadata(folder).is_ok_and(|it| it.nlink() != ALONE);
+    let entries = has_any.then(|| fs::read_dir(folder).into_iter().flatten().flatten());
+    let is_folder = |it: &fs::DirEntry| it.file_type().is_ok_and(|kind| kind.is_dir());
+    let folders = entries.into_iter().flatten().filter(is_folder);
+    folders.map(|it| (it.path(), it.ino()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -85,5 +122,18 @@ mod tests {
             of(&format!("/machine.slice/libpod-{ID}.scope/container")),
             container
         );
+    }
+
+    #[test]
+    fn what_is_below_a_unit_is_the_units() {
+        let mount = tempfile::tempdir().unwrap();
+        let below = mount.path().join("system.slice/game.service/worker");
+        fs::create_dir_all(&below).unwrap();
+        let units = cgroup_units(mount.path());
+        let of = |path: &Path| units.get(&fs::metadata(path).unwrap().ino());
+        let game = Unit::Managed("game.service".to_owned());
+        assert_eq!(of(&below), Some(&game));
+        assert_eq!(of(below.parent().unwrap()), Some(&game));
+        assert_eq!(of(&mount.path().join("system.slice")), None);
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pillion_bpf::host::{packet_socket, socket_option};
+use pillion_bpf::host::socket_option;
 
 use super::pcap::Frame;
 
@@ -129,7 +129,7 @@ impl Ring {
 
     /// Packets that found no slot, since the last call.
     pub(super) fn missed(&self) -> io::Result<u32> {
-        Ok(packet_socket::missed(&self.socket)?)
+        Ok(socket_option::missed_packets(&self.socket)?)
     }
 }
 

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use pillion_bpf::host::replacement::Replacement;
+use pillion_bpf::host::atomic_file::Replacement;
 use serde::Serialize;
 
 use crate::records::is_compressed;

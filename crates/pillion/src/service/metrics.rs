@@ -17,7 +17,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockProtocol, SockType, SockaddrStorage, UnixAddr, connect,
     setsockopt, socket,
 };
-use pillion_bpf::host::new_file;
+use pillion_bpf::host::atomic_file;
 use pillion_cli::settings::Endpoint;
 
 use super::health::Shared;
@@ -201,7 +201,7 @@ fn listen(path: &Path) -> io::Result<(UnixListener, Socket)> {
         let why = "something else than a socket is there; choose another path";
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
-    let beside = new_file::beside(path)?;
+    let beside = atomic_file::beside(path)?;
     let _ = fs::remove_file(&beside);
     let listener = UnixListener::bind(&beside)?;
     // To connect takes the right to write, which a service's umask takes from its group.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::Flock;
 use nix::unistd::Uid;
-use pillion_bpf::host::{held_file, new_file};
+use pillion_bpf::host::atomic_file;
 
 use crate::trial::record::VERSION;
 use crate::trial::{Record, RecordError, Setting};
@@ -31,7 +31,7 @@ impl RecordFile {
     /// taken it; [`RecordError::OtherTrial`] if the record's setting is another one.
     pub fn open(path: &Path, setting: &Setting) -> Result<(Self, Option<Record>), RecordError> {
         let name = path.display().to_string();
-        let taken = new_file::place(path).and_then(|place| Ok((take(&place)?, place)));
+        let taken = atomic_file::place(path).and_then(|place| Ok((take(&place)?, place)));
         let (held, place) = taken.map_err(|error| refused(&name, error))?;
         let record = held.as_ref().map(|held| read(&name, held, setting));
         let record = record.transpose()?;
@@ -50,7 +50,7 @@ impl RecordFile {
 
     fn write(&mut self, record: &Record) -> io::Result<()> {
         let text = serde_json::to_vec(record)?;
-        let mut new = new_file::create(&self.place, RIGHTS).map_err(held_by_others)?;
+        let mut new = atomic_file::create(&self.place, RIGHTS).map_err(held_by_others)?;
         new.as_file_mut().write_all(&text)?;
         new.as_file().sync_all()?;
         let ours = self.held.as_ref().map(|held| stands(held, &self.place));
@@ -105,7 +105,7 @@ fn take(path: &Path) -> io::Result<Option<Flock<File>>> {
             .custom_flags(nix::libc::O_NONBLOCK);
         let file = match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => held_file::lock(file?)?,
+            file => atomic_file::lock(file?)?,
         };
         // Who had it may have put another one in its place meanwhile.
         if stands(&file, path)? {
@@ -139,7 +139,7 @@ fn held_by_others(error: io::Error) -> io::Error {
 
 /// Whether it is this file that stands at a path.
 fn stands(file: &File, path: &Path) -> io::Result<bool> {
-    match held_file::is_at(file, path) {
+    match atomic_file::is_at(file, path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         told => told,
     }
@@ -241,7 +241,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         let (mut file, _) = open().unwrap();
         let stranger = File::create(folder.path().join(".trial.json.new")).unwrap();
-        let held = held_file::lock(stranger).unwrap();
+        let held = atomic_file::lock(stranger).unwrap();
         let failed = file.save(&record()).unwrap_err();
         assert!(matches!(failed, RecordError::File { .. }), "{failed}");
         drop(held);

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::Uid;
 
-use crate::host::cgroup_folders::below;
-use crate::host::unit::{SHOWN, cgroup_path, container_id};
+use crate::host::unit::{SHOWN, below, cgroup_path, container_id};
+
 pub use choice::{
     ContainerChoice, ContainerLabel, ContainerLabelError, ContainerName, ContainerNameError,
 };

@@ -1,9 +1,44 @@
-//! Whatever is followed (a device, a network namespace and its name), a step that fails is said
-//! once and tried again, ever less often, until it succeeds or its object is gone.
+//! Steps that fail are reported once and retried, ever less often, until they succeed or their object
+//! (a device, a network namespace and its name) is gone.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::{Change, Error};
+use crate::Error;
+
+/// What has changed while pillion was at work, and an operator may want to know.
+#[derive(Debug)]
+pub enum Change {
+    /// Bundling now takes place at this device or namespace, too.
+    Come(String),
+    /// This device or namespace is no more, or is called otherwise now.
+    Gone(String),
+    /// Something could not be done; it is tried again.
+    Refused(Error),
+    /// The programs are at the cgroup again.
+    Back,
+    /// There are as many connections as [`Policy::max_connections`](crate::Policy) allows.
+    Full,
+    /// All connections have found room again.
+    Room,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Come(name) => write!(f, "{name} has come: bundling there, too"),
+            Self::Gone(name) => write!(f, "{name} has gone"),
+            Self::Back => f.write_str("attached to the cgroup again"),
+            Self::Full => write!(
+                f,
+                "as many connections as --max-connections allows, in all or of one user: others \
+                 stay plain"
+            ),
+            Self::Room => write!(f, "there is room for all connections again"),
+            Self::Refused(error) => write!(f, "{error}; trying again"),
+        }
+    }
+}
 
 /// Wait after a step's first failure; twice as long after each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -14,12 +49,12 @@ const STEADY: Duration = Duration::from_secs(60);
 
 /// What has failed, by the step that did.
 #[derive(Debug)]
-pub(crate) struct Troubles<S> {
-    all: Vec<Trouble<S>>,
+pub(crate) struct RetryState<S> {
+    all: Vec<FailedStep<S>>,
 }
 
 #[derive(Debug)]
-struct Trouble<S> {
+struct FailedStep<S> {
     step: S,
     said: String,
     wait: Duration,
@@ -28,7 +63,7 @@ struct Trouble<S> {
     over: bool,
 }
 
-impl<S: PartialEq> Troubles<S> {
+impl<S: PartialEq> RetryState<S> {
     pub(crate) fn new() -> Self {
         Self { all: Vec::new() }
     }
@@ -67,7 +102,7 @@ impl<S: PartialEq> Troubles<S> {
     pub(crate) fn failed(&mut self, step: S, error: Error) -> Option<Error> {
         let (words, now) = (error.to_string(), Instant::now());
         let Some(trouble) = self.all.iter_mut().find(|trouble| trouble.step == step) else {
-            self.all.push(Trouble {
+            self.all.push(FailedStep {
                 step,
                 said: words,
                 wait: FIRST_WAIT,
@@ -128,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_said_once_and_tried_again_ever_less_often() {
-        let mut troubles = Troubles::new();
+        let mut troubles = RetryState::new();
         assert!(troubles.may_try(&7) && troubles.next().is_none());
         assert!(troubles.failed(7, error("attach")).is_some());
         assert!(!troubles.may_try(&7) && troubles.may_try(&8));
@@ -144,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_succeeds_is_over_but_not_forgotten_at_once() {
-        let mut troubles = Troubles::new();
+        let mut troubles = RetryState::new();
         troubles.failed(7, error("attach"));
         troubles.succeeded(&7);
         assert!(troubles.may_try(&7) && troubles.next().is_none() && !troubles.has(&7));

@@ -1,17 +1,36 @@
-//! A new file that is to replace another one: that stays as it is until the new one is whole.
+//! A file that is written anew: what is there stays until the new one is whole, and no other process
+//! works on the same one.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::fcntl::Flock;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use tempfile::{NamedTempFile, TempPath};
 
-use crate::host::held_file;
+/// Locks a file or a folder for this process alone, as long as the result lives; the kernel lets go of
+/// it when the process ends, however it ends.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] if another process has locked it.
+pub fn lock(file: File) -> io::Result<Flock<File>> {
+    let locked = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+    locked.map_err(|(_, errno): (_, Errno)| errno.into())
+}
+
+/// Whether it is this file, or this folder, that is at a path: another one may have come in its place.
+///
+/// # Errors
+/// [`io::ErrorKind::NotFound`] if nothing is there.
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let identity = |it: Metadata| (it.dev(), it.ino());
+    Ok(identity(fs::metadata(path)?) == identity(file.metadata()?))
+}
 
 /// Where the file of a path is, or would be made: a link is followed, and stays.
 ///
@@ -57,8 +76,8 @@ pub fn create(place: &Path, mode: u32) -> io::Result<NamedTempFile<Flock<File>>>
     options.write(true).create_new(true).mode(mode);
     let begun = Instant::now();
     loop {
-        match options.open(&path).and_then(held_file::lock) {
-            Ok(file) if held_file::is_at(&file, &path).unwrap_or(false) => {
+        match options.open(&path).and_then(lock) {
+            Ok(file) if is_at(&file, &path).unwrap_or(false) => {
                 let path = TempPath::try_from_path(path)?;
                 return Ok(NamedTempFile::from_parts(file, path));
             }
@@ -77,13 +96,13 @@ pub fn create(place: &Path, mode: u32) -> io::Result<NamedTempFile<Flock<File>>>
 fn remove_left(path: &Path) -> io::Result<()> {
     let mut options = File::options();
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let held = match options.read(true).open(path).map(held_file::lock) {
+    let held = match options.read(true).open(path).map(lock) {
         Ok(Err(error)) if error.kind() == ErrorKind::WouldBlock => {
             thread::sleep(Duration::from_millis(1));
             return Ok(());
         }
         // Only who holds it moves or removes it.
-        Ok(Ok(file)) => match held_file::is_at(&file, path) {
+        Ok(Ok(file)) => match is_at(&file, path) {
             Ok(true) => Some(file),
             _ => return Ok(()),
         },
@@ -99,11 +118,90 @@ fn remove_left(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A new file that takes the place of another, or of none; dropped before it is finished, it is
+/// removed.
+#[derive(Debug)]
+pub struct Replacement {
+    new: NamedTempFile<Flock<File>>,
+    place: PathBuf,
+}
+
+impl Replacement {
+    /// Begins one for what is at this path, where a link is followed; with the rights of the file
+    /// that is there, and never with more. `None` where no file can take the place of what is
+    /// there: a pipe, a terminal and the like.
+    ///
+    /// # Errors
+    /// As [`place`] and [`create`].
+    pub fn begin(path: &Path) -> io::Result<Option<Self>> {
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Ok(None);
+        }
+        let place = place(path)?;
+        let known = fs::metadata(&place).map(|known| known.permissions()).ok();
+        let mode = known.as_ref().map_or(0o666, PermissionsExt::mode);
+        let new = create(&place, mode)?;
+        if let Some(known) = known {
+            new.as_file().set_permissions(known)?;
+        }
+        Ok(Some(Self { new, place }))
+    }
+
+    /// Puts it into its place.
+    ///
+    /// # Errors
+    /// What the system says; what was there is there still, unless something is mounted there.
+    pub fn finish(self) -> io::Result<()> {
+        match self.new.persist(&self.place) {
+            // A single file is mounted there, as in a container: nothing can take its place.
+            Err(error) if error.error.raw_os_error() == Some(libc::EBUSY) => {
+                fs::copy(error.file.path(), &self.place).map(drop)
+            }
+            persisted => Ok(persisted.map(drop)?),
+        }
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&mut &**self.new.as_file()).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&mut &**self.new.as_file()).flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn what_is_locked_is_locked_for_others_until_it_is_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || File::open(folder.path()).unwrap();
+        let held = lock(open()).unwrap();
+        let refused = lock(open()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        lock(open()).unwrap();
+    }
+
+    #[test]
+    fn what_was_removed_and_made_anew_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("it");
+        fs::create_dir(&path).unwrap();
+        let held = File::open(&path).unwrap();
+        assert!(is_at(&held, &path).unwrap());
+        fs::remove_dir(&path).unwrap();
+        let none = is_at(&held, &path).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&path).unwrap();
+        assert!(!is_at(&held, &path).unwrap());
+    }
 
     #[test]
     fn a_link_leads_to_its_place_whether_anything_is_there_or_not() {
@@ -170,7 +268,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("file");
         let _held = create(&place, 0o600).unwrap().persist(&place).unwrap();
-        let other = held_file::lock(File::open(&place).unwrap());
+        let other = lock(File::open(&place).unwrap());
         assert_eq!(other.unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 

@@ -8,7 +8,6 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::host::interruption::without_signals;
-
 use crate::link::{self, Target};
 use crate::{Error, Namespace};
 

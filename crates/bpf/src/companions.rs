@@ -1,7 +1,3 @@
-pub(crate) mod of_a_flow;
-mod short;
-mod whole;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,8 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::congestion::CongestionControl;
-use crate::contract::types;
-use crate::contract::types::companion as position;
+use crate::contract::types::{self, companion as position};
 
 /// Mechanisms of TCP's own that help thin streams beside bundling: socket options, set when
 /// a connection is first covered. What is unset stays as the application, or else the
@@ -193,6 +188,122 @@ fn offered<'de, D: Deserializer<'de>>(from: D) -> Result<Option<CongestionContro
         .map_err(D::Error::custom)
 }
 
+/// The companions that a connection has, as JSON tells of them: times in microseconds.
+pub(crate) mod of_a_flow {
+    use std::time::Duration;
+
+    use serde::{Serialize, Serializer};
+
+    use super::{Companions, CongestionControl};
+
+    #[derive(Serialize)]
+    struct Told {
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        linear_timeouts: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        nodelay: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rto_min_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        delack_max_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        user_timeout_us: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        congestion: Option<CongestionControl>,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(has: &Companions, to: S) -> Result<S::Ok, S::Error> {
+        let micros = |time: Option<Duration>| time.map(|time| time.as_micros() as u64);
+        let told = Told {
+            linear_timeouts: has.linear_timeouts,
+            nodelay: has.nodelay,
+            rto_min_us: micros(has.rto_min),
+            delack_max_us: micros(has.delack_max),
+            user_timeout_us: micros(has.user_timeout),
+            congestion: has.congestion,
+        };
+        told.serialize(to)
+    }
+}
+
+/// Milliseconds within what the kernel takes for its shortest and longest times.
+mod short {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::Companions;
+
+    pub(super) fn parse(text: &str) -> Result<Duration, String> {
+        text.parse().map_or_else(|_| Err(expected()), of)
+    }
+
+    fn of(ms: f64) -> Result<Duration, String> {
+        let time = Duration::try_from_secs_f64(ms / 1e3).ok();
+        let fits = |time: &Duration| (Companions::shortest()..=Companions::LONGEST).contains(time);
+        time.filter(fits).ok_or_else(expected)
+    }
+
+    fn expected() -> String {
+        format!(
+            "expected milliseconds from {} (two ticks of this kernel's clock) to {}",
+            Companions::shortest().as_secs_f64() * 1e3,
+            Companions::LONGEST.as_millis()
+        )
+    }
+
+    pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let time = of(f64::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(Some(time))
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let ms = time.map(|time| time.as_nanos() as f64 / 1e6);
+        ms.serialize(to)
+    }
+}
+
+/// Whole milliseconds, as many as fit into an `int`.
+mod whole {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    const EXPECTED: &str = "expected whole milliseconds from 1 to 2147483647";
+
+    pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
+        text.parse().map_or(Err(EXPECTED), of)
+    }
+
+    fn of(ms: f64) -> Result<Duration, &'static str> {
+        match ms.fract() == 0.0 && (1.0..=f64::from(i32::MAX)).contains(&ms) {
+            true => Ok(Duration::from_millis(ms as u64)),
+            false => Err(EXPECTED),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D>(from: D) -> Result<Option<Duration>, D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let time = of(f64::deserialize(from)?).map_err(D::Error::custom)?;
+        Ok(Some(time))
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        time.map(|time| time.as_millis() as u64).serialize(to)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +328,26 @@ mod tests {
             [Companion::Nodelay, Companion::RtoMin]
         );
         assert_eq!(raw.rto_min_us, 40_000);
+    }
+
+    #[test]
+    fn times_are_read_within_the_kernels_bounds() {
+        assert_eq!(short::parse("50.5"), Ok(Duration::from_micros(50_500)));
+        assert_eq!(short::parse("200"), Ok(Duration::from_millis(200)));
+        for mistake in [
+            "", "0", "0.5", "200.1", "-40", "NaN", "inf", "1e300", "40ms",
+        ] {
+            let said = short::parse(mistake).unwrap_err();
+            assert!(said.ends_with(" to 200"), "{mistake}: {said}");
+        }
+    }
+
+    #[test]
+    fn times_are_whole_milliseconds() {
+        let longest = Duration::from_millis(i32::MAX as u64);
+        assert_eq!(whole::parse("2147483647"), Ok(longest));
+        for mistake in ["", "0", "-1", "1.5", "2147483648", "soon"] {
+            assert!(whole::parse(mistake).is_err(), "{mistake}");
+        }
     }
 }
