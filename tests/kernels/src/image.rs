@@ -3,14 +3,15 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use pillion_lab::engine::Image;
+use serde_json::Value;
 
+use crate::catalogue::Environment;
 use crate::catalogue::{Catalogue, Wanted};
-use crate::environment::Environment;
-use crate::programs::Programs;
 use crate::report::{JOB_FILE, Job};
 use crate::stock::{Modules, Stock};
 
@@ -98,6 +99,57 @@ fn write(mut image: Image, job: &Job, folder: &Path, file: &Path) -> Result<()> 
         out.flush()
     };
     write().with_context(|| format!("write {}", file.display()))
+}
+
+/// Where the programs lie on this host.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    pub pillion: PathBuf,
+    pub lab: PathBuf,
+    /// The tests of the wire, if they are to run.
+    pub wire: Option<PathBuf>,
+}
+
+impl Programs {
+    /// Builds the programs, those for the tests of the wire only if `wire` is true.
+    pub fn build(wire: bool) -> Result<Self> {
+        let tests = || {
+            build(&[
+                "test",
+                "--package",
+                "pillion-tests",
+                "--test",
+                "wire",
+                "--no-run",
+            ])
+        };
+        Ok(Self {
+            pillion: build(&["build", "--package", "pillion", "--bin", "pillion"])?,
+            lab: build(&["build", "--package", "pillion-lab", "--bin", "pillion-lab"])?,
+            wire: wire.then(tests).transpose()?,
+        })
+    }
+}
+
+fn build(arguments: &[&str]) -> Result<PathBuf> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(arguments)
+        .args(["--quiet", "--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo")?;
+    if !output.status.success() {
+        bail!("cargo {}: {}", arguments.join(" "), output.status);
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let messages = lines
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    // Libraries have none; the last is what was asked for.
+    let mut executables = messages.filter_map(|it| it["executable"].as_str().map(PathBuf::from));
+    let last = executables.next_back();
+    last.with_context(|| format!("cargo {}: no program", arguments.join(" ")))
 }
 
 #[cfg(test)]

@@ -9,19 +9,15 @@
 //! The same program is the guest's first process.
 
 mod catalogue;
-mod environment;
 mod gate;
 mod guest;
 mod image;
-mod libtest;
 mod machine;
 mod outcome;
-mod programs;
 mod report;
 mod run;
 mod stock;
 mod table;
-mod tell;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::environment::Environment;
+use crate::catalogue::Environment;
 
 /// Where the image holds the work.
 pub const JOB_FILE: &str = "/etc/pillion/kernels.json";

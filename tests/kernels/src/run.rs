@@ -11,15 +11,15 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, value_parser};
 
 use crate::catalogue::{Catalogue, Wanted};
-use crate::environment::{self, Environment};
+use crate::catalogue::{Environment, choose_environments};
 use crate::gate::Accepted;
+use crate::image::Programs;
 use crate::image::{self, Work};
 use crate::machine::{End, Machine, Processor, choose_processor};
 use crate::outcome::{self, Outcome};
-use crate::programs::Programs;
 use crate::report::{Part, Report};
 use crate::stock::{self, Stock};
-use crate::tell;
+use crate::table::print_outcome;
 
 /// What is to be run.
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ pub fn run(run: &Run) -> Result<bool> {
     let catalogue = Catalogue::load()?;
     let chosen = catalogue.choose(&run.kernels)?;
     let accepted = Accepted::read()?;
-    let environments = environment::choose(&run.environments)?;
+    let environments = choose_environments(&run.environments)?;
     let programs = Programs::build(environments.is_empty())?;
     let find =
         |wanted: &Wanted| stock::find(wanted, &catalogue.package, &|line| println!("{line}"));
@@ -151,7 +151,7 @@ impl Bench<'_> {
         }
         outcome.judge(&self.accepted);
         let _printing = self.printing.lock();
-        tell::outcome(&outcome, &self.accepted);
+        print_outcome(&outcome, &self.accepted);
         Ok(outcome.failures.is_empty())
     }
 }

@@ -10,11 +10,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pillion_lab::Namespace;
 
-use super::link::Link;
+use super::Teller;
+use super::link::{Link, pass_all};
 use super::streams::{self, STATS};
-use super::teller::Teller;
-use super::{PILLION, PILLION_LAB, sockets, xdp};
-use crate::environment::{Environment, Ip};
+use super::{PILLION, PILLION_LAB, sockets};
+use crate::catalogue::{Environment, Ip};
 use crate::report::{Part, Report, Stream};
 
 /// Messages through each environment.
@@ -167,7 +167,7 @@ fn make(environment: &Environment) -> Result<Link, String> {
         }
         shell(namespace, &script)?;
         if environment.xdp {
-            xdp::pass_all(namespace, "veth0")?;
+            pass_all(namespace, "veth0")?;
         }
     }
     Ok(link)

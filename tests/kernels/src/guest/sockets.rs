@@ -16,7 +16,7 @@ use pillion_lab::Namespace;
 use pillion_tests::set_option;
 
 use super::link::Link;
-use crate::environment::Sockets;
+use crate::catalogue::Sockets;
 
 /// Bytes of a message.
 const MESSAGE: usize = 120;

@@ -11,8 +11,8 @@ use nix::unistd::Pid;
 use pillion_lab::Namespace;
 use serde_json::Value;
 
+use super::Teller;
 use super::link::Link;
-use super::teller::Teller;
 use super::{PILLION, PILLION_LAB};
 use crate::report::{Report, Stream};
 
