@@ -30,7 +30,7 @@ fn main() {
         compiled.is_ok_and(|it| it.success()),
         "signal_storm.c is compiled"
     );
-    for name in ["answers", "grow", "refuse", "states", "tags"] {
+    for name in ["programs", "refuse"] {
         let source = format!("src/{name}.bpf.c");
         println!("cargo:rerun-if-changed={source}");
         SkeletonBuilder::new()

@@ -4,12 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use etherparse::{Ipv4Slice, PacketBuilder, TcpHeader, TcpSlice, ether_type};
 
-use crate::device::{LOCAL_MAC, PEER_MAC, TAP};
-use crate::link::{ETHERNET_HEADER, Link};
 use crate::netns::{ip, sysctl};
 use crate::peer::{PATIENCE, PEER_PORT};
-use crate::script::content;
-use crate::tap::Tap;
+use crate::segment::content;
+use crate::tap::{ETHERNET_HEADER, LOCAL_MAC, Link, PEER_MAC, TAP, Tap};
 use crate::{Wire, socket};
 
 /// A second device of a test's namespace; what comes in by it for the peer is forwarded.
@@ -95,7 +93,7 @@ impl Wire {
     #[must_use]
     pub fn router(&self) -> Router {
         let tap = Tap::open(SECOND_TAP, false, Link::Ethernet { tags: 0 }, false);
-        let mac = crate::device::mac(SECOND_MAC);
+        let mac = crate::tap::mac(SECOND_MAC);
         ip(&format!(
             "link set {SECOND_TAP} address {mac} up\n\
              address add 10.1.0.1/24 dev {SECOND_TAP}\n"

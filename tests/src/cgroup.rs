@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_sys::bpf_link_create;
 
-use crate::constant::{load, own_fd};
-use crate::detach::detach_link;
+use crate::programs::{detach_link, load_constant, own_fd};
 
 /// Cgroups (v2) one below the other, below the one that the tests are in. The calling thread
 /// is in the innermost, and so are the sockets that it makes, until this is dropped.
@@ -147,7 +146,7 @@ fn own_cgroup() -> PathBuf {
 }
 
 fn at_egress(outcome: i32) -> OwnedFd {
-    load(
+    load_constant(
         libbpf_sys::BPF_PROG_TYPE_CGROUP_SKB,
         libbpf_sys::BPF_CGROUP_INET_EGRESS,
         c"beside",

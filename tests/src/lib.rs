@@ -15,37 +15,21 @@
 //!
 //! All helpers panic when something is not as it should be: they run in tests alone.
 
-mod answers;
 mod beside;
 mod cgroup;
-mod constant;
-mod detach;
-mod device;
 pub mod documented;
-mod fast_open;
 mod faults;
-mod grow;
-mod held;
 mod host_pair;
-mod link;
-mod memory;
 mod netns;
 mod peer;
 mod play;
-mod pool;
+mod programs;
 pub mod referee;
-mod restore;
 pub mod samples;
-mod script;
 mod segment;
 mod setup;
-mod signature;
-mod skeleton;
 mod socket;
-mod states;
-mod tags;
 mod tap;
-mod tcx;
 pub mod tfrc;
 mod wire;
 
@@ -53,19 +37,13 @@ mod wire;
 /// every few milliseconds, all the time.
 pub const SIGNAL_STORM: &str = concat!(env!("OUT_DIR"), "/signal_storm.so");
 
-pub use answers::Answers;
 pub use beside::{Packet, Router};
 pub use cgroup::{Beside, Nested};
-pub use constant::load_verdict;
-pub use detach::detach_link;
-pub use device::Checksums;
 pub use faults::faults;
-pub use grow::Growth;
 pub use host_pair::{Host, HostPair};
-pub use link::Link;
-pub use memory::segment_overhead;
 pub use netns::{isolated, leave_scaling_ratio_alone, netstat, sysctl};
+pub use programs::{Answers, Growth, States, detach_link, load_verdict};
 pub use setup::{Bundler, Ip, Opening, Setup, unlimited};
-pub use socket::{disconnect, set_option, tcp_info};
-pub use states::States;
+pub use socket::{disconnect, segment_overhead, set_option, tcp_info};
+pub use tap::{Checksums, Link};
 pub use wire::Wire;

@@ -1,7 +1,8 @@
+use std::fs;
 use std::io::Write;
 use std::panic::resume_unwind;
 use std::process::{Command, Output, Stdio};
-use std::{fs, thread};
+use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
 

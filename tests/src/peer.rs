@@ -3,11 +3,9 @@ use std::time::{Duration, Instant};
 
 use etherparse::{TcpHeader, TcpOptionElement};
 
-use crate::device::{LOCAL_MAC, PEER_MAC};
-use crate::segment::{Segment, frame, put_destination_options};
+use crate::segment::{self, Segment, frame, put_destination_options};
 use crate::setup::{Ip, Setup};
-use crate::signature;
-use crate::tap::Tap;
+use crate::tap::{LOCAL_MAC, PEER_MAC, Tap};
 
 /// The peer's port as a rule, and the one that a passive socket listens on.
 pub(crate) const PEER_PORT: u16 = 7777;
@@ -372,7 +370,7 @@ impl Peer {
     fn write(&self, mut header: TcpHeader, payload: &[u8]) {
         let addresses = (self.ip.peer(), self.ip.local());
         if self.signed {
-            signature::sign(addresses, &mut header, payload);
+            segment::sign(addresses, &mut header, payload);
         }
         self.tap
             .write(&frame([PEER_MAC, LOCAL_MAC], addresses, header, payload));

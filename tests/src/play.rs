@@ -9,10 +9,9 @@ use nix::errno::Errno;
 use nix::sys::sendfile::sendfile;
 use nix::sys::socket::{MsgFlags, send};
 
-use crate::device::{self, PEER_MAC, TAP, mac};
 use crate::peer::PATIENCE;
-use crate::script::{content, range};
-use crate::segment::Segment;
+use crate::segment::{Segment, content, range};
+use crate::tap::{self, PEER_MAC, TAP, mac};
 use crate::{Checksums, Wire, netns, socket};
 
 /// A program for a route that refuses all packets.
@@ -125,7 +124,7 @@ impl Wire {
     pub fn refuse_at_route(&mut self, refuse: bool) -> bool {
         self.script
             .note(if refuse { "refuse at route" } else { "take" });
-        let route = device::route(&self.setup, TAP);
+        let route = tap::route(&self.setup, TAP);
         let mut program = tempfile::NamedTempFile::new().expect("a file");
         program.write_all(REFUSE).expect("room for a program");
         let path = program.path().display();

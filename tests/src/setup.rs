@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use pillion_bpf::{LossRule, Mode, Observing, Options, Rule, ThinTest};
 
-use crate::device::Checksums;
-use crate::link::Link;
+use crate::tap::{Checksums, Link};
 use crate::{Wire, isolated};
 
 /// What a test needs of the wire. The defaults are the plainest case: an active open over

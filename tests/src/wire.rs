@@ -2,21 +2,23 @@ use std::fs::File;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use nix::sys::socket::{getsockopt, sockopt::TcpCongestion};
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::TcpCongestion;
 use pillion_bpf::{
     Attachment, Counters, Device, Flow, Hook, Namespaces, Observation, Outcome, Policy, Programs,
     Scope, Selection, Totals, cgroup2_mount,
 };
 
-use crate::link::Link;
 use crate::peer::{LISTENING_PORT, Peer};
-use crate::script::Script;
+use crate::programs::Tagging;
+use crate::segment::{self, Script};
 use crate::setup::{Bundler, Opening, Setup};
-use crate::tags::Tagging;
-use crate::{device, netns, pool, signature, socket};
+use crate::tap::{self, Link};
+use crate::{netns, socket};
 
 /// An established connection between a socket of the kernel and a scripted peer.
 ///
@@ -40,9 +42,9 @@ pub struct Wire {
 impl Wire {
     /// Makes device, bundlers and connection in the calling thread's network namespace.
     pub fn open(setup: Setup) -> Self {
-        let mut peer = Peer::new(device::create(&setup), &setup);
+        let mut peer = Peer::new(tap::create_device(&setup), &setup);
         let mut tagging = match setup.link {
-            Link::Ethernet { tags } if tags > 0 => Some(Tagging::load(device::TAP, tags)),
+            Link::Ethernet { tags } if tags > 0 => Some(Tagging::load(tap::TAP, tags)),
             _ => None,
         };
         if let Some(tagging) = &mut tagging {
@@ -163,7 +165,7 @@ impl Wire {
     /// Changes the device's MTU, in bytes.
     pub fn set_mtu(&mut self, mtu: u16) {
         self.script.note(&format!("mtu={mtu}"));
-        netns::ip(&format!("link set {} mtu {mtu}\n", device::TAP));
+        netns::ip(&format!("link set {} mtu {mtu}\n", tap::TAP));
     }
 
     /// Sets a socket option, such as `(libc::SOL_SOCKET, libc::SO_KEEPALIVE)`.
@@ -206,7 +208,7 @@ impl Wire {
     pub fn mss(&self) -> u32 {
         let timestamps = if self.setup.timestamps { 12 } else { 0 };
         let signature = if self.setup.signed {
-            signature::LENGTH
+            segment::SIGNATURE_LENGTH
         } else {
             0
         };
@@ -248,7 +250,7 @@ impl Wire {
     /// many times.
     pub fn stay(&mut self, times: u32) {
         let none = Namespaces::default();
-        let selection = Selection::new(&[device::TAP], &none, Hook::of_this_kernel());
+        let selection = Selection::new(&[tap::TAP], &none, Hook::of_this_kernel());
         let mut selection = selection.expect("the device is there");
         for _ in 0..times {
             self.attachments[0].stay(&mut selection);
@@ -290,7 +292,7 @@ impl Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         if !thread::panicking() {
-            self.attachments.drain(..).for_each(pool::give_back);
+            self.attachments.drain(..).for_each(give_back);
             socket::abort_when_closed(&self.stream);
         }
     }
@@ -311,15 +313,15 @@ fn attach(setup: &Setup, bundler: &Bundler) -> Attachment {
         observing: setup.observing,
         ..policy(bundler)
     };
-    put_to_work(setup, pool::take(&policy))
+    put_to_work(setup, take_programs(&policy))
 }
 
 fn put_to_work(setup: &Setup, programs: Programs) -> Attachment {
     let root = || cgroup2_mount().expect("cgroup v2");
     let cgroup = File::open(setup.cgroup.clone().unwrap_or_else(root)).expect("a cgroup");
-    let mut names = vec![device::TAP.to_owned()];
+    let mut names = vec![tap::TAP.to_owned()];
     if setup.on_bridge {
-        names.push(device::BRIDGE.to_owned());
+        names.push(tap::BRIDGE.to_owned());
     }
     let devices = Device::select(&names).expect("the devices");
     Attachment::new(programs, cgroup.as_fd(), &devices).expect("the programs attach")
@@ -332,7 +334,7 @@ fn connect(setup: &Setup, peer: &mut Peer, stream: TcpStream) -> TcpStream {
     set_options(setup, &stream);
     let address = setup.ip.in_socket(setup.ip.peer());
     if setup.signed {
-        signature::require(&stream, address);
+        segment::require_signature(&stream, address);
     }
     socket::begin(&stream, SocketAddr::new(address, peer.port));
     peer.accept(setup.rtt);
@@ -365,4 +367,48 @@ pub(crate) fn accept(setup: &Setup, peer: &mut Peer, open: impl FnOnce(&mut Peer
         stream.set_nodelay(true).expect("TCP_NODELAY");
     }
     stream
+}
+
+/// Programs that a test has done with, for the next one: verifying them takes longer than all else that
+/// most tests do. They may be waiting for sockets of theirs to be freed; the latest are the last.
+static IDLE: Mutex<Vec<Programs>> = Mutex::new(Vec::new());
+
+/// So many are kept.
+const IDLE_PROGRAMS: usize = 16;
+
+/// Programs as they are when loaded with this policy, and the kernel has verified them now or for an
+/// earlier test.
+fn take_programs(policy: &Policy) -> Programs {
+    let mut waiting = Vec::new();
+    while let Some(mut programs) = pop() {
+        match programs.renew(policy) {
+            Ok(true) => {
+                waiting.into_iter().rev().for_each(put);
+                return programs;
+            }
+            Ok(false) => waiting.push(programs),
+            Err(error) => panic!("the programs are made as they were: {error}"),
+        }
+    }
+    waiting.into_iter().rev().for_each(put);
+    Programs::load(policy).expect("the programs load")
+}
+
+/// Takes back the programs of a test that has passed.
+fn give_back(attachment: Attachment) {
+    put(attachment.into_programs());
+}
+
+fn pop() -> Option<Programs> {
+    IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+fn put(programs: Programs) {
+    let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    // The next tests are likelier to be of the latest's kind: those that watch are another.
+    let oldest = (idle.len() == IDLE_PROGRAMS).then(|| idle.remove(0));
+    idle.push(programs);
+    // The kernel takes its time to free programs, and others wait for the lock.
+    drop(idle);
+    drop(oldest);
 }

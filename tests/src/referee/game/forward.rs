@@ -7,8 +7,7 @@ use rand::RngExt;
 
 use super::super::receiver::{Ack, Arrival};
 use super::{CROWD, Event, Game};
-use crate::script::content;
-use crate::segment::Segment;
+use crate::segment::{Segment, content};
 use crate::socket;
 
 /// The longest that an ACK waits in the filter for a newer one, which takes its place.
