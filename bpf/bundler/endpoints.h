@@ -8,6 +8,14 @@
 #define AF_INET	 2
 #define AF_INET6 10
 
+/* A connection's ends, IPv4 as ::ffff:a.b.c.d, ports in host order. */
+struct endpoints {
+	__u8 local[16];
+	__u8 peer[16];
+	__u16 local_port;
+	__u16 peer_port;
+};
+
 /* An IPv4 address as ::ffff:a.b.c.d. */
 static __always_inline void set_ipv4(__u8 *address, __be32 ipv4)
 {

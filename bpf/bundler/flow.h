@@ -29,6 +29,11 @@ enum thin_rtt {
 	THIN_RTT_SMOOTHED,
 };
 
+/* Stands for the RTT of a connection without a sample. */
+enum rtt_sample {
+	NO_RTT_SAMPLE = ~0U,
+};
+
 /* How many previous segments ride along. */
 enum level {
 	LEVEL_FIXED, /* max_packets */
@@ -188,19 +193,6 @@ struct decision {
 	__u64 at; /* microseconds; 0: never */
 	__u32 rate_allowed; /* bytes/s of payload: headers are taken from it */
 	__u32 rate_sent; /* payload, redundant bytes included */
-};
-
-/* What was done on all connections together, one per processor. */
-struct totals {
-	__u64 outcomes[OUTCOMES]; /* instead of those in counters */
-	struct counters counters;
-	__u64 connections; /* taken in at or after establishment */
-	__u64 connections_refused; /* no memory for their state */
-	__u64 over_limit; /* sockets that found no place (quota.h) */
-	__u64 unobserved; /* connections that found none to be observed */
-	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
-	__u64 companions_refused[COMPANIONS]; /* by the kernel */
-	struct decision decision; /* the last of any connection */
 };
 
 /* Packets with data, retransmissions included, and their bytes. */
@@ -387,7 +379,7 @@ struct egress {
 	__u32 longest; /* segments that rode along with one, at most so far */
 	__u32 retransmissions; /* tp->total_retrans, when last looked at */
 	__u32 retransmitted; /* packets with old data that left */
-	__u32 rtt_min_us; /* the connection's own minimum, ~0: none */
+	__u32 rtt_min_us; /* the connection's own minimum, or NO_RTT_SAMPLE */
 	__u32 overhead; /* memory that a segment takes beside its payload */
 
 	struct announcement announced;
@@ -528,42 +520,5 @@ struct flow {
 
 /* With the kernel's 72 bytes before it (Linux 6.18) it fits into 4 KiB. */
 _Static_assert(sizeof(struct flow) <= 4096 - 72, "a page for each connection");
-
-/* A connection's ends, IPv4 as ::ffff:a.b.c.d, ports in host order. */
-struct endpoints {
-	__u8 local[16];
-	__u8 peer[16];
-	__u16 local_port;
-	__u16 peer_port;
-};
-
-/* What user space is told of a connection, and its counters behind that. */
-struct flow_record {
-	__u64 cookie; /* the socket's; 0: nobody has asked for one yet */
-	__u64 inode; /* by which processes have it open; 0: none has */
-	__u64 cgroup; /* the id of that whose socket it is; 0: of none */
-	struct endpoints ends;
-	__u32 netns; /* inode number of its network namespace; 0: not known */
-	__u32 in_flight; /* packets */
-	__u32 rtt_min_us;
-	__u32 srtt_us; /* smoothed; 0: no sample */
-	__u32 snd_cwnd; /* packets */
-	__u32 mss;
-	__u32 data_packets; /* sent since it was opened */
-	__u32 retransmitted; /* of these */
-	enum outcome last;
-	__u32 rule;
-	enum wanted_by wanted_by;
-	__u32 off;
-	enum loss_rule loss_rule;
-	__u32 level;
-	__u32 path_size; /* payload that gets through at most; 0: not limited */
-	struct allowance allowance; /* the governor's */
-	__u32 ignores_cwr; /* the congestion control does */
-	struct options options;
-	struct companions companions;
-	__u32 companions_refused;
-	struct decision decision;
-};
 
 #endif /* PILLION_FLOW_H */

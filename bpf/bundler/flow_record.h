@@ -6,6 +6,36 @@
 #include "tcp_state.h"
 #include "endpoints.h"
 
+/* What user space is told of a connection, and its counters behind that. */
+struct flow_record {
+	__u64 cookie; /* the socket's; 0: nobody has asked for one yet */
+	__u64 inode; /* by which processes have it open; 0: none has */
+	__u64 cgroup; /* the id of that whose socket it is; 0: of none */
+	struct endpoints ends;
+	__u32 netns; /* inode number of its network namespace; 0: not known */
+	__u32 in_flight; /* packets */
+	__u32 rtt_min_us; /* or NO_RTT_SAMPLE */
+	enum rtt_sample rtt_sample[0]; /* has the type reach user space */
+	__u32 srtt_us; /* smoothed; 0: no sample */
+	__u32 snd_cwnd; /* packets */
+	__u32 mss;
+	__u32 data_packets; /* sent since it was opened */
+	__u32 retransmitted; /* of these */
+	enum outcome last;
+	__u32 rule;
+	enum wanted_by wanted_by;
+	__u32 off;
+	enum loss_rule loss_rule;
+	__u32 level;
+	__u32 path_size; /* payload that gets through at most; 0: not limited */
+	struct allowance allowance; /* the governor's */
+	__u32 ignores_cwr; /* the congestion control does */
+	struct options options;
+	struct companions companions;
+	__u32 companions_refused;
+	struct decision decision;
+};
+
 /* The inode by which processes have a socket open; 0 if none has. */
 static __always_inline __u64 read_inode(struct sock *sk)
 {

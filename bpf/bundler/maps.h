@@ -6,6 +6,19 @@
 #include "flow_storage.h"
 #include "lock.h"
 
+/* What was done on all connections together, one per processor. */
+struct totals {
+	__u64 outcomes[OUTCOMES]; /* instead of those in counters */
+	struct counters counters;
+	__u64 connections; /* taken in at or after establishment */
+	__u64 connections_refused; /* no memory for their state */
+	__u64 over_limit; /* sockets that found no place (quota.h) */
+	__u64 unobserved; /* connections that found none to be observed */
+	__u64 companions_set[COMPANIONS]; /* times, by enum companion */
+	__u64 companions_refused[COMPANIONS]; /* by the kernel */
+	struct decision decision; /* the last of any connection */
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -13,7 +13,10 @@
 #include "../maps.h"
 
 #define MAX_USERS 4096
-#define ALL_USERS (~0U)
+
+enum all_users {
+	ALL_USERS = ~0U, /* the key for all together */
+};
 
 /* Set before the programs are loaded; a single user has half of them. */
 const volatile __u32 max_connections = 0;
@@ -55,6 +58,7 @@ struct kept {
 	__u32 packets_out; /* TCP's, not acknowledged yet */
 	__u16 share; /* of enum share */
 	__u16 is_over; /* its connection has ended, though it is open */
+	enum all_users all_users[0]; /* has the type reach user space */
 };
 
 static __always_inline __u64 *come(__u32 uid)

@@ -8,7 +8,10 @@
 #include "../flow.h"
 
 #define MAX_RULES 65 /* in one table, that for the others included */
-#define ANY_UID	  (~0U)
+
+enum any_uid {
+	ANY_UID = ~0U, /* no user has this id */
+};
 
 /* Who opened a connection; a rule has a set of these. */
 enum opening {
@@ -68,7 +71,8 @@ struct rule {
 	enum rule_mode mode;
 	__u32 number; /* one rule may take several rows */
 	__u32 helper_ports; /* that it names; see helper_port.h */
-	enum helper_port helper_port[0]; /* has the types reach user space */
+	enum any_uid any_uid[0]; /* has the types reach user space */
+	enum helper_port helper_port[0];
 	enum helper_port_bits helper_port_bits[0];
 	struct options options;
 	struct companions companions;

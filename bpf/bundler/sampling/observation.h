@@ -10,6 +10,7 @@
 #ifndef PILLION_OBSERVATION_H
 #define PILLION_OBSERVATION_H
 
+#include "../endpoints.h"
 #include "../maps.h"
 #include "../tx/record.h"
 #include "../tcp_state.h"

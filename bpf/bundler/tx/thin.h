@@ -11,8 +11,6 @@
 
 #include "../flow.h"
 
-#define NO_RTT_SAMPLE (~0U)
-
 /* Packets in flight, as the kernel's tcp_packets_in_flight() counts them. */
 static __always_inline __u32 packets_in_flight(struct bpf_tcp_sock *tp)
 {

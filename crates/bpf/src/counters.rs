@@ -187,7 +187,7 @@ impl Decision {
     }
 }
 
-/// All that follows from the list of totals; each has the name that it has in `bpf/bundler/flow.h`.
+/// All that follows from the list of totals; each has the name that it has in `bpf/bundler/maps.h`.
 macro_rules! totals {
     ($($(#[doc = $meaning:literal])+ $name:ident: $kind:ident,)+) => {
         /// All that one pillion did, connections that ended included.

@@ -235,8 +235,8 @@ fn open<'obj>(
     Ok(open)
 }
 
-/// What stands for the RTT of a connection without a sample, as in `bpf/bundler/tx/thin.h`.
-const NO_RTT_SAMPLE: u32 = u32::MAX;
+/// What stands for the RTT of a connection without a sample.
+const NO_RTT_SAMPLE: u32 = types::rtt_sample::NO_RTT_SAMPLE.0;
 
 /// What the programs write of each connection.
 #[repr(C, packed)]

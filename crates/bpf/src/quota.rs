@@ -14,7 +14,7 @@ use crate::socket_iter::Walk;
 use crate::{Change, Error, Namespace};
 
 /// The key in both maps that stands for all users together.
-pub(crate) const ALL_USERS: u32 = u32::MAX;
+pub(crate) const ALL_USERS: u32 = types::all_users::ALL_USERS.0;
 
 /// What a bundled connection takes of the places.
 const CONNECTION_SHARE: u64 = types::share::CONNECTION_SHARE.0 as u64;

@@ -177,8 +177,8 @@ impl Rule {
     }
 }
 
-/// Stands for any user, as in `bpf/bundler/policy/rule.h`; no user has this id.
-const ANY_UID: u32 = u32::MAX;
+/// Stands for any user; no user has this id.
+const ANY_UID: u32 = types::any_uid::ANY_UID.0;
 
 /// Replaces each row by one for each value, if there are any.
 fn each<T>(rows: &mut Vec<types::rule>, values: &[T], set: impl Fn(&mut types::rule, &T)) {

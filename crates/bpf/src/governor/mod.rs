@@ -19,11 +19,11 @@ use caps::{CapSet, Capability, CapsHashSet};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use load::Load;
 use network::{Allowance, FULL, LOW, Network};
-use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::Error;
 use crate::contract::types;
+use crate::host::clock::monotonic;
 use crate::policy::bytes;
 
 /// Maximum number of peer networks at a time; further ones have the initial share.
@@ -60,7 +60,7 @@ impl Governor {
             maps,
             all: HashMap::new(),
         };
-        networks.decide(now())?;
+        networks.decide(monotonic())?;
         let stop = Arc::new(AtomicBool::new(false));
         let failed = Arc::new(Mutex::new(None));
         let (stopped, failure) = (Arc::clone(&stop), Arc::clone(&failed));
@@ -68,7 +68,7 @@ impl Governor {
             drop_capabilities();
             while !stopped.load(Ordering::Relaxed) {
                 thread::park_timeout(INTERVAL);
-                if let Err(error) = networks.decide(now())
+                if let Err(error) = networks.decide(monotonic())
                     && let Ok(mut failure) = failure.lock()
                 {
                     *failure = Some(error);
@@ -250,11 +250,6 @@ fn drop_capabilities() {
         // A thread may always give up its own.
         let _ = caps::set(None, set, &kept);
     }
-}
-
-/// The clock of `bpf_ktime_get_ns()`.
-fn now() -> Duration {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
 }
 
 fn failed(error: libbpf_rs::Error) -> Error {
