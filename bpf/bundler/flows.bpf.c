@@ -15,19 +15,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* Functions of their own, so that the types reach user space. */
-static __noinline long write_record(struct seq_file *seq,
-				    struct flow_record *record)
-{
-	return bpf_seq_write(seq, record, sizeof(*record));
-}
-
-static __noinline long write_counters(struct seq_file *seq,
-				      struct counters *counters)
-{
-	return bpf_seq_write(seq, counters, sizeof(*counters));
-}
-
 static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
 				      struct flow *flow)
 {
@@ -43,8 +30,8 @@ static __always_inline void tell_flow(struct seq_file *seq, struct sock *sk,
 		return;
 	fill_record(tp, flow, &record);
 	record.cookie = bpf_get_socket_cookie(sk);
-	write_record(seq, &record);
-	write_counters(seq, &flow->counters);
+	bpf_seq_write(seq, &record, sizeof(record));
+	bpf_seq_write(seq, &flow->counters, sizeof(flow->counters));
 }
 
 WALK(pillion_list, pillion_flows, tell_flow)
