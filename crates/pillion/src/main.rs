@@ -2,44 +2,37 @@
 // `println!` and `eprintln!` panic if they cannot write; `print` does not.
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
-mod account;
+mod args;
 mod attach;
-mod bundling;
 mod check;
-mod chosen;
-mod companions;
 mod config;
-mod descriptors;
-#[cfg(test)]
-mod documented;
 mod flows;
 mod follow;
-mod janitor;
-mod lent;
+mod handover;
 mod observe;
-mod privilege;
+mod process;
 mod rules;
 mod run;
 mod service;
-mod signals;
 mod stats;
 mod status;
-mod succession;
 mod top;
 mod trial;
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use crate::trial::RecordError;
 use anyhow::Result;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
-use pillion_cli::man::{CompletionsArgs, ManArgs};
+use pillion_cli::help::{CompletionsArgs, ManArgs};
 use pillion_cli::print::say_line;
 use pillion_cli::settings::BadInput;
 use pillion_cli::{VERSION, exit, help};
+
+use crate::process::{as_the_caller, refuse_if_setuid};
+use crate::trial::RecordError;
 
 /// `lab`, and the subcommands that only `pillion-lab` has: people may type them here.
 const OF_THE_LAB: [&str; 15] = [
@@ -89,7 +82,7 @@ impl Command {
     fn refuse(&self) -> Result<(), BadInput> {
         match self {
             Self::Run(_) => Ok(()),
-            _ => lent::refuse("all but `pillion run`"),
+            _ => refuse_if_setuid("all but `pillion run`"),
         }
     }
 
@@ -111,7 +104,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let command = match lent::as_the_caller(help::parse) {
+    let command = match as_the_caller(help::parse) {
         Ok(Cli { command }) => command,
         Err(refusal) => return explain(&refusal),
     };
@@ -145,7 +138,12 @@ fn explain(refusal: &clap::Error) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use clap::CommandFactory;
+    use pillion_cli::settings::policy;
+    use pillion_tests::documented::{blocks, check_commands, pages};
 
     use super::*;
 
@@ -170,5 +168,63 @@ mod tests {
             }
             assert!(!last.contains("--thin"), "{name}: {last}");
         }
+    }
+
+    #[test]
+    fn commands_and_options_of_the_documentation_exist() {
+        let count = check_commands(&Cli::command());
+        assert!(count > 40, "{count}");
+    }
+
+    #[test]
+    fn rules_of_the_documentation_are_sound() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pillion.toml");
+        let mut count = 0;
+        for (path, page) in pages() {
+            let blocks = blocks(&page, "toml");
+            for rules in blocks.iter().filter(|it| it.contains("[[rule]]")) {
+                fs::write(&file, rules).unwrap();
+                if let Err(mistakes) = policy::load(&file, false) {
+                    panic!("{}: {mistakes}", path.display());
+                }
+                count += 1;
+            }
+        }
+        assert!(count >= 4, "{count}");
+    }
+
+    #[test]
+    fn every_command_is_in_the_readme() {
+        let pages = pages();
+        let (_, readme) = pages
+            .iter()
+            .find(|(path, _)| path.ends_with("README.md"))
+            .unwrap();
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            let is_shown = readme.contains(&format!("pillion {name}"));
+            assert!(
+                is_shown || ["help", "man", "completions", "config"].contains(&name),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_file_of_tests_that_the_documentation_names_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let folders = ["", "tests/netns", "tests/netns/lifecycle"].map(|it| root.join(it));
+        let mut count = 0;
+        for (path, page) in pages() {
+            let named = page.split('`').skip(1).step_by(2);
+            for name in named.filter(|it| it.ends_with(".rs") && !it.contains(char::is_whitespace))
+            {
+                let is_there = folders.iter().any(|folder| folder.join(name).exists());
+                assert!(is_there, "{}: {name}", path.display());
+                count += 1;
+            }
+        }
+        assert!(count > 20, "{count}");
     }
 }

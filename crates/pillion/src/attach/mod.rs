@@ -1,32 +1,30 @@
-mod asked;
-mod at_work;
-mod begin;
-mod dry_run;
-mod follower;
-mod place;
-mod reload;
-mod waiting;
+//! `pillion attach`: its options, and the policy that they or a file of rules request.
+
+mod daemon;
+mod start;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Id;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SignalFd, siginfo};
+use pillion_bpf::{
+    Device, Error, FollowedRules, NamespaceName, Namespaces, Policy, Programs, Scope, cgroup2_mount,
+};
 use pillion_cli::disposition::{is_ignored, outlive_file_limit};
-use pillion_cli::print::say;
-use pillion_cli::settings::policy::Otherwise;
-use pillion_cli::settings::{Bundling, Telling, arguments};
+use pillion_cli::print::{print_line, say, say_line};
+use pillion_cli::settings::policy::{self, File, Otherwise};
+use pillion_cli::settings::{BadInput, Bundling, Telling, arguments};
+use pillion_stats::report::number::counted;
 
-use crate::bundling::BundlingArgs;
-use crate::chosen::{ChoiceArgs, NamespaceArgs};
-use crate::descriptors::Descriptors;
-use crate::service::Announced;
-use crate::signals;
+use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs};
+use crate::handover::{leave_predecessor, remember_program, take_over};
+use crate::process::{Descriptors, block_signals, receive_signals};
+use crate::service::{Announced, is_taken};
 use crate::stats::Stats;
-use crate::succession::{leave_predecessor, remember_program, take_over};
 
 /// Bundle chosen connections of the whole host, until a signal ends it
 ///
@@ -88,7 +86,7 @@ impl Args {
         leave_predecessor()?;
         remember_program()?;
         // The file may name hosts, whose addresses take their time.
-        signals::keep(self.requests())?;
+        block_signals(self.requests())?;
         let mut asked = match self.asked()? {
             Ok(asked) => asked,
             Err(mistakes) => {
@@ -110,10 +108,10 @@ impl Args {
         let signals = self.signals()?;
         let announced = Announced::begin(self.connections(&asked.policy));
         if let Some(selection) = self.place(&mut asked, &announced, &signals)? {
-            let mut at_work = self.begin(asked, selection, stats, announced)?;
+            let mut daemon = self.begin(asked, selection, stats, announced)?;
             take_over()?;
-            let why = at_work.go_on(&signals)?;
-            at_work.end(why, &signals)?;
+            let why = daemon.run(&signals)?;
+            daemon.end(why, &signals)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -126,7 +124,7 @@ impl Args {
         if !is_ignored(Signal::SIGHUP) {
             signals.push(Signal::SIGHUP);
         }
-        signals::receive(signals)
+        receive_signals(signals)
     }
 
     /// The signals that ask something of it, and do not end it.
@@ -140,4 +138,169 @@ impl Args {
 /// Has the end of a terminal sent it? Others mean that something be read again.
 fn is_terminals(info: &siginfo) -> bool {
     info.ssi_code == libc::SI_KERNEL || fs::File::open("/dev/tty").is_ok()
+}
+
+// The request, by the options or by the file of rules.
+
+/// The file that is none.
+const STANDARD_INPUT: &str = "-";
+
+/// What is asked for.
+struct Asked {
+    pub policy: Policy,
+    pub namespaces: Namespaces,
+    pub telling: Telling,
+}
+
+impl Args {
+    /// All of it; the inner error is a line for each mistake in the file.
+    fn asked(&self) -> Result<Result<Asked, BadInput>> {
+        let file = match &self.config {
+            None => Ok(File {
+                policy: self.policy()?,
+                namespaces: Vec::new(),
+                telling: Telling::default(),
+            }),
+            Some(file) => self.read(file),
+        };
+        Ok(file.map(|file| Asked {
+            namespaces: self.namespaces(file.namespaces, &file.policy),
+            policy: file.policy,
+            telling: self.telling(file.telling),
+        }))
+    }
+
+    /// What the command line leaves open is as the file has it.
+    fn telling(&self, of_the_file: Telling) -> Telling {
+        self.telling.clone().or(of_the_file)
+    }
+
+    /// What the options on the command line make: one rule, or none.
+    fn policy(&self) -> Result<Policy> {
+        let options = self.bundling.options()?;
+        let chosen = self.all || !self.choice.is_empty();
+        if self.otherwise == Otherwise::LeaveAlone && !chosen {
+            let why = "--otherwise leave-alone leaves all alone: choose connections with \
+                       --port, --peer, --cgroup or --container";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        let rule = self.choice.rule(&self.bundling.how, options);
+        let needed = rule.rows();
+        if needed > Policy::MAX_ROWS {
+            return Err(Error::TooManyRules { needed }.into());
+        }
+        if !chosen && !rule.companions.is_empty() {
+            let why = "companions go to chosen connections alone: choose some with --port or \
+                       --peer, or take them all with --all";
+            return Err(BadInput(why.to_owned()).into());
+        }
+        Ok(Policy {
+            rules: if chosen { vec![rule] } else { Vec::new() },
+            otherwise: self.otherwise.mode(options),
+            scope: Scope::ThisNamespace,
+            ..Policy::default()
+        })
+    }
+
+    fn read(&self, file: &Path) -> Result<File, BadInput> {
+        policy::load(file, self.bundling.allow_unsafe)
+    }
+
+    /// Those of the command line, if there are any; else those of the file. Beside, those of the
+    /// containers that rules ask for.
+    fn namespaces(&self, of_the_file: Vec<NamespaceName>, policy: &Policy) -> Namespaces {
+        let named = &self.namespaces.named;
+        let namespaces = Namespaces {
+            named: match named.is_empty() {
+                true => of_the_file,
+                false => named.clone(),
+            },
+            of_containers: policy.containers(),
+        };
+        match self.wait {
+            true => namespaces.without_processes(),
+            false => namespaces,
+        }
+    }
+
+    /// The connections that these rules choose, in words.
+    fn connections(&self, policy: &Policy) -> String {
+        if let Some(file) = &self.config {
+            let rules = counted(policy.rules.len() as u64, "rule");
+            return format!("by {rules} of {}", name(file));
+        }
+        let words = self.choice.words();
+        words.unwrap_or_else(|| match self.all {
+            true => "all connections".to_owned(),
+            false => "connections whose application asks for it".to_owned(),
+        })
+    }
+
+    /// True if the rules are of standard input, which cannot be read again.
+    fn reads_standard_input(&self) -> bool {
+        self.config.as_deref().is_some_and(is_standard_input)
+    }
+}
+
+fn is_standard_input(file: &Path) -> bool {
+    file == Path::new(STANDARD_INPUT)
+}
+
+/// What a file of rules is called in messages.
+fn name(file: &Path) -> String {
+    match is_standard_input(file) {
+        true => "standard input".to_owned(),
+        false => file.display().to_string(),
+    }
+}
+
+// Checks that attach nothing: `--check-config` and `--dry-run`.
+
+impl Args {
+    /// That the file has no mistake, and what its rules do not cover now.
+    fn check_config(&self, asked: Asked) -> Result<()> {
+        let chosen = self.connections(&asked.policy);
+        let containers = asked.namespaces.containers();
+        let rules = FollowedRules::of(Policy {
+            running: containers.running().to_vec(),
+            ..asked.policy
+        })?;
+        for idle in rules.idle(containers.in_version_1()) {
+            say_line!("pillion: now covers nothing: {idle}");
+        }
+        print_line!("no mistake: would bundle {chosen}")
+    }
+
+    /// What would be bundled, and where, by programs that the kernel has and this user may load.
+    fn dry_run(&self, asked: &Asked) -> Result<()> {
+        Programs::load(&asked.policy)?;
+        let metrics = asked.telling.metrics.as_ref();
+        let metrics = metrics.map(|it| Ok::<_, anyhow::Error>((it, is_taken(it)?)));
+        let metrics = metrics.transpose()?;
+        let devices = self.find(&asked.namespaces)?.devices()?;
+        let chosen = self.connections(&asked.policy);
+        print_line!("would bundle {chosen} on {}", names(&devices))?;
+        print_line!("would attach to the cgroup {}", cgroup2_mount()?.display())?;
+        if let Some((endpoint, is_taken)) = metrics {
+            let now = match is_taken {
+                true => ", where somebody serves now",
+                false => "",
+            };
+            print_line!("would serve metrics at {endpoint}{now}")?;
+        }
+        match self.config {
+            Some(_) => Ok(()),
+            None => print_line!("with {}", self.bundling.words()?),
+        }
+    }
+}
+
+/// Devices, in words.
+fn names<'a>(devices: impl IntoIterator<Item = &'a Device>) -> String {
+    let devices = devices.into_iter();
+    let names: Vec<_> = devices.map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => "no device yet".to_owned(),
+        false => names.join(", "),
+    }
 }

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::iter;
+use std::time::Duration;
 
-use pillion_bpf::{Counters, Flow, Outcome, WantedBy};
+use pillion_bpf::{Companions, Counters, Flow, Outcome, WantedBy};
 use pillion_stats::report::{Column, Table, number};
 
 use super::Connection;
-use crate::companions::words;
 use crate::status::since;
 
 /// The heading of the column that tells network namespaces apart.
@@ -202,12 +202,33 @@ fn last(flow: &Flow) -> String {
 fn companions(flow: &Flow) -> String {
     let refused = flow.companions_refused.iter();
     let refused = refused.map(|companion| format!("({} refused)", companion.label()));
-    let has = Some(words(&flow.companions)).filter(|words| !words.is_empty());
+    let has = Some(companion_words(&flow.companions)).filter(|words| !words.is_empty());
     has.into_iter().chain(refused).collect::<Vec<_>>().join(" ")
+}
+
+/// A connection's companions in a few words, as in `linear-timeouts rto-min=50`.
+fn companion_words(companions: &Companions) -> String {
+    let flag = |name: &str, on: bool| on.then(|| name.to_owned());
+    let time = |name: &str, time: Option<Duration>| {
+        time.map(|time| format!("{name}={}", time.as_secs_f64() * 1e3))
+    };
+    let words = [
+        flag("linear-timeouts", companions.linear_timeouts),
+        flag("nodelay", companions.nodelay),
+        time("rto-min", companions.rto_min),
+        time("delack-max", companions.delack_max),
+        time("user-timeout", companions.user_timeout),
+        companions
+            .congestion
+            .map(|name| format!("congestion={name}")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
+    use pillion_bpf::Companion;
+
     use super::*;
 
     #[test]
@@ -220,5 +241,27 @@ mod tests {
         assert_eq!(last[0], &["local", "peer", "namespace"]);
         assert_eq!(last[1], &["local", "peer", "namespace", "last segment"]);
         assert!(left.windows(2).all(|two| two[0].len() == two[1].len() + 1));
+    }
+
+    #[test]
+    fn what_a_connection_has_is_told_under_the_options_names() {
+        let all = Companions {
+            linear_timeouts: true,
+            nodelay: true,
+            rto_min: Some(Duration::from_micros(50_500)),
+            delack_max: Some(Duration::from_millis(10)),
+            user_timeout: Some(Duration::from_secs(30)),
+            congestion: "reno".parse().ok(),
+        };
+        let told = "linear-timeouts nodelay rto-min=50.5 delack-max=10 user-timeout=30000 \
+                    congestion=reno";
+        assert_eq!(companion_words(&all), told);
+        let names: Vec<_> = told
+            .split(' ')
+            .filter_map(|word| word.split('=').next())
+            .collect();
+        let all: Vec<_> = Companion::ALL.iter().map(|one| one.name()).collect();
+        assert_eq!(names, all);
+        assert_eq!(companion_words(&Companions::default()), "");
     }
 }

@@ -1,26 +1,31 @@
+//! `pillion flows`: the connections that are bundled, and who has them open.
+
 mod columns;
-mod connection;
 #[cfg(test)]
 mod example;
-mod network_namespaces;
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::{self, IsTerminal};
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use pillion_bpf::{list_closed, list_flows};
+use pillion_bpf::host::{Owners, Socket};
+use pillion_bpf::{Flow, cgroup2_mount, list_closed, list_flows};
 use pillion_cli::VERSION;
 use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_stats::report::{Table, columns_of};
 use rustix::termios::tcgetwinsize;
+use serde::Serialize;
 
-pub use columns::{Cell, columns};
+use crate::service::{Health, status_socket};
 use columns::{Shown, all_together, columns_of_closed, fewer, telling};
-pub use connection::{Connection, owned, owners};
+
 #[cfg(test)]
 pub use example::example;
 
-use crate::service::{Health, status_socket};
+pub use columns::{Cell, columns};
 
 /// List the connections that running pillions bundle, and why a segment was not
 ///
@@ -124,6 +129,76 @@ fn table(connections: &[&Connection], shown: &[Shown]) -> Table {
 fn cells(connection: &Connection, shown: &[Shown]) -> impl Iterator<Item = String> {
     let cells = shown.iter().map(|it| (it.of)(connection).text().to_owned());
     cells.collect::<Vec<_>>().into_iter()
+}
+
+// A connection and its owner.
+
+/// A connection, and who has it open.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Connection {
+    /// The name of a process that has it open.
+    pub process: Option<String>,
+    /// This process's id.
+    pub pid: Option<u32>,
+    /// The container or unit that the process is of, or its socket; a container by its name, or the
+    /// digits of its id.
+    pub unit: Option<String>,
+    /// What its network namespace is called; where nothing tells, the number.
+    pub namespace: String,
+    #[serde(flatten)]
+    pub flow: Flow,
+}
+
+/// Whose connections are that are to be listed.
+pub fn owners() -> Owners {
+    Owners::new(cgroup2_mount().ok())
+}
+
+/// The connections with their owners; it is looked again where some are new.
+pub fn owned(flows: Vec<Flow>, owners: &mut Owners) -> Vec<Connection> {
+    let sockets: Vec<_> = flows.iter().map(socket).collect();
+    owners.look(&sockets);
+    let units: Vec<_> = sockets.iter().map(|socket| owners.unit(*socket)).collect();
+    let names = namespace_names();
+    let of_units = flows.iter().zip(&units);
+    let of_units = of_units.filter_map(|(flow, unit)| Some((flow.netns, unit.clone()?)));
+    let of_units: BTreeMap<_, _> = of_units.collect();
+    let all = flows.into_iter().zip(sockets).zip(units);
+    let owned = all.map(|((flow, socket), unit)| {
+        let process = owners.process(socket);
+        let number = flow.netns.unwrap_or(0);
+        let name = names.get(&u64::from(number)).cloned();
+        let name = name.or_else(|| Some(format!("of {}", of_units.get(&flow.netns)?)));
+        Connection {
+            process: process.map(|it| it.process.clone()),
+            pid: process.map(|it| it.pid),
+            unit,
+            namespace: name.unwrap_or_else(|| number.to_string()),
+            flow,
+        }
+    });
+    owned.collect()
+}
+
+fn socket(flow: &Flow) -> Socket {
+    Socket {
+        inode: flow.inode,
+        cgroup: flow.cgroup,
+    }
+}
+
+// Names of network namespaces.
+
+/// Their names by their inode numbers: of those under /run/netns, and this process's own.
+fn namespace_names() -> BTreeMap<u64, String> {
+    let named = fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let named = named.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        Some((fs::metadata(entry.path()).ok()?.ino(), name))
+    });
+    let this = fs::metadata("/proc/self/ns/net").ok();
+    let this = this.map(|it| (it.ino(), "this one".to_owned()));
+    this.into_iter().chain(named).collect()
 }
 
 #[cfg(test)]

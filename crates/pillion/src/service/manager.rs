@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sd_notify::NotifyState;
 
-use crate::succession::predecessor;
+use crate::handover::predecessor;
 
 /// Bytes of a status. A manager drops a message beyond 4 KiB, and all that it says.
 const LONGEST_STATUS: usize = 1024;

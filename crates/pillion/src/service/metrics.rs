@@ -23,8 +23,8 @@ use pillion_cli::settings::Endpoint;
 use super::health::Shared;
 use super::http::{self, Answer, Asked, Listen};
 use super::open_metrics::{self, CONTENT_TYPE};
-use crate::privilege::only_read;
-use crate::succession::predecessor;
+use crate::handover::predecessor;
+use crate::process::only_read;
 
 /// The server; dropping it takes its socket out of the file system. One that is to succeed another
 /// shows itself once it is at work: until then its port is not listened to, and its socket is where

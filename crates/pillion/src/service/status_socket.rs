@@ -17,7 +17,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, getsockopt, 
 use nix::unistd::Uid;
 
 use super::health::{Health, Shared};
-use crate::privilege::only_read;
+use crate::process::only_read;
 
 /// Their names begin with it; the process's id follows, and what nobody can have taken before.
 const NAME: &str = "pillion-status/";

@@ -5,9 +5,9 @@ use pillion_stats::measure::Measure;
 use serde::Serialize;
 
 use crate::trial::estimate::{FEWEST, Sample, generator};
-use crate::trial::look::{FIRST, due_at, threshold};
-use crate::trial::randomisation::chances;
 use crate::trial::record::{FEWEST_SEGMENTS, Setting, Unit};
+use crate::trial::sequential_test::chances;
+use crate::trial::sequential_test::{FIRST, due_at, threshold};
 use crate::trial::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
 /// Units that a trial compares at most; later ones are drawn, and their connections counted alone.

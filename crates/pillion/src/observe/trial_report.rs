@@ -1,16 +1,16 @@
 //! What a trial has found, in words, as a table and as a page.
 
-use crate::trial::{
-    ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Summary,
-    Verdict,
-};
 use pillion_bpf::DrawBy;
 use pillion_stats::measure::Unit;
 use pillion_stats::report::number::{self, counted};
 use pillion_stats::report::{Axis, Column, Fact, Figure, Line, Page, Stream, Table};
 use serde_json::json;
 
-use crate::observe::words::estimate;
+use crate::observe::estimate;
+use crate::trial::{
+    ArmResults, Comparison, ERROR_RATE, Estimate, Look, MEASURES, Results, Setting, Summary,
+    Verdict,
+};
 
 /// What is drawn for, and compared.
 fn units(draw_by: DrawBy) -> &'static str {
@@ -239,10 +239,10 @@ pub fn verdict(results: &Results, setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::trial::{Record, Trial};
     use pillion_bpf::DrawBy;
 
     use super::*;
+    use crate::trial::{Record, Trial};
 
     fn setting() -> Setting {
         Setting {

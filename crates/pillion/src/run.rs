@@ -1,8 +1,7 @@
 //! `pillion run`: one command, its connections bundled.
 
-mod user;
-
-use std::ffi::OsString;
+use std::env;
+use std::ffi::{CString, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -11,21 +10,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::Pid;
+use nix::unistd::{self, Gid, Pid, Uid, initgroups, setgid, setuid};
 use pillion_bpf::{
     Attachment, Cgroup, Change, Mode, Namespaces, Policy, Programs, Rule, Scope, Selection,
 };
 use pillion_cli::command::{Inherited, Signals, cannot_run};
 use pillion_cli::exit::one_line;
 use pillion_cli::print::say_line;
+use pillion_cli::settings::BadInput;
 
-use crate::account::summary;
-use crate::bundling::BundlingArgs;
-use crate::descriptors::Descriptors;
+use crate::args::BundlingArgs;
 use crate::follow::{Watcher, until_readable};
-use crate::janitor;
-use crate::stats::Stats;
-use user::User;
+use crate::process::{Descriptors, is_setuid, refuse_if_setuid, start_cleanup};
+use crate::stats::{Stats, summary};
 
 /// How long the command may have to wait for network devices to be attached to: a device takes
 /// the kernel tens of milliseconds. The others follow while it runs.
@@ -129,9 +126,9 @@ impl Args {
             // A failure cannot be reported any more; the next pillion tries again.
             let _ = cgroup.remove();
         };
-        let outcome = janitor::watch(clean_up)
-            .context("start the janitor")
-            .and_then(|_janitor| {
+        let outcome = start_cleanup(clean_up)
+            .context("start the cleanup helper")
+            .and_then(|_helper| {
                 let patience = Some(PATIENCE);
                 let (attachment, changes) =
                     Attachment::begin(programs, cgroup.as_fd(), &mut selection, patience)?;
@@ -224,4 +221,73 @@ impl Args {
             .spawn()
             .map(|child| Pid::from_raw(child.id().cast_signed())))
     }
+}
+
+// As whom the command runs: pillion needs privilege, the command does not.
+
+/// A user other than the one pillion runs as.
+#[derive(Clone)]
+pub struct User {
+    name: CString,
+    home: String,
+    uid: Uid,
+    gid: Gid,
+}
+
+impl User {
+    /// The user named, or the caller of a setuid pillion, or of sudo; `None` if this process runs
+    /// as that user anyway.
+    fn for_command(name: Option<&str>) -> Result<Option<Self>> {
+        if name.is_some() {
+            refuse_if_setuid("--user")?;
+        }
+        let found = match (name, calling_uid()) {
+            (Some(name), _) => unistd::User::from_name(name)
+                .with_context(|| format!("look up the user {name}"))?
+                .ok_or_else(|| BadInput(format!("--user: there is no user `{name}`")))?,
+            (None, Some(uid)) => unistd::User::from_uid(uid)
+                .with_context(|| format!("look up the user {uid}"))?
+                .ok_or_else(|| {
+                    BadInput(format!("no user has the id {uid}; name one with --user"))
+                })?,
+            (None, None) => return Ok(None),
+        };
+        if found.uid == Uid::effective() && found.uid == Uid::current() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            name: CString::new(found.name)?,
+            home: found.dir.to_string_lossy().into_owned(),
+            uid: found.uid,
+            gid: found.gid,
+        }))
+    }
+
+    /// Variables of the environment that tell the command which user it runs as.
+    pub fn environment(&self) -> [(&'static str, String); 3] {
+        let name = self.name.to_string_lossy().into_owned();
+        [
+            ("USER", name.clone()),
+            ("LOGNAME", name),
+            ("HOME", self.home.clone()),
+        ]
+    }
+
+    /// Makes this process the user's, and so gives up its privilege for good.
+    fn become_it(&self) -> io::Result<()> {
+        initgroups(&self.name, self.gid)?;
+        setgid(self.gid)?;
+        setuid(self.uid)?;
+        Ok(())
+    }
+}
+
+fn calling_uid() -> Option<Uid> {
+    if is_setuid() {
+        return Some(Uid::current());
+    }
+    if !Uid::effective().is_root() {
+        return None;
+    }
+    env::var("SUDO_UID").ok()?.parse().ok().map(Uid::from_raw)
 }

@@ -1,13 +1,11 @@
 //! Handing over to a new version without a gap: the successor is begun while this process goes on,
 //! and ends it once it is at work itself. Meanwhile what one has bundled the other leaves alone.
 
-mod signal;
-mod successor;
-
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, PipeReader, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -16,16 +14,16 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use libc::{c_int, pid_t, uid_t};
 use nix::poll::{PollFd, PollFlags};
-use nix::sys::signal::{SigHandler, Signal::SIGCHLD};
+use nix::sys::signal::SigHandler;
+use nix::sys::signal::Signal::SIGCHLD;
 use nix::sys::signalfd::siginfo;
+use nix::unistd::{ForkResult, Uid, fork, getppid};
 use pillion_bpf::Requests;
 use pillion_bpf::host::interruption::poll;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-
-pub use signal::is_successors;
-pub use successor::{inherited, is_still_to_succeed, leave_predecessor, predecessor, take_over};
 
 /// Has the process id of the one that is succeeded.
 const OF: &str = "PILLION_SUCCEEDS";
@@ -44,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The successor that was begun, if one was, until it has taken over or failed.
 #[derive(Debug, Default)]
-pub struct Succession {
+pub struct Handover {
     begun: Option<Begun>,
     /// The last one that was not to take over any more: it may have said before that it does.
     given_up: Option<Pid>,
@@ -64,7 +62,7 @@ struct Begun {
 #[derive(Debug)]
 struct Process(Pid, OwnedFd);
 
-impl Succession {
+impl Handover {
     /// Begins what now has this program's name, with the same arguments and what applications asked,
     /// and does not wait for it.
     pub fn begin(&mut self, requests: &Requests) -> Result<()> {
@@ -229,4 +227,162 @@ pub fn remember_program() -> Result<()> {
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
     let _ = PROGRAM.set(OsString::from_vec(bytes.to_vec()).into());
     Ok(())
+}
+
+// The signal by which a successor ends the one that it succeeds, told from others.
+
+/// Is it a successor that sends this signal? It adds its process id, as `kill` does not.
+pub fn is_successors(signal: &siginfo) -> bool {
+    signal.ssi_code == libc::SI_QUEUE && signal.ssi_int == signal.ssi_pid.cast_signed()
+}
+
+/// Ends a process as its successor; an error if it has ended.
+pub fn end(process: BorrowedFd) -> io::Result<()> {
+    let own = nix::unistd::Pid::this().as_raw();
+    let said = Said {
+        signo: libc::SIGTERM,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        pid: own,
+        uid: Uid::current().as_raw(),
+        value: own as usize,
+        unused: [0; 12],
+    };
+    let process = process.as_raw_fd();
+    let said = &raw const said;
+    // SAFETY: a system call that reads a structure of the kernel's, which lives across it.
+    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process, libc::SIGTERM, said, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's `siginfo_t` of a queued signal, on 64-bit machines.
+#[repr(C, align(8))]
+struct Said {
+    signo: c_int,
+    errno: c_int,
+    code: c_int,
+    padding: c_int,
+    pid: pid_t,
+    uid: uid_t,
+    value: usize,
+    unused: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Said>() == size_of::<libc::siginfo_t>());
+
+// The new process: it leaves the old one, and ends it when it is ready itself.
+
+static PREDECESSOR: OnceLock<Predecessor> = OnceLock::new();
+
+#[derive(Debug)]
+struct Predecessor {
+    pid: nix::unistd::Pid,
+    /// It alone, whoever has its number once it has ended.
+    process: OwnedFd,
+    /// Open as long as this process lives.
+    _life: Option<File>,
+    requests: Option<Requests>,
+}
+
+/// The process that this one is to succeed.
+pub fn predecessor() -> Option<nix::unistd::Pid> {
+    PREDECESSOR.get().map(|it| it.pid)
+}
+
+/// What applications asked of the one that is to be succeeded, unless that is too old to leave it.
+pub fn inherited() -> Option<&'static Requests> {
+    PREDECESSOR.get()?.requests.as_ref()
+}
+
+/// Whether the one is there that this process is to succeed, if it is to succeed one.
+///
+/// # Errors
+/// If that has ended, with all that it was asked to do: this one is to end as well.
+pub fn is_still_to_succeed() -> Result<()> {
+    let Some(predecessor) = PREDECESSOR.get() else {
+        return Ok(());
+    };
+    let process = predecessor.process.as_fd();
+    let mut fds = [PollFd::new(process, PollFlags::POLLIN)];
+    if let Ok(1..) = poll(&mut fds, Some(Duration::ZERO)) {
+        bail!("the pillion that this one was to succeed has ended");
+    }
+    Ok(())
+}
+
+/// Where this process is to succeed another: lets go of it, so that a service manager becomes the
+/// parent and can wait for this one as for any main process. To be called while there is one thread.
+///
+/// # Errors
+/// If that has ended already, so that there is nothing to succeed.
+pub fn leave_predecessor() -> Result<()> {
+    let pid = env::var(OF).ok().and_then(|pid| pid.parse().ok());
+    let Some(pid) = pid.and_then(Pid::from_raw) else {
+        return Ok(());
+    };
+    let process = pidfd_open(pid, PidfdFlags::empty());
+    let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
+    // It may have ended: the number may be another's by now.
+    if pid != getppid() {
+        bail!("{OF}={pid}: that has ended, or it is not what has begun this process");
+    }
+    let process = process?;
+    let life = told(LIFE, pid).and_then(|life| received(&life));
+    let mut life = life.map(File::from);
+    let requests = told(REQUESTS, pid).and_then(|text| {
+        let (map, layout) = text.split_once(' ')?;
+        Some(Requests::left(received(map)?, layout.to_owned()))
+    });
+    // SAFETY: this process has a single thread, so the child may do as it likes.
+    match unsafe { fork() }? {
+        // SAFETY: leaves without running what was registered for its exit.
+        ForkResult::Parent { .. } => unsafe { libc::_exit(0) },
+        ForkResult::Child => {
+            if let Some(life) = &mut life {
+                life.write_all(&nix::unistd::Pid::this().as_raw().to_ne_bytes())?;
+            }
+            let _ = PREDECESSOR.set(Predecessor {
+                pid,
+                process,
+                _life: life,
+                requests,
+            });
+            Ok(())
+        }
+    }
+}
+
+/// What the parent says in a variable; one of an older version says nothing, and leaves what was
+/// there.
+fn told(variable: &str, parent: nix::unistd::Pid) -> Option<String> {
+    let text = env::var(variable).ok()?;
+    let told = text.strip_prefix(&format!("{parent} "))?;
+    Some(told.to_owned())
+}
+
+/// A file that was left open by the parent.
+fn received(number: &str) -> Option<OwnedFd> {
+    let number: RawFd = number.parse().ok().filter(|it| *it > 2)?;
+    // SAFETY: the parent says that it is open, and nobody else here knows of it.
+    let file = unsafe { BorrowedFd::borrow_raw(number) };
+    fcntl_setfd(file, FdFlags::CLOEXEC).ok()?;
+    // SAFETY: it is open, as was just seen.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Ends the process that this one succeeds, if it succeeds one.
+///
+/// # Errors
+/// As [`is_still_to_succeed`].
+pub fn take_over() -> Result<()> {
+    is_still_to_succeed()?;
+    match PREDECESSOR.get() {
+        Some(predecessor) => {
+            end(predecessor.process.as_fd()).context("end the one that is succeeded")
+        }
+        None => Ok(()),
+    }
 }

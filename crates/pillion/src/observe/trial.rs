@@ -1,12 +1,9 @@
 //! `pillion trial`: some connections are bundled, the others watched, until it is clear which wait less.
 
-mod tell;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use crate::trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
 use anyhow::Result;
 use pillion_bpf::{DrawBy, Observing};
 use pillion_cli::output_file::OutputFile;
@@ -14,9 +11,9 @@ use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_cli::settings::BadInput;
 use pillion_cli::settings::times::parse_s;
 
-use super::args::ObserveArgs;
-use super::session::{Next, Session};
-use crate::bundling::BundlingArgs;
+use super::{Next, ObserveArgs, Session, trial_report};
+use crate::args::BundlingArgs;
+use crate::trial::{Record, RecordError, RecordFile, SHARES_PPM, Setting, Trial, Verdict};
 
 /// Bundle some connections, watch the others, and say whether it helps
 ///
@@ -144,7 +141,7 @@ impl Args {
             if !self.quiet && said.elapsed() >= self.every {
                 say_line!(
                     "pillion: {}",
-                    tell::standing(&trial.results(), &trial.record().setting)
+                    trial_report::standing(&trial.results(), &trial.record().setting)
                 );
                 said = Instant::now();
             }
@@ -170,11 +167,11 @@ impl Args {
         let (results, setting) = (trial.results(), trial.record().setting);
         let printed = match self.observe.json {
             true => print_json(&results),
-            false => print(&tell::table(&results, &setting).to_text())
-                .and_then(|()| print_line!("{}", tell::verdict(&results, &setting))),
+            false => print(&trial_report::table(&results, &setting).to_text())
+                .and_then(|()| print_line!("{}", trial_report::verdict(&results, &setting))),
         };
         let reported = report.map_or(Ok(()), |file| {
-            file.write(&tell::page(&results, &setting).to_html())
+            file.write(&trial_report::page(&results, &setting).to_html())
         });
         printed.and(reported)
     }
