@@ -7,7 +7,6 @@ pub mod command;
 pub mod disposition;
 pub mod exit;
 pub mod help;
-pub mod man;
 pub mod output_file;
 pub mod print;
 pub mod settings;

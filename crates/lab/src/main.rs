@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use pillion_cli::exit::is;
-use pillion_cli::man::{CompletionsArgs, ManArgs};
+use pillion_cli::help::{CompletionsArgs, ManArgs};
 use pillion_cli::{VERSION, exit, help};
 use pillion_lab::PROGRAM;
 use pillion_lab::engine::{self, EngineError};

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{BadInput, numbers, text};
+use crate::settings::{BadInput, text};
 
 /// Options of the command line, and keys of the file under the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct Telling {
 
     /// Say the totals each so many seconds
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..))]
-    #[serde(deserialize_with = "numbers::some_positive")]
+    #[serde(deserialize_with = "text::some_positive")]
     pub totals_every: Option<u32>,
 
     /// Keep the account of what was done in FILE, as JSON: each ten seconds, on SIGUSR1, and at the

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-pub(crate) use pillion_cli::settings::numbers::{positive, some_positive};
+pub(crate) use pillion_cli::settings::text::{positive, some_positive};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 

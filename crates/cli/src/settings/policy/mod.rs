@@ -1,6 +1,5 @@
 //! The file of rules that `attach --config` reads; docs/policy.md describes it.
 
-mod condition;
 mod draft;
 mod example;
 mod rule;
@@ -13,14 +12,13 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::settings::bundling::idle_key;
 use crate::settings::document::known::keys;
 use crate::settings::document::{self, Mistake, Value, span_of};
-use crate::settings::{BadInput, Bundling, Telling, text};
-pub use condition::{Peer, Ports};
+use crate::settings::{BadInput, Bundling, Telling, idle_key, text};
+
 pub use draft::Draft;
 pub use example::{Key, Section, example, sections};
-pub use rule::{Rule, RuleMode};
+pub use rule::{Peer, Ports, Rule, RuleMode};
 
 /// What becomes of connections that are not chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
