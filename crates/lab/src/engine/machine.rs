@@ -1,11 +1,18 @@
+//! A lab kernel's process on the host: how it starts, what it prints, how it ends.
+
+use std::collections::VecDeque;
 use std::env;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, parent_id};
+use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -15,9 +22,13 @@ use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, dup2_raw, dup2_stdout, pipe2};
+use pillion_bpf::host::interruption::retry;
+use tempfile::TempDir;
 
-use super::lines::{self, Line};
-use super::{EngineError, Image, LabKernel, Running};
+use super::error::Stall;
+use super::protocol::{Line, Report};
+use super::{Ending, EngineError, Image, KernelCrash, LabKernel};
+use crate::engine::protocol;
 
 /// A lab kernel and what it runs on.
 #[derive(Debug, Clone)]
@@ -67,11 +78,11 @@ impl Machine {
         let control =
             tempfile::tempdir().map_err(EngineError::system("make a temporary folder"))?;
         let mut given = vec![
-            (image_file(image)?, lines::IMAGE),
-            (folder(control.path())?, lines::CONTROL),
+            (image_file(image)?, protocol::IMAGE),
+            (folder(control.path())?, protocol::CONTROL),
         ];
         if let Some(results) = results {
-            given.push((folder(results)?, lines::RESULTS));
+            given.push((folder(results)?, protocol::RESULTS_FOLDER));
         }
         let mut read = Vec::new();
         for line in Line::ALL {
@@ -98,8 +109,8 @@ impl Machine {
             .env_clear()
             .env("TMPDIR", memory_folder(self.memory_mib))
             .arg(format!("mem={}M", self.memory_mib))
-            .arg(format!("initrd={}", lines::path(lines::IMAGE)))
-            .arg(format!("uml_dir={}", lines::path(lines::CONTROL)))
+            .arg(format!("initrd={}", protocol::path(protocol::IMAGE)))
+            .arg(format!("uml_dir={}", protocol::path(protocol::CONTROL)))
             .arg("umid=lab")
             .args(["time-travel=inf-cpu", START])
             .arg(format!("pillion.seed={}", self.seed))
@@ -113,7 +124,7 @@ impl Machine {
             command.arg("highres=off");
         }
         if results {
-            command.arg(lines::WANTED);
+            command.arg(protocol::WANTED);
         }
         command
     }
@@ -147,7 +158,7 @@ fn hand_over(command: &mut Command, given: Vec<(OwnedFd, i32)>) -> Result<(), En
     let mut beyond = Vec::new();
     for (file, number) in given {
         // Out of the way of the numbers themselves.
-        let file = fcntl(file.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(lines::BEYOND))
+        let file = fcntl(file.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(protocol::BEYOND))
             .map_err(|errno| EngineError::system("duplicate a descriptor")(errno.into()))?;
         beyond.push((own(file), number));
     }
@@ -195,5 +206,202 @@ fn memory_folder(memory_mib: u32) -> PathBuf {
         shared.to_owned()
     } else {
         env::temp_dir()
+    }
+}
+
+/// A kernel at work; dropped, it ends.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    reports: Receiver<Report>,
+    copies: Vec<JoinHandle<()>>,
+    console: Console,
+    stall: Stall,
+    limit: Option<Duration>,
+    control: Option<TempDir>,
+}
+
+/// Real time between two looks at the flag to stop.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Running {
+    /// Takes charge of a kernel just started; `read` are the host's ends of the lines, `control`
+    /// the folder that it wants for itself.
+    pub(super) fn follow(
+        machine: &Machine,
+        mut child: Child,
+        read: Vec<File>,
+        sinks: [Box<dyn Write + Send>; 2],
+        control: TempDir,
+    ) -> Self {
+        let (sender, reports) = channel();
+        let mut read = read.into_iter();
+        let mut copies = Vec::new();
+        let console = Console::default();
+        if let Some(messages) = child.stderr.take() {
+            let console = console.clone();
+            copies.push(thread::spawn(move || console.take_in(messages)));
+        }
+        if let Some(line) = read.next() {
+            copies.push(thread::spawn(move || tell(line, &sender)));
+        }
+        for (line, sink) in read.zip(sinks) {
+            copies.push(thread::spawn(move || pass_on(line, sink)));
+        }
+        Self {
+            child,
+            reports,
+            copies,
+            console,
+            stall: Stall::new(machine.patience),
+            limit: machine.limit,
+            control: Some(control),
+        }
+    }
+
+    /// What the kernel says; all of it once the program's end was waited for.
+    #[must_use]
+    pub fn console(&self) -> Console {
+        self.console.clone()
+    }
+
+    /// Waits for the program's end. `reached` is told how far virtual time has come; the kernel
+    /// is stopped when `stop` is set.
+    ///
+    /// # Errors
+    /// [`EngineError::Stalled`], [`EngineError::Late`], [`EngineError::Stopped`],
+    /// [`EngineError::Died`] and [`EngineError::Inside`]; nothing runs any more then.
+    pub fn wait(
+        mut self,
+        stop: &AtomicBool,
+        mut reached: impl FnMut(Duration),
+    ) -> Result<Ending, EngineError> {
+        let begun = Instant::now();
+        let mut at = Duration::ZERO;
+        let mut end = None;
+        loop {
+            match self.reports.recv_timeout(GLANCE) {
+                Ok(Report::Reached(time)) => {
+                    // What it made there is of no use: nothing is to be left, however this ends.
+                    self.control = None;
+                    at = time;
+                    self.stall.moved();
+                    reached(at);
+                }
+                Ok(Report::Ended(ending)) => end = Some(Ok(ending)),
+                Ok(Report::Failed(reason)) => end = Some(Err(EngineError::Inside(reason))),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(EngineError::Stopped);
+            }
+            if let Some(waited) = self.stall.found(self.child.id()) {
+                return Err(EngineError::Stalled { at, waited });
+            }
+            if let Some(limit) = self.limit.filter(|limit| begun.elapsed() > *limit) {
+                return Err(EngineError::Late { at, limit });
+            }
+        }
+        let signal = self.finish();
+        end.unwrap_or_else(|| {
+            let breakdown = KernelCrash::find(&self.console.text(), signal);
+            Err(EngineError::Died(breakdown))
+        })
+    }
+
+    /// Waits until the kernel is gone and all that was written is passed on. Returns the signal
+    /// that ended it, if one did.
+    fn finish(&mut self) -> Option<i32> {
+        let status = self.child.wait();
+        for copy in self.copies.drain(..) {
+            let _ = copy.join();
+        }
+        status.ok().and_then(|status| status.signal())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The processes inside are the kernel's children on the host, and end with it.
+        let _ = self.child.kill();
+        self.finish();
+    }
+}
+
+fn tell(line: File, sender: &Sender<Report>) {
+    for text in BufReader::new(line).lines().map_while(Result::ok) {
+        // A line cut short by the kernel's end is none.
+        if let Ok(report) = serde_json::from_str(&text)
+            && sender.send(report).is_err()
+        {
+            return;
+        }
+    }
+}
+
+fn pass_on(mut line: File, mut sink: Box<dyn Write + Send>) {
+    let mut buffer = [0; 1 << 16];
+    while let Ok(read) = retry(|| line.read(&mut buffer)) {
+        // Where nobody listens any more, the program inside need not know.
+        if read == 0
+            || sink
+                .write_all(&buffer[..read])
+                .and_then(|()| sink.flush())
+                .is_err()
+        {
+            break;
+        }
+    }
+    let _ = io::copy(&mut line, &mut io::sink());
+}
+
+/// All that a kernel says, from its start on.
+#[derive(Debug, Clone, Default)]
+pub struct Console(Arc<Mutex<VecDeque<u8>>>);
+
+/// Bytes of the kernel's messages that are kept, the last ones: a kernel that warns without end is
+/// not to fill the host's memory.
+const KEPT: usize = 1 << 24;
+
+impl Console {
+    /// Takes messages in until they end. `PILLION_LOG=kernel` in the environment shows them as
+    /// well.
+    fn take_in(&self, mut messages: impl Read) {
+        let shown = std::env::var_os("PILLION_LOG").is_some_and(|wanted| wanted == "kernel");
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = retry(|| messages.read(&mut buffer)) {
+            if shown {
+                let _ = io::stderr().write_all(&buffer[..read]);
+            }
+            let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            said.extend(&buffer[..read]);
+            let excess = said.len().saturating_sub(KEPT);
+            said.drain(..excess);
+        }
+    }
+
+    /// What the kernel has said so far.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(said.make_contiguous()).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_much_the_end_is_kept() {
+        let console = Console::default();
+        console.take_in(&b"first "[..]);
+        assert_eq!(console.text(), "first ");
+        console.take_in(io::repeat(b'.').take(KEPT as u64));
+        console.take_in(&b"last"[..]);
+        let text = console.text();
+        assert_eq!(text.len(), KEPT);
+        assert!(text.starts_with("..") && text.ends_with(".last"));
     }
 }

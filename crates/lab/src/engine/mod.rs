@@ -14,39 +14,28 @@
 //! [`Machine`] how it is started, [`Running`] the running kernel, and [`run_as_init`] what runs
 //! inside.
 
-mod breakdown;
-mod compare;
-mod console;
 mod error;
-mod host;
 mod image;
 mod inside;
-mod job;
-mod kernel;
-mod left;
-mod lines;
 mod machine;
 mod machines;
+mod protocol;
 mod run;
-mod running;
-mod side_by_side;
-mod stall;
 mod verify;
-mod working;
 
-pub use breakdown::Breakdown;
-pub use compare::{Difference, differences};
-pub use console::Console;
 pub use error::EngineError;
-pub use host::HOST_FILE;
+pub use error::KernelCrash;
 pub use image::{Image, find_program};
 pub use inside::{is_init, make_place, run_as_init};
-pub use job::{Ending, Job, RESULTS};
-pub use kernel::LabKernel;
-pub use left::Failed;
+pub use machine::Console;
 pub use machine::Machine;
+pub use machine::Running;
+pub use machines::LabKernel;
 pub use machines::{Machines, memory_mib};
+pub use machines::{cores, side_by_side};
+pub use protocol::{Ending, Job, RESULTS};
+pub use run::Failed;
+pub use run::HOST_FILE;
 pub use run::run_virtually;
-pub use running::Running;
-pub use side_by_side::{cores, side_by_side};
 pub use verify::verify;
+pub use verify::{Difference, differences};

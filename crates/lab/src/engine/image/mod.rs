@@ -1,9 +1,6 @@
 //! The image: the files that the kernel finds as its root file system.
 
-mod cpio;
-mod elf;
-mod program;
-mod tools;
+mod programs;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +8,11 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-pub use tools::find_program;
-
 use super::EngineError;
-use super::job::{JOB_FILE, Job, RESULTS};
+use super::protocol::{JOB_FILE, Job, RESULTS};
+use programs::{is_executable, unusable};
+
+pub use programs::find_program;
 
 /// A root file system: programs with the libraries they need, the host's tools, and files.
 /// The same contents give the same image, bit for bit.
@@ -89,7 +87,7 @@ impl Image {
             "/init",
             Entry::Link(init.trim_start_matches('/').to_owned()),
         );
-        image.add_tools(&tools::NEEDED)?;
+        image.add_tools(&programs::NEEDED)?;
         image.add_distributions()?;
         Ok(image)
     }
@@ -99,8 +97,8 @@ impl Image {
     /// # Errors
     /// [`EngineError::File`] where it cannot be read, or the path cannot be.
     pub fn add_file(&mut self, source: &Path, path: &str) -> Result<(), EngineError> {
-        let content = fs::read(source).map_err(program::unusable(source))?;
-        let entry = if program::is_executable(source) {
+        let content = fs::read(source).map_err(unusable(source))?;
+        let entry = if is_executable(source) {
             Entry::Program(content.into())
         } else {
             Entry::File(content.into())
@@ -129,7 +127,7 @@ impl Image {
     /// # Errors
     /// The errors of writing to `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        cpio::write(out, self.entries.iter())
+        write_cpio(out, self.entries.iter())
     }
 
     /// Puts an entry at a path of the image, and the folders above it.
@@ -175,4 +173,115 @@ fn checked(path: &str) -> Result<String, &'static str> {
         .into_os_string()
         .into_string()
         .map_err(|_| "not UTF-8")
+}
+
+// The archive that becomes a kernel's root file system: cpio, of the kind `newc`
+// (Documentation/driver-api/early-userspace/buffer-format.rst in the kernel's source).
+
+/// An entry's header, which stands before its name: numbers of eight hexadecimal digits.
+fn header(inode: usize, mode: u32, size: usize, name: &str) -> String {
+    let name_size = name.len() + 1;
+    let links = 1;
+    let mut header = String::from("070701");
+    let (user, group, time, device, checksum) = (0, 0, 0, 0, 0);
+    for number in [inode, mode as usize, user, group, links, time, size] {
+        header += &format!("{number:08x}");
+    }
+    for number in [device, device, device, device, name_size, checksum] {
+        header += &format!("{number:08x}");
+    }
+    header
+}
+
+/// Writes one archive of the entries, in their order. The same entries give the same bytes: no
+/// times, owners or inodes of the host.
+fn write_cpio<'a>(
+    out: &mut impl Write,
+    entries: impl Iterator<Item = (&'a String, &'a Entry)>,
+) -> io::Result<()> {
+    let mut inode = 0;
+    for (path, entry) in entries {
+        inode += 1;
+        let (mode, content) = match entry {
+            Entry::Folder => (libc::S_IFDIR | 0o755, &[][..]),
+            Entry::Link(target) => (libc::S_IFLNK | 0o777, target.as_bytes()),
+            Entry::File(content) => (libc::S_IFREG | 0o644, &content[..]),
+            Entry::Program(content) => (libc::S_IFREG | 0o755, &content[..]),
+        };
+        if u32::try_from(content.len()).is_err() {
+            return Err(io::Error::other(format!("{path} is larger than 4 GiB")));
+        }
+        put(out, inode, mode, path.trim_start_matches('/'), content)?;
+    }
+    put(out, 0, 0, "TRAILER!!!", &[])
+}
+
+fn put(
+    out: &mut impl Write,
+    inode: usize,
+    mode: u32,
+    name: &str,
+    content: &[u8],
+) -> io::Result<()> {
+    let header = header(inode, mode, content.len(), name);
+    out.write_all(header.as_bytes())?;
+    out.write_all(name.as_bytes())?;
+    out.write_all(&[0])?;
+    pad(out, header.len() + name.len() + 1)?;
+    out.write_all(content)?;
+    pad(out, content.len())
+}
+
+/// Fills up with zeros: name and content each end at a multiple of four bytes.
+fn pad(out: &mut impl Write, written: usize) -> io::Result<()> {
+    out.write_all(&[0; 3][..written.next_multiple_of(4) - written])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn an_archive_is_what_the_format_says_byte_for_byte() {
+        let entries = BTreeMap::from([("/a".to_owned(), Entry::File(b"text\n".as_slice().into()))]);
+        let mut archive = Vec::new();
+        write_cpio(&mut archive, entries.iter()).unwrap();
+        let zero = "00000000";
+        let expected = [
+            "070701",
+            "00000001",
+            "000081a4",
+            zero,
+            zero,
+            "00000001",
+            zero,
+            "00000005",
+            zero,
+            zero,
+            zero,
+            zero,
+            "00000002",
+            zero,
+            "a\0",
+            "text\n\0\0\0",
+            "070701",
+            zero,
+            zero,
+            zero,
+            zero,
+            "00000001",
+            zero,
+            zero,
+            zero,
+            zero,
+            zero,
+            zero,
+            "0000000b",
+            zero,
+            "TRAILER!!!\0\0\0\0",
+        ];
+        assert_eq!(String::from_utf8(archive).unwrap(), expected.concat());
+    }
 }
