@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::path::{Loss, PathError, jitter::FARTHEST};
+use crate::path::delay::FARTHEST;
+use crate::path::{Loss, PathError};
 
 /// The longest delay a direction may have.
 const MAX_DELAY: Duration = Duration::from_secs(60);

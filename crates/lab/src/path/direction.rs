@@ -2,19 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::path::{
-    Counts, Direction, PathConfig,
-    delay_line::DelayLine,
-    delays::{Delays, Due},
-    disorder::{Turn, Turns},
-    link::Link,
-    losses::Losses,
-    punctuality::Punctuality,
-    variation::Variation,
-};
+use crate::path::delay::{Delays, Due, Variation};
+use crate::path::ledger::Punctuality;
+use crate::path::link::{DelayLine, Link};
+use crate::path::loss::Losses;
+use crate::path::packet::applies_to;
+use crate::path::{Counts, Direction, Disorder, PathConfig};
 
 pub(crate) struct LiveDirection {
     link: Link,
@@ -129,6 +125,56 @@ impl LiveDirection {
             delay_error: self.punctuality.summary(),
             jitter: self.variation.as_ref().map(Variation::summary),
             ..self.counts.clone()
+        }
+    }
+}
+
+// Packets out of their order, and packets that come twice, from a seed.
+
+/// What happens to the order of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The packet stays where it is.
+    Kept,
+    /// The packet is held back, so that those behind overtake it.
+    HeldBack,
+    /// A copy of the packet follows, held back.
+    Duplicated,
+}
+
+/// Draws the turns of the frames of one direction.
+pub(crate) struct Turns {
+    reorder: f64,
+    duplicate: f64,
+    generator: Pcg64,
+}
+
+impl Turns {
+    /// The turns of a direction, with the next generator from `source`, for probabilities of 0 to 1
+    /// that together do not exceed 1.
+    pub fn new(source: &mut Pcg64, disorder: Option<Disorder>) -> Self {
+        let Disorder {
+            reorder, duplicate, ..
+        } = disorder.unwrap_or_default();
+        Self {
+            reorder,
+            duplicate,
+            generator: Pcg64::from_rng(source),
+        }
+    }
+
+    /// The turn of this frame, the next of the sequence.
+    pub fn of(&mut self, frame: &[u8]) -> Turn {
+        if self.reorder + self.duplicate == 0.0 || !applies_to(frame) {
+            return Turn::Kept;
+        }
+        let drawn: f64 = self.generator.random();
+        if drawn < self.reorder {
+            Turn::HeldBack
+        } else if drawn < self.reorder + self.duplicate {
+            Turn::Duplicated
+        } else {
+            Turn::Kept
         }
     }
 }

@@ -236,3 +236,45 @@ fn more_than_the_line_can_hold_is_refused_and_counted() {
     assert_eq!(counts.inside.packets, 65_536);
     assert_eq!(counts.queue_full.packets, 70_000 - 65_536);
 }
+
+fn turns(seed: u64, reorder: f64, duplicate: f64) -> Vec<Turn> {
+    let disorder = Disorder {
+        reorder,
+        duplicate,
+        late: Duration::ZERO,
+    };
+    let mut turns = Turns::new(&mut Pcg64::seed_from_u64(seed), Some(disorder));
+    let mut frame = [0; 54];
+    frame[12] = 8;
+    (0..20_000).map(|_| turns.of(&frame)).collect()
+}
+
+#[test]
+fn the_shares_are_the_probabilities() {
+    let turns = turns(1, 0.05, 0.02);
+    let share = |turn| turns.iter().filter(|other| **other == turn).count();
+    // 1000 and 400 expected, standard deviations 31 and 20.
+    assert!((850..1150).contains(&share(Turn::HeldBack)));
+    assert!((300..500).contains(&share(Turn::Duplicated)));
+}
+
+#[test]
+fn the_same_seed_draws_the_same_turns() {
+    assert_eq!(turns(7, 0.05, 0.05), turns(7, 0.05, 0.05));
+    assert_ne!(turns(7, 0.05, 0.05), turns(8, 0.05, 0.05));
+}
+
+#[test]
+fn the_bounds_are_all_or_nothing() {
+    assert!(turns(1, 0.0, 0.0).iter().all(|turn| *turn == Turn::Kept));
+    assert!(
+        turns(1, 1.0, 0.0)
+            .iter()
+            .all(|turn| *turn == Turn::HeldBack)
+    );
+    assert!(
+        turns(1, 0.0, 1.0)
+            .iter()
+            .all(|turn| *turn == Turn::Duplicated)
+    );
+}

@@ -1,5 +1,7 @@
 //! What a path reads of a packet's headers.
 
+use std::collections::HashMap;
+
 const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -47,6 +49,29 @@ pub(crate) fn ports(frame: &[u8]) -> Option<[u16; 2]> {
     [TCP, UDP]
         .contains(&protocol)
         .then(|| [[from, of_from], [to, of_to]].map(u16::from_be_bytes))
+}
+
+// Values by the port of a frame.
+
+/// Something of each of some ports.
+pub(crate) struct ByPort<T>(HashMap<u16, T>);
+
+impl<T> ByPort<T> {
+    /// That of the port that a TCP or UDP frame goes to; or else of that it comes from.
+    pub fn of(&mut self, frame: &[u8]) -> Option<&mut T> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let ports = ports(frame)?;
+        let known = ports.iter().rev().find(|port| self.0.contains_key(port));
+        known.and_then(|port| self.0.get_mut(port))
+    }
+}
+
+impl<T> FromIterator<(u16, T)> for ByPort<T> {
+    fn from_iter<I: IntoIterator<Item = (u16, T)>>(all: I) -> Self {
+        Self(all.into_iter().collect())
+    }
 }
 
 #[cfg(test)]
