@@ -5,18 +5,14 @@
 //! arrived and left, whether it was sent or dropped and why, and how long the queue was.
 
 mod contract;
-mod error;
 pub mod measure;
 mod packet;
 mod probe;
-mod reasons;
 mod recording;
-mod row;
-mod target;
 
-pub use error::Error;
 pub use packet::{Endpoints, Fate, Length, Packet};
-pub use reasons::Reasons;
+pub use probe::Error;
+pub use probe::Reasons;
+pub use probe::Target;
+pub use recording::Row;
 pub use recording::{Event, Recording};
-pub use row::Row;
-pub use target::Target;

@@ -1,17 +1,24 @@
+//! The probe of one device: its programs, the reasons for drops, its errors.
+
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Enum, EnumMember};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut, RingBuffer, RingBufferBuilder};
-
+use nix::net::if_::{if_nameindex, if_nametoindex};
 use pillion_bpf::host::interruption::without_signals;
-use pillion_bpf::host::libbpf::Messages;
+use pillion_bpf::host::libbpf::{Messages, Refusal};
 
+use crate::queue::Packet;
 use crate::queue::contract::{QueueProbeSkelBuilder, types};
-use crate::queue::{Error, Packet, Target};
 
 /// Watches the queue of one device; detached when dropped.
 #[derive(Debug)]
@@ -162,5 +169,181 @@ fn recursion_misses(program: &OwnedFd) -> u64 {
         info.recursion_misses
     } else {
         0
+    }
+}
+
+/// The kernel's names for the reasons to drop packets. Their numbers differ from one version of
+/// the kernel to the next.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reasons(BTreeMap<u32, String>);
+
+impl Reasons {
+    /// The reasons of the running kernel; empty where it does not tell (no BTF).
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        let Ok(btf) = Btf::from_vmlinux() else {
+            return Self::default();
+        };
+        let Some(names) = btf.type_by_name::<Enum<'_>>("skb_drop_reason") else {
+            return Self::default();
+        };
+        let name = |member: EnumMember<'_>| {
+            let name = member.name?.to_str()?;
+            let name = name.strip_prefix("SKB_DROP_REASON_").unwrap_or(name);
+            Some((u32::try_from(member.value).ok()?, name.to_owned()))
+        };
+        Self(names.iter().filter_map(name).collect())
+    }
+
+    /// The name for a number, such as `QDISC_OVERLIMIT`; of an unknown one, the number.
+    #[must_use]
+    pub fn name(&self, reason: u32) -> String {
+        let name = self.0.get(&reason).cloned();
+        name.unwrap_or_else(|| format!("reason {reason}"))
+    }
+
+    /// The number for a name; one that is not known yet gets a number of its own.
+    pub fn number(&mut self, name: &str) -> u32 {
+        let known = self.0.iter().find(|(_, known)| *known == name);
+        let last = self.0.last_key_value();
+        let next = last.map_or(1, |(number, _)| number.saturating_add(1));
+        let number = known.map_or(next, |(number, _)| *number);
+        self.0.entry(number).or_insert_with(|| name.to_owned());
+        number
+    }
+}
+
+/// A device whose queue is to be watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The device's name.
+    pub device: String,
+    /// The device's interface index.
+    pub(crate) index: u32,
+    /// Inode number of the device's network namespace; 0 where the kernel has only one.
+    pub(crate) netns: u32,
+}
+
+impl Target {
+    /// Finds a device of the calling thread's network namespace. One that has the same name later,
+    /// or moves elsewhere, is another.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`].
+    pub fn find(device: &str) -> Result<Self, Error> {
+        let index = if_nametoindex(device).map_err(|_| Error::UnknownDevice {
+            name: device.to_owned(),
+            known: known(),
+        })?;
+        let netns = fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino());
+        Ok(Self {
+            device: device.to_owned(),
+            index,
+            netns: netns
+                .ok()
+                .and_then(|inode| inode.try_into().ok())
+                .unwrap_or(0),
+        })
+    }
+}
+
+fn known() -> String {
+    let names: Vec<_> = if_nameindex()
+        .iter()
+        .flat_map(|devices| devices.iter())
+        .map(|device| device.name().to_string_lossy().into_owned())
+        .collect();
+    names.join(", ")
+}
+
+/// Why a queue could not be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No such network device in this network namespace.
+    #[error("no network device `{name}` here; there are: {known}")]
+    UnknownDevice {
+        /// The device's name that was asked for.
+        name: String,
+        /// The names of the devices that exist.
+        known: String,
+    },
+    /// The kernel refused for want of privilege.
+    #[error(
+        "watch the queue: not permitted; run as root, or with the capabilities CAP_BPF and \
+         CAP_PERFMON"
+    )]
+    NotPermitted,
+    /// The kernel did not accept the programs.
+    #[error(
+        "the kernel refused the queue probe: {reason}; it needs Linux 5.17 with \
+         CONFIG_BPF_EVENTS and CONFIG_DEBUG_INFO_BTF"
+    )]
+    Load {
+        /// What libbpf said about the programs.
+        reason: String,
+    },
+    /// What was seen could not be written down.
+    #[error("write the queue's events: {0}")]
+    Write(io::Error),
+    /// Any other failure of a system call.
+    #[error("{action}: {source}")]
+    System {
+        /// What was being done.
+        action: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::UnknownDevice { .. })
+    }
+
+    /// A failed system call, with want of privilege told apart.
+    pub(crate) fn system(action: &'static str, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted,
+            _ => Self::System { action, source },
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NotPermitted => Self::NotPermitted,
+            Refusal::Because(reason) => Self::Load { reason },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_name_keeps_its_number() {
+        let reasons = Reasons(BTreeMap::from([(2, "NOT_SPECIFIED".to_owned())]));
+        assert_eq!(reasons.name(2), "NOT_SPECIFIED");
+        assert_eq!(reasons.name(77), "reason 77");
+    }
+
+    #[test]
+    fn a_name_has_one_number() {
+        let mut reasons = Reasons::default();
+        let numbers = ["A", "B", "A"].map(|name| reasons.number(name));
+        assert_eq!(numbers, [1, 2, 1]);
+        assert_eq!(numbers.map(|number| reasons.name(number)), ["A", "B", "A"]);
+    }
+
+    #[test]
+    fn a_device_is_found_by_its_name_and_others_are_named() {
+        let target = Target::find("lo").unwrap();
+        assert_eq!((target.device.as_str(), target.index), ("lo", 1));
+        let said = Target::find("nosuch0").unwrap_err().to_string();
+        assert!(said.contains("`nosuch0`") && said.contains("lo"), "{said}");
     }
 }
