@@ -6,7 +6,7 @@ use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIA
 use pillion_bpf::host::TcpInfo;
 use pillion_bpf::host::interruption::retry;
 
-use crate::sockets::sample::Named;
+use crate::sockets::Named;
 use crate::sockets::{Error, Sample, State};
 
 /// Asks for the TCP connections of one network namespace: that in which it was opened.
