@@ -1,10 +1,9 @@
 use crate::path::{Ledger, Path, Tap};
 use crate::settings::experiment::{Emulation, Loss, Plan};
 
-use super::bottleneck::lacking;
-use super::devices::{Port, bridge};
-use super::listed::ListedLoss;
-use super::{Log, Node, netem};
+use super::bottleneck::{ListedLoss, lacking, netem_is_there, netem_lines, netem_lines_by_stream};
+use super::node::{Port, build_bridge};
+use super::{Log, Node};
 use crate::{Error, kernel_release};
 
 /// What lies between router and receiver.
@@ -26,7 +25,7 @@ pub enum Emulator {
 
 /// The emulator's device towards the router, on the machine with netem.
 pub(super) const TO_ROUTER: &str = "router";
-pub(super) const TO_RECEIVER: &str = "receiver";
+const TO_RECEIVER: &str = "receiver";
 
 impl Emulator {
     /// Joins router and receiver by netem if it is there and can do what is asked, or else, or if
@@ -38,7 +37,7 @@ impl Emulator {
         receiver: Port,
         log: &Log,
     ) -> Result<Self, Error> {
-        let has_netem = netem::is_there()?;
+        let has_netem = netem_is_there()?;
         if !has_netem && plan.hosts.iter().any(|host| !host.delay.is_zero()) {
             return Err(Error::Lacks {
                 what: "netem, which delays the hosts' links".to_owned(),
@@ -73,7 +72,7 @@ impl Emulator {
             node: &node,
             device,
         };
-        bridge(&[
+        build_bridge(&[
             [router, node_end(TO_ROUTER)],
             [receiver, node_end(TO_RECEIVER)],
         ])?;
@@ -96,8 +95,8 @@ impl Emulator {
         let lines = ways
             .iter()
             .flat_map(|(device, way, port, own)| match &own[..] {
-                [] => netem::lines(device, way),
-                own => netem::lines_by_stream(device, way, port, own),
+                [] => netem_lines(device, way),
+                own => netem_lines_by_stream(device, way, port, own),
             });
         node.run_batch("tc", &lines.collect::<Vec<_>>())
             .map_err(lacking)?;

@@ -7,32 +7,32 @@
 //!                sender's trace                     receiver's trace
 //! ```
 
-mod addresses;
 mod bottleneck;
-mod devices;
 mod emulator;
-mod link;
-mod listed;
-mod log;
-mod netem;
 mod node;
-mod settle;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
-pub use addresses::RECEIVER;
-pub use bottleneck::QUEUE;
-pub use emulator::Emulator;
-pub use listed::ListedLoss;
-pub use log::Log;
-pub use node::{Node, speak_ipv4_alone};
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 
 use crate::Error;
 use crate::settings::experiment::{Plan, Sysctls};
-use addresses::{ROUTER_IN, ROUTER_OUT};
-use devices::Port;
+use bottleneck::build_link;
+use node::{Port, ROUTER_IN, ROUTER_OUT, build_bridge, sender_address};
+
+pub use bottleneck::{ListedLoss, QUEUE};
+pub use emulator::Emulator;
+pub use node::{Node, RECEIVER, speak_ipv4_alone};
 
 /// The name of the device of a sending host, and of the receiver.
 pub const DEVICE: &str = "eth0";
@@ -98,13 +98,13 @@ impl Testbed {
             [here, there]
         });
         let cables: Vec<_> = cables.chain([[to_hosts, to_router]]).collect();
-        devices::bridge(&cables)?;
+        build_bridge(&cables)?;
         for ((number, host), &[here, there]) in plan.hosts.iter().enumerate().zip(&cables) {
-            let address = addresses::sender(number);
+            let address = sender_address(number);
             let window = initial_window(host.initial_window);
             set_up_end(here, address, ROUTER_IN, &window)?;
             of_router.push(to_hosts.meet(address));
-            link::build(host, here, there)?;
+            build_link(host, here, there)?;
         }
 
         let out = Port {
@@ -144,14 +144,14 @@ impl Testbed {
             emulator,
             receiver,
         };
-        settle::settle(testbed.nodes())?;
+        settle(testbed.nodes())?;
         Ok(testbed)
     }
 
     /// A sending host's address, by its number.
     #[must_use]
     pub fn address(host: usize) -> Ipv4Addr {
-        addresses::sender(host)
+        sender_address(host)
     }
 
     /// All machines of the testbed, from the senders to the receiver.
@@ -203,4 +203,77 @@ fn set_all(node: &Node, sysctls: &Sysctls) -> Result<(), Error> {
     sysctls
         .iter()
         .try_for_each(|(name, value)| node.set(name, value))
+}
+
+/// The record of what was done for a run, a line each with its time in seconds.
+#[derive(Debug, Clone)]
+pub struct Log(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    begun: Instant,
+    file: Mutex<File>,
+}
+
+impl Log {
+    /// Begins a log; its times count from now.
+    ///
+    /// # Errors
+    /// The system's, of making the file.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        Ok(Self(Arc::new(Inner {
+            begun: Instant::now(),
+            file: Mutex::new(File::create_new(path)?),
+        })))
+    }
+
+    /// Adds a line to the log. One that cannot be written is left out: what is measured matters
+    /// more.
+    pub fn say(&self, line: &str) {
+        let elapsed = self.0.begun.elapsed().as_secs_f64();
+        let mut file = self.0.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = writeln!(file, "{elapsed:.6} {line}");
+    }
+}
+
+const LONGEST: Duration = Duration::from_secs(10);
+const BETWEEN: Duration = Duration::from_millis(100);
+
+/// Waits until every device of these machines forwards: after its other end has come up, it takes
+/// a second until the kernel takes note, and a bridge drops all until then, the first SYNs too.
+///
+/// # Errors
+/// [`Error::System`] if a device does not come up.
+fn settle<'a>(nodes: impl Iterator<Item = &'a Node>) -> Result<(), Error> {
+    let begun = Instant::now();
+    for node in nodes {
+        while let Some(device) = resting(node)? {
+            if begun.elapsed() > LONGEST {
+                let what = format!("{device} of {} does not come up", node.name);
+                return Err(Error::System {
+                    action: "bring up the testbed's devices",
+                    source: io::Error::new(io::ErrorKind::TimedOut, what),
+                });
+            }
+            thread::sleep(BETWEEN);
+        }
+    }
+    Ok(())
+}
+
+/// The name of a device of the machine that has no carrier yet.
+fn resting(node: &Node) -> Result<Option<String>, Error> {
+    let found = node.enter(|| {
+        let mut devices = getifaddrs()?;
+        let resting = devices.find(|device| is_resting(device.flags));
+        Ok(resting.map(|device| device.interface_name))
+    })?;
+    found.map_err(|errno: Errno| Error::System {
+        action: "see whether devices have come up",
+        source: errno.into(),
+    })
+}
+
+fn is_resting(flags: InterfaceFlags) -> bool {
+    flags.contains(InterfaceFlags::IFF_UP) && !flags.contains(InterfaceFlags::IFF_RUNNING)
 }
