@@ -9,34 +9,30 @@
 //!
 //! The format on the wire is described in [`wire`].
 
-mod bundled;
-mod clock;
 mod distribution;
+mod latency;
 mod list;
 mod plan;
 mod poller;
 mod profile;
-mod quantiles;
 mod receive;
-mod record;
-mod replay;
 mod send;
-mod tcp_info;
+mod socket_info;
 pub mod wire;
 
-pub use bundled::Bundled;
 pub use distribution::{Distribution, DistributionError, Table, TableError};
+pub use latency::Quantiles;
+pub use latency::{Measured, Record};
 pub use list::ListError;
+pub use list::{WRITES_HEADING, Write, read_writes};
 pub use plan::{ConfigError, Group, Kind, RampUp, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
-pub use quantiles::Quantiles;
 pub use receive::{
     Answering, Fault, FaultKind, Manner, Reading, ReceiveConfig, ReceiveError, ReceiveReport,
     Received, Receiver, StreamReceived,
 };
-pub use record::{Measured, Record};
-pub use replay::{WRITES_HEADING, Write, read_writes};
 pub use send::{
     Connected, GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent,
 };
-pub use tcp_info::TcpInfo;
+pub use socket_info::Bundled;
+pub use socket_info::TcpInfo;

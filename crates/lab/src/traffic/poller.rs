@@ -6,7 +6,7 @@ use nix::sys::prctl::get_timerslack;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use crate::traffic::clock::now_ns;
+use crate::traffic::latency::now_ns;
 
 const ALARM: u64 = u64::MAX;
 const EVENTS: usize = 256;

@@ -5,10 +5,10 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
 use super::{ConfigError, RampUp, SocketOptions};
-use crate::traffic::clock::ns;
 use crate::traffic::distribution::Distribution;
-use crate::traffic::replay::Write;
-use crate::traffic::wire::content::mix;
+use crate::traffic::latency::ns;
+use crate::traffic::list::Write;
+use crate::traffic::wire::mix;
 use crate::traffic::wire::{Datagram, MAX_SIZE};
 
 /// Streams that are alike.

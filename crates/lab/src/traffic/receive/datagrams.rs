@@ -6,8 +6,8 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::connection::Shared;
 use super::report::{Fault, FaultKind, StreamReceived};
-use crate::traffic::clock::{now_ns, us};
-use crate::traffic::record::{Measured, Record};
+use crate::traffic::latency::{Measured, Record};
+use crate::traffic::latency::{now_ns, us};
 use crate::traffic::wire::{Datagram, What};
 
 /// The socket, and what has come to it.

@@ -1,33 +1,29 @@
 //! The receiver.
 
-mod answers;
-mod config;
 mod connection;
 mod datagrams;
-mod error;
 mod report;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use nix::sys::epoll::EpollFlags;
 use nix::sys::socket::{Backlog, listen};
-
-pub use config::{Answering, Manner, Reading, ReceiveConfig};
-pub use error::ReceiveError;
-pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
+use serde::{Deserialize, Serialize};
 
 use crate::traffic::Quantiles;
-use crate::traffic::clock::now_ns;
-use crate::traffic::poller::Poller;
-use crate::traffic::quantiles::histogram;
+use crate::traffic::latency::{histogram, now_ns};
+use crate::traffic::poller::{Poller, SystemError};
 use crate::traffic::wire::MAX_SIZE;
 use connection::{Connection, Shared};
 use datagrams::Datagrams;
+
+pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
 
 const LISTENER: usize = usize::MAX - 1;
 const DATAGRAMS: usize = usize::MAX - 2;
@@ -240,6 +236,112 @@ impl Receiver {
             report: ReceiveReport::new(streams, latency_us),
             records,
         }
+    }
+}
+
+/// Where and what to receive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiveConfig {
+    /// Address to listen on; port 0 lets the kernel choose one.
+    pub listen: SocketAddr,
+    /// Finish when this many connections, at least 1, have closed, wrong ones included; `None`
+    /// goes on until stopped.
+    #[serde(default)]
+    pub streams: Option<usize>,
+    /// Receive UDP datagrams at the same port as well.
+    #[serde(default)]
+    pub datagrams: bool,
+    /// Keep a record of every message (40 bytes each). The report's quantiles are then exact,
+    /// otherwise good to three significant digits.
+    #[serde(default)]
+    pub records: bool,
+}
+
+/// What the receiving application does with what comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// When it reads.
+    pub reading: Reading,
+    /// What it sends back.
+    pub answering: Answering,
+}
+
+/// When the receiver reads what has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// At once.
+    #[default]
+    AtOnce,
+    /// All that there is, so long after some of it could first be read.
+    Late(Duration),
+    /// At most so many bytes a second of each connection, at least 1.
+    Rate(u64),
+}
+
+/// What the receiver sends back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Answering {
+    /// What the sender asks for, which mostly is nothing.
+    #[default]
+    AsAsked,
+    /// The very bytes that come, whatever the sender asks for.
+    Echo,
+    /// A message to each so many, at least 1, unless the sender asks for something.
+    Every {
+        /// How many.
+        messages: u32,
+        /// Bytes of an answer, 1 B to 1 MiB; `None` for as many as the message answered has.
+        size: Option<u32>,
+    },
+}
+
+/// Why receiving could not start or go on. What is wrong with one connection is in the report.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// `streams` is 0.
+    #[error("0 streams to wait for: give at least 1, or none to receive until stopped")]
+    NoStreams,
+    /// Nothing would ever be read, or answered.
+    #[error("{0}")]
+    Manner(&'static str),
+    /// The address cannot be listened on.
+    #[error("listening on {address}: {source}; is another process listening there?")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A connection could not be accepted.
+    #[error("accepting connection {number}: {source}; `ulimit -n` must exceed the connections")]
+    Accept {
+        /// The connection's number, from 1.
+        number: usize,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No epoll could be had.
+    #[error("{call}: {source}")]
+    System {
+        /// The system call that failed.
+        call: &'static str,
+        /// The kernel's answer.
+        source: nix::Error,
+    },
+}
+
+impl ReceiveError {
+    /// Whether what was asked for has to change, rather than the machine that it was asked of.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        matches!(self, Self::NoStreams | Self::Manner(_))
+    }
+}
+
+impl From<SystemError> for ReceiveError {
+    fn from(SystemError { call, source }: SystemError) -> Self {
+        Self::System { call, source }
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::connect::STOP_CHECK_NS;
+use super::report::Work;
 use super::source::Next;
 use super::stream::Stream;
-use super::work::Work;
-use crate::traffic::clock::{now_ns, ns};
+use crate::traffic::latency::{now_ns, ns};
 use crate::traffic::poller::{Poller, SystemError};
 
 /// Messages handed over between two looks at the sockets when the sender is behind its schedule.

@@ -14,7 +14,7 @@
 //! Behind it comes content as in a connection, up to the message's size: it begins where each
 //! message has room for the largest.
 
-use super::content::{self, mix};
+use super::{append_content, first_difference, mix};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"pilliond");
 
@@ -63,9 +63,9 @@ impl Datagram {
         to.extend_from_slice(&self.sent_ns.to_le_bytes());
         to.extend_from_slice(&self.sequence.to_le_bytes());
         to.extend_from_slice(&(size as u32).to_le_bytes());
-        let check = check(to);
+        let check = datagram_check(to);
         to.extend_from_slice(&check.to_le_bytes());
-        content::append(self.key(), self.offset(), size - Self::LEN, to);
+        append_content(self.key(), self.offset(), size - Self::LEN, to);
     }
 
     /// The head of a datagram; none if it is no such thing.
@@ -74,7 +74,7 @@ impl Datagram {
         let (head, _) = bytes.split_at_checked(Self::LEN)?;
         let u32_at = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
         let u64_at = |at: usize| Some(u64::from_le_bytes(*head.get(at..)?.first_chunk()?));
-        if u64_at(0)? != MAGIC || u32_at(40)? != check(&head[..40]) {
+        if u64_at(0)? != MAGIC || u32_at(40)? != datagram_check(&head[..40]) {
             return None;
         }
         let what = [What::Message, What::End, What::EndHeard];
@@ -92,7 +92,7 @@ impl Datagram {
     #[must_use]
     pub fn first_wrong(&self, bytes: &[u8]) -> Option<usize> {
         let content = bytes.get(Self::LEN..)?;
-        let (place, _) = content::first_difference(self.key(), self.offset(), content)?;
+        let (place, _) = first_difference(self.key(), self.offset(), content)?;
         Some(Self::LEN + place)
     }
 
@@ -105,7 +105,7 @@ impl Datagram {
     }
 }
 
-fn check(head: &[u8]) -> u32 {
+fn datagram_check(head: &[u8]) -> u32 {
     head.chunks(4).fold(0, |state, chunk| {
         let mut word = [0; 4];
         word[..chunk.len()].copy_from_slice(chunk);

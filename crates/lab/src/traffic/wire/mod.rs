@@ -37,17 +37,17 @@
 //! Content is pseudo-random and follows from seed, stream, role and the byte's offset in the
 //! connection. A byte that is wrong, missing, repeated or shifted is therefore found where it is.
 
-pub(crate) mod content;
 mod datagram;
 mod decoder;
-mod encoder;
-mod note;
-mod preface;
+mod message;
+
+use std::collections::VecDeque;
+
+use message::Note;
 
 pub use datagram::{Datagram, What};
 pub use decoder::{Decoder, Message, WrongByte};
-pub use encoder::Encoder;
-pub use preface::{Preface, Role};
+pub use message::{Preface, Role};
 
 /// The largest message that either end accepts: 1 MiB.
 pub const MAX_SIZE: u32 = 1 << 20;
@@ -94,4 +94,174 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 
 fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| bytes[offset + i]))
+}
+
+// Checkable pseudo-random content: SplitMix64, one 64-bit mix for each 8 bytes of a stream.
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The finaliser of SplitMix64: every bit of the result depends on every bit of `x`.
+pub(crate) fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The eight bytes of the stream that begin at `8 * index`.
+fn word(key: u64, index: u64) -> [u8; 8] {
+    mix(key.wrapping_add(GOLDEN.wrapping_mul(index.wrapping_add(1)))).to_le_bytes()
+}
+
+/// Appends the `len` bytes of the stream that begin at `offset`.
+fn append_content(key: u64, offset: u64, len: usize, to: &mut Vec<u8>) {
+    let end = to.len() + len;
+    to.reserve(len + 8);
+    let skip = (offset % 8) as usize;
+    let mut index = offset / 8;
+    to.extend_from_slice(&word(key, index)[skip..]);
+    while to.len() < end {
+        index += 1;
+        to.extend_from_slice(&word(key, index));
+    }
+    to.truncate(end);
+}
+
+/// The first of `bytes`, which begin at `offset`, that is not the stream's: its index, and what it
+/// should be.
+fn first_difference(key: u64, offset: u64, bytes: &[u8]) -> Option<(usize, u8)> {
+    let skip = (offset % 8) as usize;
+    let (head, rest) = bytes.split_at(bytes.len().min(8 - skip));
+    let first = word(key, offset / 8);
+    let at = |(found, expected): (&u8, &u8)| found != expected;
+    if head != &first[skip..skip + head.len()] {
+        let index = head.iter().zip(&first[skip..]).position(at)?;
+        return Some((index, first[skip + index]));
+    }
+    let words = (offset / 8 + 1..).map(|index| word(key, index));
+    let wrong = |(chunk, word): &(&[u8], [u8; 8])| *chunk != &word[..chunk.len()];
+    let (number, (chunk, word)) = rest
+        .chunks(8)
+        .zip(words)
+        .enumerate()
+        .find(|(_, p)| wrong(p))?;
+    let byte = chunk.iter().zip(&word).position(at)?;
+    Some((head.len() + number * 8 + byte, word[byte]))
+}
+
+/// Makes the bytes of one direction of a connection.
+#[derive(Debug)]
+pub struct Encoder {
+    preface: Preface,
+    key: u64,
+    /// Messages begun.
+    messages: u64,
+    /// Bytes made.
+    offset: u64,
+    last_us: u64,
+    /// The preface's and the notes' bytes that have found no room in a message yet.
+    waiting: VecDeque<u8>,
+}
+
+impl Encoder {
+    /// Begins with this preface.
+    pub fn new(preface: Preface) -> Self {
+        Self {
+            key: preface.key(),
+            messages: 0,
+            offset: 0,
+            last_us: preface.base_us,
+            waiting: preface.to_bytes().into(),
+            preface,
+        }
+    }
+
+    /// The preface.
+    pub fn preface(&self) -> &Preface {
+        &self.preface
+    }
+
+    /// Appends a message of exactly `size` bytes, 1 to [`MAX_SIZE`], that was handed over at
+    /// `sent_ns` (`CLOCK_MONOTONIC`).
+    pub fn message(&mut self, size: u32, sent_ns: u64, to: &mut Vec<u8>) {
+        let size = size.clamp(1, MAX_SIZE);
+        let after_us = self.after_us(sent_ns);
+        let note = Note::Message { size, after_us };
+        note.append(self.key, self.messages, &mut self.waiting);
+        self.messages += 1;
+        self.last_us += after_us;
+        let size = size as usize;
+        let notes = self.waiting.len().min(size);
+        to.extend(self.waiting.drain(..notes));
+        self.offset += notes as u64;
+        if notes < size {
+            append_content(self.key, self.offset, size - notes, to);
+            self.offset += (size - notes) as u64;
+        }
+    }
+
+    /// The least size, at least `size`, with which a message handed over at `sent_ns` is known to
+    /// the other end as soon as it has come.
+    pub fn whole_size(&self, size: u32, sent_ns: u64) -> u32 {
+        let after_us = self.after_us(sent_ns);
+        let mut size = size.clamp(1, MAX_SIZE);
+        loop {
+            let mut note = Vec::with_capacity(message::MAX_LEN);
+            Note::Message { size, after_us }.append(self.key, self.messages, &mut note);
+            let needed = (self.waiting.len() + note.len()) as u32;
+            if needed <= size || size == MAX_SIZE {
+                return size;
+            }
+            size = needed.min(MAX_SIZE);
+        }
+    }
+
+    fn after_us(&self, sent_ns: u64) -> u64 {
+        (sent_ns / 1000).saturating_sub(self.last_us)
+    }
+
+    /// Appends the end, behind whatever had found no room; no message may follow.
+    pub fn end(&mut self, to: &mut Vec<u8>) {
+        let messages = self.messages;
+        Note::End { messages }.append(self.key, messages, &mut self.waiting);
+        self.offset += self.waiting.len() as u64;
+        to.extend(self.waiting.drain(..));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(key: u64, offset: u64, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        append_content(key, offset, len, &mut bytes);
+        assert_eq!(bytes.len(), len);
+        bytes
+    }
+
+    #[test]
+    fn content_is_the_same_in_whatever_pieces_it_is_made() {
+        let whole = content(7, 0, 100);
+        for offset in 0..30 {
+            for len in 0..40 {
+                let piece = content(7, offset, len);
+                assert_eq!(piece, whole[offset as usize..][..len], "{offset} {len}");
+                assert_eq!(first_difference(7, offset, &piece), None);
+            }
+        }
+        assert_ne!(content(8, 0, 100), whole);
+    }
+
+    #[test]
+    fn every_single_wrong_byte_is_located() {
+        for offset in 0..9 {
+            let mut bytes = content(7, offset, 29);
+            for i in 0..bytes.len() {
+                let right = bytes[i];
+                bytes[i] ^= 0x10;
+                assert_eq!(first_difference(7, offset, &bytes), Some((i, right)));
+                bytes[i] = right;
+            }
+        }
+    }
 }

@@ -1,8 +1,41 @@
+//! Latencies of messages: each as a record, and their distribution.
+
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use pillion_stats::measure::{Percentile, quantile};
 use serde::{Deserialize, Serialize};
 
-use crate::traffic::clock::us;
+pub(crate) use pillion_bpf::host::clock::monotonic_ns as now_ns;
+
+/// One message received.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The latency that was measured.
+    pub measured: Measured,
+    /// The stream's number at its sender.
+    pub stream: u32,
+    /// The message's number within the stream; for a round trip, the answer's.
+    pub sequence: u32,
+    /// The message's bytes; for a round trip, the answer's.
+    pub size: u32,
+    /// `CLOCK_MONOTONIC` in ns, to the microsecond, when the sending application handed the
+    /// message over.
+    pub sent_ns: u64,
+    /// In microseconds: when the read that completed the message (or its answer) returned, minus
+    /// `sent_ns`.
+    pub latency_us: f64,
+}
+
+/// What a latency is the latency of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measured {
+    /// A message, from the sender's write to the receiver's read.
+    Delivery,
+    /// A message and its answer, from the sender's write to the sender's read.
+    RoundTrip,
+}
 
 /// A distribution of times in microseconds. `p97` is the value that 97 % do not exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -64,6 +97,18 @@ impl Quantiles {
 /// one hour. Its memory is fixed, so that recording never allocates.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("the bounds are valid")
+}
+
+// Times in the units of reports.
+
+/// A duration in nanoseconds; the longest one that fits (584 years) stands for any longer one.
+pub(crate) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds as microseconds, the unit of every report.
+pub(crate) fn us(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e3
 }
 
 #[cfg(test)]
