@@ -15,7 +15,7 @@ use pillion_lab::traffic::{
 };
 use pillion_trace::input::{InputError, Unreadable};
 
-use super::sending::SendingArgs;
+use super::send::SendingArgs;
 use crate::commands::analyse::observe;
 
 /// Send the writes of an application again, to `pillion-lab traffic receive`

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -5,15 +6,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Id;
-use pillion_cli::print::{print_line, say};
+use pillion_cli::print::{print_json, print_line, say, say_line};
 use pillion_cli::settings::times::parse_s;
 use pillion_cli::settings::{BadInput, arguments};
+use pillion_cli::stop;
 use pillion_lab::settings::parse_host_port;
-use pillion_lab::settings::traffic::{self, Group, Mix, on_the_command_line};
-use pillion_lab::traffic::Traffic;
+use pillion_lab::settings::traffic::{self, Group, Mix, Sending, on_the_command_line};
+use pillion_lab::traffic::{SendReport, Sender, Traffic};
 use pillion_stats::report::number;
 
-use super::sending;
+use crate::commands::progress::Progress;
+use crate::commands::records_output::RecordsOutput;
 
 /// Send streams to `pillion-lab traffic receive`
 ///
@@ -50,7 +53,7 @@ pub struct Args {
     seed: u64,
 
     #[command(flatten)]
-    sending: sending::SendingArgs,
+    sending: SendingArgs,
 }
 
 /// What the file says, if there is one.
@@ -89,11 +92,159 @@ impl Args {
 
     fn mix(&self) -> Result<Mix, BadInput> {
         let group = self.group.group().map_err(on_the_command_line)?;
-        let default = group.messages.is_none().then_some(sending::DURATION);
+        let default = group.messages.is_none().then_some(DURATION);
         Ok(Mix {
             duration: self.duration.or(default),
             seed: self.seed,
             groups: vec![group],
         })
+    }
+}
+
+// The run of a sender, whatever it sends, and its report.
+
+/// Where neither a duration nor a number of messages is given.
+pub const DURATION: Duration = Duration::from_secs(10);
+
+#[derive(Debug, clap::Args)]
+pub struct SendingArgs {
+    #[command(flatten)]
+    sending: Sending,
+
+    /// Write a record of every answer to FILE, as CSV; compressed if it ends in .zst
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SendingArgs {
+    pub fn execute(&self, traffic: Traffic) -> Result<ExitCode> {
+        let stop = stop::on_signal()?;
+        let sender = Sender::new(Traffic {
+            records: self.records.is_some(),
+            ..self.sending.send(traffic)
+        })?;
+        let file = self.records.as_ref();
+        let file = file.map(|path| RecordsOutput::to("--records", path));
+        let file = file.transpose()?;
+        let progress = Progress::watch("sending", sender.planned(), sender.progress());
+        let sent = sender.run_recording(&stop);
+        progress.finish();
+        let sent = sent?;
+        if let Some(mut file) = file {
+            file.write(&sent.records)?;
+            file.finish()?;
+        }
+        let report = &sent.report;
+        if self.json {
+            print_json(report)?;
+        } else {
+            print(report)?;
+        }
+        Ok(if report.failed == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
+
+fn print(report: &SendReport) -> Result<()> {
+    print_line!(
+        "sent {} {}, {} on {}",
+        number::count(report.messages),
+        number::plural(report.messages, "message"),
+        number::bytes(report.bytes as f64),
+        number::counted(report.streams.len() as u64, "stream"),
+    )?;
+    if report.groups.len() > 1 {
+        for group in &report.groups {
+            print_line!(
+                "  {} ({}): {} {}, {} on {}",
+                group.name,
+                group.kind,
+                number::count(group.messages),
+                number::plural(group.messages, "message"),
+                number::bytes(group.bytes as f64),
+                number::counted(group.streams as u64, "stream"),
+            )?;
+        }
+    }
+    if let Some(retransmissions) = report.retransmissions {
+        print_line!("retransmissions {}", number::count(retransmissions))?;
+    }
+    if let Some(round_trip) = &report.round_trip_us {
+        print_line!(
+            "{} {}, round-trip latency in ms: {}",
+            number::count(report.answers),
+            number::plural(report.answers, "answer"),
+            super::latency(round_trip)
+        )?;
+    }
+    let late = &report.send_error_us;
+    print_line!(
+        "handed over late by p50 {:.0}, p99 {:.0}, max {:.0} us",
+        late.p50,
+        late.p99,
+        late.max
+    )?;
+    if report.blocked_writes > 0 {
+        print_line!(
+            "{} {} met a full socket buffer",
+            number::count(report.blocked_writes),
+            number::plural(report.blocked_writes, "message")
+        )?;
+    }
+    let mut broken = BTreeMap::<&str, Vec<u32>>::new();
+    for stream in &report.streams {
+        if let Some(error) = &stream.error {
+            broken.entry(error).or_default().push(stream.stream);
+        }
+    }
+    for (error, streams) in broken {
+        say_line!("pillion-lab: {}: {error}", named(&streams));
+    }
+    if report.failed > 0 {
+        say_line!(
+            "pillion-lab: {} of {} broke",
+            report.failed,
+            number::counted(report.streams.len() as u64, "stream")
+        );
+    }
+    Ok(())
+}
+
+/// Streams by their numbers, the first few of many.
+fn named(streams: &[u32]) -> String {
+    const FEW: usize = 5;
+    let numbers = |streams: &[u32]| {
+        let numbers: Vec<_> = streams.iter().map(ToString::to_string).collect();
+        numbers.join(", ")
+    };
+    match streams {
+        [only] => format!("stream {only}"),
+        streams if streams.len() <= FEW => format!("streams {}", numbers(streams)),
+        streams => {
+            let (few, more) = streams.split_at(FEW);
+            format!("streams {} and {} more", numbers(few), more.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_streams_that_broke_alike_are_told_in_one_line() {
+        assert_eq!(named(&[7]), "stream 7");
+        assert_eq!(named(&[0, 2]), "streams 0, 2");
+        assert_eq!(
+            named(&(0..1000).collect::<Vec<_>>()),
+            "streams 0, 1, 2, 3, 4 and 995 more"
+        );
     }
 }
