@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p pillion-lab --bench path`, with `-- --json` for machines.
 
-#[path = "../tests/path/common/mod.rs"]
+#[path = "../tests/path/common.rs"]
 mod common;
 
 use std::{
@@ -81,7 +81,7 @@ impl Trial {
             seed: 1,
         });
         // A longer queue before the path would hide that it falls behind.
-        hosts.namespaces[0].run(|| ip("link set path0 txqueuelen 500"));
+        hosts.run(0, || ip("link set path0 txqueuelen 500"));
         let [from, to] = [hosts.socket(0), hosts.socket(1)];
         let cpu_before = path_cpu();
         let start = Instant::now();

@@ -1,13 +1,13 @@
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
 
-use nix::sched::{CloneFlags, setns, unshare};
+use nix::sched::{CloneFlags, unshare};
 use pillion_bpf::host::network_namespace;
 
 /// A network namespace without a name: it exists as long as something refers to it, and
@@ -47,7 +47,7 @@ impl Namespace {
     ) -> thread::JoinHandle<io::Result<T>> {
         let namespace = self.clone();
         thread::spawn(move || {
-            setns(namespace.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
+            network_namespace::join(&namespace.0)?;
             Ok(work())
         })
     }
@@ -93,7 +93,7 @@ impl Namespace {
         // SAFETY: between fork and exec only system calls are made.
         unsafe {
             command.pre_exec(move || {
-                setns(namespace.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
+                network_namespace::join(&namespace.0)?;
                 nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)?;
                 Ok(())
             });

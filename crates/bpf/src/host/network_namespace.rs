@@ -9,18 +9,26 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 use crate::host::socket_option;
 
+/// Moves the calling thread into the network namespace that a file refers to.
+///
+/// # Errors
+/// The kernel's: EINVAL where the file refers to something else, EPERM.
+pub fn join(namespace: impl AsFd) -> io::Result<()> {
+    Ok(setns(namespace, CloneFlags::CLONE_NEWNET)?)
+}
+
 /// Runs `work` in the network namespace that a file refers to, in a thread of its own, so that the
 /// calling thread stays where it is.
 ///
 /// # Errors
-/// The kernel's: EINVAL where the file refers to something else, EPERM.
+/// As [`join`].
 pub fn enter<T: Send>(
     namespace: impl AsFd + Send,
     work: impl FnOnce() -> T + Send,
 ) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, || {
-            setns(namespace, CloneFlags::CLONE_NEWNET)?;
+            join(namespace)?;
             Ok(work())
         })?;
         let failed = |_| Err(io::Error::other("the thread failed"));

@@ -9,8 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{Hosts, Namespace, delay, ip, root};
+use common::{Hosts, delay, inside, ip, root};
 use pillion_bpf::host::interruption::retry;
+use pillion_lab::Namespace;
 use pillion_lab::path::{Counts, Direction, Ledger, Loss, Own, Path, PathConfig, PathError, Tap};
 
 /// Bytes of the Ethernet, IPv4 and UDP headers.
@@ -209,14 +210,14 @@ fn packets_to_a_port_with_a_delay_of_its_own_overtake_others() {
     };
     let hosts = Hosts::join(&both(own, delay(0)));
     let bound = |port: u16| {
-        let socket = hosts.namespaces[1].run(move || UdpSocket::bind(("10.0.0.2", port)).unwrap());
+        let socket = hosts.run(1, move || UdpSocket::bind(("10.0.0.2", port)).unwrap());
         socket
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         socket
     };
     let [other, own] = [8, 9].map(bound);
-    let from = hosts.namespaces[0].run(|| UdpSocket::bind("10.0.0.1:0").unwrap());
+    let from = hosts.run(0, || UdpSocket::bind("10.0.0.1:0").unwrap());
     let sent = Instant::now();
     from.send_to(b"other", "10.0.0.2:8").unwrap();
     from.send_to(b"own", "10.0.0.2:9").unwrap();
@@ -266,7 +267,7 @@ fn a_device_that_is_down_refuses_and_is_counted() {
     }
     let hosts = Hosts::join(&both(delay(0), delay(0)));
     let a = hosts.socket(0);
-    hosts.namespaces[1].run(|| ip("link set path1 down"));
+    hosts.run(1, || ip("link set path1 down"));
     a.send(&[0; 100]).unwrap();
     let ledger = ledger_when(&hosts.path, |ledger| {
         ledger.forward.device_refused.packets == 1
@@ -280,8 +281,8 @@ fn devices_disappear_with_the_path_and_can_be_made_again() {
     if !root("devices disappear") {
         return;
     }
-    let namespace = Namespace::new();
-    namespace.run(|| {
+    let namespace = Namespace::create().unwrap();
+    inside(&namespace, || {
         let exists =
             |name: &str| std::fs::exists(format!("/proc/sys/net/ipv4/conf/{name}")).unwrap();
         for _ in 0..3 {
@@ -312,8 +313,8 @@ fn a_tcp_stream_survives_loss_intact() {
     let data = (0..500_000u32)
         .flat_map(u32::to_le_bytes)
         .collect::<Vec<_>>();
-    let listener = hosts.namespaces[1].run(|| TcpListener::bind("10.0.0.2:9").unwrap());
-    let mut sender = hosts.namespaces[0].run(|| TcpStream::connect("10.0.0.2:9").unwrap());
+    let listener = hosts.run(1, || TcpListener::bind("10.0.0.2:9").unwrap());
+    let mut sender = hosts.run(0, || TcpStream::connect("10.0.0.2:9").unwrap());
     let (mut receiver, _) = listener.accept().unwrap();
     let received = thread::scope(|scope| {
         scope.spawn(|| {
@@ -336,7 +337,7 @@ fn a_name_in_use_is_refused_with_the_remedy() {
     if !root("a name in use") {
         return;
     }
-    Namespace::new().run(|| {
+    inside(&Namespace::create().unwrap(), || {
         let _taken = Tap::open("path").unwrap();
         let error = Tap::open("path").unwrap_err();
         assert!(matches!(error, PathError::Create { .. }));
@@ -350,7 +351,7 @@ fn a_path_that_loses_a_device_ends_and_says_so() {
         return;
     }
     let hosts = Hosts::join(&both(delay(5), delay(5)));
-    hosts.namespaces[0].run(|| ip("link delete path0"));
+    hosts.run(0, || ip("link delete path0"));
     ledger_when(&hosts.path, |ledger| {
         ledger.device_gone.as_deref() == Some("path0")
     });
@@ -362,7 +363,7 @@ fn an_invalid_configuration_starts_nothing() {
     if !root("an invalid configuration") {
         return;
     }
-    Namespace::new().run(|| {
+    inside(&Namespace::create().unwrap(), || {
         let [a, b] = ["a", "b"].map(|name| Tap::open(name).unwrap());
         let lossy = Direction {
             loss: Loss::Uniform(2.0),

@@ -1,45 +1,17 @@
 //! Two hosts in anonymous network namespaces, joined by a path.
 
-use std::{
-    fs::{self, File},
-    net::UdpSocket,
-    os::fd::AsRawFd,
-    process::Command,
-    thread,
-};
+use std::fs;
+use std::net::UdpSocket;
+use std::process::Command;
 
-use nix::{
-    sched::{CloneFlags, setns, unshare},
-    sys::socket::{setsockopt, sockopt},
-};
+use nix::sys::socket::{setsockopt, sockopt};
+use pillion_lab::Namespace;
 use pillion_lab::path::{Direction, Path, PathConfig, Tap};
-
-/// A network namespace without a name: it ends with the last descriptor that holds it.
-pub struct Namespace(File);
-
-impl Namespace {
-    pub fn new() -> Self {
-        let unshared = || {
-            unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            File::open("/proc/thread-self/ns/net").unwrap()
-        };
-        Self(thread::spawn(unshared).join().unwrap())
-    }
-
-    /// Runs `work` on a thread inside the namespace.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let inside = || {
-            setns(&self.0, CloneFlags::CLONE_NEWNET).unwrap();
-            work()
-        };
-        thread::scope(|scope| scope.spawn(inside).join().unwrap())
-    }
-}
 
 /// Two namespaces, with device `path0` and 10.0.0.1 in one, `path1` and 10.0.0.2 in the other, and
 /// the path between.
 pub struct Hosts {
-    pub namespaces: [Namespace; 2],
+    namespaces: [Namespace; 2],
     pub path: Path,
 }
 
@@ -47,26 +19,32 @@ impl Hosts {
     /// Makes the devices in a third namespace and moves them while the path runs, as a testbed
     /// does that cannot make them in place.
     pub fn join(config: &PathConfig) -> Self {
-        let namespaces = [Namespace::new(), Namespace::new()];
-        let path = Namespace::new().run(|| {
+        let namespaces = [(); 2].map(|()| Namespace::create().unwrap());
+        let path = inside(&Namespace::create().unwrap(), || {
             let [a, b] = ["path0", "path1"].map(|name| Tap::open(name).unwrap());
             let path = Path::start(a, b, config).unwrap();
             for (host, namespace) in namespaces.iter().enumerate() {
-                let (process, fd) = (std::process::id(), namespace.0.as_raw_fd());
+                let namespace = namespace.path();
                 ip(&format!(
-                    "link set path{host} netns /proc/{process}/fd/{fd}"
+                    "link set path{host} netns {}",
+                    namespace.display()
                 ));
             }
             path
         });
-        namespaces[0].run(|| configure(0, 1));
-        namespaces[1].run(|| configure(1, 0));
+        inside(&namespaces[0], || configure(0, 1));
+        inside(&namespaces[1], || configure(1, 0));
         Self { namespaces, path }
+    }
+
+    /// Runs `work` on a thread inside the namespace of host `own`.
+    pub fn run<T: Send>(&self, own: usize, work: impl FnOnce() -> T + Send) -> T {
+        inside(&self.namespaces[own], work)
     }
 
     /// A UDP socket on host `own` (0 or 1), connected to the other's, with ample buffers.
     pub fn socket(&self, own: usize) -> UdpSocket {
-        self.namespaces[own].run(|| {
+        self.run(own, || {
             let socket = UdpSocket::bind((address(own), 9)).unwrap();
             socket.connect((address(1 - own), 9)).unwrap();
             setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20)).unwrap();
@@ -74,6 +52,11 @@ impl Hosts {
             socket
         })
     }
+}
+
+/// Runs `work` on a thread inside the namespace.
+pub fn inside<T: Send>(namespace: &Namespace, work: impl FnOnce() -> T + Send) -> T {
+    namespace.enter(work).unwrap()
 }
 
 fn address(host: usize) -> String {
