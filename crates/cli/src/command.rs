@@ -129,7 +129,7 @@ impl Signals {
 // process of a PID namespace, all that lose their parents.
 
 /// Takes note of all that has become of the children; the command's exit code, once it has ended.
-pub fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
+fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
     while let Some((child, status)) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)? {
         if child.as_raw_pid() != command.as_raw() {
             continue;
@@ -148,7 +148,7 @@ pub fn reap_children(command: Pid) -> io::Result<Option<ExitCode>> {
 }
 
 /// The exit code by which a shell says that a signal has ended a process.
-pub fn ended_by(signal: i32) -> ExitCode {
+fn ended_by(signal: i32) -> ExitCode {
     // At most 64.
     ExitCode::from(128 + signal.to_le_bytes()[0])
 }
@@ -158,7 +158,7 @@ pub fn ended_by(signal: i32) -> ExitCode {
 /// Stops this process as well, if `signal` is the terminal's. SIGSTOP is not: whoever sends that
 /// to the command alone continues it alone. But a shell stops itself so (`suspend`), which has the
 /// terminal then.
-pub fn follow_stop(command: Pid, signal: i32) -> io::Result<()> {
+fn follow_stop(command: Pid, signal: i32) -> io::Result<()> {
     let Ok(terminal) = File::options().read(true).write(true).open("/dev/tty") else {
         return Ok(());
     };
@@ -200,7 +200,7 @@ pub struct Inherited {
 
 impl Inherited {
     /// Blocks signals from now on, and has the kernel tell of the end of children.
-    pub fn set_aside(blocked: &SigSet) -> nix::Result<Self> {
+    fn set_aside(blocked: &SigSet) -> nix::Result<Self> {
         // Rust's runtime has changed what becomes of the first.
         let changed = [Signal::SIGPIPE, Signal::SIGCHLD, Signal::SIGXFSZ];
         let (ignored, heard) = changed.into_iter().partition(|signal| is_ignored(*signal));

@@ -282,7 +282,7 @@ impl Error {
     }
 
     /// The error at this value, if it is no table, whose keys have spans of their own.
-    pub(super) fn at_scalar(self, value: &Value) -> Self {
+    fn at_scalar(self, value: &Value) -> Self {
         match value.get_ref() {
             DeValue::Table(_) => self,
             _ => self.at(value),
@@ -290,7 +290,7 @@ impl Error {
     }
 
     /// The error at a key, unless its span is known.
-    pub(super) fn at_key(mut self, span: Range<usize>) -> Self {
+    fn at_key(mut self, span: Range<usize>) -> Self {
         self.span.get_or_insert(span);
         self
     }
@@ -302,7 +302,7 @@ impl Error {
         }
     }
 
-    pub(super) fn into_mistake(self, value: &Value) -> Mistake {
+    fn into_mistake(self, value: &Value) -> Mistake {
         let Self { what, span } = self.at(value);
         Mistake::new(span.unwrap_or(0..0), what.of(value))
     }
