@@ -21,10 +21,8 @@ mod socket_info;
 pub mod wire;
 
 pub use distribution::{Distribution, DistributionError, Table, TableError};
-pub use latency::Quantiles;
-pub use latency::{Measured, Record};
-pub use list::ListError;
-pub use list::{WRITES_HEADING, Write, read_writes};
+pub use latency::{Measured, Quantiles, Record};
+pub use list::{ListError, WRITES_HEADING, Write, read_writes};
 pub use plan::{ConfigError, Group, Kind, RampUp, SocketOptions, Traffic};
 pub use profile::{BelowOne, Profile, Sizes, Time, Times, profiles};
 pub use receive::{
@@ -34,5 +32,4 @@ pub use receive::{
 pub use send::{
     Connected, GroupSent, SendError, SendLateness, SendReport, Sender, Sent, StreamSent,
 };
-pub use socket_info::Bundled;
-pub use socket_info::TcpInfo;
+pub use socket_info::{Bundled, TcpInfo};

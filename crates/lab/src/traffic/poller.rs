@@ -11,6 +11,9 @@ use crate::traffic::latency::now_ns;
 const ALARM: u64 = u64::MAX;
 const EVENTS: usize = 256;
 
+/// Nanoseconds after which a waiting sender or receiver looks at its stop flag again.
+pub(crate) const STOP_CHECK_NS: u64 = 100_000_000;
+
 /// A system call that failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SystemError {

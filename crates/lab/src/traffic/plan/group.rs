@@ -8,8 +8,7 @@ use super::{ConfigError, RampUp, SocketOptions};
 use crate::traffic::distribution::Distribution;
 use crate::traffic::latency::ns;
 use crate::traffic::list::Write;
-use crate::traffic::wire::mix;
-use crate::traffic::wire::{Datagram, MAX_SIZE};
+use crate::traffic::wire::{Datagram, MAX_SIZE, mix};
 
 /// Streams that are alike.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,8 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use super::connection::Shared;
 use super::report::{Fault, FaultKind, StreamReceived};
-use crate::traffic::latency::{Measured, Record};
-use crate::traffic::latency::{now_ns, us};
+use crate::traffic::latency::{Measured, Record, now_ns, us};
 use crate::traffic::wire::{Datagram, What};
 
 /// The socket, and what has come to it.

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::traffic::Quantiles;
 use crate::traffic::latency::{histogram, now_ns};
-use crate::traffic::poller::{Poller, SystemError};
+use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError};
 use crate::traffic::wire::MAX_SIZE;
 use connection::{Connection, Shared};
 use datagrams::Datagrams;
@@ -27,7 +27,6 @@ pub use report::{Fault, FaultKind, ReceiveReport, Received, StreamReceived};
 
 const LISTENER: usize = usize::MAX - 1;
 const DATAGRAMS: usize = usize::MAX - 2;
-const STOP_CHECK_NS: u64 = 100_000_000;
 const READ_LEN: usize = 256 << 10;
 
 /// Receives and verifies streams, on the thread that calls [`Receiver::run`].

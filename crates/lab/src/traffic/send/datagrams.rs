@@ -8,13 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::epoll::EpollFlags;
 
-use super::connect::STOP_CHECK_NS;
-use super::report::Measurements;
-use super::report::StreamSent;
+use super::report::{Measurements, StreamSent};
 use super::source::{Next, Source};
 use super::{SendError, Sender};
 use crate::traffic::latency::{now_ns, ns};
-use crate::traffic::poller::{Poller, SystemError};
+use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError};
 use crate::traffic::wire::{Datagram, What};
 
 /// Time between two tellings of a stream's end.

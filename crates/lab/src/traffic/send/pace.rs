@@ -5,12 +5,11 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::connect::STOP_CHECK_NS;
 use super::report::Work;
 use super::source::Next;
 use super::stream::Stream;
 use crate::traffic::latency::{now_ns, ns};
-use crate::traffic::poller::{Poller, SystemError};
+use crate::traffic::poller::{Poller, STOP_CHECK_NS, SystemError};
 
 /// Messages handed over between two looks at the sockets when the sender is behind its schedule.
 const BATCH: usize = 256;

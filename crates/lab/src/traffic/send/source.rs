@@ -4,8 +4,7 @@ use rand_pcg::Pcg64;
 use crate::traffic::distribution::Distribution;
 use crate::traffic::latency::ns;
 use crate::traffic::plan::{Group, Kind, MAX_MESSAGES, gap_ns};
-use crate::traffic::wire::mix;
-use crate::traffic::wire::{END_LEN, MAX_SIZE};
+use crate::traffic::wire::{END_LEN, MAX_SIZE, mix};
 
 /// Decides when one stream sends, and how much. Times are nanoseconds since the barrier opened.
 ///
