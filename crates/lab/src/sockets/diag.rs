@@ -6,8 +6,7 @@ use netlink_sys::{Socket, SocketAddr as NetlinkAddr, protocols::NETLINK_SOCK_DIA
 use pillion_bpf::host::TcpInfo;
 use pillion_bpf::host::interruption::retry;
 
-use crate::sockets::Named;
-use crate::sockets::{Error, Sample, State};
+use crate::sockets::{Error, Named, Sample, State};
 
 /// Asks for the TCP connections of one network namespace: that in which it was opened.
 #[derive(Debug)]

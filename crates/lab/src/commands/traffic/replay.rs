@@ -7,8 +7,7 @@ use pillion_cli::print::say_line;
 use pillion_cli::settings::BadInput;
 use pillion_lab::analysis::Traces;
 use pillion_lab::analysis::writes::Writes;
-use pillion_lab::settings::Itt;
-use pillion_lab::settings::parse_host_port;
+use pillion_lab::settings::{Itt, parse_host_port};
 use pillion_lab::traffic::wire::MAX_SIZE;
 use pillion_lab::traffic::{
     Group, Kind, ListError, RampUp, Traffic, WRITES_HEADING, Write, read_writes,
