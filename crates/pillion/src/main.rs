@@ -11,7 +11,6 @@ mod follow;
 mod handover;
 mod observe;
 mod process;
-mod rules;
 mod run;
 mod service;
 mod stats;
@@ -145,7 +144,7 @@ mod tests {
     use pillion_cli::settings::policy;
     use pillion_tests::documented::{blocks, check_commands, pages};
 
-    use super::*;
+    use crate::*;
 
     #[test]
     fn no_subcommand_is_one_of_the_lab() {

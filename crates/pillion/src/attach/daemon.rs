@@ -19,10 +19,10 @@ use pillion_cli::settings::{BadInput, Telling};
 use pillion_stats::report::number::counted;
 
 use super::{Args, is_terminals, name};
+use crate::follow::Rules;
 use crate::follow::{Watcher, until_readable};
 use crate::handover::{Handover, is_successors};
 use crate::process::{CleanupHelper, read_signal};
-use crate::rules::Rules;
 use crate::service::{Service, manager};
 use crate::stats::{reasons, summary};
 

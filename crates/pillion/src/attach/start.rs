@@ -19,9 +19,9 @@ use super::daemon::{Daemon, DeviceWatcher, say_no_successor, takes_a_new_start};
 use super::{Args, Asked, is_terminals, name, names};
 use crate::args::start_cleanup_helper;
 use crate::follow::Watcher;
+use crate::follow::{Rules, of_the_view};
 use crate::handover::{inherited, is_still_to_succeed};
 use crate::process::{keep_what_following_takes, read_signal};
-use crate::rules::{Rules, of_the_view};
 use crate::service::{Announced, Service, manager};
 use crate::stats::Stats;
 

@@ -1,8 +1,6 @@
 //! `pillion flows`: the connections that are bundled, and who has them open.
 
 mod columns;
-#[cfg(test)]
-mod example;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,9 +19,6 @@ use serde::Serialize;
 
 use crate::service::{Health, status_socket};
 use columns::{Shown, all_together, columns_of_closed, fewer, telling};
-
-#[cfg(test)]
-pub use example::example;
 
 pub use columns::{Cell, columns};
 
@@ -199,6 +194,49 @@ fn namespace_names() -> BTreeMap<u64, String> {
     let this = fs::metadata("/proc/self/ns/net").ok();
     let this = this.map(|it| (it.ino(), "this one".to_owned()));
     this.into_iter().chain(named).collect()
+}
+
+/// A connection of this port for tests.
+#[cfg(test)]
+pub fn example(port: u16) -> Connection {
+    use pillion_bpf::{Companions, Counters, LossRule, WantedBy};
+
+    let flow = Flow {
+        cookie: Some(port.into()),
+        inode: None,
+        closed_at: None,
+        cgroup: None,
+        srtt_us: None,
+        data_packets: 0,
+        retransmitted: 0,
+        local: ([192, 0, 2, 1], port).into(),
+        peer: ([198, 51, 100, 1], 443).into(),
+        netns: Some(1),
+        in_flight: 0,
+        rtt_min_us: None,
+        snd_cwnd: 10,
+        mss: 1460,
+        wanted_by: WantedBy::Rule,
+        rule: Some(1),
+        off: false,
+        loss_rule: LossRule::Auto,
+        governor: None,
+        level: 1,
+        path_size: None,
+        ignores_cwr: false,
+        companions: Companions::default(),
+        companions_refused: Vec::new(),
+        last: None,
+        counters: Counters::default(),
+        decision: None,
+    };
+    Connection {
+        process: None,
+        pid: None,
+        unit: None,
+        namespace: "game".to_owned(),
+        flow,
+    }
 }
 
 #[cfg(test)]

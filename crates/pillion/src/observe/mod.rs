@@ -25,9 +25,9 @@ use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
 
 use crate::args::{BundlingArgs, ChoiceArgs, NamespaceArgs, in_order, start_cleanup_helper};
+use crate::follow::{Rules, of_the_view};
 use crate::follow::{Watcher, until_readable_or};
 use crate::process::{CleanupHelper, Descriptors, read_signal, receive_signals};
-use crate::rules::{Rules, of_the_view};
 use crate::service::status_socket;
 use crate::stats::Stats;
 use crate::trial::Estimate;

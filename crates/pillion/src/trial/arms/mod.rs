@@ -6,8 +6,7 @@ use serde::Serialize;
 
 use crate::trial::estimate::{FEWEST, Sample, generator};
 use crate::trial::record::{FEWEST_SEGMENTS, Setting, Unit};
-use crate::trial::sequential_test::chances;
-use crate::trial::sequential_test::{FIRST, due_at, threshold};
+use crate::trial::sequential_test::{FIRST, chances, due_at, threshold};
 use crate::trial::{Estimate, Look, MEASURES, Of, Record, Summary, Verdict};
 
 /// Units that a trial compares at most; later ones are drawn, and their connections counted alone.
