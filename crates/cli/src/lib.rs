@@ -7,6 +7,7 @@ pub mod command;
 pub mod disposition;
 pub mod exit;
 pub mod help;
+pub mod log;
 pub mod output_file;
 pub mod print;
 pub mod settings;

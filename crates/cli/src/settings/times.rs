@@ -1,7 +1,7 @@
-//! Times of the command line and of files: milliseconds or seconds, with a fraction where wanted.
+//! Durations, percentages and rates: with a unit on the command line, as numbers in experiment files.
 //!
-//! A field `#[serde(with = "times::seconds")]` or `times::milliseconds` is a number in files, and
-//! may be absent if it is an `Option`.
+//! A field `#[serde(with = "times::seconds")]` or `times::milliseconds` is a number in a file, or
+//! absent if it is an `Option`.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,38 +11,82 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::settings::BadInput;
 
-/// Milliseconds, as in `30.5`.
+/// Parses a number with a unit (us, ms, s, m, h or d), as in `50ms`, `1.5s` or `1h`.
 ///
 /// # Errors
-/// [`BadInput`] that says what is wrong.
+/// [`BadInput`] with the expected form.
+pub fn parse_duration(text: &str) -> Result<Duration, BadInput> {
+    humantime::parse_duration(text).map_err(|_| {
+        BadInput(match text.parse::<f64>() {
+            Ok(_) => format!("invalid duration `{text}`: add a unit, as in `{text}ms` or `{text}s`"),
+            Err(_) => format!(
+                "invalid duration `{text}`: expected a number and a unit (us, ms, s, m, h, d), as in `50ms`"
+            ),
+        })
+    })
+}
+
+/// Parses a sampling interval from 1 ms to 1 day, as in `500ms`.
+///
+/// # Errors
+/// [`BadInput`] with the expected form or range.
+pub fn parse_interval(text: &str) -> Result<Duration, BadInput> {
+    let interval = parse_duration(text)?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(86_400);
+    if range.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err(BadInput(format!(
+            "invalid interval `{text}`: expected 1ms to 1d"
+        )))
+    }
+}
+
+/// Parses a percentage from 0 % to 100 %, as in `5%` or `0.1%`, and returns the number before the
+/// sign.
+///
+/// # Errors
+/// [`BadInput`] with the expected form.
+pub fn parse_percent(text: &str) -> Result<f64, BadInput> {
+    let number = text
+        .strip_suffix('%')
+        .and_then(|it| it.trim_end().parse().ok());
+    number
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or_else(|| {
+            BadInput(format!(
+                "invalid percentage `{text}`: expected 0% to 100%, as in `5%`"
+            ))
+        })
+}
+
+/// Parses a rate in tc's units (bit, kbit, mbit, gbit), as in `5mbit`, and returns bit/s.
+///
+/// # Errors
+/// [`BadInput`] with the expected form.
+pub fn parse_rate(text: &str) -> Result<f64, BadInput> {
+    let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
+    let parse =
+        |(unit, factor): (&str, f64)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
+    let rate = units.into_iter().find_map(parse);
+    rate.filter(|rate| rate.is_finite() && *rate > 0.0).ok_or_else(|| {
+        BadInput(format!(
+            "invalid rate `{text}`: expected a number above 0 and a unit (bit, kbit, mbit, gbit), as in `5mbit`"
+        ))
+    })
+}
+
+/// Parses a bare number of milliseconds, as in the lists of experiment files.
+///
+/// # Errors
+/// [`BadInput`] with the expected form.
 pub fn parse_ms(text: &str) -> Result<Duration, BadInput> {
     let ms = text.parse().ok();
-    ms.and_then(of_ms)
-        .ok_or_else(|| BadInput(format!("`{text}` is no time in milliseconds")))
-}
-
-/// Seconds, as in `0.5`.
-///
-/// # Errors
-/// [`BadInput`] that says what is wrong.
-pub fn parse_s(text: &str) -> Result<Duration, BadInput> {
-    let seconds = text.parse().ok();
-    seconds
-        .and_then(of_s)
-        .ok_or_else(|| BadInput(format!("`{text}` is no time in seconds")))
-}
-
-/// The time between two samples in milliseconds, as in `30.5`.
-///
-/// # Errors
-/// [`BadInput`] that says what is wrong.
-pub fn parse_interval(text: &str) -> Result<Duration, BadInput> {
-    let ms = text
-        .parse()
-        .ok()
-        .filter(|ms| (1.0..=86_400_000.0).contains(ms));
-    ms.and_then(of_ms)
-        .ok_or_else(|| "expected milliseconds, 1 to 86400000 (a day)".into())
+    ms.and_then(of_ms).ok_or_else(|| {
+        BadInput(format!(
+            "invalid time `{text}`: expected milliseconds, as in 30"
+        ))
+    })
 }
 
 /// The time of so many milliseconds; `None` if it is no time.
@@ -89,7 +133,7 @@ impl FromStr for Length {
     type Err = BadInput;
 
     fn from_str(text: &str) -> Result<Self, BadInput> {
-        Self::of(parse_s(text)?)
+        Self::of(parse_duration(text)?)
     }
 }
 
@@ -170,9 +214,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_time_is_refused() {
-        for mistake in ["", "x", "-1", "NaN", "inf"] {
-            assert!(parse_ms(mistake).is_err(), "{mistake}");
+    fn duration_without_unit_is_refused_with_a_remedy() {
+        for mistake in ["", "x", "-1s", "NaN", "inf", "5 parsecs"] {
+            assert!(parse_duration(mistake).is_err(), "{mistake}");
+        }
+        let error = parse_duration("20").unwrap_err();
+        assert!(error.0.contains("as in `20ms`"), "{error}");
+        assert_eq!(parse_duration("1.5s").unwrap(), Duration::from_millis(1500));
+        assert_eq!(parse_duration("1h").unwrap(), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn percentage_needs_its_sign_and_ends_at_100() {
+        assert_eq!(parse_percent("0.1%").unwrap().to_string(), "0.1");
+        for mistake in ["5", "101%", "-1%", "%", "NaN%"] {
+            assert!(parse_percent(mistake).is_err(), "{mistake}");
+        }
+    }
+
+    #[test]
+    fn rate_is_in_the_units_of_tc() {
+        assert_eq!(parse_rate("2.5mbit").unwrap().to_string(), "2500000");
+        for mistake in ["5", "0mbit", "-1kbit", "5M", "mbit"] {
+            assert!(parse_rate(mistake).is_err(), "{mistake}");
         }
     }
 }

@@ -19,7 +19,7 @@ use pillion_bpf::{
 use pillion_cli::disposition::{is_ignored, outlive_file_limit};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::say_line;
-use pillion_cli::settings::times::{parse_ms, parse_s};
+use pillion_cli::settings::times::parse_duration;
 use pillion_cli::settings::{BadInput, policy};
 use pillion_stats::measure::Unit;
 use pillion_stats::report::number;
@@ -49,7 +49,7 @@ pub struct ObserveArgs {
     pub namespaces: NamespaceArgs,
 
     /// End after so many seconds
-    #[arg(long, value_name = "S", value_parser = parse_s)]
+    #[arg(long, value_name = "S", value_parser = parse_duration)]
     pub duration: Option<Duration>,
 
     /// Milliseconds beyond the least RTT that are not called late: receivers may take so long to
@@ -83,7 +83,7 @@ fn with_its_default(choice: Arg) -> Arg {
 
 /// Whole microseconds of a time in milliseconds.
 fn parse_us(text: &str) -> Result<u32, BadInput> {
-    let time = parse_ms(text)?;
+    let time = parse_duration(text)?;
     match time <= Duration::from_secs(3600) {
         true => Ok(time.as_micros() as u32),
         false => Err("at most an hour".into()),

@@ -9,7 +9,7 @@ use pillion_bpf::{DrawBy, Observing};
 use pillion_cli::output_file::OutputFile;
 use pillion_cli::print::{print, print_json, print_line, say_line};
 use pillion_cli::settings::BadInput;
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 
 use super::{Next, ObserveArgs, Session, trial_report};
 use crate::args::BundlingArgs;
@@ -41,7 +41,7 @@ pub struct Args {
     record: PathBuf,
 
     /// Seconds between two lines that say how it stands
-    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_s)]
+    #[arg(long, value_name = "S", default_value = "60", value_parser = parse_duration)]
     every: Duration,
 
     /// Print no such lines

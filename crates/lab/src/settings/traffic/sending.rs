@@ -3,7 +3,7 @@ use std::time::Duration;
 use crate::traffic::Traffic;
 use clap::Args;
 
-use pillion_cli::settings::times::parse_s;
+use pillion_cli::settings::times::parse_duration;
 
 /// How streams are sent, whatever they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
@@ -13,11 +13,11 @@ pub struct Sending {
     pub threads: usize,
 
     /// Seconds that all connections together may take to establish
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_duration)]
     pub connect_timeout: Duration,
 
     /// Seconds that what is still on its way may take after the last message
-    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_s)]
+    #[arg(long, value_name = "S", default_value = "30", value_parser = parse_duration)]
     pub drain_timeout: Duration,
 }
 
