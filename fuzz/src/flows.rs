@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use pillion_trace::pair::{self, Passage};
+use pillion_trace::pair;
 use pillion_trace::{
-    Analysis, Connection, Counts, Direction, Endpoint, Flags, Observer, Packet, Range, SackBlocks,
-    Timestamps,
+    Analysis, Connection, Counts, Direction, Endpoint, Flags, Observer, Packet, Passage, Range,
+    SackBlocks, Timestamps,
 };
 
 /// Bytes that make one packet.

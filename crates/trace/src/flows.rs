@@ -1,9 +1,10 @@
-use crate::connection::{Connection, Direction, LEAD, Repeats, Side, Table, doubled};
-use crate::event::Observer;
-use crate::fingerprint::fingerprint;
+use crate::connection::{Connection, LEAD, Repeats, Table, doubled};
+use crate::event::{Direction, Side};
+use crate::observer::Observer;
+use crate::observer::Period;
+use crate::observer::Since;
 use crate::packet::Packet;
-use crate::period::Period;
-use crate::since::Since;
+use crate::packet::fingerprint;
 
 /// The analysis of one trace.
 ///

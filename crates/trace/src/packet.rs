@@ -1,6 +1,10 @@
+//! A TCP segment, its fingerprint, and sequence numbers without their wrap.
+
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use foldhash::fast::FixedState;
 
 /// One TCP segment as a trace shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,6 +151,68 @@ impl fmt::Debug for Endpoint {
     }
 }
 
+/// Where a stream's sequence numbers begin. A position counts from there in 64 bits: the SYN
+/// stands at 0, the first byte of payload at 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Numbering {
+    initial: u32,
+}
+
+/// No two bytes under way are further apart, since no window is larger (RFC 7323, section 2.3).
+pub(crate) const LARGEST_WINDOW: i64 = 1 << 30;
+
+impl Numbering {
+    pub(crate) fn new(initial: u32) -> Self {
+        Self { initial }
+    }
+
+    pub(crate) fn initial(self) -> u32 {
+        self.initial
+    }
+
+    /// The sequence number of a position.
+    pub(crate) fn number(self, position: i64) -> u32 {
+        self.initial.wrapping_add(position as u32)
+    }
+
+    /// The position that a sequence number means, of all that it could mean the one that is
+    /// closest to `near`.
+    #[inline]
+    pub(crate) fn position(self, near: i64, number: u32) -> i64 {
+        let distance = number.wrapping_sub(self.number(near)) as i32;
+        near.wrapping_add(i64::from(distance))
+    }
+}
+
+/// Of all of a packet's header that the network leaves alone; addresses and ports are not part
+/// of it, as a NAT changes them.
+pub(crate) fn fingerprint(packet: &Packet) -> u64 {
+    let flags = packet.flags;
+    let flags = u64::from(flags.syn)
+        | u64::from(flags.fin) << 1
+        | u64::from(flags.rst) << 2
+        | u64::from(flags.psh) << 3
+        | u64::from(packet.ack.is_some()) << 4;
+    let words = [
+        u64::from(packet.seq) << 32 | u64::from(packet.ack.unwrap_or_default()),
+        u64::from(packet.payload_len) << 32
+            | u64::from(packet.window) << 16
+            | u64::from(packet.ip_id.unwrap_or_default()),
+        packet.timestamps.map_or(0, |timestamps| {
+            u64::from(timestamps.value) << 32 | u64::from(timestamps.echo)
+        }),
+        flags,
+    ];
+    let mut hasher = FixedState::with_seed(1).build_hasher();
+    for word in words {
+        hasher.write_u64(word);
+    }
+    for block in packet.sack.as_slice() {
+        block.hash(&mut hasher);
+    }
+    hasher.finish() | 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +232,21 @@ mod tests {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(Endpoint::from(address).to_string(), text);
         }
+    }
+
+    #[test]
+    fn positions_go_on_where_sequence_numbers_wrap() {
+        let numbering = Numbering::new(u32::MAX - 1);
+        assert_eq!(numbering.position(0, u32::MAX), 1);
+        assert_eq!(numbering.position(1, 9), 11);
+        assert_eq!(numbering.number(11), 9);
+    }
+
+    #[test]
+    fn a_number_far_behind_the_wrap_is_an_old_one() {
+        let numbering = Numbering::new(0);
+        let near = 3 * (1 << 32) + 10;
+        assert_eq!(numbering.position(near, u32::MAX), near - 11);
+        assert_eq!(numbering.position(near, 20), near + 10);
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use pillion_trace::input::{self, Input};
-use pillion_trace::pair::{self, Passage};
-use pillion_trace::{Connection, Counts, Direction, Observer, Range};
+use pillion_trace::pair;
+use pillion_trace::{Connection, Counts, Direction, Observer, Passage, Range};
 
 use super::scene::{KNOCKS, Scene};
 

@@ -3,9 +3,8 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use pillion_trace::pair::Fate;
 use pillion_trace::{
-    Acked, Ahead, Arrived, Connection, Direction, Endpoint, Observer, Range, Sent,
+    Acked, Ahead, Arrived, Connection, Direction, Endpoint, Fate, Observer, Range, Sent,
 };
 
 /// The connections that are looked at: those that fit each kind of condition given. Without any, all.

@@ -1,11 +1,12 @@
 //! What a packet does to its connection.
 
 use super::half::HalfConnection;
-use super::{Connection, Direction, Start};
+use super::{Connection, Start};
+use crate::event::Direction;
 use crate::event::{Acked, Class, Sent};
 use crate::packet::Packet;
+use crate::packet::{LARGEST_WINDOW, Numbering};
 use crate::ranges::{CopyKind, Tracker};
-use crate::sequence::{LARGEST_WINDOW, Numbering};
 
 impl Connection {
     /// Learns from a packet where sequence numbers begin.

@@ -3,11 +3,12 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 
+use super::Connection;
 use super::half::HalfConnection;
-use super::seen::Side;
-use super::{Connection, Direction};
-use crate::fetch::fetch;
+use crate::event::Direction;
+use crate::event::Side;
 use crate::packet::{Endpoint, Packet};
+use crate::prefetch;
 
 /// The connections that are not finished, by addresses and ports.
 #[derive(Debug)]
@@ -107,7 +108,7 @@ impl Table {
     #[inline]
     pub(crate) fn fetch(&self, side: Side, packet: &Packet) {
         if let Some(connection) = self.probable(side, packet) {
-            fetch(connection);
+            prefetch(connection);
         }
     }
 

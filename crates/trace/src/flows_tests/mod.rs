@@ -1,11 +1,8 @@
-mod acks;
-mod connections;
-mod copies;
 mod ranges;
 
-use crate::Class;
-use crate::Direction::Forward;
-use crate::script::Script;
+use crate::Direction::{Backward, Forward};
+use crate::script::{MS, Record, Script, endpoint};
+use crate::{Analysis, Class, Outcome, Start};
 
 fn established() -> Script {
     let mut script = Script::new();
@@ -19,4 +16,292 @@ fn classes(script: &Script) -> Vec<Class> {
     data.map(|sent| sent.class)
         .filter(|class| *class != Class::Control)
         .collect()
+}
+
+#[test]
+fn the_handshake_is_counted_with_its_repeated_syns() {
+    let mut script = Script::new();
+    script.syn();
+    script.at(1000).syn();
+    script.at(1050).syn_ack();
+    script.packet(Forward, 1, 0);
+    script.at(1100).close(1);
+    let record = script.analyse();
+    let connection = record.only();
+    assert_eq!(connection.outcome, Outcome::Completed);
+    assert_eq!(
+        (connection.handshake.syns, connection.handshake.syn_acks),
+        (2, 1)
+    );
+    assert_eq!(connection.handshake.first_syn_ns, Some(0));
+    assert_eq!(connection.handshake.last_syn_ns, Some(1000 * MS));
+    assert!(!connection.has_data);
+}
+
+#[test]
+fn an_attempt_is_refused_or_unanswered() {
+    let mut script = Script::new();
+    script.syn();
+    assert_eq!(script.analyse().only().outcome, Outcome::Unanswered);
+    script.packet(Backward, 0, 0).flags.rst = true;
+    assert_eq!(script.analyse().only().outcome, Outcome::Refused);
+}
+
+#[test]
+fn a_connection_that_ends_with_rst_was_reset() {
+    let mut script = established();
+    script.at(10).data(1, 101);
+    script.packet(Backward, 1, 0).flags.rst = true;
+    let record = script.analyse();
+    assert_eq!(record.only().outcome, Outcome::Reset);
+    assert_eq!(record.summary(), [(1, 101, 1, None)]);
+}
+
+#[test]
+fn another_initial_sequence_number_is_another_connection() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(60).ack(101).at(70).close(101);
+    script.initial = [3_000_000_000, 9];
+    let mut second = Script::new();
+    second.initial = [3_000_000_000, 9];
+    second
+        .at(200)
+        .handshake()
+        .at(210)
+        .data(1, 51)
+        .at(260)
+        .ack(51);
+    script.packets.extend(second.packets);
+    let record = script.analyse();
+    let bytes: Vec<_> = record
+        .connections
+        .iter()
+        .map(|connection| (connection.outcome, connection.forward.new_bytes))
+        .collect();
+    assert_eq!(bytes, [(Outcome::Completed, 100), (Outcome::Completed, 50)]);
+}
+
+#[test]
+fn both_ends_may_open_at_once() {
+    let mut script = Script::new();
+    script.syn();
+    script.syn_ack().ack = None;
+    script.at(20);
+    script.packet(Forward, 0, 0).flags.syn = true;
+    script.packet(Backward, 0, 0).flags.syn = true;
+    script.at(30).data(1, 101).at(60).ack(101);
+    let record = script.analyse();
+    assert!(record.only().handshake.simultaneous);
+    assert_eq!(record.only().outcome, Outcome::Completed);
+    assert_eq!(record.summary(), [(1, 101, 1, Some(60))]);
+}
+
+#[test]
+fn a_trace_may_begin_in_the_middle() {
+    let mut script = Script::new();
+    script
+        .at(10)
+        .data(50_001, 50_101)
+        .at(20)
+        .data(50_101, 50_201);
+    script.at(60).ack(50_201);
+    let record = script.analyse();
+    assert_eq!(record.only().start, Start::Midway);
+    assert_eq!(record.only().outcome, Outcome::NotSeen);
+    assert_eq!(
+        record.summary(),
+        [(1, 101, 1, Some(60)), (101, 201, 1, Some(60))]
+    );
+}
+
+#[test]
+fn the_originator_is_known_without_its_syn() {
+    let mut script = Script::new();
+    script.syn_ack();
+    script.packet(Forward, 1, 0);
+    script.packet(Backward, 1, 700);
+    let record = script.analyse();
+    assert_eq!(record.only().start, Start::SynAck);
+    assert_eq!(record.only().originator, script.client);
+    assert_eq!(record.only().main_sender, script.server);
+    assert_eq!(record.only().outcome, Outcome::Completed);
+}
+
+#[test]
+fn a_closed_connection_is_finished_after_a_while() {
+    let mut script = established();
+    script.at(10).close(1);
+    script.client = endpoint("192.0.2.9:9");
+    script.at(59_000).syn();
+    script.at(61_000).syn();
+    let mut analysis = Analysis::new(Record::default());
+    // An analysis looks at the beginning of a trace before it tells of any of it.
+    let mut others = Script::new();
+    others.client = endpoint("192.0.2.7:7");
+    for position in 1..=1000 {
+        others.data(position, position + 1);
+    }
+    for packet in &others.packets {
+        analysis.packet(packet);
+    }
+    let (last, before) = script.packets.split_last().unwrap();
+    for packet in before {
+        analysis.packet(packet);
+    }
+    assert!(analysis.observer().connections.is_empty());
+    analysis.packet(last);
+    assert_eq!(analysis.observer().connections.len(), 1);
+}
+
+/// A connection whose messages of 100 bytes come each 50 ms and are acknowledged 40 ms later.
+fn conversation(messages: i64) -> Script {
+    let mut script = established();
+    for message in 0..messages {
+        let (at, begin) = (200 + message * 50, message * 100 + 1);
+        script.at(at).data(begin, begin + 100);
+        script.at(at + 40).ack(begin + 100);
+    }
+    script
+}
+
+/// As by a wrong number, or by somebody who guesses one.
+const FAR: i64 = 0x9000_0000;
+
+#[test]
+fn a_packet_that_no_other_agrees_with_is_a_stray_and_cuts_no_connection() {
+    let mut script = conversation(40);
+    for (at, position, times) in [(505, FAR, 1), (907, 0x5000_0000, 1), (1313, FAR, 2)] {
+        // Shown twice, it agrees with itself alone.
+        for _ in 0..times {
+            script.at(at).data(position, position + 10);
+            script.last().ip_id = Some(1);
+        }
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let record = script.analyse();
+    let counts = &record.only().forward;
+    assert_eq!((counts.stray_packets, counts.data_packets), (4, 40));
+    assert_eq!(counts.packets, 2 + 40 + 4);
+    assert_eq!(record.summary().len(), 40);
+    assert!(record.summary().iter().all(|(.., acked)| acked.is_some()));
+}
+
+#[test]
+fn another_connection_whose_opening_is_missing_has_its_first_packet() {
+    // A second packet agrees with the first; or an ACK does, before there is a second.
+    for ack_ms in [300, 40] {
+        let mut script = conversation(10);
+        for message in 0..10 {
+            let (at, begin) = (5000 + message * 50, FAR + message * 100);
+            script.at(at).data(begin, begin + 100);
+            script.at(at + ack_ms).ack(begin + 100);
+        }
+        script.packets.sort_by_key(|packet| packet.at_ns);
+        let record = script.analyse();
+        let connections = record.connections.iter();
+        let connections: Vec<_> = connections
+            .map(|it| (it.start, it.forward.new_bytes, it.forward.stray_packets))
+            .collect();
+        assert_eq!(
+            connections,
+            [(Start::Syn, 1000, 0), (Start::Midway, 1000, 0)],
+            "{ack_ms}"
+        );
+        let acked = record.summary().into_iter().filter_map(|(.., acked)| acked);
+        assert_eq!(acked.count(), 20);
+        assert_eq!(record.connections[1].forward.missing_bytes, 0);
+        assert_eq!(record.connections[1].originator, script.client);
+    }
+}
+
+#[test]
+fn sack_dates_a_range_before_its_ack() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201).data(201, 301);
+    script.at(60).sack(1, &[(101, 201)]);
+    script.at(61).sack(1, &[(101, 301)]);
+    script.at(210).data(1, 101).at(260).ack(301);
+    let record = script.analyse();
+    let sacked: Vec<_> = record.ranges.iter().map(|(_, r)| r.sacked_ns).collect();
+    assert_eq!(sacked, [None, Some(60 * MS), Some(61 * MS)]);
+    let acks = record
+        .acked
+        .iter()
+        .filter(|acked| acked.direction == Forward);
+    let new: Vec<_> = acks.map(|acked| acked.sacked_bytes).collect();
+    assert_eq!(new[new.len() - 3..], [100, 100, 0]);
+    assert_eq!(record.only().backward.duplicate_acks, 2);
+}
+
+/// RFC 6675, section 2: the octets that it reports are sequence numbers, and a FIN has one.
+#[test]
+fn what_reports_nothing_but_a_fin_for_the_first_time_is_a_duplicate_ack() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201);
+    script.last().flags.fin = true;
+    script.at(60).sack(1, &[(201, 202)]);
+    script.at(61).sack(1, &[(201, 202)]);
+    script.at(210).data(1, 101).at(260).ack(202);
+    let record = script.analyse();
+    assert_eq!(record.only().backward.duplicate_acks, 1);
+    assert!(record.acked.iter().all(|acked| acked.sacked_bytes == 0));
+}
+
+#[test]
+fn a_block_below_the_ack_says_what_came_twice() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(40).data(1, 201);
+    script.at(60).ack(101).at(90).sack(201, &[(1, 101)]);
+    let record = script.analyse();
+    assert_eq!(record.acked.last().unwrap().dsack, Some((1, 101)));
+    assert_eq!(record.only().backward.dsacks, 1);
+    assert_eq!(record.only().backward.duplicate_acks, 0);
+}
+
+#[test]
+fn only_what_was_sent_once_gives_a_round_trip_time() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(50).ack(101);
+    script.at(60).data(101, 201).at(260).data(101, 201);
+    script.at(300).ack(201);
+    let record = script.analyse();
+    let samples: Vec<_> = record
+        .acked
+        .iter()
+        .filter_map(|acked| acked.rtt_ns)
+        .collect();
+    assert_eq!(samples, [40 * MS]);
+}
+
+#[test]
+fn an_ack_to_where_only_the_first_packet_ended_tells_the_round_trip_time_despite_bundles() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(40).data(1, 201);
+    script.at(60).ack(101).at(90).ack(201);
+    script.at(100).data(201, 301).at(130).data(201, 401);
+    script.at(150).data(201, 301).at(160).ack(301);
+    let record = script.analyse();
+    let samples: Vec<_> = record
+        .acked
+        .iter()
+        .filter_map(|acked| acked.rtt_ns)
+        .collect();
+    assert_eq!(samples, [50 * MS, 50 * MS]);
+}
+
+#[test]
+fn packets_in_flight_are_those_with_new_bytes() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201).data(1, 101);
+    script.data(201, 301).at(50).ack(201).at(60).data(301, 401);
+    let record = script.analyse();
+    let data = record
+        .sent
+        .iter()
+        .filter(|sent| sent.class != Class::Control);
+    let in_flight: Vec<_> = data
+        .map(|sent| (sent.in_flight, sent.bytes_in_flight))
+        .collect();
+    assert_eq!(in_flight, [(0, 0), (1, 100), (2, 200), (2, 200), (1, 100)]);
+    assert_eq!(record.only().forward.most_in_flight, 3);
 }

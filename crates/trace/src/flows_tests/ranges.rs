@@ -1,4 +1,7 @@
+//! Byte ranges, and what is a copy of what.
+
 use super::{classes, established};
+use crate::Direction::Backward;
 use crate::script::{MS, Script};
 use crate::{Class, CopyKind};
 
@@ -98,4 +101,176 @@ fn sequence_numbers_may_wrap() {
         [(1, 101, 1, Some(300)), (101, 201, 2, Some(300))]
     );
     assert_eq!(record.only().forward.stray_packets, 0);
+}
+
+#[test]
+fn a_fin_with_payload_counts_once() {
+    let mut script = established();
+    script.at(10).data(1, 101);
+    script.last().flags.fin = true;
+    script.at(60).ack(102);
+    script.packet(Backward, 1, 0).flags.fin = true;
+    let record = script.analyse();
+    let counts = record.only().forward;
+    assert_eq!((counts.new_packets, counts.new_bytes), (1, 100));
+    assert_eq!((counts.fins, counts.missing_bytes), (1, 0));
+    assert_eq!(record.summary(), [(1, 101, 1, Some(60))]);
+}
+
+#[test]
+fn keep_alives_are_no_retransmissions() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(50).ack(101);
+    script.at(5000).data(100, 100).at(5050).ack(101);
+    script.at(9000).data(100, 101).at(9050).ack(101);
+    let record = script.analyse();
+    let counts = record.only().forward;
+    assert_eq!(counts.keep_alives, 2);
+    assert_eq!((counts.data_packets, counts.retransmitted_packets), (1, 0));
+    assert_eq!(record.only().backward.duplicate_acks, 0);
+}
+
+#[test]
+fn probes_of_a_closed_window_are_no_retransmissions() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(50).ack(101);
+    script.last().window = 0;
+    script.at(250).data(100, 100).at(300).ack(101);
+    script.last().window = 0;
+    script.at(450).data(101, 102).at(500).ack(101);
+    script.at(510).data(101, 201).at(560).ack(201);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.window_probes, counts.keep_alives), (2, 0));
+    assert_eq!((counts.new_packets, counts.new_bytes), (2, 200));
+    assert_eq!(counts.bundled_packets + counts.retransmitted_packets, 0);
+}
+
+#[test]
+fn a_probe_s_byte_that_the_peer_takes_is_payload() {
+    for data_first in [false, true] {
+        let mut script = established();
+        script.at(10).data(1, 101).at(50).ack(101);
+        script.last().window = 0;
+        script.at(250).data(101, 102);
+        if data_first {
+            script.at(290).data(102, 201).at(300).ack(102);
+        } else {
+            script.at(300).ack(102).at(310).data(102, 201);
+        }
+        script.at(360).ack(201);
+        let counts = script.analyse().only().forward;
+        assert_eq!((counts.window_probes, counts.missing_bytes), (1, 0));
+        assert_eq!((counts.data_packets, counts.new_packets), (2, 2));
+        assert_eq!((counts.payload_bytes, counts.new_bytes), (200, 200));
+    }
+}
+
+#[test]
+fn a_packet_that_the_trace_shows_twice_counts_once() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201);
+    let mut again = script.packets[3..].to_vec();
+    for packet in &mut again {
+        packet.at_ns += 20_000;
+        packet.interface = 1;
+    }
+    script.packets.extend(again);
+    script.at(60).ack(201);
+    let record = script.analyse();
+    let counts = record.only().forward;
+    assert_eq!((counts.repeated_packets, counts.data_packets), (2, 2));
+    assert_eq!(
+        record.summary(),
+        [(1, 101, 1, Some(60)), (101, 201, 1, Some(60))]
+    );
+}
+
+#[test]
+fn what_comes_twice_on_one_interface_was_sent_twice() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201);
+    let mut again = *script.last();
+    again.at_ns += 20_000;
+    script.packets.push(again);
+    script.at(60).ack(201);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.repeated_packets, counts.data_packets), (0, 3));
+}
+
+#[test]
+fn a_quick_copy_with_another_identification_was_sent_twice() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(1, 101).at(60).ack(101);
+    let counts = script.analyse().only().forward;
+    assert_eq!(
+        (counts.repeated_packets, counts.retransmitted_packets),
+        (0, 1)
+    );
+}
+
+#[test]
+fn equal_acks_without_identification_are_duplicate_acks() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(101, 201).at(60);
+    for _ in 0..3 {
+        script.ack(1);
+        script.last().ip_id = None;
+    }
+    let counts = script.analyse().only().backward;
+    assert_eq!((counts.repeated_packets, counts.duplicate_acks), (0, 3));
+}
+
+#[test]
+fn a_segment_that_the_file_has_later_is_still_new() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(201, 301).data(101, 201);
+    script.at(60).ack(301);
+    assert_eq!(classes(&script), [Class::New, Class::New, Class::New]);
+    assert_eq!(script.analyse().only().forward.missing_bytes, 0);
+}
+
+#[test]
+fn a_segment_that_the_file_has_after_its_ack_is_still_new() {
+    let mut script = established();
+    script.at(10).data(1, 101).at(60).ack(201).data(101, 201);
+    script.at(70).data(201, 301).at(120).ack(301);
+    assert_eq!(classes(&script), [Class::New, Class::New, Class::New]);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.missing_bytes, counts.stale_bytes), (0, 0));
+}
+
+#[test]
+fn bytes_that_the_trace_misses_are_counted() {
+    let mut script = established();
+    script.at(10).data(1, 101).data(201, 301).at(60).ack(301);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.missing_bytes, counts.new_bytes), (100, 200));
+}
+
+#[test]
+fn a_retransmission_of_what_is_acknowledged_is_stale() {
+    let mut script = established();
+    script
+        .at(10)
+        .data(1, 101)
+        .at(60)
+        .ack(101)
+        .at(70)
+        .data(1, 101);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.retransmitted_packets, counts.stale_bytes), (1, 100));
+    assert_eq!(classes(&script)[1], Class::Retransmission { nth: 0 });
+}
+
+#[test]
+fn a_segment_larger_than_the_peer_takes_is_offloaded() {
+    let mut script = established();
+    script
+        .at(10)
+        .data(1, 1461)
+        .data(1461, 5841)
+        .at(60)
+        .ack(5841);
+    let counts = script.analyse().only().forward;
+    assert_eq!((counts.offloaded_packets, counts.new_packets), (1, 2));
 }

@@ -12,38 +12,27 @@
 //! # Ok::<(), input::InputError>(())
 //! ```
 
-mod compression;
+mod bytes;
 mod container;
-mod counts;
 mod error;
-mod fields;
-mod filter;
-mod format;
 mod headers;
-mod progress;
-mod warning;
-mod window;
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-pub use compression::Compression;
-pub use container::Container;
-pub use counts::Counts;
-pub use error::{InputError, Unreadable};
-pub use filter::Filter;
-pub use format::Format;
-pub use headers::LinkType;
-pub use progress::Progress;
-pub use warning::{Problem, Warning};
-
+use crate::Endpoint;
+use bytes::{Window, unpack};
 use container::{Frame, Reader, Step};
 use headers::Skip;
-use progress::Metered;
-use window::Window;
+
+pub use bytes::Compression;
+pub use container::{Container, Format};
+pub use error::{InputError, Problem, Unreadable, Warning};
+pub use headers::LinkType;
 
 /// Warnings kept; a trace that is damaged all over says no more by its hundredth.
 const MOST_WARNINGS: usize = 100;
@@ -110,7 +99,7 @@ impl Input {
         let progress = Progress::new(len);
         let source = Metered::new(source, &progress);
         let (source, compression) =
-            compression::unpack(source).map_err(|error| unreadable(Unreadable::Read(error)))?;
+            unpack(source).map_err(|error| unreadable(Unreadable::Read(error)))?;
         let mut window = Window::new(source);
         let reader = Reader::new(&mut window).map_err(unreadable)?;
         let format = Format::new(reader.container(), compression);
@@ -238,5 +227,152 @@ fn note_time(span_ns: &mut Option<(i64, i64)>, frame: &Frame) {
         let (first, last) = span_ns.get_or_insert((at, at));
         *first = at.min(*first);
         *last = at.max(*last);
+    }
+}
+
+/// Which packets of a trace are given; each condition that is set has to hold.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// One end has one of these addresses; empty: any.
+    addresses: Vec<[u8; 16]>,
+    /// One end has one of these ports; empty: any.
+    ports: Vec<u16>,
+    from_ns: Option<i64>,
+    until_ns: Option<i64>,
+}
+
+impl Filter {
+    /// Takes packets from or to this address, besides those already taken.
+    #[must_use]
+    pub fn address(mut self, address: IpAddr) -> Self {
+        self.addresses
+            .push(Endpoint::from(SocketAddr::new(address, 0)).address);
+        self
+    }
+
+    /// Takes packets from or to this port, besides those already taken.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.ports.push(port);
+        self
+    }
+
+    /// Leaves out what was captured before, in nanoseconds since 1970.
+    #[must_use]
+    pub fn from(mut self, ns: i64) -> Self {
+        self.from_ns = Some(ns);
+        self
+    }
+
+    /// Leaves out what was captured then or later, in nanoseconds since 1970.
+    #[must_use]
+    pub fn until(mut self, ns: i64) -> Self {
+        self.until_ns = Some(ns);
+        self
+    }
+
+    #[inline]
+    fn takes_time(&self, ns: i64) -> bool {
+        self.from_ns.is_none_or(|from| ns >= from) && self.until_ns.is_none_or(|until| ns < until)
+    }
+
+    #[inline]
+    fn takes_ends(&self, from: &Endpoint, to: &Endpoint) -> bool {
+        let ends = [from, to];
+        (self.addresses.is_empty() || ends.iter().any(|end| self.addresses.contains(&end.address)))
+            && (self.ports.is_empty() || ends.iter().any(|end| self.ports.contains(&end.port)))
+    }
+}
+
+/// What became of a trace's packets. All but the last two exclude each other and add up to
+/// `packets`, once the trace has been read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// In the trace, of any kind.
+    pub packets: u64,
+    /// TCP segments given.
+    pub tcp: u64,
+    /// On an interface whose link type is not read.
+    pub other_link: u64,
+    /// Neither IPv4 nor IPv6.
+    pub not_ip: u64,
+    /// IP, with something other than TCP in it.
+    pub not_tcp: u64,
+    /// IP fragments with TCP in them, without its header.
+    pub fragments: u64,
+    /// Captured too short for the TCP header.
+    pub cut: u64,
+    /// With headers that contradict themselves or the packet's length.
+    pub damaged: u64,
+    /// Left out by the filter.
+    pub filtered: u64,
+    /// Of those given: captured too short for the TCP options, which are then incomplete.
+    pub options_cut: u64,
+    /// Of those given: the first fragment of an IP packet, whose payload goes on in others.
+    pub first_fragments: u64,
+}
+
+impl Counts {
+    fn skipped(&mut self, why: Skip) {
+        *match why {
+            Skip::OtherLink => &mut self.other_link,
+            Skip::NotIp => &mut self.not_ip,
+            Skip::NotTcp => &mut self.not_tcp,
+            Skip::Fragment => &mut self.fragments,
+            Skip::Cut => &mut self.cut,
+            Skip::Damaged => &mut self.damaged,
+            Skip::Filtered => &mut self.filtered,
+        } += 1;
+    }
+}
+
+/// How much of a trace's file has been read, as it lies on disk.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    read: Arc<AtomicU64>,
+    len: Option<u64>,
+}
+
+impl Progress {
+    fn new(len: Option<u64>) -> Self {
+        Self {
+            read: Arc::default(),
+            len,
+        }
+    }
+
+    /// Bytes read so far.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the file when it was opened; `None` for a pipe.
+    #[must_use]
+    pub fn total(&self) -> Option<u64> {
+        self.len
+    }
+}
+
+/// A source whose bytes are counted.
+struct Metered<R> {
+    source: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R> Metered<R> {
+    pub fn new(source: R, progress: &Progress) -> Self {
+        Self {
+            source,
+            read: Arc::clone(&progress.read),
+        }
+    }
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buffer)?;
+        self.read.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
     }
 }

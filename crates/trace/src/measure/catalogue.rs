@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::measures::Measures;
-use super::summary::Summary;
+use super::measures::Summary;
 
 /// A distribution among [`Measures`]; times are in nanoseconds there.
 pub type Distributed = Measure<fn(&Measures) -> &Distribution>;

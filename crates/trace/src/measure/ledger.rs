@@ -1,15 +1,15 @@
 use std::iter;
 
 use super::batch::{Batch, Noted};
-use super::fairness::Fairness;
-use super::finished::{Finished, Known};
+use super::batch::{Finished, Known};
 use super::measures::Measures;
 use super::meter::Options;
+use super::results::Fairness;
 use super::results::{Clocks, Handshakes, Results, Single, Together};
 use crate::Direction;
 use crate::connection::CACHED;
-use crate::fetch::fetch;
 use crate::pair::Clock;
+use crate::prefetch;
 
 /// So many notes before its turn, what a note changes is fetched.
 const SOON: usize = 8;
@@ -76,7 +76,7 @@ impl Ledger {
         let state = self.connections.get(number.wrapping_sub(1) as usize);
         if let Some(measures) = state.and_then(|state| state.measures[direction as usize].as_ref())
         {
-            fetch(&**measures);
+            prefetch(&**measures);
         }
     }
 

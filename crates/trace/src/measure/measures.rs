@@ -1,14 +1,15 @@
-use super::batch::{Acknowledgement, Departure, End, Extent, Transit};
-use super::blocking::Blocking;
-use super::completion::Completion;
+use pillion_stats::measure::{Distribution, Percentile};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+
+use super::batch::{Acknowledgement, Departure, End, Extent, Total, Transit};
 use super::delay::Delay;
-use super::finished::Total;
-use super::latency::Latency;
-use super::loss::Loss;
+use super::latency::{Blocking, Completion, Latency};
+use super::packets::{Loss, Spacing, Volume, nth_place};
 use super::slices::Slices;
-use super::spacing::Spacing;
-use super::volume::{Volume, nth_place};
-use crate::pair::{Clock, Hull, PathDirection};
+use crate::event::PathDirection;
+use crate::link::hull::Hull;
+use crate::pair::Clock;
 use crate::{Arrived, Class};
 
 /// All that is measured of one direction, of one connection or of several together.
@@ -171,9 +172,41 @@ impl Measures {
     }
 }
 
+/// For `serialize_with`: a summary of times, in milliseconds.
+pub(super) fn milliseconds<S: Serializer>(
+    distribution: &Distribution,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Summary(distribution, 1e6).serialize(serializer)
+}
+
+/// A distribution in short, with how much of its values' unit one of the output's is.
+pub(super) struct Summary<'a>(pub(super) &'a Distribution, pub(super) f64);
+
+impl Serialize for Summary<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(distribution, unit) = *self;
+        let whole = |value: Option<u64>| value.map(|value| value as f64 / unit);
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("count", &distribution.len())?;
+        map.serialize_entry("exact", &distribution.is_exact())?;
+        map.serialize_entry("sample", &distribution.sample())?;
+        map.serialize_entry("min", &whole(distribution.min()))?;
+        map.serialize_entry("mean", &distribution.mean().map(|mean| mean / unit))?;
+        map.serialize_entry("sd", &distribution.sd().map(|sd| sd / unit))?;
+        for percentile in Percentile::ALL {
+            let value = distribution.quantile(percentile.share);
+            map.serialize_entry(percentile.name, &whole(value))?;
+        }
+        map.serialize_entry("max", &whole(distribution.max()))?;
+        map.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::Distribution;
+    use crate::measure::Distribution;
+
     use super::*;
 
     #[test]

@@ -10,46 +10,29 @@
 //! ledger, which has the [`Measures`] of each connection. What is slow to enter holds the analysis
 //! up once four batches wait.
 
-mod above;
 mod batch;
-mod blocking;
-mod bookkeeper;
 pub mod catalogue;
-mod completion;
 mod delay;
-mod fairness;
-mod finished;
 mod group;
 mod latency;
 mod ledger;
-mod loss;
 mod measures;
 mod meter;
-#[cfg(test)]
-mod property;
+mod packets;
+mod pending_delays;
 mod results;
-mod rows;
 mod slices;
-mod spacing;
-mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
-mod undated;
-mod volume;
 
-pub use blocking::{Blocker, Blocking};
-pub use completion::Completion;
 pub use delay::{Delay, Untold};
-pub use fairness::{Fairness, jain_index};
 pub use group::{Group, GroupError};
-pub use latency::Latency;
-pub use loss::Loss;
+pub use latency::{Blocker, Blocking, Completion, Latency};
 pub use measures::Measures;
 pub use meter::{Meter, Options};
+pub use packets::{Loss, Spacing, Volume};
 pub use pillion_stats::measure::Distribution;
-pub use results::{Clocks, Fitted, Handshakes, Results, Single, Together};
+pub use results::{Clocks, Fairness, Fitted, Handshakes, Results, Single, Together, jain_index};
 pub use slices::{Rates, Slice, Slices};
-pub use spacing::Spacing;
 pub use table::{TableError, write_tables};
-pub use volume::Volume;

@@ -1,13 +1,15 @@
-use super::nat::Nat;
-use super::places::Places;
+use super::Printed;
+use super::hosts::Nat;
+use super::hosts::Places;
 use super::sides::Sides;
-use super::source::Printed;
 use super::view::View;
-use crate::connection::{Connection, Direction, Found, Repeats, Side, Table};
-use crate::event::{Ahead, Observer};
-use crate::fingerprint::fingerprint;
+use crate::connection::{Connection, Found, Repeats, Table};
+use crate::event::Ahead;
+use crate::event::{Direction, Side};
+use crate::observer::Observer;
+use crate::observer::Since;
 use crate::packet::Packet;
-use crate::since::Since;
+use crate::packet::fingerprint;
 
 /// Brings the packets of two traces together, which come in about the order of time.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 use std::mem;
 
 use super::clock::Clock;
-use super::minima::{Minima, Point};
-use crate::connection::Side;
 use crate::event::Ahead;
+use crate::event::Side;
+use crate::link::hull::{Minima, Point};
 use crate::packet::Packet;
 
 /// What is known of the two traces as a whole while they are read.

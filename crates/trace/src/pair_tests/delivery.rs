@@ -1,4 +1,8 @@
+//! Deliveries, losses, and connections that one of two traces does not show whole.
+
 use super::*;
+use crate::packet::Endpoint;
+use crate::script::{NOT_SHOWN, SHOWN, is_shown, traces, with};
 
 #[test]
 fn what_arrives_is_delivered_in_order_without_waiting() {
@@ -126,4 +130,208 @@ fn a_server_that_sends_is_analysed_at_its_own_trace() {
     assert_eq!(range.ack_latency_ns(), Some(151 * MS));
     assert_eq!(range.delivery.unwrap().at_ns, 200 * MS);
     assert_eq!(record.only().passages[1].delivered_bytes, 500);
+}
+
+#[test]
+fn bytes_that_the_receivers_trace_misses_are_counted() {
+    let mut script = established();
+    script.at(200).data(1, 101).at(230).data(101, 201);
+    script.at(350).ack(101).at(380).ack(201).at(400).close(201);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+    there.retain(|packet| packet.number != 4);
+    let (record, _) = analyse_both(&here, &there);
+    assert_eq!(record.only().passages[0].unseen_bytes, 100);
+    assert_eq!(record.ranges[0].1.delivery, None);
+    let second = record.ranges[1].1.delivery.unwrap();
+    // The ACK of the first left before the second arrived.
+    assert_eq!(
+        (second.in_order_ns(), second.behind),
+        (Some(305 * MS), None)
+    );
+}
+
+#[test]
+fn nothing_is_lost_while_the_other_trace_is_off() {
+    let mut script = established();
+    for message in 0..2000 {
+        script
+            .at(200 + message * 30)
+            .data(message * 10 + 1, message * 10 + 11);
+        script.at(350 + message * 30).ack(message * 10 + 11);
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+    there.retain(|packet| (25_000 * MS..35_000 * MS).contains(&packet.at_ns));
+    let passage = analyse_both(&here, &there).0.only().passages[0];
+    assert_eq!((passage.delivered_packets, passage.lost_packets), (333, 0));
+    // ACKs at the sender say of nearly all the others that they arrived.
+    let others = passage.unknown_packets + passage.unseen_packets;
+    assert_eq!(others, 2000 - 333 + 2);
+}
+
+#[test]
+fn one_that_took_very_long_leaves_no_doubt_of_what_left_before_others_that_arrived() {
+    let mut script = established();
+    for message in 0..20 {
+        script
+            .at(200 + message * 30)
+            .data(message * 10 + 1, message * 10 + 11);
+    }
+    script.at(900).ack(161);
+    let (here, mut there) = carry(&script, ONE_WAY, 0, &[20]);
+    let slow = there.iter_mut().find(|packet| packet.number == 6);
+    slow.unwrap().at_ns += 700 * MS;
+    there.sort_by_key(|packet| packet.at_ns);
+    let passage = analyse_both(&here, &there).0.only().passages[0];
+    assert_eq!((passage.lost_packets, passage.unknown_packets), (1, 0));
+}
+
+#[test]
+fn drifting_clocks_and_random_losses_are_told_exactly() {
+    for (seed, ppm) in [(1, 100.0), (2, -100.0)] {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let mut script = established();
+        let (mut here, mut there) = carry(&script, ONE_WAY, 0, &[]);
+        script.packets.clear();
+        let (mut lost, mut last_lost) = (0, 0);
+        // A thin stream of five minutes that bundles one segment; ACKs are never lost.
+        for message in 0..10_000_i64 {
+            let at_ns = (200 + message * 30) * MS;
+            let begin = (message - 1).max(0) * 100 + 1;
+            let mut packet = *script.packet(Forward, begin, (message * 100 + 101 - begin) as u32);
+            packet.at_ns = at_ns;
+            packet.number = here.len() as u64 + 1;
+            here.push(packet);
+            // Two in a row would need a retransmission.
+            if random.random_ratio(1, 10) && message > last_lost + 1 {
+                (lost, last_lost) = (lost + 1, message);
+                continue;
+            }
+            let queue_ns = random.random_range(0..8 * MS);
+            packet.at_ns = at_ns + ONE_WAY + queue_ns;
+            there.push(packet);
+            let mut ack = *script.ack(message * 100 + 101).last();
+            ack.at_ns = packet.at_ns;
+            there.push(ack);
+            ack.at_ns = packet.at_ns + ONE_WAY;
+            here.push(ack);
+        }
+        here.sort_by_key(|packet| packet.at_ns);
+        for packet in &mut there {
+            packet.at_ns += AHEAD + (packet.at_ns as f64 * ppm / 1e6) as i64;
+        }
+        let (record, finding) = analyse_both(&here, &there);
+        let found = finding.clock.drift_ppm().unwrap();
+        assert!((found - ppm).abs() < 1.0, "{found} ppm instead of {ppm}");
+        let passage = record.only().passages[0];
+        // Those of the last moments may count as unknown.
+        let gone = passage.lost_packets + passage.unknown_packets;
+        assert_eq!(gone, lost);
+        assert!(passage.unknown_packets <= 10, "{passage:?}");
+        assert_eq!(record.only().passages[1].lost_packets, 0);
+        let least = finding.clock.there.unwrap();
+        for fate in &record.fates {
+            if let (Forward, Some(raw)) = (fate.direction, fate.raw_delay_ns()) {
+                let variation = (raw as f64 - least.at(fate.sent_ns)) / MS as f64;
+                assert!((-0.01..8.3).contains(&variation), "{variation} ms");
+            }
+        }
+    }
+}
+
+/// The numbers of packets that were lost.
+fn lost(record: &Record) -> Vec<u64> {
+    let lost = |fate: &&Fate| fate.arrival == Arrival::Lost;
+    let lost = record.fates.iter().filter(lost);
+    lost.map(|fate| fate.packet).collect()
+}
+
+#[test]
+fn what_a_host_opens_to_the_one_at_the_senders_trace_is_not_turned_round() {
+    let scripts = [with(5001, SHOWN, true), with(5002, NOT_SHOWN, true)];
+    let [here, there] = traces(&scripts, is_shown);
+    let (record, _) = analyse_both(&here, &there);
+    let host: Endpoint = endpoint("192.0.2.1:80");
+    assert_eq!(record.connections.len(), 2);
+    for connection in &record.connections {
+        assert_eq!(connection.main_sender, host, "{connection:?}");
+        assert_eq!(connection.backward.data_packets, 20, "{connection:?}");
+        assert!(connection.has_data);
+    }
+    assert_eq!(lost(&record), [0; 0]);
+}
+
+#[test]
+fn what_the_receivers_trace_shows_alone_is_not_turned_round_either() {
+    let scripts = [with(5001, SHOWN, true), with(5002, SHOWN, true)];
+    let [mut here, there] = traces(&scripts, |_| true);
+    here.retain(|packet| [packet.from.port, packet.to.port].contains(&5001));
+    let (record, _) = analyse_both(&here, &there);
+    // All that the host at the receiver's trace sent is seen to leave there.
+    let sent: Vec<u64> = record
+        .connections
+        .iter()
+        .map(|it| it.forward.packets)
+        .collect();
+    assert_eq!(sent, [22, 22]);
+    assert_eq!(lost(&record), [0; 0]);
+}
+
+#[test]
+fn of_a_connection_that_the_other_trace_does_not_show_nothing_is_lost() {
+    for opened_by_other in [false, true] {
+        let mut not_shown = with(5002, NOT_SHOWN, opened_by_other);
+        // Of the last three nothing is acknowledged before the traces end.
+        let until_ns = 540 * MS;
+        not_shown
+            .packets
+            .retain(|packet| packet.at_ns < until_ns - 40 * MS);
+        let scripts = [with(5001, SHOWN, false), not_shown];
+        let [here, there] = traces(&scripts, is_shown);
+        let (record, _) = analyse_both(&here, &there);
+        assert_eq!(lost(&record), [0; 0]);
+        let unseen = record.fates.iter();
+        let unseen = unseen.filter(|fate| fate.arrival == Arrival::Unseen);
+        assert!(unseen.count() >= 17);
+        assert_eq!(record.connections[1].only_at, Some(Side::Sender));
+        assert_eq!(record.connections[0].only_at, None);
+    }
+}
+
+#[test]
+fn an_attempt_to_reach_the_host_at_the_receivers_trace_that_it_does_not_show_was_lost() {
+    let mut attempt = Script::new();
+    attempt.client = endpoint("192.0.2.1:80");
+    attempt.server = endpoint(&format!("{SHOWN}:5002"));
+    attempt.at(100).syn();
+    attempt.at(300).syn();
+    let [here, there] = traces(&[with(5001, SHOWN, false), attempt], |packet| {
+        packet.to.port != 5002
+    });
+    let (record, _) = analyse_both(&here, &there);
+    assert_eq!(record.connections[1].only_at, None);
+    assert_eq!(record.connections[1].passages[0].lost_packets, 2);
+}
+
+#[test]
+fn what_was_acknowledged_when_the_traces_end_is_not_lost() {
+    // The receiver's trace misses a message of the last second and its ACK, and the ACKs of those
+    // behind it.
+    let script = with(5001, SHOWN, false);
+    let missed = |packet: &Packet| match packet.payload_len {
+        0 => packet.at_ns >= 400 * MS,
+        _ => packet.at_ns == 400 * MS,
+    };
+    let [here, there] = traces(&[script], |packet| !missed(packet));
+    let (record, _) = analyse_both(&here, &there);
+    assert_eq!(lost(&record), [0; 0]);
+    let passage = record.only().passages[0];
+    assert_eq!((passage.unseen_packets, passage.unseen_bytes), (1, 100));
+    assert_eq!(passage.delivered_packets, 2 + 19);
+    // What had arrived behind it was read, at a time that is not known.
+    let never = |(_, range): &&(_, crate::Range)| {
+        let readable = range.delivery.map(|delivery| delivery.readable);
+        readable == Some(Readable::Never)
+    };
+    assert_eq!(record.ranges.iter().filter(never).count(), 0);
 }

@@ -1,7 +1,7 @@
 //! The analysis held against the reference.
 
-use pillion_trace::pair::{self, Arrival, Fate, Options};
-use pillion_trace::{Class, Range, Readable};
+use pillion_trace::pair::{self, Options};
+use pillion_trace::{Arrival, Class, Fate, Range, Readable};
 
 use crate::reference::{Copy, Stream};
 use crate::told::{One, Told};

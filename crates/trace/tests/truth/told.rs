@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pillion_trace::pair::Fate;
-use pillion_trace::{Acked, Connection, Counts, Direction, Observer, Range, Sent};
+use pillion_trace::{Acked, Connection, Counts, Direction, Fate, Observer, Range, Sent};
 
 /// All of it, by the number of the connection.
 #[derive(Debug, Default)]

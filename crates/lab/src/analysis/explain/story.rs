@@ -1,8 +1,9 @@
 use std::net::SocketAddr;
 
-use pillion_trace::pair::{Arrival, Clock, Fate, PathDirection};
+use pillion_trace::pair::Clock;
 use pillion_trace::{
-    Acked, Class, Connection, CopyKind, Direction, Endpoint, Observer, Range, Sent,
+    Acked, Arrival, Class, Connection, CopyKind, Direction, Endpoint, Fate, Observer,
+    PathDirection, Range, Sent,
 };
 use serde::Serialize;
 

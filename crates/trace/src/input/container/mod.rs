@@ -1,13 +1,15 @@
 //! The file formats: from bytes to frames.
+//!
+//! Own code, because the crate pcap-parser would replace only about 200 lines. Its errors have no
+//! byte offset, it holds every block in memory before it skips it, and if_tsresol, link types,
+//! lengths and the warnings after which reading goes on would still be checked here.
 
-mod pcap;
 mod pcapng;
-mod time;
 
 use std::fmt;
 
-use super::{LinkType, Problem, Unreadable, Warning, fields::Order, window::Window};
-use pcap::Pcap;
+use super::bytes::{Fields, Order, Window};
+use super::{Compression, LinkType, Problem, Unreadable, Warning};
 use pcapng::PcapNg;
 
 /// No packet and no block that is looked into is longer; a length above is damage.
@@ -142,5 +144,163 @@ fn begins(window: &mut Window, len: usize, offset: u64) -> Result<bool, Box<Warn
         Ok(false) if window.bytes().is_empty() => Ok(false),
         Ok(false) => Err(Problem::Truncated.at(offset)),
         Err(error) => Err(failed(&error, offset)),
+    }
+}
+
+/// What a trace's file is made of. Its text is such as `pcapng, gzip, Ethernet`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Format {
+    container: Container,
+    compression: Option<Compression>,
+    link_types: Vec<LinkType>,
+}
+
+impl Format {
+    pub(super) fn new(container: Container, compression: Option<Compression>) -> Self {
+        Self {
+            container,
+            compression,
+            link_types: Vec::new(),
+        }
+    }
+
+    /// Notes a packet's link type.
+    #[inline]
+    pub(super) fn add(&mut self, link: LinkType) {
+        if self.link_types.first() == Some(&link) {
+            return;
+        }
+        if !self.link_types.contains(&link) {
+            self.link_types.push(link);
+        }
+    }
+
+    /// The file format.
+    #[must_use]
+    pub fn container(&self) -> Container {
+        self.container
+    }
+
+    /// How it is compressed, if it is.
+    #[must_use]
+    pub fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// Link types of the packets, in the order of their first packets.
+    #[must_use]
+    pub fn link_types(&self) -> &[LinkType] {
+        &self.link_types
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.container.fmt(f)?;
+        match self.compression {
+            None => {}
+            Some(Compression::Gzip) => f.write_str(", gzip")?,
+            Some(Compression::Zstd) => f.write_str(", zstd")?,
+        }
+        for link in &self.link_types {
+            write!(f, ", {link}")?;
+        }
+        Ok(())
+    }
+}
+
+const HEADER: usize = 24;
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+/// Kuznetsov's libpcap of the 1990s: eight more bytes in each record's header.
+const LONG_RECORDS: u32 = 0xa1b2_cd34;
+
+/// pcap (draft-ietf-opsawg-pcap): a header, then record after record.
+pub(crate) struct Pcap {
+    order: Order,
+    ns_per_tick: u32,
+    record_header: usize,
+    link: LinkType,
+}
+
+impl Pcap {
+    /// Reads the header; `None` if `magic` is not pcap's.
+    pub fn new(window: &mut Window, magic: [u8; 4]) -> Option<Result<Self, Unreadable>> {
+        let (order, (ns_per_tick, record_header)) = [Order::Little, Order::Big]
+            .into_iter()
+            .find_map(|order| Some((order, variant(order.u32(magic))?)))?;
+        Some(read_header(window, order).map(|link| Self {
+            order,
+            ns_per_tick,
+            record_header,
+            link,
+        }))
+    }
+
+    pub fn container(&self) -> Container {
+        Container::Pcap {
+            nanoseconds: self.ns_per_tick == 1,
+        }
+    }
+
+    #[inline]
+    pub fn next<'w>(&mut self, window: &'w mut Window) -> Result<Step<'w>, Box<Warning>> {
+        let offset = window.offset();
+        if !begins(window, self.record_header, offset)? {
+            return Ok(Step::End);
+        }
+        let mut fields = Fields::new(window.bytes(), self.order);
+        let Some([seconds, ticks, captured, len]) = fields.four_u32() else {
+            return Err(Problem::Truncated.at(offset));
+        };
+        // More than the header's snapshot length is no damage: some programs write it wrong.
+        if captured > LONGEST {
+            return Err(Problem::Length(captured.into()).at(offset));
+        }
+        let record = self.record_header + captured as usize;
+        whole(window, record, offset)?;
+        let bytes = window.take(record);
+        Ok(Step::Frame(Frame {
+            at_ns: Some(
+                i64::from(seconds) * 1_000_000_000 + i64::from(ticks) * i64::from(self.ns_per_tick),
+            ),
+            link: self.link,
+            interface: 0,
+            bytes: bytes.get(self.record_header..).unwrap_or_default(),
+            len,
+        }))
+    }
+}
+
+/// Nanoseconds of a tick, and bytes of a record's header.
+fn variant(magic: u32) -> Option<(u32, usize)> {
+    match magic {
+        MICROSECONDS => Some((1000, 16)),
+        NANOSECONDS => Some((1, 16)),
+        LONG_RECORDS => Some((1000, 24)),
+        _ => None,
+    }
+}
+
+fn read_header(window: &mut Window, order: Order) -> Result<LinkType, Unreadable> {
+    if !window.holds(HEADER).map_err(Unreadable::Read)? {
+        return Err(Unreadable::Short(window.bytes().len()));
+    }
+    let mut fields = Fields::new(window.take(HEADER), order);
+    let _magic = fields.u32();
+    let (major, minor) = (
+        fields.u16().unwrap_or_default(),
+        fields.u16().unwrap_or_default(),
+    );
+    if major != 2 {
+        return Err(Unreadable::Version { major, minor });
+    }
+    let _zone_accuracy_snaplen: Option<[u8; 12]> = fields.array();
+    // The upper half says how long the frames' checksums are.
+    let link = LinkType(fields.u32().unwrap_or_default() as u16);
+    if link.is_read() {
+        Ok(link)
+    } else {
+        Err(Unreadable::LinkType(link))
     }
 }

@@ -171,3 +171,228 @@ fn serialised_results_give_times_in_milliseconds_under_names_that_say_so() {
         assert_eq!(main["slices"][0]["lost_data_packets"], 1);
     }
 }
+
+/// Messages of 100 bytes each 100 ms from 200 ms on, each with the one before; each is acknowledged
+/// after 150 ms.
+fn ten_bundled() -> Script {
+    let mut script = established();
+    for message in 0..10 {
+        let begin = message * 100 + 1;
+        let bundled = if message == 0 { begin } else { begin - 100 };
+        script.at(200 + message * 100).data(bundled, begin + 100);
+        script.at(350 + message * 100).ack(begin + 100);
+    }
+    script.packets.sort_by_key(|packet| packet.at_ns);
+    for (number, packet) in (1..).zip(&mut script.packets) {
+        packet.number = number;
+    }
+    script
+}
+
+fn from(ms: i64) -> Period {
+    Period {
+        from: Some(When::After(ms * MS)),
+        until: None,
+    }
+}
+
+fn until(ms: i64) -> Period {
+    Period {
+        from: None,
+        until: Some(When::After(ms * MS)),
+    }
+}
+
+fn measure_part(script: &Script, period: Period) -> Results {
+    let mut analysis = Analysis::of(Meter::new(Options::default()), period);
+    for packet in &script.packets {
+        analysis.packet(packet);
+    }
+    analysis.finish().finish()
+}
+
+#[test]
+fn a_latency_belongs_to_the_part_in_which_it_began() {
+    let results = measure_part(&ten_bundled(), from(600));
+    let main = &results.connections[0].main;
+    // Of the ACKs that come from then on, one is for what was sent before.
+    assert_eq!(ms(&main.latency.ack_latency), [(150, 6)]);
+    assert_eq!(main.latency.ack_latency.len(), 6);
+    assert_eq!(ms(&main.spacing.itt), [(100, 5)]);
+    let acked: u64 = main.slices.iter().map(|(_, slice)| slice.acked_bytes).sum();
+    assert_eq!(acked, 700);
+}
+
+#[test]
+fn what_was_sent_before_a_part_is_known_in_it() {
+    let results = measure_part(&ten_bundled(), from(600));
+    let single = &results.connections[0];
+    let counts = single.main.sent.counts;
+    assert_eq!((counts.bundled_packets, counts.new_packets), (6, 0));
+    assert_eq!((counts.new_bytes, counts.bundled_bytes), (600, 600));
+    assert_eq!(single.main.spacing.in_flight.min(), Some(1));
+    assert_eq!(single.outcome, Outcome::Completed);
+    assert_eq!((single.begin_s, single.duration_s), (0.0, 0.65));
+}
+
+#[test]
+fn a_trace_has_the_counts_of_its_parts_together() {
+    let script = ten_bundled();
+    let counts = |period| {
+        measure_part(&script, period).connections[0]
+            .main
+            .sent
+            .counts
+    };
+    for ms in [100, 200, 455, 600, 1000] {
+        let (mut parts, all) = (counts(until(ms)), counts(Period::default()));
+        parts += counts(from(ms));
+        assert_eq!(parts, all, "parts before and from {ms} ms");
+    }
+}
+
+#[test]
+fn a_connection_that_ended_before_a_part_is_not_in_it_and_others_keep_their_numbers() {
+    let mut script = one_message();
+    script.client = endpoint("192.0.2.1:40001");
+    script.initial = [5, 6];
+    script.at(5000).handshake();
+    let results = measure_part(&script, from(4000));
+    let numbers = results.connections.iter().map(|single| single.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn of_two_traces_what_was_in_flight_belongs_to_the_part_in_which_it_was_sent() {
+    let mut script = ten_bundled();
+    // What is lost is acknowledged with what brings it after all.
+    script.packets.retain(|packet| packet.number != 10);
+    let (here, there) = carry(&script, ONE_WAY, AHEAD, &[7]);
+    let whole = measure_both(&here, &there, Options::default());
+    for ms in [205, 340, 600, 930] {
+        let pair = pair::Options {
+            period: from(ms),
+            ..pair::Options::default()
+        };
+        let later = measure_pair(&here, &there, &pair, Options::default());
+        let pair = pair::Options {
+            period: until(ms),
+            ..pair::Options::default()
+        };
+        let before = measure_pair(&here, &there, &pair, Options::default());
+        let sent_before = before.all.main.sent.counts.data_packets;
+        let expected = whole.all.main.sent.counts.data_packets - sent_before;
+        let main = &later.all.main;
+        let loss = main.loss.as_ref().unwrap();
+        assert_eq!(loss.data_packets, expected, "from {ms} ms");
+        assert_eq!(main.delay.application.len(), expected, "from {ms} ms");
+        assert_eq!(
+            main.delay.one_way.len() + loss.passage.lost_data_packets,
+            expected
+        );
+        assert_eq!(
+            (loss.passage.unseen_bytes, loss.passage.unmatched_packets),
+            (0, 0)
+        );
+        let delivered = loss.passage.delivered_bytes;
+        // What the lost packet brought new comes with the next one.
+        assert_eq!(delivered, 100 * expected, "from {ms} ms");
+        let back = later.all.back.loss.as_ref().unwrap();
+        assert_eq!(
+            (back.passage.unknown_packets, back.passage.lost_packets),
+            (0, 0)
+        );
+    }
+}
+
+#[test]
+fn tables_have_one_header_and_a_row_for_each_of_whom_they_tell() {
+    let (here, there) = carry(&one_loss(), ONE_WAY, AHEAD, &[4]);
+    let options = Options {
+        groups: vec!["thin=:80".parse().unwrap()],
+        ..Options::default()
+    };
+    let results = measure_both(&here, &there, options);
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_tables(&results, &folder.path().join("new")).unwrap();
+    let read = |name: &str| {
+        let path = folder.path().join("new").join(name);
+        assert!(written.contains(&path), "{written:?}");
+        std::fs::read_to_string(path).unwrap()
+    };
+    let all: Vec<String> = read("ack_latency_ms.csv").lines().map(Into::into).collect();
+    assert_eq!(
+        all[..5],
+        [
+            "scope,name,direction,share_at_most,ack_latency_ms",
+            "all,,main,0.25,360",
+            "all,,main,0.5,390",
+            "all,,main,0.75,420",
+            "all,,main,1,450",
+        ]
+    );
+    assert_eq!(all[5], "group,thin,main,0.25,360");
+    assert_eq!(all[9], "connection,1,main,0.25,360");
+    assert_eq!(all.len(), 13);
+    assert_eq!(
+        read("retransmissions.csv").lines().nth(1),
+        Some("all,,main,1,1,0")
+    );
+    assert_eq!(
+        read("head_of_line.csv"),
+        "scope,name,direction,position,ranges,bytes,longest_ms\nconnection,1,main,1,3,300,270.0\n"
+    );
+    for name in [
+        "connections",
+        "groups",
+        "sent",
+        "loss",
+        "slices",
+        "loss_runs",
+    ] {
+        let text = read(&format!("{name}.csv"));
+        let mut lines = text.lines().map(|line| line.split(',').count());
+        let columns = lines.next().unwrap();
+        assert!(columns > 4 && lines.clone().count() > 0, "{name}: {text}");
+        assert!(lines.all(|line| line == columns), "{name}: {text}");
+    }
+}
+
+#[test]
+fn tables_without_a_row_are_not_written() {
+    let results = measure(&one_message(), Options::default());
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_tables(&results, folder.path()).unwrap();
+    let there = |name: &str| folder.path().join(name).exists();
+    assert!(there("rtt_ms.csv") && written.contains(&folder.path().join("rtt_ms.csv")));
+    assert!(!there("loss.csv") && !there("one_way_delay_ms.csv"));
+    assert_eq!(
+        written.len(),
+        std::fs::read_dir(folder.path()).unwrap().count()
+    );
+}
+
+#[test]
+fn tables_stay_until_new_ones_are_whole_and_go_where_those_have_no_row() {
+    use std::fs::{self, File};
+    let results = measure(&one_message(), Options::default());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["rtt_ms.csv", "loss.csv"] {
+        fs::write(path(name), "old").unwrap();
+    }
+    let held = File::open(path("rtt_ms.csv")).unwrap();
+    let written = write_tables(&results, folder.path()).unwrap();
+    assert_eq!(std::io::read_to_string(held).unwrap(), "old");
+    assert_ne!(fs::read_to_string(path("rtt_ms.csv")).unwrap(), "old");
+    assert!(!path("loss.csv").exists());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), written.len());
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let results = measure(&Script::new(), Options::default());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let error = write_tables(&results, &file.path().join("tables")).unwrap_err();
+    assert!(error.to_string().contains("tables"), "{error}");
+}

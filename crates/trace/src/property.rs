@@ -1,13 +1,17 @@
-//! What must hold for any sequence of packets.
+//! Invariants that hold for whatever packets traces have.
 
 use std::collections::HashMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::pair::{self, Options};
+use crate::measure::catalogue::distributions;
+use crate::measure::{Measures, Meter, Options, Results};
+use crate::pair;
 use crate::script::{Record, Script};
-use crate::{Analysis, Connection, Direction, Flags, Observer, Packet, Range};
+use crate::{
+    Analysis, Connection, Counts, Direction, Flags, Observer, Packet, Period, Range, When,
+};
 
 /// A packet that may mean anything; most are near each other in time and sequence.
 pub(crate) fn any_packet(random: &mut Pcg64Mcg, number: u64) -> Packet {
@@ -90,7 +94,7 @@ fn whatever_two_traces_hold_every_packet_has_one_fate() {
         }
         let total = traces.iter().map(Vec::len).sum::<usize>() as u64;
         let [here, there] = traces.map(Vec::into_iter);
-        let (order, _) = pair::analyse(here, there, &Options::default(), Order::default());
+        let (order, _) = pair::analyse(here, there, &pair::Options::default(), Order::default());
         let (mut fates, mut arrived) = (0, 0);
         for connection in &order.record.connections {
             for (counts, passage) in [connection.forward, connection.backward]
@@ -132,5 +136,87 @@ fn every_byte_is_new_bundled_or_retransmitted_whatever_comes() {
             }
         }
         assert_eq!(counted, packets, "seed {seed}");
+    }
+}
+
+fn of_any_two_traces(seed: u64) -> Results {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut traces = [Vec::new(), Vec::new()];
+    for number in 0..300 {
+        let mut packet = any_packet(&mut random, number);
+        traces[0].push(packet);
+        if random.random_ratio(3, 4) {
+            let later_ns = random.random_range(0..50_000_000);
+            packet.at_ns = packet.at_ns.saturating_add(later_ns);
+            traces[1].push(packet);
+        }
+    }
+    let options = Options {
+        slice_ns: [1_000_000, 1_000_000_000, i64::MAX][random.random_range(0..3)],
+        ..Options::default()
+    };
+    let pair = pair::Options {
+        same_clock: random.random(),
+        period: Period {
+            from: [None, Some(When::After(random.random_range(0..300_000_000)))]
+                [random.random_range(0..2)],
+            until: None,
+        },
+        ..pair::Options::default()
+    };
+    let [here, there] = traces.map(Vec::into_iter);
+    let (meter, finding) = pair::analyse(here, there, &pair, Meter::new(options));
+    meter.finish_pair(&finding.clock)
+}
+
+fn holds_together(measures: &Measures) {
+    let counts = &measures.sent.counts;
+    assert_eq!(measures.spacing.payload.len(), counts.data_packets);
+    assert_eq!(measures.spacing.in_flight.len(), counts.data_packets);
+    let slices = measures.slices.iter();
+    let in_slices: u64 = slices.map(|(_, slice)| u64::from(slice.data_packets)).sum();
+    assert_eq!(in_slices, counts.data_packets);
+    let retransmissions: u64 = measures.sent.nth_retransmissions.iter().sum();
+    assert!(retransmissions <= counts.retransmitted_packets);
+    if let Some(loss) = &measures.loss {
+        let lost = loss.lost_new_packets + loss.lost_bundled_packets;
+        let lost = lost + loss.lost_retransmitted_packets;
+        assert_eq!(lost, loss.passage.lost_data_packets);
+        assert_eq!(
+            loss.lost_new_bytes + loss.lost_old_bytes,
+            loss.passage.lost_bytes
+        );
+        let runs = loss.passage.loss_runs.iter().sum::<u64>();
+        assert!(runs <= loss.passage.lost_packets);
+    }
+    for measure in distributions() {
+        let distribution = (measure.of)(measures);
+        let steps = distribution.steps();
+        let total: u64 = steps.iter().map(|(_, times)| times).sum();
+        assert_eq!(total, distribution.len(), "{}", measure.name);
+        assert_eq!(steps.first().map(|step| step.0), distribution.min());
+        assert_eq!(distribution.quantile(1.0), distribution.max());
+    }
+}
+
+#[test]
+fn whatever_two_traces_hold_the_measures_of_all_are_those_of_each_together() {
+    for seed in 0..100 {
+        let results = of_any_two_traces(seed);
+        let (mut main, mut back) = (Counts::default(), Counts::default());
+        for connection in &results.connections {
+            holds_together(&connection.main);
+            holds_together(&connection.back);
+            main += connection.main.sent.counts;
+            back += connection.back.sent.counts;
+        }
+        holds_together(&results.all.main);
+        holds_together(&results.all.back);
+        assert_eq!(results.all.main.sent.counts, main, "seed {seed}");
+        assert_eq!(results.all.back.sent.counts, back, "seed {seed}");
+        assert!(main.new_bytes >= back.new_bytes);
+        let connections = results.connections.len() as u64;
+        assert_eq!(results.all.handshakes.connections, connections);
+        assert!(serde_json::to_value(&results).is_ok());
     }
 }

@@ -3,7 +3,8 @@ use rand::distr::Open01;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use crate::pair::{Hull, LinearDelay, Point};
+use crate::link::hull::{Hull, Point};
+use crate::pair::LinearDelay;
 
 /// Delays by two clocks, of which the relation is not known yet: as long as they are few, all of
 /// them.
@@ -12,7 +13,7 @@ use crate::pair::{Hull, LinearDelay, Point};
 /// mean and standard deviation exactly above any line: sums, and the hulls below and above. A
 /// sample that took every so many of them would see the same phase of a traffic that repeats.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Undated {
+pub(super) struct PendingDelays {
     kept: Vec<Point>,
     all: Option<Box<Folded>>,
 }
@@ -43,7 +44,7 @@ struct Folded {
     random: Pcg64Mcg,
 }
 
-impl Undated {
+impl PendingDelays {
     #[inline]
     pub(super) fn push(&mut self, at_ns: i64, delay_ns: i64) {
         let point = Point { at_ns, delay_ns };
@@ -204,22 +205,22 @@ mod tests {
     };
 
     /// Each fourth waits, as of segments that are sent four at a time.
-    fn in_fours(count: i64) -> (Undated, Vec<i64>) {
-        let mut undated = Undated::default();
+    fn in_fours(count: i64) -> (PendingDelays, Vec<i64>) {
+        let mut pending = PendingDelays::default();
         let mut heights = Vec::new();
         for number in 0..count {
             let at_ns = number * 1_000_000;
             let height_ns = [0, 100_000, 300_000, 700_000][(number % 4) as usize] + number % 997;
-            undated.push(at_ns, LINE.at(at_ns).ceil() as i64 + height_ns);
+            pending.push(at_ns, LINE.at(at_ns).ceil() as i64 + height_ns);
             heights.push(height_ns);
         }
-        (undated, heights)
+        (pending, heights)
     }
 
     #[test]
     fn of_many_number_extremes_and_mean_are_exact() {
-        let (undated, heights) = in_fours(1_000_000);
-        let all = undated.above(LINE);
+        let (pending, heights) = in_fours(1_000_000);
+        let all = pending.above(LINE);
         let count = heights.len() as f64;
         let mean = heights.iter().sum::<i64>() as f64 / count;
         assert_eq!(all.len(), heights.len() as u64);
@@ -236,13 +237,13 @@ mod tests {
     #[test]
     fn what_is_below_a_line_is_counted_and_left_out() {
         for count in [1000, 1_000_000] {
-            let (mut undated, _) = in_fours(count);
+            let (mut pending, _) = in_fours(count);
             for number in 0..count / 10 {
                 let at_ns = number * 1_000_000;
-                undated.push(at_ns, LINE.at(at_ns) as i64 - 5_000);
+                pending.push(at_ns, LINE.at(at_ns) as i64 - 5_000);
             }
-            let (mut all, below) = undated.not_below(LINE);
-            let (expected, total) = (count as u64 / 10, undated.len());
+            let (mut all, below) = pending.not_below(LINE);
+            let (expected, total) = (count as u64 / 10, pending.len());
             assert!(
                 below.abs_diff(expected) <= expected / 20,
                 "{below} of {total}"
@@ -256,8 +257,8 @@ mod tests {
 
     #[test]
     fn a_traffic_that_repeats_is_not_seen_in_one_phase() {
-        let (undated, _) = in_fours(1_000_000);
-        let all = undated.above(LINE);
+        let (pending, _) = in_fours(1_000_000);
+        let all = pending.above(LINE);
         for (share, height) in [(0.2, 0), (0.4, 100_000), (0.7, 300_000), (0.999, 700_000)] {
             let found = all.quantile(share).unwrap();
             assert!(

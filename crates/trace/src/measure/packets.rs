@@ -1,10 +1,64 @@
-use pillion_stats::measure::share;
+//! Packets and bytes: sent, lost, and how they follow each other.
+
+use pillion_stats::measure::{Distribution, share};
 use serde::Serialize;
 
-use super::batch::{End, Extent, Transit};
-use super::volume::{NTH, nth_place};
-use crate::pair::Passage;
-use crate::{Class, CopyKind};
+use super::batch::{Departure, End, Extent, Transit};
+use crate::event::Passage;
+use crate::{Arrived, Class, CopyKind, Counts};
+
+/// What was sent, and how much of it more than once.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Volume {
+    /// Packets and bytes by what they were for.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Duplicate ACKs that came back for it.
+    pub duplicate_acks_received: u64,
+    /// Retransmitted packets by what they were: the first retransmission of their bytes, the
+    /// second and so on; the last counts all later ones. Those of which the copies before are
+    /// not known are in none.
+    pub nth_retransmissions: [u64; NTH],
+    /// Bytes sent again, bundled or retransmitted, as a share of all payload, from 0 to 1: the
+    /// redundancy of the LCN 2015 paper, table 3.
+    pub redundant_share: Option<f64>,
+    /// Bundled bytes as a share of all payload, from 0 to 1.
+    pub bundled_share: Option<f64>,
+    /// Loss as the sender alone lets one estimate it: retransmitted packets as a share of all
+    /// packets with payload. Too high where the sender repeats what was not lost, too low where
+    /// bundles repair.
+    pub estimated_loss_share: Option<f64>,
+}
+
+/// How many retransmissions of the same bytes are told apart.
+pub(super) const NTH: usize = 8;
+
+/// The place of an n-th retransmission in lists that tell [`NTH`] apart.
+pub(super) fn nth_place(nth: u32) -> Option<usize> {
+    Some((nth.checked_sub(1)? as usize).min(NTH - 1))
+}
+
+impl Volume {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.counts += other.counts;
+        self.duplicate_acks_received += other.duplicate_acks_received;
+        for (own, other) in self
+            .nth_retransmissions
+            .iter_mut()
+            .zip(other.nth_retransmissions)
+        {
+            *own += other;
+        }
+    }
+
+    pub(super) fn settle(&mut self) {
+        let counts = &self.counts;
+        let redundant = counts.bundled_bytes + counts.retransmitted_bytes;
+        self.redundant_share = share(redundant, counts.payload_bytes);
+        self.bundled_share = share(counts.bundled_bytes, counts.payload_bytes);
+        self.estimated_loss_share = share(counts.retransmitted_packets, counts.data_packets);
+    }
+}
 
 /// What was lost on the way from one trace to the other (thesis, section 3.4.3), and what brought
 /// it after all. Only what is known to be lost or delivered counts; bytes are of payload.
@@ -130,5 +184,77 @@ impl Loss {
         self.lost_bytes_share = share(passage.lost_bytes, self.data_bytes);
         self.lost_ranges_share = share(self.lost_ranges, self.delivered_ranges);
         self.bundle_hit_share = share(passage.bundle_hits, bundles);
+    }
+}
+
+/// How packets with payload follow each other, retransmissions included, and how large they are;
+/// probes are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Spacing {
+    /// Inter-transmission time (ITT): between two packets as they are sent.
+    pub itt: Distribution,
+    /// Inter-arrival time (IAT): between two packets as they arrive.
+    pub iat: Distribution,
+    /// Payload of each.
+    pub payload: Distribution,
+    /// Size of each on the wire with all headers.
+    pub packet: Distribution,
+    /// Packets in flight as each finds them when it is sent, itself not counted.
+    pub in_flight: Distribution,
+    /// The same of each packet that carries a bundle: a test of thinness lets none go beyond its
+    /// limit.
+    pub in_flight_of_bundles: Distribution,
+    last_sent_ns: Option<i64>,
+    last_arrived_ns: Option<i64>,
+}
+
+impl Spacing {
+    /// Enters a packet with payload.
+    #[inline]
+    pub(super) fn sent(&mut self, sent: &Departure) {
+        if let Some(last_ns) = self.last_sent_ns.replace(sent.at_ns) {
+            self.itt.record(sent.at_ns.saturating_sub(last_ns));
+        }
+        self.payload.record(sent.payload_bytes.into());
+        self.packet.record(sent.wire_bytes.into());
+        self.in_flight.record(sent.in_flight.into());
+        if sent.class == Class::Bundled {
+            self.in_flight_of_bundles.record(sent.in_flight.into());
+        }
+    }
+
+    /// Enters a packet with payload.
+    #[inline]
+    pub(super) fn arrived(&mut self, arrived: &Arrived) {
+        if let Some(last_ns) = self.last_arrived_ns.replace(arrived.at_ns) {
+            self.iat.record(arrived.at_ns.saturating_sub(last_ns));
+        }
+    }
+
+    /// Whether a packet with payload is known to have arrived.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.last_arrived_ns.is_some()
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.itt.add(&other.itt);
+        self.iat.add(&other.iat);
+        self.payload.add(&other.payload);
+        self.packet.add(&other.packet);
+        self.in_flight.add(&other.in_flight);
+        self.in_flight_of_bundles.add(&other.in_flight_of_bundles);
+    }
+
+    pub(super) fn settle(&mut self) {
+        for distribution in [
+            &mut self.itt,
+            &mut self.iat,
+            &mut self.payload,
+            &mut self.packet,
+            &mut self.in_flight,
+            &mut self.in_flight_of_bundles,
+        ] {
+            distribution.settle();
+        }
     }
 }

@@ -1,10 +1,14 @@
+//! One direction of a connection between two traces.
+
+pub(crate) mod hull;
+mod prints;
+
 use std::collections::VecDeque;
 
-use super::fate::{Arrival, Fate, Passage};
-use super::hull::Hull;
-use super::minima::Point;
-use super::prints::Prints;
-use crate::fetch::fetch;
+use crate::event::{Arrival, Fate, Passage};
+use crate::prefetch;
+use hull::{Hull, Point};
+use prints::Prints;
 
 /// One direction between the two traces: what was sent and has no fate yet, and what arrived and
 /// waits for the trace at the sender to show it.
@@ -99,9 +103,9 @@ impl Link {
     pub(crate) fn fetch_kept(&self) {
         let expected = self.prints.expected();
         let sent = [self.sent.front(), self.sent.get(expected), self.sent.back()];
-        sent.into_iter().flatten().for_each(fetch);
+        sent.into_iter().flatten().for_each(prefetch);
         if let Some(print) = self.prints.get(expected) {
-            fetch(print);
+            prefetch(print);
         }
     }
 
