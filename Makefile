@@ -33,7 +33,7 @@ referee: setup
 # For as many minutes as told; with SEED, from those traces on; with MINUTES=0, one pair in full.
 truth: setup
 	PILLION_TRUTH_MINUTES=$(or $(MINUTES),10) PILLION_TRUTH_SEED=$(or $(SEED),1) \
-		$(CARGO) test --release -p pillion-trace --test truth -- --nocapture
+		$(CARGO) test --release -p pillion-trace --test traces truth:: -- --nocapture
 
 # An hour has 10,000 connections and 1,000 attachments; SEED decides which.
 soak: setup

@@ -2,18 +2,17 @@
 //! packets made in memory: `cargo bench -p pillion-trace --bench flows`; of some streams alone with
 //! a part of their name behind it, as in `-- "400 thin"`.
 
-#[path = "flows/conversation.rs"]
-mod conversation;
-#[path = "flows/heap.rs"]
-mod heap;
-
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use conversation::Kind;
 use nix::time::{ClockId, clock_gettime};
 use pillion_trace::measure::{self, Meter};
-use pillion_trace::{Analysis, Connection, Direction, Observer, Packet, Range, pair};
+use pillion_trace::{
+    Analysis, Connection, Direction, Endpoint, Flags, Observer, Packet, Range, SackBlocks, pair,
+};
 
 /// The least that a measure does.
 #[derive(Default)]
@@ -35,7 +34,7 @@ fn cpu_time() -> Duration {
 }
 
 #[global_allocator]
-static HEAP: heap::Counting = heap::Counting;
+static HEAP: Counting = Counting;
 
 fn main() {
     let wanted = std::env::args()
@@ -59,7 +58,7 @@ fn main() {
         if !name.contains(&wanted) {
             continue;
         }
-        let packets = conversation::packets(kind, streams, 1_100_000);
+        let packets = packets_of(kind, streams, 1_100_000);
         let row = |traces, measures, count, analyse: &dyn Fn()| {
             row([traces, name, measures], streams, count, analyse);
         };
@@ -70,7 +69,7 @@ fn main() {
         row("one", "all", count, &|| {
             black_box(one(&packets, meter()));
         });
-        let [here, there] = conversation::both_ends(kind, &packets);
+        let [here, there] = both_ends(kind, &packets);
         drop(packets);
         let count = here.len() + there.len();
         row("two", "ACK latency", count, &|| {
@@ -100,7 +99,7 @@ fn two<O: Observer>(here: &[Packet], there: &[Packet], observer: O) -> O {
 }
 
 fn row(what: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
-    let held = heap::most_during(analyse);
+    let held = most_during(analyse);
     let best = (0..3)
         .map(|_| {
             let begin = cpu_time();
@@ -115,4 +114,174 @@ fn row(what: [&str; 3], streams: u64, packets: usize, analyse: &dyn Fn()) {
         "| {} | {packets} | {rate:.1} | {held:.1} |",
         what.join(" | ")
     );
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// 120 bytes each 30 ms, acknowledged 150 ms later.
+    Thin,
+    /// Thin streams of which each segment has the one before it with it.
+    Bundled,
+    /// 1,448 bytes each 1 ms, an ACK for two; one in a hundred is retransmitted after 150 ms, with
+    /// duplicate ACKs until then.
+    Greedy,
+    /// 1,448 bytes each 25 microseconds, an ACK for two, and each packet with data is changed on the
+    /// way, as by what rewrites windows.
+    Changed,
+}
+
+const MS: i64 = 1_000_000;
+
+/// The packets of so many streams, at most 25,000, interleaved; about `count` of them.
+fn packets_of(kind: Kind, streams: u64, count: usize) -> Vec<Packet> {
+    let per_stream = count as u64 / streams;
+    let mut all: Vec<Packet> = (0..streams)
+        .flat_map(|stream| match kind {
+            Kind::Greedy => greedy(stream, per_stream, MS, 100),
+            Kind::Changed => greedy(stream, per_stream, MS / 40, u64::MAX),
+            _ => thin(stream, per_stream / 2, kind == Kind::Bundled),
+        })
+        .collect();
+    all.sort_by_key(|packet| packet.at_ns);
+    for (number, packet) in (1..).zip(&mut all) {
+        packet.number = number;
+    }
+    all
+}
+
+/// The traces at both ends, 20 ms from each other, of which each misses every tenth packet that
+/// the other shows first.
+fn both_ends(kind: Kind, packets: &[Packet]) -> [Vec<Packet>; 2] {
+    let from_client = |packet: &Packet| packet.to.port == 80;
+    let lost = |packet: &Packet| packet.number.is_multiple_of(10);
+    let here = packets
+        .iter()
+        .filter(|packet| from_client(packet) || !lost(packet));
+    let there = packets
+        .iter()
+        .filter(|packet| !from_client(packet) || !lost(packet));
+    let mut there: Vec<Packet> = there.copied().collect();
+    for packet in &mut there {
+        let way_ns = if from_client(packet) {
+            20 * MS
+        } else {
+            -20 * MS
+        };
+        packet.at_ns += way_ns;
+        if kind == Kind::Changed && packet.payload_len > 0 {
+            packet.window += 1;
+        }
+    }
+    there.sort_by_key(|packet| packet.at_ns);
+    [here.copied().collect(), there]
+}
+
+fn thin(stream: u64, messages: u64, bundled: bool) -> Vec<Packet> {
+    let mut packets = Vec::new();
+    for message in 0..messages {
+        let at_ns = message as i64 * 30 * MS + stream as i64;
+        let seq = message as u32 * 120;
+        let old = if bundled && message > 0 { 120 } else { 0 };
+        packets.push(data(stream, at_ns, seq - old, 120 + old));
+        packets.push(ack(stream, at_ns + 150 * MS, seq + 120, None));
+    }
+    packets
+}
+
+/// `every_ns`: between two segments; one of so many is retransmitted.
+fn greedy(stream: u64, count: u64, every_ns: i64, one_of: u64) -> Vec<Packet> {
+    let segments = count * 2 / 3;
+    let lost = |segment: u64| segment % one_of == 50;
+    let mut packets = Vec::new();
+    for segment in 0..segments {
+        let at_ns = segment as i64 * every_ns + stream as i64;
+        let seq = segment as u32 * 1448;
+        packets.push(data(stream, at_ns, seq, 1448));
+        // The segment that holds the cumulative ACK back while this one arrives, if any.
+        let missing = (segment.saturating_sub(50)..=segment).find(|&segment| lost(segment));
+        match missing {
+            None if segment % 2 == 1 => {
+                packets.push(ack(stream, at_ns + 50 * MS, seq + 1448, None));
+            }
+            Some(missing) if missing < segment => {
+                let hole = missing as u32 * 1448;
+                let sack = (hole + 1448, seq + 1448);
+                packets.push(ack(stream, at_ns + 50 * MS, hole, Some(sack)));
+                if segment - missing == 50 {
+                    packets.push(data(stream, at_ns, hole, 1448));
+                }
+            }
+            _ => {}
+        }
+    }
+    packets
+}
+
+fn data(stream: u64, at_ns: i64, seq: u32, len: u32) -> Packet {
+    let (from, to) = ends(stream);
+    Packet {
+        number: 0,
+        at_ns,
+        interface: 0,
+        from,
+        to,
+        frame_len: 66 + len,
+        header_len: 52,
+        payload_len: len,
+        seq,
+        ack: Some(1),
+        flags: Flags::default(),
+        window: 500,
+        ip_id: Some((at_ns / 1000) as u16),
+        timestamps: None,
+        sack: SackBlocks::default(),
+        mss: None,
+        window_scale: None,
+    }
+}
+
+fn ack(stream: u64, at_ns: i64, ack: u32, block: Option<(u32, u32)>) -> Packet {
+    let mut packet = data(stream, at_ns, 1, 0);
+    (packet.from, packet.to) = (packet.to, packet.from);
+    packet.ack = Some(ack);
+    if let Some((left, right)) = block {
+        packet.sack.push(left, right);
+    }
+    packet
+}
+
+fn ends(stream: u64) -> (Endpoint, Endpoint) {
+    let client = SocketAddr::from(([192, 0, 2, 1], 40_000 + stream as u16));
+    let server = SocketAddr::from(([198, 51, 100, 1], 80));
+    (client.into(), server.into())
+}
+
+/// The system's allocator, which counts.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
+        MOST.fetch_max(held, Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// The most bytes that were held during `work`, beyond those held before.
+fn most_during(work: impl FnOnce()) -> usize {
+    let before = HELD.load(Relaxed);
+    MOST.store(before, Relaxed);
+    work();
+    MOST.load(Relaxed) - before
 }

@@ -3,13 +3,12 @@
 //!
 //! `cargo bench -p pillion-trace --bench input`, with `-- --json` for machines.
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../tests/traces/common.rs"]
 mod common;
 
 use std::{collections::BTreeMap, env, fs, io::Write, time::Duration};
 
-use common::frame::{IPV4, ethernet, ipv4, tcp_with};
-use common::{ETHERNET, Order, Pcap, pcapng::PcapNg};
+use common::{ETHERNET, IPV4, Order, Pcap, PcapNg, ethernet, ipv4, tcp_with};
 use nix::time::{ClockId, clock_gettime};
 use pillion_trace::input;
 use serde_json::json;

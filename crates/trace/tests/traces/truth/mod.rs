@@ -7,7 +7,6 @@
 mod hold;
 mod host;
 mod reference;
-mod told;
 mod world;
 
 use std::env;

@@ -1,6 +1,6 @@
 //! What the HTML page promises to those who look at it: in a real browser, where there is one.
 //!
-//! `PILLION_PAGE=FILE cargo test -p pillion-stats --test browser` looks at a page of yours.
+//! `PILLION_PAGE=FILE cargo test -p pillion-stats --test reports` looks at a page of yours.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

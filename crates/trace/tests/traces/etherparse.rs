@@ -1,15 +1,14 @@
 //! Cross-check: etherparse reads the same of any valid packet.
 
-mod common;
-
 use std::net::{IpAddr, SocketAddr};
 
-use common::frame::{IPV4, IPV6, TCP, ethernet, ipv4_with, ipv6_with, tcp_with};
-use common::{ETHERNET, one, packets};
 use etherparse::{NetSlice, SlicedPacket, TcpOptionElement, TcpSlice, TransportSlice};
 use pillion_trace::{Flags, Packet, SackBlocks, Timestamps};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+
+use crate::common::{ETHERNET, one, packets};
+use crate::common::{IPV4, IPV6, TCP, ethernet, ipv4_with, ipv6_with, tcp_with};
 
 #[test]
 fn both_read_the_same_of_random_packets() {

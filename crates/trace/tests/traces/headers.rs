@@ -1,11 +1,10 @@
 //! Link layers, IP, TCP.
 
-mod common;
-
-use common::frame::tcp_with;
-use common::frame::{IPV4, IPV6, TCP, ethernet, ipv4, ipv4_with, ipv6, ipv6_with, segment, tcp};
-use common::{ETHERNET, Order, Pcap, one, packets, read};
 use pillion_trace::{Flags, Packet, Timestamps, input::Counts};
+
+use crate::common::{ETHERNET, Order, Pcap, one, packets, read};
+use crate::common::{IPV4, IPV6, TCP, ethernet, ipv4, ipv4_with, ipv6, ipv6_with};
+use crate::common::{segment, tcp, tcp_with};
 
 fn only(link: u16, frame: &[u8]) -> Packet {
     let [packet] = packets(&one(link, frame))[..] else {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pillion_trace::Readable;
 
-use crate::world::{Record, World};
+use super::world::{Record, World};
 
 /// One direction of a connection.
 #[derive(Debug, Default)]
