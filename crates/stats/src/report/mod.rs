@@ -5,13 +5,11 @@
 //! * [`Table`]: for the terminal and for HTML.
 //! * [`Figure`]: lines on axes, as SVG.
 //! * [`Choice`]: figures in one place of a page, of which a reader chooses one.
-//! * [`csv`]: fields of files for other tools.
+//! * [`csv_field`]: a field of a file for other tools.
 //! * [`Page`]: one HTML file that needs nothing else, not even a network.
 //!
 //! All output is deterministic: the same input gives the same bytes.
 
-mod choice;
-pub mod csv;
 mod distribution;
 mod figure;
 mod markup;
@@ -19,8 +17,16 @@ pub mod number;
 mod page;
 mod table;
 
-pub use choice::Choice;
 pub use distribution::Distribution;
 pub use figure::{Axis, Figure, Line, Role, STYLES, Scale, Shape, SideAxis, Stream};
-pub use page::{Fact, Page, Part};
+pub use page::{Choice, Fact, Page, Part};
 pub use table::{Align, Column, Table, columns_of};
+
+/// A text as one field of comma-separated values (RFC 4180).
+#[must_use]
+pub fn csv_field(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}

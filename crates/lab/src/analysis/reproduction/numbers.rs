@@ -1,6 +1,6 @@
 //! Every judged number as comma-separated values.
 
-use pillion_stats::report::csv;
+use pillion_stats::report::csv_field;
 
 use super::{Claim, Estimate, Judged, Row, Statement};
 
@@ -57,7 +57,7 @@ fn line(
         kernel,
         named,
     ];
-    let fields = fields.map(csv::field).join(",");
+    let fields = fields.map(csv_field).join(",");
     let ours = Estimate::csv(ours);
     format!("{fields},{ours},{holds}\n")
 }

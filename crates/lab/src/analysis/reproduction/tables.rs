@@ -1,7 +1,7 @@
 //! Published tables, in their own columns, with ours beside each number.
 
 use pillion_stats::measure::Unit;
-use pillion_stats::report::{Column, Table, csv, number};
+use pillion_stats::report::{Column, Table, csv_field, number};
 
 use super::{DigestedRun, Estimate, Row, Subject};
 use crate::measure_ref::MeasureRef;
@@ -141,7 +141,7 @@ impl PublishedTable {
                     let ours = Estimate::csv(estimate.as_ref());
                     let measure = cell.measure.as_str();
                     let fields = [&line.label, column, measure, &published, &name];
-                    let fields = fields.map(csv::field);
+                    let fields = fields.map(csv_field);
                     text += &format!("{},{ours}\n", fields.join(","));
                 }
             }

@@ -1,6 +1,6 @@
 //! Where the label of each line goes: beside the line, clear of the others.
 
-use super::geometry::{Area, Point, fit, length, text_width};
+use super::layout::{Area, Point, fit, length, text_width};
 
 /// A line as far as its label is concerned.
 pub(super) struct Labelled {

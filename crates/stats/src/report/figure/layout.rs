@@ -1,8 +1,6 @@
-//! Where the parts of a figure lie, in a wide and in a narrow drawing.
+//! Where the parts of a figure lie, in a wide and in a narrow drawing; rectangles, distances and the width of text.
 
-use super::geometry::{Area, text_width};
 use super::scale::Domain;
-use super::svg::place;
 use super::{Figure, Scale};
 
 /// A drawing's size and type, in the units of its view box: CSS pixels if shown unscaled.
@@ -86,4 +84,161 @@ impl Layout {
     pub(super) fn py(&self, y: f64) -> f64 {
         self.plot.bottom - self.y.place(y).clamp(0.0, 1.0) * self.plot.height()
     }
+}
+
+pub(super) type Point = (f64, f64);
+
+/// A rectangle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Area {
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) right: f64,
+    pub(super) bottom: f64,
+}
+
+impl Area {
+    /// The smallest rectangle that holds both points.
+    pub(super) fn around(a: Point, b: Point) -> Self {
+        Self {
+            left: a.0.min(b.0),
+            top: a.1.min(b.1),
+            right: a.0.max(b.0),
+            bottom: a.1.max(b.1),
+        }
+    }
+
+    pub(super) fn width(&self) -> f64 {
+        self.right - self.left
+    }
+
+    pub(super) fn height(&self) -> f64 {
+        self.bottom - self.top
+    }
+
+    pub(super) fn grown(&self, by: f64) -> Self {
+        Self {
+            left: self.left - by,
+            top: self.top - by,
+            right: self.right + by,
+            bottom: self.bottom + by,
+        }
+    }
+
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.left <= other.right
+            && other.left <= self.right
+            && self.top <= other.bottom
+            && other.top <= self.bottom
+    }
+
+    pub(super) fn holds(&self, inner: &Self) -> bool {
+        self.left <= inner.left
+            && inner.right <= self.right
+            && self.top <= inner.top
+            && inner.bottom <= self.bottom
+    }
+
+    /// The point of the rectangle that is nearest to `p`.
+    pub(super) fn nearest(&self, p: Point) -> Point {
+        (
+            p.0.clamp(self.left, self.right),
+            p.1.clamp(self.top, self.bottom),
+        )
+    }
+
+    /// How far the segment passes from the rectangle, 0 if they touch.
+    pub(super) fn distance(&self, a: Point, b: Point) -> f64 {
+        if self.crossed_by(a, b) {
+            return 0.0;
+        }
+        let corners = [
+            (self.left, self.top),
+            (self.right, self.top),
+            (self.left, self.bottom),
+            (self.right, self.bottom),
+        ];
+        let ends = [a, b].map(|p| length(p, self.nearest(p)));
+        let corners = corners.map(|c| length(c, nearest_on(a, b, c)));
+        ends.into_iter().chain(corners).fold(f64::MAX, f64::min)
+    }
+
+    /// Whether any of the segment lies in the rectangle: it is clipped at the four sides.
+    fn crossed_by(&self, a: Point, b: Point) -> bool {
+        let (dx, dy) = (b.0 - a.0, b.1 - a.1);
+        let sides = [
+            (-dx, a.0 - self.left),
+            (dx, self.right - a.0),
+            (-dy, a.1 - self.top),
+            (dy, self.bottom - a.1),
+        ];
+        let (mut from, mut to) = (0.0_f64, 1.0_f64);
+        for (direction, room) in sides {
+            if direction == 0.0 && room < 0.0 {
+                return false;
+            } else if direction < 0.0 {
+                from = from.max(room / direction);
+            } else if direction > 0.0 {
+                to = to.min(room / direction);
+            }
+        }
+        from <= to
+    }
+}
+
+pub(super) fn length(a: Point, b: Point) -> f64 {
+    let (dx, dy) = (a.0 - b.0, a.1 - b.1);
+    // `hypot` takes several times as long, for numbers that no drawing has.
+    (dx * dx + dy * dy).sqrt()
+}
+
+fn nearest_on(a: Point, b: Point, p: Point) -> Point {
+    let (dx, dy) = (b.0 - a.0, b.1 - a.1);
+    let square = dx * dx + dy * dy;
+    let along = match square > 0.0 {
+        true => (((p.0 - a.0) * dx + (p.1 - a.1) * dy) / square).clamp(0.0, 1.0),
+        false => 0.0,
+    };
+    (a.0 + along * dx, a.1 + along * dy)
+}
+
+/// The width of bold text, rather too much than too little: which font the reader has is not
+/// known.
+pub(super) fn text_width(text: &str, size: f64) -> f64 {
+    text.chars().map(|c| advance(c) * size).sum()
+}
+
+fn advance(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | '|' | '!' | '.' | ',' | ':' | ';' | '\'' | ' ' | '\u{a0}' => 0.33,
+        'm' | 'w' | 'M' | 'W' | '@' | '%' => 0.98,
+        'A'..='Z' => 0.74,
+        '\u{1100}'.. => match c {
+            '\u{2000}'..='\u{2bff}' => 0.75,
+            _ => 1.05,
+        },
+        _ => 0.62,
+    }
+}
+
+/// The text, cut to the width with an ellipsis.
+pub(super) fn fit(text: &str, size: f64, width: f64) -> String {
+    if text_width(text, size) <= width {
+        return text.into();
+    }
+    let mut cut = String::new();
+    let mut used = advance('…') * size;
+    for c in text.chars() {
+        used += advance(c) * size;
+        if used > width {
+            break;
+        }
+        cut.push(c);
+    }
+    cut + "…"
+}
+
+/// A coordinate, to a tenth of a unit.
+pub(super) fn place(v: f64) -> String {
+    ((v * 10.0).round() / 10.0).to_string()
 }

@@ -1,20 +1,12 @@
 //! Figures: lines on axes, every line labelled where it runs.
 
-mod axes;
-mod csv;
-mod geometry;
-mod html;
+mod drawing;
 mod labels;
 mod layout;
-mod lines;
+mod output;
 mod scale;
-mod shares;
-mod stream;
-mod svg;
-mod trace;
 
-pub use lines::STYLES;
-pub use stream::Stream;
+pub use drawing::STYLES;
 
 /// The colours and line styles of figures, light and dark.
 pub(crate) const THEME: &str = include_str!("theme.css");
@@ -222,5 +214,24 @@ impl Line {
             role: Role::Reference,
             ..self
         }
+    }
+}
+
+/// What streams are, which have a style of their own in all figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Thin, or as thin ones are, and not bundled.
+    Plain,
+    /// Bundled.
+    Bundled,
+    /// Greedy.
+    Greedy,
+}
+
+impl Stream {
+    /// The style of a figure's lines of such streams.
+    #[must_use]
+    pub fn style(self) -> usize {
+        self as usize
     }
 }

@@ -1,10 +1,10 @@
 //! One HTML file that holds all of a report and asks for nothing else.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::report::figure::THEME;
-use crate::report::markup::Markup;
-use crate::report::{Choice, Figure, Table};
+use super::figure::THEME;
+use super::markup::Markup;
+use super::{Figure, Table};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPTS: [&str; 2] = [include_str!("hover.js"), include_str!("choice.js")];
@@ -174,4 +174,25 @@ fn embedded(data: &Value) -> String {
         .replace('&', "\\u0026")
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
+}
+
+/// Figures that show the same under several conditions or at several scales. A page shows one of
+/// them, and buttons for the others; on paper and without JavaScript it shows all.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Choice {
+    /// The figures, the one to be shown first in front. Beside each stands which it is, in as many
+    /// respects as all the others: for example "today", "tail".
+    pub figures: Vec<(Vec<String>, Figure)>,
+}
+
+impl Choice {
+    /// `id` must be unique in the document.
+    pub(crate) fn to_html(&self, out: &mut Markup, id: &str) {
+        out.raw("\n").open("div", &[("class", "choice")]);
+        for (number, (options, figure)) in (1..).zip(&self.figures) {
+            let options = ("data-options", &*json!(options).to_string());
+            figure.to_html_with(out, &format!("{id}-{number}"), &[options]);
+        }
+        out.close();
+    }
 }

@@ -1,3 +1,5 @@
+//! How sure a result is: intervals of confidence.
+
 /// Student's t for 95 %, two-sided, by degrees of freedom from 1; of more, the last is little too wide.
 const T: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
