@@ -1,4 +1,4 @@
-use pillion_stats::measure::{normal_tail, quantile, students_t};
+use pillion_stats::measure::{bootstrap_interval, bootstrap_tail};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::{Deserialize, Serialize};
@@ -27,24 +27,14 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// With the interval that values from resamples of so many units give: their middle, a little
-    /// more than 95 % of them, for units drawn from a few vary less than those that the few were
-    /// drawn from (T. Hesterberg, The American Statistician 69(4), 2015).
-    pub(crate) fn new(value: f64, mut resampled: Vec<f64>, units: usize) -> Self {
-        resampled.sort_by(f64::total_cmp);
-        let tail = tail(units);
-        let ends = (quantile(&resampled, tail), quantile(&resampled, 1.0 - tail));
+    /// With the interval that values from resamples of so many units give.
+    pub(crate) fn new(value: f64, resampled: Vec<f64>, units: usize) -> Self {
+        let interval = bootstrap_interval(resampled, bootstrap_tail(units));
         Self {
             value,
-            interval: ends.0.zip(ends.1).filter(|(low, high)| low < high),
+            interval: interval.filter(|(low, high)| low < high),
         }
     }
-}
-
-/// The share of values from resamples of so many units that lies beyond either end of the interval.
-fn tail(units: usize) -> f64 {
-    let n = units.max(2) as f64;
-    normal_tail(students_t(units) * (n / (n - 1.0)).sqrt())
 }
 
 /// How often is drawn anew from so many units.

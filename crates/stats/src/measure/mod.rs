@@ -4,7 +4,8 @@
 //! * [`Percentile`]: the shares that are told of a distribution, and what they are called.
 //! * [`nearest_rank`]: what a quantile is; [`quantile`] of values in order.
 //! * [`share`]: of a part in the whole.
-//! * [`students_t`], [`normal_tail`]: how far an interval of confidence reaches.
+//! * [`mean_with_interval`]: a mean over runs, and its interval by Student's t.
+//! * [`bootstrap_interval`], [`bootstrap_tail`]: an interval from resampled values.
 //! * [`Distribution`]: times and sizes, of which as much is kept as quantiles need.
 //! * [`thinned`]: a cumulative distribution in few points.
 
@@ -14,7 +15,7 @@ mod inference;
 use serde::{Serialize, Serializer};
 
 pub use distribution::{Distribution, Moments};
-pub use inference::{normal_tail, students_t};
+pub use inference::{bootstrap_interval, bootstrap_tail, mean_with_interval};
 
 /// A measure: all that is said of it anywhere follows from here.
 #[derive(Debug, Clone, Copy)]

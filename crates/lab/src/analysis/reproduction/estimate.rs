@@ -1,4 +1,4 @@
-use pillion_stats::measure::students_t;
+use pillion_stats::measure::mean_with_interval;
 
 /// A value over several seeds.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -16,16 +16,8 @@ impl Estimate {
     /// Of the values of runs, each with its own seed; none without a run.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
+        let (mean, half) = mean_with_interval(values)?;
         let runs = values.len();
-        if runs == 0 {
-            return None;
-        }
-        let mean = values.iter().sum::<f64>() / runs as f64;
-        let half = (runs > 1).then(|| {
-            let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
-            let deviation = (squares / (runs - 1) as f64).sqrt();
-            students_t(runs) * deviation / (runs as f64).sqrt()
-        });
         Some(Self { mean, half, runs })
     }
 

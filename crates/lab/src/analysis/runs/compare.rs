@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use pillion_stats::measure::{Percentile, quantile};
+use pillion_stats::measure::{Percentile, bootstrap_interval};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -224,12 +224,9 @@ fn interval(
     }
     let pairs = drawn.iter().zip(others);
     let differences = pairs.map(|(one, other)| Some(one[place]? - other[place]?));
-    let mut differences = differences.collect::<Option<Vec<f64>>>()?;
-    differences.sort_unstable_by(f64::total_cmp);
-    if differences.first() == differences.last() {
+    let differences = differences.collect::<Option<Vec<f64>>>()?;
+    if differences.windows(2).all(|pair| pair[0] == pair[1]) {
         return None;
     }
-    let at = |share| quantile(&differences, share);
-    let outside = (1.0 - CONFIDENCE) / 2.0;
-    Some((at(outside)?, at(1.0 - outside)?))
+    bootstrap_interval(differences, (1.0 - CONFIDENCE) / 2.0)
 }
