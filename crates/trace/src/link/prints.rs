@@ -11,20 +11,11 @@ pub(crate) struct Prints {
     gone: u64,
     /// The one after that which matched last: packets mostly keep their order.
     expected: usize,
-    /// So many of the last have not been compared with what is looked for.
-    unsearched: Unsearched,
+    /// So many of the last have not been compared with what is looked for; `None` of all.
+    unsearched: Option<usize>,
     /// Of those before `indexed`, counted from the first that ever was, fingerprint and number.
     index: BTreeSet<(u64, u64)>,
     indexed: u64,
-}
-
-#[derive(Debug)]
-struct Unsearched(usize);
-
-impl Default for Unsearched {
-    fn default() -> Self {
-        Self(usize::MAX)
-    }
 }
 
 /// So many are compared one by one: what is found is mostly close, and an index takes longer to
@@ -36,7 +27,9 @@ impl Prints {
     #[inline]
     pub(crate) fn push(&mut self, print: u64) {
         self.prints.push_back(print);
-        self.unsearched.0 = self.unsearched.0.saturating_add(1);
+        if let Some(unsearched) = &mut self.unsearched {
+            *unsearched += 1;
+        }
     }
 
     /// The place of the one expected next.
@@ -51,11 +44,15 @@ impl Prints {
         self.prints.get(place)
     }
 
+    fn first_unsearched(&self) -> usize {
+        (self.unsearched).map_or(0, |unsearched| self.prints.len().saturating_sub(unsearched))
+    }
+
     /// The place of a fingerprint among those that have not been searched: of equal ones the first
     /// from the expected one on, else the first.
     pub(crate) fn find(&mut self, print: u64) -> Option<usize> {
         let end = self.prints.len();
-        let begin = end.saturating_sub(self.unsearched.0);
+        let begin = self.first_unsearched();
         let expected = self.expected.clamp(begin, end);
         if self.prints.get(expected) == Some(&print) {
             return Some(expected);
@@ -71,12 +68,12 @@ impl Prints {
     /// Has what is looked for next be compared only with what is sent from now on: with all else it
     /// has been.
     pub(crate) fn searched(&mut self) {
-        self.unsearched.0 = 0;
+        self.unsearched = Some(0);
     }
 
     /// Has what is looked for next be compared with all.
     pub(crate) fn begin_anew(&mut self) {
-        self.unsearched = Unsearched::default();
+        self.unsearched = None;
     }
 
     #[cold]
@@ -153,7 +150,7 @@ mod tests {
     fn place_of(prints: &Prints, print: u64) -> Option<usize> {
         let is_it = |place: &usize| prints.prints[*place] == print;
         let end = prints.prints.len();
-        let begin = end.saturating_sub(prints.unsearched.0);
+        let begin = prints.first_unsearched();
         let expected = prints.expected.clamp(begin, end);
         let on = (expected..end).find(is_it);
         on.or_else(|| (begin..expected).find(is_it))
