@@ -297,7 +297,10 @@ impl Observer for Record {
     fn finished(&mut self, connection: &Connection) {
         self.connections.push(Final {
             originator: connection.originator,
-            main_sender: connection.main_sender(),
+            main_sender: match connection.main_direction() {
+                Forward => connection.originator,
+                Backward => connection.responder,
+            },
             start: connection.start,
             outcome: connection.outcome(),
             handshake: connection.handshake,

@@ -41,12 +41,6 @@ impl Distribution {
         quantile(&self.sorted, q)
     }
 
-    /// The share of the samples that are greater than `x`, NaN without samples.
-    pub fn share_above(&self, x: f64) -> f64 {
-        let not_above = self.sorted.partition_point(|v| *v <= x);
-        (self.len() - not_above) as f64 / self.len() as f64
-    }
-
     /// The CDF as a step curve: from each point's value on, its share of the samples is not
     /// greater. It begins at share 0. At most 1,000 points: the tail exact, the body thinned so
     /// far that no figure shows it. Empty without samples.
@@ -178,6 +172,12 @@ mod tests {
 
     use super::*;
 
+    /// The share of the samples that are greater than `x`, NaN without samples.
+    fn share_above(d: &Distribution, x: f64) -> f64 {
+        let not_above = d.sorted.partition_point(|v| *v <= x);
+        (d.len() - not_above) as f64 / d.len() as f64
+    }
+
     fn long_tail(n: usize) -> Distribution {
         let mut rng = SmallRng::seed_from_u64(7);
         Distribution::new((0..n).map(|_| {
@@ -206,7 +206,7 @@ mod tests {
         assert!(d.is_empty());
         assert_eq!((d.quantile(0.5), d.max()), (None, None));
         assert!(d.cdf().is_empty() && d.ccdf().is_empty());
-        assert!(d.share_above(1.0).is_nan());
+        assert!(share_above(&d, 1.0).is_nan());
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
         assert!(points.len() <= 1000, "{} points", points.len());
         assert!(points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 >= b.1));
         for &(x, share) in &points[1..] {
-            assert_eq!(share, d.share_above(x));
+            assert_eq!(share, share_above(&d, x));
         }
         let tail: Vec<f64> = points[points.len() - 250..].iter().map(|p| p.0).collect();
         assert_eq!(tail, d.sorted[d.len() - 250..]);
@@ -236,7 +236,7 @@ mod tests {
         let points = d.ccdf();
         for &x in d.sorted.iter().step_by(17) {
             let drawn = points[points.partition_point(|p| p.0 <= x) - 1].1;
-            let exact = d.share_above(x);
+            let exact = share_above(&d, x);
             assert!((drawn - exact) * 350.0 <= 1.0);
             if exact > 0.0 {
                 assert!((drawn / exact).log10() / decades * 350.0 <= 1.0);

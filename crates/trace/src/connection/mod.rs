@@ -130,15 +130,6 @@ impl Connection {
         }
     }
 
-    /// Who sent more bytes, so far.
-    #[must_use]
-    pub fn main_sender(&self) -> Endpoint {
-        match self.main_direction() {
-            Direction::Forward => self.originator,
-            Direction::Backward => self.responder,
-        }
-    }
-
     /// What became of the attempt to connect, so far.
     #[must_use]
     pub fn outcome(&self) -> Outcome {

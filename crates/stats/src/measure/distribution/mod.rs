@@ -40,30 +40,22 @@ impl Distribution {
     /// Adds a value; a negative one counts as 0.
     #[inline]
     pub fn record(&mut self, value: i64) {
-        self.record_many(value, 1);
-    }
-
-    /// Adds a value several times.
-    #[inline]
-    pub fn record_many(&mut self, value: i64, times: u64) {
         let value = value.max(0).unsigned_abs();
-        if times > 0 {
-            match &mut self.0 {
-                Some(filled) => filled.record_many(value, times),
-                None => self.begin(value, times),
-            }
+        match &mut self.0 {
+            Some(filled) => filled.record(value),
+            None => self.begin(value),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, first: u64, times: u64) {
+    fn begin(&mut self, first: u64) {
         let mut filled = Box::new(Filled {
             values: Values::All(Exact::default()),
             unsampled: 0,
             moments: Moments::beginning_with(first),
         });
-        filled.record_many(first, times);
+        filled.record(first);
         self.0 = Some(filled);
     }
 
@@ -248,9 +240,9 @@ impl Distribution {
 
 impl Filled {
     #[inline]
-    fn record_many(&mut self, value: u64, times: u64) {
-        self.moments.record(value, times);
-        self.keep(value, times);
+    fn record(&mut self, value: u64) {
+        self.moments.record(value);
+        self.keep(value, 1);
     }
 
     fn shift(&mut self, by: i64) {

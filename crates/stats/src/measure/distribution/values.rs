@@ -32,14 +32,13 @@ impl Moments {
     }
 
     #[inline]
-    pub(super) fn record(&mut self, value: u64, times: u64) {
-        self.count += times;
+    pub(super) fn record(&mut self, value: u64) {
+        self.count += 1;
         self.smallest = self.smallest.min(value);
         self.largest = self.largest.max(value);
         let difference = value.wrapping_sub(self.first).cast_signed() as f64;
-        let sum = difference * times.cast_signed() as f64;
-        self.sum += sum;
-        self.sum_of_squares += difference * sum;
+        self.sum += difference;
+        self.sum_of_squares += difference * difference;
     }
 
     /// Adds the values of another.
