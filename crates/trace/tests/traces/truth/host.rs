@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pillion_trace::{Flags, SackBlocks};
 
-use super::world::{MS, Plan};
+use super::{MS, Plan};
 
 /// Payload that a segment carries at most.
 pub const MSS: i64 = 1000;

@@ -8,52 +8,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::host::{Host, MSS, Segment};
-
-pub const MS: i64 = 1_000_000;
-
-/// What a seed decides.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    pub seed: u64,
-    pub sack: bool,
-    pub timestamps: bool,
-    /// Whether IP packets are numbered.
-    pub ids: bool,
-    pub bundles: bool,
-    pub delays_acks: bool,
-    pub repacketises: bool,
-    pub messages: u32,
-    pub itt_ns: i64,
-    pub largest: i64,
-    pub answers: f64,
-    /// Of connections one after the other with the same ports.
-    pub uses: u32,
-    pub initial: [u32; 2],
-    /// There and back.
-    pub one_way_ns: [i64; 2],
-    pub loss: [f64; 2],
-    /// The mean length of runs of losses.
-    pub run: f64,
-    pub duplication: f64,
-    pub jitter_ns: i64,
-    pub keeps_order: bool,
-    pub taps: Taps,
-}
-
-/// How the traces show it.
-#[derive(Debug, Clone)]
-pub struct Taps {
-    /// By how much the receiver's clock is ahead.
-    pub ahead_ns: i64,
-    pub drift_ppm: f64,
-    /// Records that each trace misses, as a share.
-    pub missing: [f64; 2],
-    /// Each begins then, and ends then.
-    pub begin_ns: [i64; 2],
-    pub end_ns: [i64; 2],
-    /// Segments are joined where they leave, where they arrive.
-    pub joined: [bool; 2],
-}
+use super::{MS, Plan, Taps};
 
 /// A packet as a trace shows it, and what it really was.
 #[derive(Debug, Clone)]
@@ -77,87 +32,6 @@ pub struct World {
     pub arrived: Vec<bool>,
     /// Initial sequence numbers of each connection.
     pub initial: Vec<[u32; 2]>,
-}
-
-impl Plan {
-    /// What a seed stands for.
-    pub fn of(seed: u64) -> Self {
-        let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let r = &mut random;
-        let sometimes = |r: &mut Pcg64Mcg, share: f64| r.random_bool(share);
-        let loss = |r: &mut Pcg64Mcg| match r.random_range(0..4) {
-            0 => 0.0,
-            1 => 0.02,
-            _ => r.random_range(0.0..0.2),
-        };
-        let one_way = |r: &mut Pcg64Mcg| r.random_range(1..120) * MS;
-        let (near, wrap): (u32, _) = (r.random(), r.random_range(0..3));
-        let initial = |r: &mut Pcg64Mcg| match wrap {
-            0 => u32::MAX - r.random_range(0..4000),
-            _ => r.random::<u32>() ^ near,
-        };
-        let same_ways = sometimes(r, 0.5);
-        let there = one_way(r);
-        let missing = |r: &mut Pcg64Mcg| match r.random_range(0..4) {
-            0 => 0.01,
-            1 => 0.1,
-            _ => 0.0,
-        };
-        let has_missing = sometimes(r, 0.4);
-        let midway = sometimes(r, 0.25);
-        let cut = sometimes(r, 0.25);
-        let joins = sometimes(r, 0.15);
-        let own_clocks = sometimes(r, 0.5);
-        Self {
-            seed,
-            sack: sometimes(r, 0.7),
-            timestamps: sometimes(r, 0.7),
-            ids: sometimes(r, 0.8),
-            bundles: sometimes(r, 0.4),
-            delays_acks: sometimes(r, 0.5),
-            repacketises: sometimes(r, 0.3),
-            messages: r.random_range(1..150),
-            itt_ns: r.random_range(1..60) * MS + r.random_range(0..MS),
-            largest: [50, 300, 2500][r.random_range(0..3)],
-            answers: [0.0, 0.3][r.random_range(0..2)],
-            uses: if sometimes(r, 0.2) { 2 } else { 1 },
-            initial: [initial(r), initial(r)],
-            one_way_ns: [there, if same_ways { there } else { one_way(r) }],
-            loss: [loss(r), loss(r)],
-            run: [1.0, 1.0, 3.0][r.random_range(0..3)],
-            duplication: [0.0, 0.0, 0.05][r.random_range(0..3)],
-            jitter_ns: [0, 0, 1, 30][r.random_range(0..4)] * MS,
-            keeps_order: sometimes(r, 0.6),
-            taps: Taps {
-                ahead_ns: if own_clocks {
-                    r.random_range(-50_000..50_000) * MS
-                } else {
-                    0
-                },
-                drift_ppm: if own_clocks {
-                    r.random_range(-200.0..200.0)
-                } else {
-                    0.0
-                },
-                missing: if has_missing {
-                    [missing(r), missing(r)]
-                } else {
-                    [0.0; 2]
-                },
-                begin_ns: if midway {
-                    [r.random_range(0..2000) * MS, r.random_range(0..2000) * MS]
-                } else {
-                    [0; 2]
-                },
-                end_ns: if cut {
-                    [r.random_range(1..5000) * MS, r.random_range(1..5000) * MS]
-                } else {
-                    [i64::MAX; 2]
-                },
-                joined: [joins && sometimes(r, 0.5), joins],
-            },
-        }
-    }
 }
 
 enum Event {
