@@ -1,4 +1,4 @@
-# pillion: `make` builds, `make demo` shows, `make test` tests all that a change can break.
+# pillion: `make` builds, `make demo` shows a comparison, `make test` runs all checks and tests.
 
 CARGO ?= cargo
 BPF := $(wildcard bpf/*/*.c bpf/*/*.h bpf/*/*/*.h include/*.h lab-kernel/*.c tests/src/*.bpf.c)
@@ -20,47 +20,47 @@ lab-kernel:
 	@lab-kernel/build $(LAB_KERNEL)
 
 test: setup check
-	@if scripts/setup lab-kernel; then lab-kernel/build; else echo 'left out: what runs in the lab kernel'; fi
-	@command -v chromium > /dev/null || echo 'left out without chromium: how pages look in a browser'
-	@[ "$$(id -u)" -eq 0 ] || echo 'left out without root: tests/wire, tests/netns, and those of the path'
+	@if scripts/setup lab-kernel; then lab-kernel/build; else echo 'skipped: tests in the lab kernel'; fi
+	@command -v chromium > /dev/null || echo 'skipped without chromium: tests of pages in a browser'
+	@[ "$$(id -u)" -eq 0 ] || echo 'skipped without root: tests/wire, tests/netns and tests of the path'
 	scripts/count-tests $(CARGO) test --workspace --quiet --no-fail-fast -- --show-output
 
-# For as many minutes as told; with SEED, from those games on; with MINUTES=0, ten games.
+# Plays games for MINUTES (default 10), starting at SEED; MINUTES=0 plays ten games.
 referee: setup
 	PILLION_REFEREE_MINUTES=$(or $(MINUTES),10) $(if $(SEED),PILLION_REFEREE_SEED=$(SEED)) \
 		$(CARGO) test -p pillion-lab --test virtual referee:: -- --nocapture
 
-# For as many minutes as told; with SEED, from those traces on; with MINUTES=0, one pair in full.
+# Analyses trace pairs for MINUTES (default 10), starting at SEED; MINUTES=0 does one complete pair.
 truth: setup
 	PILLION_TRUTH_MINUTES=$(or $(MINUTES),10) PILLION_TRUTH_SEED=$(or $(SEED),1) \
 		$(CARGO) test --release -p pillion-trace --test traces truth:: -- --nocapture
 
-# An hour has 10,000 connections and 1,000 attachments; SEED decides which.
+# An hour has 10,000 connections and 1,000 attachments, which SEED determines.
 soak: setup
 	$(CARGO) build -p pillion-lab --bins
 	PILLION_SOAK_MINUTES=$(or $(MINUTES),60) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
-# The same, faster, with devices and namespaces that come and go all the time.
+# The same, faster, while devices and namespaces are added and removed all the time.
 storm: setup
 	$(CARGO) build -p pillion-lab --bins
 	PILLION_STORM_MINUTES=$(or $(MINUTES),10) PILLION_SOAK_SEED=$(or $(SEED),1) \
 		$(CARGO) test -p pillion --test netns soak:: -- --nocapture
 
-# Tests of this host's kernel, in the lab kernel instead.
+# Tests that normally use this host's kernel, in the lab kernel.
 IN_KERNEL := $(CARGO) test --release --config "target.'cfg(all())'.runner=['$(CURDIR)/scripts/inside']"
 inside: all
 	$(IN_KERNEL) -p pillion-tests --test wire
 	$(IN_KERNEL) -p pillion --test netns
 
-# The same and the referee's games, in a lab kernel that looks for faults of its own.
+# The same and the referee's games, in a lab kernel with sanitizers (KASAN, UBSAN, lockdep).
 sanitize: setup
 	@$(MAKE) --no-print-directory lab-kernel LAB_KERNEL=--sanitize
 	$(CARGO) test --release -p pillion-lab --test virtual sanitizers::
 	PILLION_LAB_KERNEL=sanitizing $(MAKE) --no-print-directory inside
 	PILLION_LAB_KERNEL=sanitizing $(CARGO) test --release -p pillion-lab --test virtual referee::
 
-# Stock kernels of distributions, in a machine emulator: all, or those of KERNELS='6.1 newest'.
+# Tests on distributions' stock kernels in a machine emulator: all, or a list as in KERNELS='6.1 newest'.
 kernels: setup
 	@scripts/setup kernels
 	$(CARGO) run --quiet --package pillion-kernels -- run $(KERNELS)
@@ -75,7 +75,7 @@ kernels-accept:
 kernels-table:
 	$(CARGO) run --quiet --package pillion-kernels -- table
 
-# What `make deb` and `make rpm` have made, in a clean Debian.
+# Tests the packages of `make deb` and `make rpm` in a clean Debian.
 packages-test:
 	tests/packages/run
 
@@ -87,7 +87,7 @@ check:
 	scripts/book
 	scripts/size
 	@if command -v promtool > /dev/null; then cd packaging/prometheus && promtool test rules alerts-test.yaml; \
-	else echo 'left out without promtool: the alerts of packaging/prometheus'; fi
+	else echo 'skipped without promtool: the alerts of packaging/prometheus'; fi
 
 format:
 	clang-format -i $(BPF)
@@ -97,7 +97,7 @@ bench: setup
 	$(CARGO) build --release -p pillion-lab --bins
 	$(CARGO) bench --workspace --benches
 
-# Manual pages, completions and the default file of rules, from the binaries themselves.
+# The binaries generate manual pages, completions and the default rules file.
 BIN = target/$(PROFILE)/pillion
 LAB = $(BIN)-lab
 PROFILE ?= release
@@ -116,13 +116,13 @@ pages:
 	$(LAB) completions zsh > target/pages/lab/_pillion-lab
 	$(LAB) completions fish > target/pages/lab/pillion-lab.fish
 
-# The README and docs/ as a site: target/book/index.html.
+# Builds the README and docs/ as a site: target/book/index.html.
 book:
 	@command -v mdbook > /dev/null || { echo 'book: mdbook is missing; install it with: cargo install mdbook' >&2; exit 1; }
 	scripts/book
 	mdbook build
 
-# The binaries as packages ship them; that of the service has at most 5 MB.
+# Builds the binaries for packages; the service's binary may have at most 5 MB.
 dist: setup
 	$(CARGO) build --profile dist --package pillion --package pillion-lab --bins
 	@$(MAKE) --no-print-directory pages PROFILE=dist
@@ -176,9 +176,9 @@ install: man
 	[ -e $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml ] || \
 		install -Dm 644 target/pages/pillion.toml $(DESTDIR)$(SYSCONFDIR)/pillion/pillion.toml
 	@[ -n "$(DESTDIR)" ] || systemd-sysusers $(SYSUSERSDIR)/pillion.conf || \
-		echo 'install: make the user pillion, as whom the service runs' >&2
+		echo 'install: create the user pillion; the service runs as this user' >&2
 
-# The file of rules stays if it was changed, the user pillion in any case.
+# A changed rules file stays, and so does the user pillion.
 uninstall:
 	@[ -n "$(DESTDIR)" ] || ! [ -d /run/systemd/system ] || \
 		systemctl disable --now pillion.service 2>/dev/null || true

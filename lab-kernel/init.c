@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* What `lab-kernel/test` boots: it sleeps an hour, asks for the time, draws
- * random numbers and halts. */
+/* The init process of `lab-kernel/test`: sleeps an hour, reads the time and
+ * random numbers, prints them and halts. */
 #include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/random.h>
@@ -9,10 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static void print_bytes(const char *what, const unsigned char *bytes,
+static void print_bytes(const char *source, const unsigned char *bytes,
 			size_t count)
 {
-	printf("lab-kernel test: random %s ", what);
+	printf("lab-kernel test: random %s ", source);
 	while (count--)
 		printf("%02x", *bytes++);
 	printf("\n");
@@ -23,8 +23,8 @@ static long long ns(struct timespec time)
 	return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-/* By the vDSO, without a system call. */
-static long long told_ns(void)
+/* Reads the clock through the vDSO, without a system call. */
+static long long vdso_ns(void)
 {
 	struct timespec now;
 
@@ -32,7 +32,8 @@ static long long told_ns(void)
 	return ns(now);
 }
 
-static long long asked_ns(void)
+/* Reads the clock with a system call. */
+static long long syscall_ns(void)
 {
 	struct timespec now;
 
@@ -40,34 +41,34 @@ static long long asked_ns(void)
 	return ns(now);
 }
 
-/* A system call may take so long. */
-#define CALL_NS 1000
+/* Maximum time of a system call. */
+#define MAX_CALL_NS 1000
 
 static void check_clock(void)
 {
 	const struct timespec millisecond = {.tv_nsec = 1000000};
-	long long told = told_ns(), again = told_ns(), asked = asked_ns();
-	long long after = told_ns(), slept;
+	long long first = vdso_ns(), second = vdso_ns(), called = syscall_ns();
+	long long after = vdso_ns(), slept;
 
 	printf("lab-kernel test: the clock stands still: %s\n",
-	       told == again ? "yes" : "no");
+	       first == second ? "yes" : "no");
 	printf("lab-kernel test: the clocks agree: %s\n",
-	       told <= asked && asked <= told + CALL_NS && asked <= after &&
-			       after <= asked + CALL_NS
+	       first <= called && called <= first + MAX_CALL_NS &&
+			       called <= after && after <= called + MAX_CALL_NS
 		       ? "yes"
 		       : "no");
-	told = told_ns();
+	first = vdso_ns();
 	nanosleep(&millisecond, NULL);
-	slept = told_ns() - told - ns(millisecond);
+	slept = vdso_ns() - first - ns(millisecond);
 	printf("lab-kernel test: timers have no slack: %s\n",
-	       slept >= 0 && slept <= 2 * CALL_NS ? "yes" : "no");
+	       slept >= 0 && slept <= 2 * MAX_CALL_NS ? "yes" : "no");
 }
 
 int main(void)
 {
 	const struct timespec hour = {.tv_sec = 3600};
 	struct timespec before, after, date;
-	unsigned char drawn[32];
+	unsigned char random[32];
 
 	clock_gettime(CLOCK_MONOTONIC, &before);
 	nanosleep(&hour, NULL);
@@ -79,8 +80,8 @@ int main(void)
 	       after.tv_sec, after.tv_nsec, date.tv_sec, date.tv_nsec);
 
 	check_clock();
-	if (getrandom(drawn, sizeof(drawn), 0) == sizeof(drawn))
-		print_bytes("drawn", drawn, sizeof(drawn));
+	if (getrandom(random, sizeof(random), 0) == sizeof(random))
+		print_bytes("from getrandom", random, sizeof(random));
 	print_bytes("at start", (const unsigned char *)getauxval(AT_RANDOM),
 		    16);
 	printf("lab-kernel test: done\n");

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Where the kernel's source comes from, what makes one kernel another, and where they are kept.
+# Source, identity and cache of lab kernels.
 
 cache=${PILLION_LAB_KERNEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pillion/lab-kernel}
 
@@ -8,11 +8,11 @@ fail() {
 	exit "${2:-1}"
 }
 
-# The newest source package of Debian's that is installed.
+# Prints the path of the newest installed source package of Debian.
 default_source() {
 	newest=$(ls /usr/src/linux-source-6.*.tar.xz 2>/dev/null | sort -V | tail -n 1)
-	[ -n "$newest" ] || fail "there is no kernel source in /usr/src; install Debian's package
-linux-source-6.12 (scripts/setup lab-kernel does), or name a source with --source"
+	[ -n "$newest" ] || fail "no kernel source in /usr/src; install Debian's package
+linux-source-6.12 (scripts/setup lab-kernel installs it), or give a source with --source"
 	echo "$newest"
 }
 
@@ -41,14 +41,14 @@ check_tools() {
 scripts/setup lab-kernel installs them, or: apt-get install$missing"
 }
 
-# The options that were chosen.
+# Prints the kernel options for the chosen kind.
 configuration() {
 	cat "$here/config"
 	[ -z "$sanitize" ] || cat "$here/sanitizers"
 	[ -z "$ticks" ] || echo "CONFIG_HZ=$ticks"
 }
 
-# All that decides what is built, one line each.
+# Prints all inputs of a build, one per line.
 identity() {
 	if [ -d "$1" ]; then
 		echo "source $(make -s -C "$1" kernelversion) $(cd "$1" && find . -type f -not -path './.git/*' -printf '%P %s %T@\n' |
@@ -64,14 +64,14 @@ identity() {
 	echo "pahole $(pahole --version)"
 }
 
-# unpack SOURCE FOLDER: the source as it is, at FOLDER.
+# unpack SOURCE FOLDER: copies or extracts the unmodified source to FOLDER.
 unpack() {
 	mkdir "$2"
 	if [ -d "$1" ]; then
 		cp -a "$1/." "$2"
 		make -s -C "$2" ARCH=um mrproper >/dev/null 2>&1
 	else
-		tar -x -f "$1" -C "$2" --strip-components 1 || fail "$1 is no tarball, or not a whole one" 2
+		tar -x -f "$1" -C "$2" --strip-components 1 || fail "$1 is not a tarball, or is incomplete" 2
 	fi
-	is_source "$2" || fail "$1 holds no Linux source: there is no arch/um/Kconfig in it" 2
+	is_source "$2" || fail "$1 is not a Linux source: arch/um/Kconfig is missing" 2
 }

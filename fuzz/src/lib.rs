@@ -1,7 +1,7 @@
-//! What must hold whatever bytes a trace has: `cargo +nightly fuzz run TARGET`.
+//! Invariants of the trace reader for arbitrary input: `cargo +nightly fuzz run TARGET`.
 //!
-//! The trace crate's tests include this file, replay the corpus and mutate it, so that neither
-//! nightly Rust nor cargo-fuzz is needed to see a target fail.
+//! The trace crate's tests include this file, replay the corpus and mutate it. They find failures
+//! without nightly Rust and cargo-fuzz.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -14,34 +14,37 @@ use pillion_trace::{
     SackBlocks, Timestamps,
 };
 
-/// More packets than these cannot be in so few bytes, decompressed or not.
-const MOST_PACKETS: usize = 1 << 20;
-/// Every link type that is read, and one that is not.
+/// Maximum packets to read from an input; only a compressed input can have more.
+const MAX_PACKETS: usize = 1 << 20;
+/// Every supported link type, and one unsupported.
 const LINK_TYPES: [u16; 12] = [0, 1, 12, 14, 101, 108, 113, 228, 229, 276, 127, 65535];
 
-/// A whole file: the container, its compression, and all within.
+/// Checks a whole file: the container, its compression and all packets in it.
 pub fn container(data: &[u8]) {
     let Ok(mut input) = Input::new("fuzz", Cursor::new(data.to_vec())) else {
         return;
     };
     let mut last = 0;
-    let mut given = 0;
-    for packet in input.by_ref().take(MOST_PACKETS) {
-        given += 1;
-        assert!(packet.number > last, "packets are numbered in order");
+    let mut count = 0;
+    for packet in input.by_ref().take(MAX_PACKETS) {
+        count += 1;
+        assert!(packet.number > last, "packet numbers increase");
         last = packet.number;
-        assert!(packet.header_len >= 40, "IP and TCP have headers");
+        assert!(
+            packet.header_len >= 40,
+            "IP and TCP headers have at least 40 bytes"
+        );
         assert!(packet.window_scale.is_none_or(|scale| scale <= 14));
     }
-    if given == MOST_PACKETS {
+    if count == MAX_PACKETS {
         assert!(
             input.format().compression().is_some(),
-            "no packet is made of nothing"
+            "an uncompressed input has fewer packets"
         );
         return;
     }
-    assert!(input.next().is_none(), "the end is the end");
-    assert_eq!(input.counts().tcp, given as u64);
+    assert!(input.next().is_none(), "no packet follows the end");
+    assert_eq!(input.counts().tcp, count as u64);
     assert_eq!(sum(input.counts()), input.counts().packets);
     assert!(input.progress().read() <= data.len() as u64);
     if input.format().compression().is_none() {
@@ -52,7 +55,7 @@ pub fn container(data: &[u8]) {
     }
 }
 
-/// One frame: its link type, how much longer it was on the wire, and as much as was captured.
+/// Checks one frame: its link type, the bytes that were not captured, and the captured bytes.
 pub fn headers(data: &[u8]) {
     let [link, more, frame @ ..] = data else {
         return;

@@ -1,9 +1,9 @@
-//! The scripts that make calls.
+//! The scripts that the Makefile calls.
 
 use std::process::{Command, Stdio};
 
-/// The exit status of `scripts/count-tests` for a command that prints this text and exits with this
-/// status, and what it prints.
+/// Runs `scripts/count-tests` with a command that prints `text` and exits with `status`. Returns the
+/// script's exit status and output.
 fn count(text: &str, status: i32) -> (Option<i32>, String) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/count-tests");
     let print = r#"printf %s "$1"; exit "$2""#;
@@ -73,6 +73,15 @@ fn passed_and_skipped_tests_are_counted() {
     assert_eq!(last_line(&printed), "3 passed, 0 failed, 3 skipped");
     assert!(printed.contains("skipped 1: without root\n"), "{printed}");
     assert!(!printed.contains("wire::one"), "{printed}");
+}
+
+#[test]
+fn skipped_prefix_counts_like_left_out() {
+    let text = PASSED.replace("left out without root", "skipped without root");
+    let (status, printed) = count(&text, 0);
+    assert_eq!(status, Some(0), "{printed}");
+    assert_eq!(last_line(&printed), "3 passed, 0 failed, 3 skipped");
+    assert!(printed.contains("skipped 1: without root\n"), "{printed}");
 }
 
 #[test]

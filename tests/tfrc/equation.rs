@@ -5,39 +5,40 @@ use rand::RngExt;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 
-/// The relative error that is allowed, beside one byte per second by each of two roundings.
-const BOUND: f64 = 1e-3;
+/// Allowed relative error, in addition to one byte per second for each of two roundings.
+const MAX_RELATIVE_ERROR: f64 = 1e-3;
 
-/// The equation of the RFC, with b = 1 and `t_RTO` = 4 R; p from 0 to 1, R in seconds.
+/// Returns the rate of the RFC's equation in bytes per second, with b = 1 and `t_RTO` = 4 R; p is from
+/// 0 to 1, R in seconds.
 fn reference(p: f64, rtt: f64) -> f64 {
-    let time_outs = 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
-    1460.0 / (rtt * (2.0 * p / 3.0).sqrt() + 4.0 * rtt * time_outs)
+    let timeouts = 3.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p);
+    1460.0 / (rtt * (2.0 * p / 3.0).sqrt() + 4.0 * rtt * timeouts)
 }
 
 fn fixed(p: f64) -> u64 {
     (p * EVERY_PACKET as f64).round() as u64
 }
 
-/// So many values, evenly spaced in their logarithms.
-fn spaced(from: f64, to: f64, count: u32) -> impl Iterator<Item = f64> + Clone {
+/// Returns `count` values from `from` to `to`, evenly spaced in their logarithms.
+fn log_spaced(from: f64, to: f64, count: u32) -> impl Iterator<Item = f64> + Clone {
     let step = (to / from).ln() / f64::from(count - 1);
     (0..count).map(move |i| (from * (step * f64::from(i)).exp()).min(to))
 }
 
 #[track_caller]
-fn assert_near(seen: f64, expected: f64, what: &str) {
-    let error = (seen - expected).abs();
+fn assert_near(actual: f64, expected: f64, case: &str) {
+    let error = (actual - expected).abs();
     assert!(
-        error <= BOUND * expected + 2.0,
-        "{what}: {seen}, not {expected}"
+        error <= MAX_RELATIVE_ERROR * expected + 2.0,
+        "{case}: {actual}, not {expected}"
     );
 }
 
 fn check(p: f64, rtt_us: f64, payload: u32, header: u32) {
-    let what = format!("p = {p}, R = {rtt_us} us, {payload} + {header} bytes");
+    let case = format!("p = {p}, R = {rtt_us} us, {payload} + {header} bytes");
     let expected = reference(p, rtt_us.round() / 1e6);
-    let seen = rate(fixed(p), rtt_us.round() as u64);
-    assert_near(seen as f64, expected, &what);
+    let actual = rate(fixed(p), rtt_us.round() as u64);
+    assert_near(actual as f64, expected, &case);
     let sent = Sent {
         packets: 1,
         payload,
@@ -45,14 +46,14 @@ fn check(p: f64, rtt_us: f64, payload: u32, header: u32) {
     };
     let share = f64::from(payload) / f64::from(sent.wire);
     let expected = expected.min(f64::from(u32::MAX)) * share;
-    assert_near(less_headers(seen, sent) as f64, expected, &what);
+    assert_near(less_headers(actual, sent) as f64, expected, &case);
 }
 
 #[test]
-fn the_rate_is_that_of_the_rfcs_on_a_grid() {
-    for p in spaced(1e-6, 1.0, 200) {
-        for rtt in spaced(100.0, 10e6, 100) {
-            for payload in spaced(1.0, 2047.0, 12) {
+fn rate_matches_rfcs_on_grid() {
+    for p in log_spaced(1e-6, 1.0, 200) {
+        for rtt in log_spaced(100.0, 10e6, 100) {
+            for payload in log_spaced(1.0, 2047.0, 12) {
                 for header in [40, 52, 60, 72] {
                     check(p, rtt, payload.round() as u32, header);
                 }
@@ -62,7 +63,7 @@ fn the_rate_is_that_of_the_rfcs_on_a_grid() {
 }
 
 #[test]
-fn the_rate_is_that_of_the_rfcs_at_random_points() {
+fn rate_matches_rfcs_at_random_points() {
     let mut rng = Pcg64::seed_from_u64(1);
     let mut log = |from: f64, to: f64| (rng.random_range(from.ln()..=to.ln())).exp();
     for _ in 0..500_000 {
@@ -72,34 +73,34 @@ fn the_rate_is_that_of_the_rfcs_at_random_points() {
 }
 
 #[test]
-fn the_rate_never_rises_with_losses_or_rtt() {
-    for rtt in spaced(100.0, 10e6, 50) {
-        let rates = spaced(1e-6, 1.0, 20_000).map(|p| rate(fixed(p), rtt as u64));
+fn rate_never_rises_with_losses_or_rtt() {
+    for rtt in log_spaced(100.0, 10e6, 50) {
+        let rates = log_spaced(1e-6, 1.0, 20_000).map(|p| rate(fixed(p), rtt as u64));
         assert!(rates.is_sorted_by(|a, b| a >= b), "R = {rtt} us");
     }
-    for p in spaced(1e-6, 1.0, 50) {
-        let rates = spaced(100.0, 10e6, 20_000).map(|rtt| rate(fixed(p), rtt as u64));
+    for p in log_spaced(1e-6, 1.0, 50) {
+        let rates = log_spaced(100.0, 10e6, 20_000).map(|rtt| rate(fixed(p), rtt as u64));
         assert!(rates.is_sorted_by(|a, b| a >= b), "p = {p}");
     }
-    // Where neighbours differ by one unit.
+    // Neighbouring values of p that differ by one unit.
     let rates = (1..200_000).map(|p| rate(p, 100));
     assert!(rates.is_sorted_by(|a, b| a >= b));
 }
 
 #[test]
-fn values_out_of_range_count_as_the_nearest() {
+fn out_of_range_values_are_clamped() {
     assert_eq!(rate(0, 1000), rate(1, 1000));
     assert_eq!(rate(u64::MAX, 1000), rate(EVERY_PACKET, 1000));
     assert_eq!(rate(1000, 0), rate(1000, 1));
     assert_eq!(rate(1000, u64::MAX), rate(1000, (1 << 24) - 1));
     assert_eq!(rate(EVERY_PACKET, u64::MAX), 0);
-    let nothing = Sent::default();
-    assert_eq!(less_headers(1000, nothing), 1000);
-    assert_eq!(less_headers(u64::MAX, nothing), u64::from(u32::MAX));
-    let most = Sent {
+    let none_sent = Sent::default();
+    assert_eq!(less_headers(1000, none_sent), 1000);
+    assert_eq!(less_headers(u64::MAX, none_sent), u64::from(u32::MAX));
+    let max = Sent {
         packets: u32::MAX,
         payload: u32::MAX,
         wire: u32::MAX,
     };
-    assert_eq!(less_headers(u64::MAX, most), u64::from(u32::MAX));
+    assert_eq!(less_headers(u64::MAX, max), u64::from(u32::MAX));
 }

@@ -7,10 +7,10 @@ use rand_pcg::Pcg64;
 
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The packets at an event's start, its time, and the losses that belong to it.
+/// Packets sent before an event's start, its start time in microseconds, and its losses.
 type Event = (u32, u64, u32);
 
-/// All events ever, straight from the RFCs.
+/// Reference implementation of the RFCs' average, with the whole history of events.
 #[derive(Default)]
 struct Reference {
     events: Vec<Event>,
@@ -24,7 +24,7 @@ impl Reference {
         }
     }
 
-    /// With one RTT for the whole history.
+    /// Returns the loss event rate, with one RTT for the whole history.
     fn rate(&self, packets: u32, now: u64, rtt: u64) -> f64 {
         let length = |(from, start, losses): Event, to: u32, end: u64| {
             let length = f64::from(to - from);
@@ -36,8 +36,8 @@ impl Reference {
             })
             .max(1.0)
         };
-        let before_the_first = (0, 0, 0);
-        let starts = [before_the_first].into_iter().chain(self.events.clone());
+        let initial = (0, 0, 0);
+        let starts = [initial].into_iter().chain(self.events.clone());
         let mut closed: Vec<f64> = starts
             .zip(&self.events)
             .map(|(event, next)| length(event, next.0, next.1))
@@ -64,17 +64,17 @@ fn rate(events: &LossEvents, packets: u32, now: u64, rtt: u64) -> f64 {
 }
 
 #[track_caller]
-fn assert_near(seen: f64, expected: f64) {
+fn assert_near(actual: f64, expected: f64) {
     // Lengths are kept to 1/256 of a packet, and the rate to 2^-31.
-    let error = (seen - expected).abs();
+    let error = (actual - expected).abs();
     assert!(
         error <= 0.005 * expected + 1e-9,
-        "a rate of {seen}, not {expected}"
+        "a rate of {actual}, not {expected}"
     );
 }
 
 #[test]
-fn random_histories_average_as_the_rfcs_do() {
+fn random_histories_match_rfc_average() {
     for seed in 0..200 {
         let mut rng = Pcg64::seed_from_u64(seed);
         let rtt = rng.random_range(100..2_000_000);
@@ -102,7 +102,7 @@ fn random_histories_average_as_the_rfcs_do() {
 }
 
 #[test]
-fn losses_within_an_rtt_are_one_event() {
+fn losses_within_one_rtt_are_one_event() {
     let mut events = LossEvents::default();
     events.note(1, 100, 1_000_000, 1000);
     events.note(2, 101, 1_000_500, 1000);
@@ -111,7 +111,7 @@ fn losses_within_an_rtt_are_one_event() {
 }
 
 #[test]
-fn a_short_interval_counts_the_losses_it_really_had() {
+fn short_interval_counts_its_actual_losses() {
     let mut events = LossEvents::default();
     events.note(1, 100, 1_000_000, 1000);
     events.note(4, 104, 1_000_500, 1000);
@@ -121,7 +121,7 @@ fn a_short_interval_counts_the_losses_it_really_had() {
 }
 
 #[test]
-fn the_open_interval_counts_once_it_lowers_the_rate() {
+fn open_interval_counts_once_it_lowers_rate() {
     let mut events = LossEvents::default();
     events.note(1, 10, 1_000_000, 1000);
     assert_near(rate(&events, 1000, 1_002_000, 1000), 1.0 / 10.0);
@@ -130,7 +130,7 @@ fn the_open_interval_counts_once_it_lowers_the_rate() {
 }
 
 #[test]
-fn numbers_of_packets_may_wrap() {
+fn packet_numbers_may_wrap() {
     let mut events = LossEvents::default();
     events.note(1, u32::MAX - 9, 1_000_000, 1000);
     events.note(2, 90, 2_000_000, 1000);
@@ -143,7 +143,7 @@ fn numbers_of_packets_may_wrap() {
 }
 
 #[test]
-fn every_packet_lost_is_a_rate_of_one() {
+fn losing_every_packet_gives_rate_of_one() {
     let mut events = LossEvents::default();
     for packet in 1..=20 {
         events.note(packet, packet, u64::from(packet) * 1_000_000, 1000);

@@ -1,4 +1,4 @@
-//! What was sent in the last second, or the last RTT if that is longer.
+//! Sending rate over the last second, or over the last RTT if that is longer.
 
 use pillion_tests::tfrc::{Sending, Sent};
 
@@ -9,7 +9,7 @@ const PACKET: Sent = Sent {
     wire: 172,
 };
 
-/// Sends a packet each `itt`, from one time until before another; returns the state.
+/// Sends a packet every `itt`, from `from` until before `until`. Returns the state.
 fn steady(itt: u64, from: u64, until: u64, rtt: u64) -> Sending {
     let mut sending = Sending::default();
     for now in (from..until).step_by(itt as usize) {
@@ -19,7 +19,7 @@ fn steady(itt: u64, from: u64, until: u64, rtt: u64) -> Sending {
 }
 
 #[test]
-fn a_steady_stream_has_its_rate_at_any_time() {
+fn steady_stream_has_constant_rate() {
     for rtt in [0, 150_000, 1_700_000] {
         for end in (5 * SECOND..9 * SECOND).step_by(30_000) {
             let rate = steady(30_000, SECOND, end, rtt).rate(end, rtt);
@@ -32,7 +32,7 @@ fn a_steady_stream_has_its_rate_at_any_time() {
 }
 
 #[test]
-fn one_packet_each_ten_milliseconds_is_not_more_than_a_hundred_a_second() {
+fn packet_every_10_ms_is_at_most_100_per_second() {
     for end in (5 * SECOND..8 * SECOND).step_by(10_000) {
         let sending = steady(10_000, SECOND, end, 0);
         assert!(sending.rate(end, 0).packets <= 100);
@@ -41,13 +41,13 @@ fn one_packet_each_ten_milliseconds_is_not_more_than_a_hundred_a_second() {
 }
 
 #[test]
-fn at_the_start_the_whole_window_counts() {
+fn whole_window_counts_at_start() {
     let rate = steady(1000, 7 * SECOND, 7 * SECOND + 3000, 0).rate(7 * SECOND + 3000, 0);
     assert_eq!((rate.packets, rate.wire), (3, 3 * 172));
 }
 
 #[test]
-fn a_limit_holds_from_the_start_whatever_the_rtt() {
+fn limit_holds_from_start_for_any_rtt() {
     for rtt in [0, 150_000, 3 * SECOND] {
         let start = 100 * SECOND;
         for end in (start + 30_000..start + 9 * SECOND).step_by(30_000) {
@@ -60,7 +60,7 @@ fn a_limit_holds_from_the_start_whatever_the_rtt() {
 }
 
 #[test]
-fn a_burst_is_forgotten_within_two_seconds() {
+fn burst_is_forgotten_within_two_seconds() {
     let sending = steady(1000, SECOND, SECOND + 100_000, 0);
     assert_eq!(sending.rate(SECOND + 900_000, 0).packets, 100);
     assert_eq!(sending.rate(2 * SECOND + 500_000, 0).packets, 50);
@@ -68,15 +68,15 @@ fn a_burst_is_forgotten_within_two_seconds() {
 }
 
 #[test]
-fn nothing_overflows() {
-    let most = Sent {
+fn maximum_values_do_not_overflow() {
+    let max = Sent {
         packets: u32::MAX,
         payload: u32::MAX,
         wire: u32::MAX,
     };
     for rtt in [0, SECOND, u64::from(u32::MAX)] {
         let mut sending = Sending::default();
-        sending.note(SECOND, rtt, most);
+        sending.note(SECOND, rtt, max);
         let rate = sending.rate(SECOND, rtt);
         assert!(rate.wire > 0 && rate.wire == rate.payload, "{rate:?}");
         assert_eq!(sending.rate(u64::MAX / 2, rtt), Sent::default());

@@ -1,4 +1,4 @@
-//! A program in the lab kernel: its world, its end, and what is left of both.
+//! Programs in the lab kernel: their environment, their exit, and the files and processes left.
 
 use std::fs;
 use std::io::Read;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::common::*;
 
 #[test]
-fn output_results_and_exit_status_come_out() {
+fn boot_returns_output_results_and_exit_status() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().to_str().unwrap();
@@ -23,27 +23,27 @@ fn output_results_and_exit_status_come_out() {
     assert_eq!(stdout(&output), "out\n");
     assert_eq!(stderr(&output), "err\n");
     assert_eq!(output.status.code(), Some(7));
-    let left = fs::read_to_string(folder.path().join("a/b")).unwrap();
-    assert_eq!(left, "one\ntwo");
+    let contents = fs::read_to_string(folder.path().join("a/b")).unwrap();
+    assert_eq!(contents, "one\ntwo");
 }
 
 #[test]
-fn hours_of_waiting_take_seconds() {
+fn boot_sleeps_two_hours_in_seconds() {
     needs_kernel!();
-    let begun = Instant::now();
-    let slept = shell(
+    let started = Instant::now();
+    let printed_seconds = shell(
         &["--tool", "sleep"],
         "read before _ < /proc/uptime; sleep 7200; read after _ < /proc/uptime
         echo $((${after%.*} - ${before%.*}))",
     );
-    assert_eq!(slept, "7200\n");
-    assert!(begun.elapsed() < Duration::from_secs(3600));
+    assert_eq!(printed_seconds, "7200\n");
+    assert!(started.elapsed() < Duration::from_secs(3600));
 }
 
 #[test]
-fn the_seed_and_nothing_else_makes_chance_and_times() {
+fn equal_seeds_give_equal_randomness_and_times() {
     needs_kernel!();
-    let world = |seed| {
+    let transcript = |seed| {
         shell(
             &[
                 "--seed", seed, "--tool", "od", "--tool", "date", "--tool", "sleep",
@@ -53,28 +53,28 @@ fn the_seed_and_nothing_else_makes_chance_and_times() {
             cat < /proc/self/stat; cat < /proc/self/maps; cat < /proc/cmdline; cat < /proc/meminfo",
         )
     };
-    let first = world("1");
-    assert_eq!(first, world("1"));
-    let chance = |world: &str| world.lines().next().map(str::to_owned);
-    assert_ne!(chance(&first), chance(&world("2")));
+    let first = transcript("1");
+    assert_eq!(first, transcript("1"));
+    let random_bytes = |transcript: &str| transcript.lines().next().map(str::to_owned);
+    assert_ne!(random_bytes(&first), random_bytes(&transcript("2")));
     assert!(first.contains("\n2000-01-01."));
 }
 
 #[test]
-fn what_takes_longer_than_its_virtual_time_is_stopped_with_all_it_started() {
+fn time_limit_kills_program_and_its_children() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let options = ["--time-limit", "100", "--tool", "sleep", "--results"];
     let options = [&options[..], &[folder.path().to_str().unwrap()]].concat();
-    let lines = "sleep 10000 & echo begun > /results/file; sleep 1000";
+    let lines = "sleep 10000 & echo started > /results/file; sleep 1000";
     let output = boot(&options, &["sh", "-c", lines]).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
-    let left = fs::read_to_string(folder.path().join("file")).unwrap();
-    assert_eq!(left, "begun\n");
+    let contents = fs::read_to_string(folder.path().join("file")).unwrap();
+    assert_eq!(contents, "started\n");
 }
 
 #[test]
-fn a_program_that_polls_is_stopped_and_the_line_says_why() {
+fn busy_program_is_killed_with_one_line_reason() {
     needs_kernel!();
     let output = boot(&["--patience", "2"], &["sh", "-c", "while :; do :; done"])
         .output()
@@ -89,7 +89,7 @@ fn a_program_that_polls_is_stopped_and_the_line_says_why() {
 }
 
 #[test]
-fn a_kernel_that_breaks_down_says_what_it_said_last() {
+fn kernel_crash_exits_with_error_message() {
     needs_kernel!();
     let lines = "echo c > /proc/sysrq-trigger || exec /bin/ip -force -batch /dev/null";
     let output = boot(&["--memory", "64"], &["sh", "-c", lines])
@@ -100,7 +100,7 @@ fn a_kernel_that_breaks_down_says_what_it_said_last() {
 }
 
 #[test]
-fn kill_9_leaves_nothing_running() {
+fn sigkill_leaves_no_process() {
     needs_kernel!();
     let seed = "7770077";
     let mut pillion = boot(
@@ -112,10 +112,10 @@ fn kill_9_leaves_nothing_running() {
     .unwrap();
     await_line(&mut pillion);
     let mark = format!("pillion.seed={seed}");
-    assert!(processes_with(&mark) > 1);
+    assert!(count_processes_with(&mark) > 1);
     pillion.kill().unwrap();
     pillion.wait().unwrap();
-    await_that("all have ended", || processes_with(&mark) == 0);
+    wait_until("no process is left", || count_processes_with(&mark) == 0);
 }
 
 fn await_line(child: &mut Child) {

@@ -1,10 +1,10 @@
-//! pillion's own programs in the lab kernel, which interprets them.
+//! pillion's BPF programs in the lab kernel, which interprets them (no JIT).
 
 use serde_json::Value;
 
 use crate::common::*;
 
-/// Two hosts, 20 ms apart each way, one packet in ten lost on the way there.
+/// Two hosts with a delay of 20 ms each way; the path to the receiver loses 10 % of packets.
 const HOSTS: &str = "
 ip netns add a; ip netns add b
 ip link add va netns a type veth peer name vb netns b
@@ -19,7 +19,7 @@ ip netns exec b pillion-lab traffic receive --listen 10.0.0.2:7000 --streams 3 -
 ";
 
 #[test]
-fn thin_streams_are_bundled_and_their_bytes_arrive_intact() {
+fn thin_streams_bundle_and_bytes_arrive_intact() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let results = folder.path().to_str().unwrap();
@@ -36,10 +36,10 @@ fn thin_streams_are_bundled_and_their_bytes_arrive_intact() {
         let text = std::fs::read(folder.path().join(name)).unwrap();
         serde_json::from_slice(&text).unwrap()
     };
-    let (sent, received, bundler) = (read("sent"), read("received"), read("bundler"));
+    let (sent, received, stats) = (read("sent"), read("received"), read("bundler"));
     assert_eq!(sent["messages"], received["messages"], "{sent}{received}");
     assert!(
-        bundler["outcomes"]["bundled"].as_u64().unwrap() > 1000,
-        "{bundler}"
+        stats["outcomes"]["bundled"].as_u64().unwrap() > 1000,
+        "{stats}"
     );
 }

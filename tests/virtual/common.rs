@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers shared by the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ pub const PILLION_LAB: &str = env!("CARGO_BIN_EXE_pillion-lab");
 /// The service's binary.
 pub const PILLION: &str = PILLION_LAB.split_at(PILLION_LAB.len() - "-lab".len()).0;
 
-/// False, with a line that says so, where there is no lab kernel.
+/// Returns true if a lab kernel is built; otherwise prints that the test is skipped.
 pub fn has_kernel(test: &str) -> bool {
     let kernel = LabKernel::find(None);
     if let Err(error) = &kernel {
-        println!("left out: {test}: {error}");
+        println!("skipped: {test}: {error}");
     }
     kernel.is_ok()
 }
@@ -33,15 +33,15 @@ macro_rules! needs_kernel {
 }
 pub(crate) use needs_kernel;
 
-/// `pillion-lab COMMAND FILE`.
+/// Returns the command `pillion-lab COMMAND FILE`, with empty standard input.
 pub fn lab(command: &str, file: &Path) -> Command {
     let mut pillion = Command::new(PILLION_LAB);
     pillion.arg(command).arg(file).stdin(Stdio::null());
     pillion
 }
 
-/// Makes all runs of an experiment, none of which may fail, in a store in the folder; the folders of
-/// the runs, in the order of the experiment.
+/// Makes all runs of an experiment in `store` below the folder; panics if a run fails. Returns the run
+/// folders in the order of the experiment.
 pub fn run_all(folder: &Path, experiment: &str) -> Vec<PathBuf> {
     let file = folder.join("experiment.toml");
     fs::write(&file, experiment).unwrap();
@@ -56,19 +56,19 @@ pub fn run_all(folder: &Path, experiment: &str) -> Vec<PathBuf> {
     folders.map(PathBuf::from).collect()
 }
 
-/// What a file of a run says.
+/// Reads a JSON file of a run.
 pub fn json(run: &Path, name: &str) -> Value {
     serde_json::from_slice(&fs::read(run.join(name)).unwrap()).unwrap()
 }
 
-/// `pillion-lab` with its working directory.
-pub fn lab_at(folder: &Path, arguments: &[&str]) -> Command {
+/// Returns the command `pillion-lab ARGUMENTS` with this working directory.
+pub fn lab_in(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(PILLION_LAB);
     command.args(arguments).current_dir(folder);
     command
 }
 
-/// `pillion-lab boot` with its options and the program's arguments.
+/// Returns the command `pillion-lab boot OPTIONS -- PROGRAM`, with empty standard input.
 pub fn boot(options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(PILLION_LAB);
     command
@@ -80,9 +80,9 @@ pub fn boot(options: &[&str], program: &[&str]) -> Command {
     command
 }
 
-/// Runs those of this program's ignored tests inside whose names begin so, one after the other, in
-/// the order of their names.
-pub fn test_inside(names: &str) {
+/// Runs this program's ignored tests whose names start with `names` inside the lab kernel, one after
+/// the other, sorted by name. Panics if a test fails or none matches.
+pub fn run_tests_inside(names: &str) {
     let this = std::env::current_exe().unwrap();
     let this = this.to_str().unwrap();
     let arguments = [this, "--ignored", "--test-threads=1", names];
@@ -93,9 +93,9 @@ pub fn test_inside(names: &str) {
     assert!(!report.contains("running 0 tests"), "{report}");
 }
 
-/// What a shell's lines write inside, which must not fail.
-pub fn shell(options: &[&str], lines: &str) -> String {
-    let output = boot(options, &["sh", "-ec", lines]).output().unwrap();
+/// Returns the output of a shell script inside the lab kernel; panics if it fails.
+pub fn shell(options: &[&str], script: &str) -> String {
+    let output = boot(options, &["sh", "-ec", script]).output().unwrap();
     assert!(
         output.status.success(),
         "{}: {}{}",
@@ -114,8 +114,8 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A kernel's processes all have its command line.
-pub fn processes_with(argument: &str) -> usize {
+/// Counts processes with this argument. All processes of a lab kernel have its command line.
+pub fn count_processes_with(argument: &str) -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
     lines
@@ -126,8 +126,8 @@ pub fn processes_with(argument: &str) -> usize {
         .count()
 }
 
-/// The processes that a process has begun, and not its threads' or theirs.
-pub fn children_of(process: u32) -> Vec<u32> {
+/// Returns the direct child processes of a process, including those that its threads started.
+pub fn child_processes(process: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let lists = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("children")));
     let lists: String = lists.map(Result::unwrap_or_default).collect();
@@ -135,11 +135,11 @@ pub fn children_of(process: u32) -> Vec<u32> {
     ids.collect::<Result<_, _>>().unwrap()
 }
 
-/// Waits until it is so.
-pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Polls until the condition is true; panics after 60 s.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not so: {what}");
+    while !condition() {
+        assert!(Instant::now() < deadline, "timeout: {what}");
         thread::sleep(Duration::from_millis(50));
     }
 }

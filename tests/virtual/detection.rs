@@ -1,4 +1,4 @@
-//! What pillion finds of the losses that its bundles hide, against the traces.
+//! Hidden losses that pillion detects, compared with the traces.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -10,7 +10,7 @@ use crate::common::*;
 const EXPERIMENT: &str = include_str!("../../experiments/detection.toml");
 
 #[test]
-fn hidden_losses_are_found_and_delayed_acks_mislead_the_published_rule_alone() {
+fn delayed_acks_mislead_only_published_loss_rule() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("detection.toml");
@@ -31,11 +31,11 @@ fn hidden_losses_are_found_and_delayed_acks_mislead_the_published_rule_alone() {
     let comparison: Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut compared = 0;
     for section in comparison["sections"].as_array().unwrap() {
-        let learnt = section["point"] == "loss=8,loss-rule=auto";
+        let learnt_rule = section["point"] == "loss=8,loss-rule=auto";
         for variant in section["variants"].as_array().unwrap() {
             let name = variant["variant"].as_str().unwrap();
             let value = |measure: &str| variant["values"][measure].as_f64().unwrap();
-            let [found, repaired, missed, falsely] = [
+            let [detected, repaired, missed, false_positives] = [
                 "hidden_losses",
                 "repaired_losses",
                 "missed_losses",
@@ -43,18 +43,20 @@ fn hidden_losses_are_found_and_delayed_acks_mislead_the_published_rule_alone() {
             ]
             .map(value);
             println!(
-                "{} {name}: {found} found, {repaired} repaired",
+                "{} {name}: {detected} detected, {repaired} repaired",
                 section["point"]
             );
-            // What the streams' sockets say adds up to what pillion counts of the group.
-            assert_eq!(found, repaired - missed + falsely);
+            // Counts of the streams' sockets add up to pillion's count for the group.
+            assert_eq!(detected, repaired - missed + false_positives);
             assert!(repaired > 50.0);
             let delays_acks = ["answers-1-in-10", "reads-late"].contains(&name);
-            match (learnt, delays_acks) {
-                (true, true) => assert_eq!(falsely, 0.0, "{name}"),
-                (true, false) => assert!(falsely == 0.0 && missed < repaired / 20.0, "{name}"),
-                (false, true) => assert!(falsely > repaired, "{name}"),
-                (false, false) => assert!(falsely + missed < repaired / 20.0, "{name}"),
+            match (learnt_rule, delays_acks) {
+                (true, true) => assert_eq!(false_positives, 0.0, "{name}"),
+                (true, false) => {
+                    assert!(false_positives == 0.0 && missed < repaired / 20.0, "{name}")
+                }
+                (false, true) => assert!(false_positives > repaired, "{name}"),
+                (false, false) => assert!(false_positives + missed < repaired / 20.0, "{name}"),
             }
             compared += 1;
         }

@@ -1,4 +1,4 @@
-//! Flows: connections that open, send some segments, and close.
+//! Flows: connections that open, send a few segments, and close.
 
 use std::fs;
 use std::path::Path;
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Of the first flow the last segment is lost, the fifth packet of all: SYN, ACK, and two segments come
-/// before it.
+/// The path drops the fifth packet: the last segment of the first flow, after SYN, ACK and two
+/// segments.
 const EXPERIMENT: &str = r#"
 duration = 3
 path.rtt = 100
@@ -22,7 +22,7 @@ mechanisms.tlp = false
 "#;
 
 #[test]
-fn a_flow_is_its_segments_and_its_time_is_told_by_both_ends() {
+fn flow_completion_time_agrees_at_both_ends() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("flows.toml");
@@ -38,14 +38,18 @@ fn a_flow_is_its_segments_and_its_time_is_told_by_both_ends() {
     let file = fs::read(run.join("streams.json")).unwrap();
     let streams: Value = serde_json::from_slice(&file).unwrap();
     let flows = streams[0]["sent"]["streams"].as_array().unwrap();
-    // Two round-trip times: the handshake, and all segments, the FIN with the last.
-    let took = |flow: &Value| flow["completion_us"].as_f64().unwrap() / 1e3;
-    let took: Vec<f64> = flows.iter().map(took).collect();
-    assert_eq!(took.len(), 3, "those that would start at the end are none");
-    assert!((500.0..900.0).contains(&took[0]), "{took:?}");
+    // Two round-trip times: one for the handshake, one for all segments and the FIN.
+    let durations = |flow: &Value| flow["completion_us"].as_f64().unwrap() / 1e3;
+    let durations: Vec<f64> = flows.iter().map(durations).collect();
+    assert_eq!(
+        durations.len(),
+        3,
+        "flows due at the end of the run do not start"
+    );
+    assert!((500.0..900.0).contains(&durations[0]), "{durations:?}");
     assert!(
-        took[1..].iter().all(|it| (200.0..201.0).contains(it)),
-        "{took:?}"
+        durations[1..].iter().all(|it| (200.0..201.0).contains(it)),
+        "{durations:?}"
     );
     let analysed = std::process::Command::new(PILLION_LAB)
         .args(["analyse", "--json"])
@@ -54,14 +58,18 @@ fn a_flow_is_its_segments_and_its_time_is_told_by_both_ends() {
         .unwrap();
     let analysed: Value = serde_json::from_slice(&analysed.stdout).unwrap();
     let main = &analysed["all"]["main"];
-    // Three segments each, the last with the FIN, and one sent again.
+    // Three segments for each flow, the last with the FIN, and one retransmission.
     assert_eq!(main["sent"]["data_packets"], 3 * 3 + 1);
     assert_eq!(main["sent"]["fins"], 3 + 1);
     let with_a_loss = &main["completion_with_a_tail_loss_ms"];
     assert_eq!(with_a_loss["count"], 1);
     let both = [&main["completion_ms"]["max"], &with_a_loss["max"]];
-    let near = |it: &&Value| (it.as_f64().unwrap() - took[0]).abs() < 1.0;
-    assert!(both.iter().all(near), "{both:?} {took:?}");
-    let shown = lab("show", run).output().unwrap();
-    assert!(stdout(&shown).contains("completion"), "{}", stdout(&shown));
+    let near = |it: &&Value| (it.as_f64().unwrap() - durations[0]).abs() < 1.0;
+    assert!(both.iter().all(near), "{both:?} {durations:?}");
+    let summary = lab("show", run).output().unwrap();
+    assert!(
+        stdout(&summary).contains("completion"),
+        "{}",
+        stdout(&summary)
+    );
 }

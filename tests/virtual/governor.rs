@@ -1,5 +1,5 @@
-//! Redundancy does not overload a queue or a policer: eight streams bundle and one does not, on an uplink
-//! that is 83 % full without bundles and would be 120 % full with them.
+//! Redundancy does not overload a queue or a policer: eight of nine streams bundle. Their load is 83 % of
+//! the uplink's rate without bundles, and would be 120 % with all bundles.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,8 +41,8 @@ group.bundled.bundle = { published = true }
 group.bundled.bundle = true
 "#;
 
-/// The 99th percentile of delivery latency in milliseconds, of messages sent after the first ten
-/// seconds: of the streams that bundle, and of the neighbour.
+/// Returns the 99th percentile of delivery latency in milliseconds for the bundling streams and the
+/// neighbour. Messages of the first ten seconds do not count.
 fn p99(run: &Path) -> [f64; 2] {
     let records =
         pillion_lab::records::read::<HashMap<String, String>>(&run.join("records.csv.zst"));
@@ -56,20 +56,21 @@ fn p99(run: &Path) -> [f64; 2] {
     }
     let first = deliveries.iter().map(|it| it.1).fold(f64::MAX, f64::min);
     deliveries.retain(|(_, sent_ns, _)| *sent_ns > first + 10e9);
-    [false, true].map(|wanted| {
-        let of_group = deliveries.iter().filter(|it| it.0 == wanted);
+    [false, true].map(|neighbour| {
+        let of_group = deliveries.iter().filter(|it| it.0 == neighbour);
         let mut latencies: Vec<_> = of_group.map(|it| it.2).collect();
         latencies.sort_by(f64::total_cmp);
         latencies[latencies.len() * 99 / 100]
     })
 }
 
-/// The streams fill this uplink as published, and governed they are late by no more than an ITT and 10 ms.
+/// Asserts that published bundling fills this uplink, and that governed bundling adds at most one ITT and
+/// 10 ms to plain's latency.
 fn assert_governor_protects(uplink: &str) {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), uplink);
-    let [plain, published, governed] = [0, 1, 2].map(|place: usize| p99(&runs[place]));
+    let [plain, published, governed] = [0, 1, 2].map(|index: usize| p99(&runs[index]));
     assert!(published[0] > 10.0 * plain[0], "{published:?} {plain:?}");
     for (governed, plain) in governed.iter().zip(plain) {
         assert!(*governed <= plain + 30.0 + 10.0, "{governed} {plain}");
@@ -77,13 +78,13 @@ fn assert_governor_protects(uplink: &str) {
 }
 
 #[test]
-fn redundancy_does_not_fill_a_narrow_uplink() {
+fn governed_redundancy_does_not_fill_narrow_uplink() {
     assert_governor_protects(UPLINK);
 }
 
-/// A token bucket of 3000 B, and next to no queue; no other losses.
+/// A token bucket of 3000 B with almost no queue; the path itself loses nothing.
 #[test]
-fn redundancy_does_not_overload_a_policer() {
+fn governed_redundancy_does_not_overload_policer() {
     let policer = "limit = \"1600 B\"\nshaper = \"tbf\"\nburst = 3000";
     let uplink = UPLINK.replace("limit = \"7200 B\"", policer);
     assert_governor_protects(&uplink.replace("loss = 1\n", ""));

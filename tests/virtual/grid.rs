@@ -1,4 +1,4 @@
-//! Runs that are jobs of a grid leave the same results as those of `pillion-lab run`.
+//! Grid jobs give the same results as `pillion-lab run`.
 
 use std::fs;
 use std::path::Path;
@@ -31,29 +31,29 @@ const RUNS: [&str; 4] = [
     "bundled,seed=2",
 ];
 
-fn said(mut command: Command) -> Output {
+fn output_of(mut command: Command) -> Output {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     output
 }
 
-/// A folder with `all.toml`, whose grid is in `jobs`.
+/// Returns a folder with the experiment `all.toml` and its grid in `jobs`.
 fn grid() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("all.toml"), EXPERIMENT).unwrap();
     let arguments = ["grid", "all.toml", "--jobs", "jobs"];
-    said(lab_at(folder.path(), &arguments));
+    output_of(lab_in(folder.path(), &arguments));
     folder
 }
 
 fn assert_same_as_lab_run(folder: &Path) {
-    said(lab_at(folder, &["run", "all.toml"]));
+    output_of(lab_in(folder, &["run", "all.toml"]));
     for command in ["show", "compare"] {
-        let of = |making| {
-            let arguments = [command, making, "--json"];
-            stdout(&said(lab_at(folder, &arguments)))
+        let json_of = |target| {
+            let arguments = [command, target, "--json"];
+            stdout(&output_of(lab_in(folder, &arguments)))
         };
-        let (jobs, all) = (of("jobs"), of("all"));
+        let (jobs, all) = (json_of("jobs"), json_of("all"));
         assert!(jobs.contains("bundled"), "{jobs}");
         assert_eq!(jobs, all);
     }
@@ -61,11 +61,11 @@ fn assert_same_as_lab_run(folder: &Path) {
 
 fn job(jobs: &Path, run: &str) -> Command {
     let file = format!("jobs/{run}.toml");
-    lab_at(jobs, &["run", &file, "--folder", run])
+    lab_in(jobs, &["run", &file, "--folder", run])
 }
 
 #[test]
-fn jobs_in_any_order_and_one_of_them_killed_make_the_runs_of_the_experiment() {
+fn jobs_in_any_order_match_lab_run_despite_kill() {
     needs_kernel!();
     let folder = grid();
     let jobs = folder.path().join("jobs");
@@ -74,53 +74,59 @@ fn jobs_in_any_order_and_one_of_them_killed_make_the_runs_of_the_experiment() {
     killed.kill().unwrap();
     killed.wait().unwrap();
     for run in RUNS.into_iter().rev() {
-        said(job(&jobs, run));
+        output_of(job(&jobs, run));
     }
-    // It is there by now.
-    let again = said(job(&jobs, RUNS[0]));
+    // This run exists by now.
+    let again = output_of(job(&jobs, RUNS[0]));
     assert!(stderr(&again).contains("there already"), "{again:?}");
     assert_same_as_lab_run(folder.path());
 }
 
-/// What is there stays: it may be anybody's.
+/// Existing files are never overwritten, because they may belong to the user.
 #[test]
-fn a_run_takes_the_place_of_nothing_but_a_run_that_is_not_whole() {
+fn run_replaces_only_incomplete_run() {
     needs_kernel!();
     let folder = grid();
     let jobs = folder.path().join("jobs");
-    let refused = || {
+    let assert_refused = || {
         let output = job(&jobs, RUNS[0]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let told = stderr(&output);
+        let message = stderr(&output);
         assert!(
-            told.contains("never overwritten; name another folder"),
-            "{told}"
+            message.contains("never overwritten; name another folder"),
+            "{message}"
         );
     };
-    let place = jobs.join(RUNS[0]);
-    fs::create_dir(&place).unwrap();
-    fs::write(place.join("thesis.tex"), "years").unwrap();
-    refused();
+    let run_folder = jobs.join(RUNS[0]);
+    fs::create_dir(&run_folder).unwrap();
+    fs::write(run_folder.join("thesis.tex"), "years").unwrap();
+    assert_refused();
     assert_eq!(
-        fs::read_to_string(place.join("thesis.tex")).unwrap(),
+        fs::read_to_string(run_folder.join("thesis.tex")).unwrap(),
         "years"
     );
-    fs::remove_dir_all(&place).unwrap();
+    fs::remove_dir_all(&run_folder).unwrap();
 
     let file = format!("jobs/{}.toml", RUNS[1]);
     let arguments = ["run", &file, "--folder", RUNS[0]];
-    said(lab_at(&jobs, &arguments));
-    let text = fs::read_to_string(place.join("run.toml")).unwrap();
-    refused();
-    assert_eq!(fs::read_to_string(place.join("run.toml")).unwrap(), text);
-    // As Snakemake leaves one that is to be made again.
-    fs::remove_file(place.join("manifest.json")).unwrap();
-    said(job(&jobs, RUNS[0]));
-    assert_ne!(fs::read_to_string(place.join("run.toml")).unwrap(), text);
+    output_of(lab_in(&jobs, &arguments));
+    let text = fs::read_to_string(run_folder.join("run.toml")).unwrap();
+    assert_refused();
+    assert_eq!(
+        fs::read_to_string(run_folder.join("run.toml")).unwrap(),
+        text
+    );
+    // Snakemake deletes the manifest of a run that it makes again.
+    fs::remove_file(run_folder.join("manifest.json")).unwrap();
+    output_of(job(&jobs, RUNS[0]));
+    assert_ne!(
+        fs::read_to_string(run_folder.join("run.toml")).unwrap(),
+        text
+    );
 }
 
 #[test]
-fn a_grid_written_again_leaves_what_has_not_changed() {
+fn rewritten_grid_keeps_unchanged_files() {
     let folder = grid();
     let jobs = folder.path().join("jobs");
     let files = RUNS.map(|run| jobs.join(format!("jobs/{run}.toml")));
@@ -136,12 +142,12 @@ fn a_grid_written_again_leaves_what_has_not_changed() {
     let before: Vec<_> = times().collect();
     thread::sleep(Duration::from_millis(20));
     let arguments = ["grid", "all.toml", "--jobs", "jobs"];
-    said(lab_at(folder.path(), &arguments));
+    output_of(lab_in(folder.path(), &arguments));
     assert_eq!(times().collect::<Vec<_>>(), before);
 }
 
 #[test]
-fn snakemake_makes_them() {
+fn snakemake_runs_all_jobs() {
     needs_kernel!();
     let folder = grid();
     let jobs = folder.path().join("jobs");
@@ -149,7 +155,7 @@ fn snakemake_makes_them() {
     let pillion = format!("pillion_lab={PILLION_LAB}");
     snakemake.args(["--cores", "2", "--quiet", "all", "--config", &pillion]);
     let Ok(output) = snakemake.current_dir(&jobs).output() else {
-        println!("left out without snakemake");
+        println!("skipped without snakemake");
         return;
     };
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! Jitter is that asked for, by the traces' own account, however many streams there are.
+//! Jitter in the traces equals the requested jitter for any number of streams.
 
 use std::fs;
 use std::path::Path;
@@ -23,33 +23,34 @@ group.thin.streams = 1
 group.thin.streams = 20
 "#;
 
-/// The IP packets to the receiver, with the times in the trace in milliseconds.
+/// Returns capture time in milliseconds and an identifier (IP ID, ports, sequence number) of every
+/// packet to the receiver.
 fn packets(trace: &Path) -> Vec<(f64, Vec<u8>)> {
     let bytes = fs::read(trace).unwrap();
     let mut rest = &bytes[24..];
     let mut packets = Vec::new();
     while !rest.is_empty() {
         let word = |at| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap());
-        let (seconds, ns, kept) = (word(0), word(4), word(8) as usize);
-        let packet = &rest[16 + 14..16 + kept];
+        let (seconds, ns, captured) = (word(0), word(4), word(8) as usize);
+        let packet = &rest[16 + 14..16 + captured];
         if packet[16..20] == [10, 77, 2, 1] {
             let ms = f64::from(seconds) * 1e3 + f64::from(ns) / 1e6;
             packets.push((ms, [&packet[4..6], &packet[20..28]].concat()));
         }
-        rest = &rest[16 + kept..];
+        rest = &rest[16 + captured..];
     }
     packets
 }
 
-/// Mean and standard deviation of the way to the receiver, in milliseconds, where all arrive in the
-/// order in which they were sent.
+/// Returns mean and standard deviation of the one-way delay to the receiver, in milliseconds. Asserts
+/// that packets arrive in the order in which they were sent.
 fn delay(run: &Path) -> (f64, f64) {
     let sent = packets(&run.join("sender.pcap"));
     let arrived = packets(&run.join("receiver.pcap"));
-    let names = |packets: &[(f64, Vec<u8>)]| -> Vec<Vec<u8>> {
+    let ids = |packets: &[(f64, Vec<u8>)]| -> Vec<Vec<u8>> {
         packets.iter().map(|(_, name)| name.clone()).collect()
     };
-    assert!(names(&sent) == names(&arrived), "jitter keeps the order");
+    assert!(ids(&sent) == ids(&arrived), "jitter keeps the order");
     let both = sent.iter().zip(&arrived);
     let delays: Vec<f64> = both
         .map(|((sent, _), (arrived, _))| arrived - sent)
@@ -61,7 +62,7 @@ fn delay(run: &Path) -> (f64, f64) {
 }
 
 #[test]
-fn mean_and_deviation_are_those_asked_for_with_one_stream_and_with_many() {
+fn mean_and_deviation_match_request_for_any_stream_count() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("experiment.toml");
@@ -75,21 +76,21 @@ fn mean_and_deviation_are_those_asked_for_with_one_stream_and_with_many() {
     let runs: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_default();
     assert_eq!(runs.len(), 2, "{}", stderr(&output));
     for run in &runs {
-        let made = Path::new(run["folder"].as_str().unwrap());
-        // Of some 330 independent values: standard errors 0.7 and 0.6 ms.
-        let (mean, sd) = delay(made);
+        let run_folder = Path::new(run["folder"].as_str().unwrap());
+        // About 330 independent values have standard errors of 0.7 and 0.6 ms.
+        let (mean, sd) = delay(run_folder);
         assert!((mean - 50.0).abs() < 2.5, "{mean} ms");
         assert!((sd - 10.0).abs() < 2.0, "{sd} ms");
         let summary: Value =
-            serde_json::from_slice(&fs::read(made.join("summary.json")).unwrap()).unwrap();
+            serde_json::from_slice(&fs::read(run_folder.join("summary.json")).unwrap()).unwrap();
         assert_eq!(summary["doubts"], Value::Array(Vec::new()));
-        let told = |name: &str| summary["forward"]["jitter"][name].as_f64().unwrap() / 1e3;
-        assert!((told("mean_us") + 50.0 - mean).abs() < 0.1, "{summary}");
-        assert!((told("sd_us") - sd).abs() < 0.1, "{summary}");
+        let reported = |name: &str| summary["forward"]["jitter"][name].as_f64().unwrap() / 1e3;
+        assert!((reported("mean_us") + 50.0 - mean).abs() < 0.1, "{summary}");
+        assert!((reported("sd_us") - sd).abs() < 0.1, "{summary}");
         assert_eq!(summary["backward"]["jitter"], Value::Null);
         println!("{}: {mean:.2} ± {sd:.2} ms", run["run"]);
     }
-    let made = Path::new(runs[1]["folder"].as_str().unwrap());
-    let verified = lab("verify", made).output().unwrap();
+    let run_folder = Path::new(runs[1]["folder"].as_str().unwrap());
+    let verified = lab("verify", run_folder).output().unwrap();
     assert_eq!(stdout(&verified), "the same, bit for bit\n");
 }

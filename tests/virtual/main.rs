@@ -1,27 +1,27 @@
-//! What runs in the lab kernel. Where that is not built, these tests say so and do nothing.
+//! Tests that run in the lab kernel. Without a built kernel they print that they are skipped.
 
 mod boot;
 mod bundling;
 mod common;
-mod connecting;
+mod connection_setup;
 mod detection;
+mod engine_agreement;
 mod flows;
 mod governor;
 mod grid;
+mod group_path;
 mod initial_window;
 mod jitter;
 mod kernel;
 mod mechanisms;
-mod own_ways;
 mod path_size;
 mod queue;
 mod rate_control;
 mod receiver;
 mod referee;
 mod reproduce;
-mod round_trips;
+mod reverse_path;
 mod run;
 mod sanitizers;
 mod scaling_ratio;
-mod truth;
-mod way_back;
+mod stream_rtt;

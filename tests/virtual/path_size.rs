@@ -1,5 +1,5 @@
-//! A path that drops large packets does not stop a stream. Minutes of virtual time, inside the lab
-//! kernel.
+//! A path that drops large packets does not stop a stream. The tests take minutes of virtual time,
+//! inside the lab kernel.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,63 +7,67 @@ use std::time::{Duration, Instant};
 use pillion_bpf::Options;
 use pillion_tests::{Setup, Wire};
 
-use crate::common::{needs_kernel, test_inside};
+use crate::common::{needs_kernel, run_tests_inside};
 
 #[test]
-fn bundling_gives_way_to_a_path_that_drops_what_is_large() {
+fn bundles_fit_path_that_drops_large_packets() {
     needs_kernel!();
-    test_inside("path_size::inside::");
+    run_tests_inside("path_size::inside::");
 }
 
 const MESSAGE: u32 = 400;
 const ITT: Duration = Duration::from_millis(80);
 const RTT: Duration = Duration::from_millis(100);
 
-/// An application that writes messages, and a receiver that acknowledges each segment, as far as
-/// the path lets it through.
+/// A simulated path: an application that writes messages, and a receiver that acknowledges every
+/// segment that the path delivers.
 struct Path {
-    largest: u32,
-    /// How many were larger.
-    too_large: u32,
-    /// When it loses whatever is sent.
-    down: Option<(Instant, Instant)>,
+    max_segment: u32,
+    /// Segments larger than `max_segment`, which the path dropped.
+    oversized: u32,
+    /// Start and end of an outage, in which the path drops every segment.
+    outage: Option<(Instant, Instant)>,
     message: u32,
     itt: Duration,
-    /// What has come, in order.
-    come: u32,
-    /// What has come behind a gap.
-    behind: Vec<(u32, u32)>,
+    /// Next sequence number that the receiver expects.
+    received: u32,
+    /// Ranges received after a gap.
+    out_of_order: Vec<(u32, u32)>,
     sent: u32,
     next_write: Instant,
     acks: VecDeque<(Instant, u32, String)>,
 }
 
 impl Path {
-    fn new(largest: u32) -> Self {
+    fn new(max_segment: u32) -> Self {
         Self {
-            largest,
-            too_large: 0,
-            down: None,
+            max_segment,
+            oversized: 0,
+            outage: None,
             message: MESSAGE,
             itt: ITT,
-            come: 1,
-            behind: Vec::new(),
+            received: 1,
+            out_of_order: Vec::new(),
             sent: 0,
             next_write: Instant::now(),
             acks: VecDeque::new(),
         }
     }
 
-    /// Sends messages for so long, and waits as long as it takes until all have come; how long.
-    fn carry(&mut self, wire: &mut Wire, time: Duration) -> Duration {
-        let begin = Instant::now();
+    /// Sends messages for `time` and waits until all have arrived. Returns the elapsed time.
+    fn transfer(&mut self, wire: &mut Wire, time: Duration) -> Duration {
+        let started = Instant::now();
         loop {
-            let writes = begin.elapsed() < time;
-            assert!(begin.elapsed() < 2 * time, "{} have come", self.come);
-            if !writes && self.come == 1 + self.message * self.sent {
-                return begin.elapsed();
+            let is_writing = started.elapsed() < time;
+            assert!(
+                started.elapsed() < 2 * time,
+                "{} bytes received",
+                self.received
+            );
+            if !is_writing && self.received == 1 + self.message * self.sent {
+                return started.elapsed();
             }
-            if writes && Instant::now() >= self.next_write {
+            if is_writing && Instant::now() >= self.next_write {
                 wire.write(self.message);
                 self.sent += 1;
                 self.next_write += self.itt;
@@ -74,44 +78,45 @@ impl Path {
                 wire.acks_late(number, &block);
             }
             let mut due = self.acks.front().map_or(now + RTT, |(at, ..)| *at);
-            if writes {
+            if is_writing {
                 due = due.min(self.next_write);
             }
             let wait = due.saturating_duration_since(Instant::now());
             if let Some((start, end)) = wire.read_within(wait) {
-                self.take(start, end);
+                self.receive_or_drop(start, end);
             }
         }
     }
 
-    fn is_down(&self) -> bool {
+    fn is_in_outage(&self) -> bool {
         let now = Instant::now();
-        self.down.is_some_and(|(from, to)| from <= now && now < to)
+        self.outage
+            .is_some_and(|(from, to)| from <= now && now < to)
     }
 
-    fn take(&mut self, start: u32, end: u32) {
-        if end - start > self.largest {
-            self.too_large += 1;
-        } else if start < end && !self.is_down() {
+    fn receive_or_drop(&mut self, start: u32, end: u32) {
+        if end - start > self.max_segment {
+            self.oversized += 1;
+        } else if start < end && !self.is_in_outage() {
             self.receive(start, end);
         }
     }
 
     fn receive(&mut self, start: u32, end: u32) {
-        self.behind.push((start, end));
+        self.out_of_order.push((start, end));
         while let Some(at) = self
-            .behind
+            .out_of_order
             .iter()
-            .position(|(start, _)| *start <= self.come)
+            .position(|(start, _)| *start <= self.received)
         {
-            self.come = self.come.max(self.behind.swap_remove(at).1);
+            self.received = self.received.max(self.out_of_order.swap_remove(at).1);
         }
-        let block = match start > self.come {
+        let block = match start > self.received {
             true => format!("{start}:{end}"),
             false => String::new(),
         };
         self.acks
-            .push_back((Instant::now() + RTT, self.come, block));
+            .push_back((Instant::now() + RTT, self.received, block));
     }
 }
 
@@ -128,35 +133,35 @@ fn setup() -> Setup {
 mod inside {
     use super::*;
 
-    const SECONDS: Duration = Duration::from_secs(10);
+    const DURATION: Duration = Duration::from_secs(10);
 
     #[test]
     #[ignore = "runs in the lab kernel"]
-    fn from_the_start_no_bundle_is_too_large() {
+    fn no_bundle_exceeds_path_size_from_start() {
         setup().run(|wire| {
             let mut path = Path::new(700);
-            let time = path.carry(wire, SECONDS);
-            assert!(time < SECONDS + SECONDS / 20, "{time:?}");
-            assert_eq!(path.too_large, 0);
+            let time = path.transfer(wire, DURATION);
+            assert!(time < DURATION + DURATION / 20, "{time:?}");
+            assert_eq!(path.oversized, 0);
         });
     }
 
-    /// Retransmissions are lost as well, whatever their size.
+    /// The outage also drops retransmissions of any size.
     #[test]
     #[ignore = "runs in the lab kernel"]
-    fn a_path_that_was_down_for_a_while_is_used_again_at_once() {
+    fn path_is_used_immediately_after_outage() {
         for (message, itt) in [(100, 30), (200, 30), (400, 80)] {
-            for down in (200..=2000).step_by(200).map(Duration::from_millis) {
+            for outage in (200..=2000).step_by(200).map(Duration::from_millis) {
                 setup().run(|wire| {
                     let mut path = Path::new(u32::MAX);
                     path.message = message;
                     path.itt = Duration::from_millis(itt);
-                    let begin = Instant::now() + SECONDS / 10;
-                    path.down = Some((begin, begin + down));
-                    let time = path.carry(wire, SECONDS);
+                    let started = Instant::now() + DURATION / 10;
+                    path.outage = Some((started, started + outage));
+                    let time = path.transfer(wire, DURATION);
                     assert!(
-                        time < SECONDS + SECONDS / 20,
-                        "{message} bytes each {itt} ms, {down:?} down: {time:?}"
+                        time < DURATION + DURATION / 20,
+                        "{message} bytes every {itt} ms, outage of {outage:?}: {time:?}"
                     );
                 });
             }

@@ -1,4 +1,4 @@
-//! The queue probe in the lab kernel: no packet is missing from its account.
+//! The queue probe in the lab kernel counts every packet.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// What drops packets each in its own way: as they arrive, at the head of the queue, as they
-/// leave, and those of other streams.
+/// Queueing disciplines that drop in different ways: on arrival, at the head of the queue, on
+/// dequeue, and from other streams.
 const DISCIPLINES: [&str; 5] = [
     "pfifo limit 5",
     "pfifo_head_drop limit 5",
@@ -16,8 +16,9 @@ const DISCIPLINES: [&str; 5] = [
     "sfq limit 8",
 ];
 
-/// Greedy streams through 2 Mbit/s, in packets of one segment; all is sent when it ends.
-fn watch(number: usize, discipline: &str) -> String {
+/// Returns a script that sends greedy streams through 2 Mbit/s, in packets of one segment. The queue is
+/// empty when it ends.
+fn probe_script(number: usize, discipline: &str) -> String {
     format!(
         "ip netns add a; ip netns add b
         ip link add va netns a type veth peer name vb netns b
@@ -45,12 +46,14 @@ fn read(folder: &Path, name: String) -> Value {
 }
 
 #[test]
-fn the_account_of_a_queue_is_that_of_its_own_counters_to_the_packet() {
+fn queue_probe_counts_match_qdisc_counters() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let lines = DISCIPLINES.iter().enumerate();
-    let lines: String = lines.map(|(number, name)| watch(number, name)).collect();
+    let lines: String = lines
+        .map(|(number, name)| probe_script(number, name))
+        .collect();
     shell(
         &["--tool", "sleep", "--results", folder.to_str().unwrap()],
         &lines,
@@ -59,32 +62,40 @@ fn the_account_of_a_queue_is_that_of_its_own_counters_to_the_packet() {
         let queue = read(folder, format!("queue{number}"));
         let [before, after] =
             ["before", "after"].map(|when| read(folder, format!("{when}{number}")));
-        let counted = |name: &str| {
+        let qdisc_count = |name: &str| {
             let [before, after] = [&before, &after].map(|it| it[0][name].as_u64().unwrap());
             after - before
         };
         let all = &queue["all"];
-        let noted = |name: &str| all[name].as_u64().unwrap();
-        assert_eq!(noted("sent"), counted("packets"), "{discipline}: {all}");
-        assert_eq!(noted("sent_bytes"), counted("bytes"), "{discipline}: {all}");
-        let dropped = noted("refused") + noted("dropped");
-        assert_eq!(dropped, counted("drops"), "{discipline}: {all}");
-        assert!(dropped > 0, "{discipline}: {all}");
+        let probed = |name: &str| all[name].as_u64().unwrap();
         assert_eq!(
-            noted("offered"),
-            noted("sent") + dropped,
+            probed("sent"),
+            qdisc_count("packets"),
             "{discipline}: {all}"
         );
         assert_eq!(
-            noted("unseen") + noted("unannounced"),
+            probed("sent_bytes"),
+            qdisc_count("bytes"),
+            "{discipline}: {all}"
+        );
+        let dropped = probed("refused") + probed("dropped");
+        assert_eq!(dropped, qdisc_count("drops"), "{discipline}: {all}");
+        assert!(dropped > 0, "{discipline}: {all}");
+        assert_eq!(
+            probed("offered"),
+            probed("sent") + dropped,
+            "{discipline}: {all}"
+        );
+        assert_eq!(
+            probed("unseen") + probed("unannounced"),
             0,
             "{discipline}: {all}"
         );
-        // The others drop whichever packet is worst, which may be the one that arrives.
+        // The other disciplines may drop any packet, including the arriving one.
         match *discipline {
-            "pfifo limit 5" => assert_eq!(noted("dropped"), 0, "{all}"),
+            "pfifo limit 5" => assert_eq!(probed("dropped"), 0, "{all}"),
             "pfifo_head_drop limit 5" | "codel limit 100" => {
-                assert_eq!(noted("refused"), 0, "{all}");
+                assert_eq!(probed("refused"), 0, "{all}");
             }
             _ => {}
         }

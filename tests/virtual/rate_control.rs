@@ -1,4 +1,4 @@
-//! A rate that is kept by timers of high resolution, and not by ticks of the clock.
+//! Accuracy of a rate limit with high-resolution timers and with clock ticks.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use pillion_lab::settings::experiment::Kernel;
 
 use crate::common::*;
 
-/// 20 Mbit/s of datagrams through 10 Mbit/s, by a bucket with room for one frame.
+/// Datagrams at 20 Mbit/s through a limit of 10 Mbit/s, by a token bucket of one frame.
 const EXPERIMENT: &str = r#"
 duration = 2
 [bottleneck]
@@ -28,7 +28,7 @@ kernel.high-resolution-timers = false
 "#;
 
 #[test]
-fn a_bucket_keeps_its_rate_only_if_timers_go_off_between_ticks() {
+fn bucket_meets_rate_only_with_high_resolution_timers() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), EXPERIMENT);
@@ -37,7 +37,7 @@ fn a_bucket_keeps_its_rate_only_if_timers_go_off_between_ticks() {
         assert_eq!(summary["doubts"].as_array().unwrap().len(), 0, "{summary}");
         let group = &summary["groups"][0];
         let sent = group["sent"].as_u64().unwrap();
-        // A datagram each 588.8 us for 2 s.
+        // One datagram every 588.8 us for 2 s.
         assert!((3390..=3398).contains(&sent), "{sent}");
         assert_eq!(group["connected"], 1);
         group["received"].as_f64().unwrap() * 1514.0 * 8.0 / 2.0
@@ -49,20 +49,20 @@ fn a_bucket_keeps_its_rate_only_if_timers_go_off_between_ticks() {
         (9.95e6..10.05e6).contains(&high_resolution),
         "{high_resolution}"
     );
-    // One frame each two ticks of 1 ms.
+    // One frame every two ticks of 1 ms.
     assert!((5.9e6..6.2e6).contains(&ticks), "{ticks}");
 }
 
 #[test]
-fn the_clock_ticks_as_often_as_was_asked_for() {
+fn clock_ticks_at_requested_rate() {
     needs_kernel!();
-    let usual = LabKernel::find(None).unwrap();
-    let wanted = Kernel {
+    let default_kernel = LabKernel::find(None).unwrap();
+    let requested = Kernel {
         ticks_per_second: 250,
         ..Kernel::default()
     };
-    if let Err(error) = LabKernel::for_run(&usual, wanted) {
-        println!("left out: {error}");
+    if let Err(error) = LabKernel::for_run(&default_kernel, requested) {
+        println!("skipped: {error}");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -76,12 +76,12 @@ fn the_clock_ticks_as_often_as_was_asked_for() {
         panic!("two runs: {runs:?}");
     };
     assert!((9.95e6..10.05e6).contains(&rate(high_resolution)));
-    // One frame each tick of 4 ms.
+    // One frame every tick of 4 ms.
     assert!((2.9e6..3.2e6).contains(&rate(ticks)), "{}", rate(ticks));
 }
 
 #[test]
-fn a_run_that_asks_for_another_clock_says_what_builds_its_kernel() {
+fn missing_kernel_for_clock_rate_names_build_command() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("experiment.toml");
@@ -100,9 +100,9 @@ fn a_run_that_asks_for_another_clock_says_what_builds_its_kernel() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stdout(&output) + &stderr(&output);
+    let printed = stdout(&output) + &stderr(&output);
     assert!(
-        said.contains("`lab-kernel/build --ticks 250` builds one"),
-        "{said}"
+        printed.contains("`lab-kernel/build --ticks 250` builds one"),
+        "{printed}"
     );
 }

@@ -1,4 +1,4 @@
-//! What an experiment says of the receiver.
+//! The `[receiver]` table of an experiment.
 
 use crate::common::*;
 
@@ -17,21 +17,21 @@ receiver.delayed-acks = false
 "#;
 
 #[test]
-fn acks_are_delayed_or_not_and_sysctls_are_the_receiver_s_alone() {
+fn delayed_acks_and_sysctls_apply_only_to_receiver() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), EXPERIMENT);
-    let acks_a_segment = runs.iter().map(|run| {
+    let acks_per_segment = runs.iter().map(|run| {
         let parameters = json(run, "sysctls.json");
         let sack = |host: &str| parameters[host]["net.ipv4.tcp_sack"].clone();
         assert_eq!([sack("thin"), sack("receiver")], ["1", "0"]);
         let summary = json(run, "summary.json");
-        let count = |way: &str, at: &str| summary[way][at].as_f64().unwrap();
+        let count = |direction: &str, counter: &str| summary[direction][counter].as_f64().unwrap();
         count("backward", "trace_before") / count("forward", "trace_behind")
     });
-    let acks_a_segment: Vec<_> = acks_a_segment.collect();
-    // An application that reads at once has TCP acknowledge at once as well; this one does not.
-    assert!(acks_a_segment[0] < 0.5, "{acks_a_segment:?}");
-    let each = (0.99..1.01).contains(&acks_a_segment[1]);
-    assert!(each, "{acks_a_segment:?}");
+    let acks_per_segment: Vec<_> = acks_per_segment.collect();
+    // TCP acknowledges immediately if the application reads immediately; this one does not.
+    assert!(acks_per_segment[0] < 0.5, "{acks_per_segment:?}");
+    let acks_every_segment = (0.99..1.01).contains(&acks_per_segment[1]);
+    assert!(acks_every_segment, "{acks_per_segment:?}");
 }

@@ -1,6 +1,6 @@
-//! The referee's games, each batch in a lab kernel of its own, so that it can be played again.
+//! The referee's games. Each batch has its own lab kernel and is therefore reproducible.
 //!
-//! `make referee` plays for as long as it is told, and `cargo test` for a minute.
+//! `make referee` plays for the given number of minutes, `cargo test` for one minute.
 
 use std::env;
 use std::process::Output;
@@ -13,24 +13,24 @@ use pillion_tests::referee::{Tally, play};
 
 use crate::common::*;
 
-/// Games of a batch.
+/// Games in a batch.
 const BATCH: u64 = 10;
 
-/// Seed of the first game, if it is not to be 1.
-const FIRST: &str = "PILLION_REFEREE_SEED";
-/// Minutes of real time; with 0, a single batch.
-const MINUTES: &str = "PILLION_REFEREE_MINUTES";
+/// Environment variable with the seed of the first game (default 1).
+const SEED_VARIABLE: &str = "PILLION_REFEREE_SEED";
+/// Environment variable with the minutes of real time (default 1); 0 plays a single batch.
+const MINUTES_VARIABLE: &str = "PILLION_REFEREE_MINUTES";
 
-fn number(variable: &str) -> Option<u64> {
-    let given = env::var(variable).ok()?;
-    Some(given.parse().expect(variable))
+fn env_number(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok()?;
+    Some(value.parse().expect(variable))
 }
 
-/// Inside the lab kernel.
+/// Runs inside the lab kernel; `games_break_no_promise` starts it.
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn a_batch() {
-    let first = number(FIRST).expect("a seed");
+fn plays_one_batch() {
+    let first = env_number(SEED_VARIABLE).expect("a seed");
     let mut all = Tally::default();
     for seed in first..first + BATCH {
         all.add(&play(seed));
@@ -41,23 +41,28 @@ fn a_batch() {
 fn play_batch(first: u64) -> Output {
     let this = env::current_exe().unwrap();
     let this = this.to_str().unwrap();
-    let (kernel, game) = (first.to_string(), format!("{FIRST}={first}"));
-    // Games compute for long, where sanitizers watch, while no virtual time passes.
+    let (kernel, game) = (first.to_string(), format!("{SEED_VARIABLE}={first}"));
+    // With sanitizers, games compute for a long time while virtual time stands still.
     let options = ["--patience", "600", "--seed", &kernel, "--env", &game];
-    let test = ["--ignored", "--exact", "--nocapture", "referee::a_batch"];
+    let test = [
+        "--ignored",
+        "--exact",
+        "--nocapture",
+        "referee::plays_one_batch",
+    ];
     boot(&options, &[&[this], &test[..]].concat())
         .output()
         .unwrap()
 }
 
 #[test]
-fn finds_no_broken_promise() {
+fn games_break_no_promise() {
     needs_kernel!();
-    let minutes = number(MINUTES).unwrap_or(1);
+    let minutes = env_number(MINUTES_VARIABLE).unwrap_or(1);
     let end = Instant::now() + Duration::from_secs(60 * minutes);
-    let first = number(FIRST).unwrap_or(1);
+    let first = env_number(SEED_VARIABLE).unwrap_or(1);
     let batches = AtomicU64::new(0);
-    let played = || {
+    let play_batches = || {
         let mut all = Tally::default();
         loop {
             let batch = batches.fetch_add(1, Ordering::Relaxed);
@@ -66,13 +71,11 @@ fn finds_no_broken_promise() {
             }
             let seed = first + BATCH * batch;
             let output = play_batch(seed);
-            let (said, complained) = (stdout(&output), stderr(&output));
-            let tally = said.lines().find_map(|line| line.strip_prefix("tally "));
+            let (printed, errors) = (stdout(&output), stderr(&output));
+            let tally = printed.lines().find_map(|line| line.strip_prefix("tally "));
             let tally = tally.filter(|_| output.status.success());
             let Some(tally) = tally.and_then(|tally| tally.parse().ok()) else {
-                panic!(
-                    "{said}{complained}\nthe same games again: make referee SEED={seed} MINUTES=0"
-                );
+                panic!("{printed}{errors}\nreproduce with: make referee SEED={seed} MINUTES=0");
             };
             all.add(&tally);
         }
@@ -81,7 +84,7 @@ fn finds_no_broken_promise() {
         let players: Vec<_> = cores()
             .unwrap()
             .into_iter()
-            .map(|_| scope.spawn(played))
+            .map(|_| scope.spawn(play_batches))
             .collect();
         let mut all = Tally::default();
         for player in players {
@@ -90,7 +93,7 @@ fn finds_no_broken_promise() {
         all
     });
     println!("{all:#}");
-    // Ten games (MINUTES=0) may have no loss to find.
+    // Ten games (MINUTES=0) may have no loss.
     if minutes > 0 {
         assert!(all.found > 0 && all.reactions > 0, "{all:#}");
     }

@@ -1,4 +1,4 @@
-//! Published numbers beside those of the virtual engine.
+//! Published numbers compared with those of the virtual engine.
 
 use std::fs;
 use std::path::Path;
@@ -65,19 +65,19 @@ path.rtt = 80
 
 fn reproduce(folder: &Path, arguments: &[&str]) -> Output {
     let arguments = [&["reproduce"], arguments].concat();
-    lab_at(folder, &arguments).output().unwrap()
+    lab_in(folder, &arguments).output().unwrap()
 }
 
-/// The line of the table that has this text.
+/// Returns the line of the printed table that contains this text.
 fn line(output: &Output, text: &str) -> String {
-    let said = stdout(output);
-    let line = said.lines().find(|line| line.contains(text));
-    line.unwrap_or_else(|| panic!("no {text}: {said}{}", stderr(output)))
+    let printed = stdout(output);
+    let line = printed.lines().find(|line| line.contains(text));
+    line.unwrap_or_else(|| panic!("no {text}: {printed}{}", stderr(output)))
         .to_owned()
 }
 
 #[test]
-fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
+fn claims_are_judged_on_current_and_published_kernel() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -101,17 +101,17 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
     assert!(csv.lines().count() > 1000, "{csv}");
     assert!(folder.join("figures/small-2.svg").is_file());
     let csv = fs::read_to_string(folder.join("figures/small-1-table.csv")).unwrap();
-    let today = csv
+    let current = csv
         .lines()
         .find(|it| it.starts_with("of both,sent,data_packets,534,today,"));
-    let fields: Vec<_> = today.unwrap().split(',').collect();
-    // 2 streams that write each 30 ms, for 4 s: twice as many in the 8 s of the published ones.
+    let fields: Vec<_> = current.unwrap().split(',').collect();
+    // 2 streams write every 30 ms for 4 s; the published runs of 8 s have twice as many packets.
     let sent: f64 = fields[5].parse().unwrap();
     assert!((sent - 534.0).abs() < 10.0 && fields[8] == "2", "{csv}");
     assert!(stdout(&made).contains("small: Packets (table 1)"));
     assert!(report.contains("Packets<p>table 1. kernel=then: if the path is another one."));
 
-    // What is there is not made again, and judged the same.
+    // Existing runs are not made again and give the same verdicts.
     let time = |run: &str| {
         let path = folder.join("pillion-runs/small.toml/default").join(run);
         fs::metadata(path.join("host.json"))
@@ -119,14 +119,14 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
             .modified()
             .unwrap()
     };
-    let kept = time("plain,kernel=today,seed=1");
+    let cached = time("plain,kernel=today,seed=1");
     fs::remove_dir_all(folder.join("pillion-runs/small.toml/default/plain,kernel=then,seed=2"))
         .unwrap();
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "held then"), line(&made, "held then"));
-    assert_eq!(time("plain,kernel=today,seed=1"), kept);
+    assert_eq!(time("plain,kernel=today,seed=1"), cached);
 
-    // What casts doubt on runs comes with what is judged by them.
+    // Warnings of runs appear with the claims that depend on them.
     let runs = folder.join("pillion-runs/small.toml/default");
     for seed in [1, 2] {
         let summary = runs.join(format!("plain,kernel=today,seed={seed}/summary.json"));
@@ -135,45 +135,45 @@ fn numbers_are_judged_on_the_kernel_of_today_and_as_it_was() {
         assert_ne!(text, doubtful);
         fs::write(summary, doubtful).unwrap();
     }
-    let told = "2 runs, plain,kernel=today,seed=1 the first";
+    let message = "2 runs, plain,kernel=today,seed=1 the first";
     let again = reproduce(folder, &["small.toml", "--no-runs", "--report", "r.html"]);
-    let said = stderr(&again);
+    let printed = stderr(&again);
     assert_eq!(
-        said,
+        printed,
         format!(
             "pillion-lab: small: 4 runs, plain,kernel=then,seed=1 the first: doubtful: every seed gives \
              the same: they are one test, and an interval over them says nothing\n\
-             pillion-lab: small: {told}: doubtful: packets miss\n"
+             pillion-lab: small: {message}: doubtful: packets miss\n"
         )
     );
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
-    assert!(report.contains("Runs in doubt") && report.contains(told));
+    assert!(report.contains("Runs in doubt") && report.contains(message));
 
-    // What was kept of another run, put there by hand, is not taken for what is kept of this one.
-    let kept = |kernel: &str| {
+    // A cache file of another run, copied by hand, is not used for this run.
+    let cached = |kernel: &str| {
         let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
         let name = format!("plain,kernel={kernel},seed=1.digest-");
         let mut files = runs.map(|file| file.unwrap().path());
         let file = files.find(|it| it.to_str().unwrap().contains(&name));
         file.unwrap()
     };
-    fs::copy(kept("then"), kept("today")).unwrap();
+    fs::copy(cached("then"), cached("today")).unwrap();
     let again = reproduce(folder, &["small.toml"]);
     assert_eq!(line(&again, "holds today"), line(&made, "holds today"));
 }
 
 #[test]
-fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
+fn interrupt_logs_one_line_and_keeps_old_report() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
     fs::write(folder.path().join("small.toml"), endless).unwrap();
     fs::write(folder.path().join("r.html"), "<!DOCTYPE html>before").unwrap();
     let arguments = ["reproduce", "small.toml", "--report", "r.html"];
-    let mut pillion = lab_at(folder.path(), &arguments);
+    let mut pillion = lab_in(folder.path(), &arguments);
     let pillion = pillion.stderr(Stdio::piped()).spawn().unwrap();
     let mark = "pillion.seed=7770079";
-    await_that("kernels run", || processes_with(mark) > 0);
+    wait_until("kernels run", || count_processes_with(mark) > 0);
     let second = reproduce(folder.path(), &["small.toml", "--report", "other.html"]);
     let refused = stderr(&second);
     assert!(
@@ -183,15 +183,15 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
+    let printed = stderr(&output);
     assert!(
-        said.contains("pillion-lab: small: 4 of 4 runs to make"),
-        "{said}"
+        printed.contains("pillion-lab: small: 4 of 4 runs to make"),
+        "{printed}"
     );
-    assert_eq!(said.matches("stopped").count(), 1, "{said}");
+    assert_eq!(printed.matches("stopped").count(), 1, "{printed}");
     assert!(
-        said.contains("the same command goes on where it was"),
-        "{said}"
+        printed.contains("the same command goes on where it was"),
+        "{printed}"
     );
     assert_eq!(
         fs::read_to_string(folder.path().join("r.html")).unwrap(),
@@ -199,7 +199,7 @@ fn an_interrupt_is_told_in_one_line_and_leaves_the_report_that_was_there() {
     );
 }
 
-/// Streams that write four times what the link takes, so that a backlog is sent when they are done.
+/// Streams write four times the link rate, so that a backlog is still sent after their end.
 const OVERLOADED: &str = r#"
 duration = 10
 [reproduction]
@@ -240,7 +240,7 @@ sockets = false
 "#;
 
 #[test]
-fn rates_are_those_of_the_time_in_which_streams_were_to_send() {
+fn rates_cover_only_planned_sending_time() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("over.toml"), OVERLOADED).unwrap();
@@ -259,7 +259,7 @@ fn rates_are_those_of_the_time_in_which_streams_were_to_send() {
 }
 
 #[test]
-fn only_the_runs_named_are_made_and_all_that_are_there_judged() {
+fn only_option_limits_runs_but_judges_all_existing() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -282,40 +282,40 @@ fn only_the_runs_named_are_made_and_all_that_are_there_judged() {
     assert_eq!(made(), ["plain,kernel=today,seed=1"]);
     assert!(line(&first, "holds today").ends_with("undecided"));
     assert!(only(&["seed=2"]).status.success());
-    let three = [
+    let remaining = [
         "plain,kernel=then,seed=2",
         "plain,kernel=today,seed=1",
         "plain,kernel=today,seed=2",
     ];
-    assert_eq!(made(), three);
+    assert_eq!(made(), remaining);
     let whole = only(&["seed=2", "seed=1"]);
     assert!(line(&whole, "holds today").ends_with("near"));
-    for nothing in ["seed=3", "kernel=today,kernel=then", ""] {
-        let refused = only(&["seed=2", nothing]);
+    for unmatched in ["seed=3", "kernel=today,kernel=then", ""] {
+        let refused = only(&["seed=2", unmatched]);
         assert_eq!(refused.status.code(), Some(2));
-        let told = format!("--only `{nothing}` takes no run of this extent");
-        assert!(stderr(&refused).contains(&told), "{}", stderr(&refused));
+        let message = format!("--only `{unmatched}` takes no run of this extent");
+        assert!(stderr(&refused).contains(&message), "{}", stderr(&refused));
     }
 }
 
 #[test]
-fn a_damaged_run_is_told_with_what_to_do_and_its_report_takes_the_place_of_no_input() {
+fn damaged_run_names_remedy_and_report_replaces_no_input() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
     let made = reproduce(folder, &["small.toml"]);
     assert!(made.status.success(), "{}", stderr(&made));
-    for theirs in [
+    for input in [
         "small.toml",
         "pillion-runs/small.toml/default/plain,kernel=today,seed=1/run.toml",
     ] {
-        let refused = reproduce(folder, &["small.toml", "--no-runs", "--report", theirs]);
+        let refused = reproduce(folder, &["small.toml", "--no-runs", "--report", input]);
         assert_eq!(refused.status.code(), Some(2));
-        let told = stderr(&refused);
+        let message = stderr(&refused);
         assert!(
-            told.contains("something else than a page is there"),
-            "{told}"
+            message.contains("something else than a page is there"),
+            "{message}"
         );
     }
     let run = folder.join("pillion-runs/small.toml/default/plain,kernel=today,seed=1");
@@ -328,16 +328,19 @@ fn a_damaged_run_is_told_with_what_to_do_and_its_report_takes_the_place_of_no_in
     fs::write(run.join("summary.json"), "{").unwrap();
     let damaged = reproduce(folder, &["small.toml", "--no-runs"]);
     assert_eq!(damaged.status.code(), Some(1));
-    let told = stderr(&damaged);
-    assert!(told.contains("summary.json: EOF while parsing"), "{told}");
+    let message = stderr(&damaged);
     assert!(
-        told.contains("seed=1, and the same command makes the run again"),
-        "{told}"
+        message.contains("summary.json: EOF while parsing"),
+        "{message}"
+    );
+    assert!(
+        message.contains("seed=1, and the same command makes the run again"),
+        "{message}"
     );
 }
 
 #[test]
-fn without_runs_nothing_is_judged() {
+fn missing_runs_are_not_judged() {
     let folder = tempfile::tempdir().unwrap();
     let output = reproduce(folder.path(), &["uniform-loss", "--no-runs", "--quick"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -345,10 +348,10 @@ fn without_runs_nothing_is_judged() {
 }
 
 #[test]
-fn what_cannot_be_reproduced_is_refused_before_any_run() {
+fn invalid_reproduction_is_refused_before_any_run() {
     let folder = tempfile::tempdir().unwrap();
     let write = |text: &str| fs::write(folder.path().join("own.toml"), text).unwrap();
-    for (text, told) in [
+    for (text, message) in [
         ("duration = 1\n[group.a]\n", "own: it reproduces nothing"),
         (
             &EXPERIMENT.replace("at-most = 10", ""),
@@ -358,7 +361,7 @@ fn what_cannot_be_reproduced_is_refused_before_any_run() {
         write(text);
         let output = reproduce(folder.path(), &["own.toml"]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(stderr(&output).contains(told), "{}", stderr(&output));
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
     let output = reproduce(folder.path(), &["unheard-of"]);
     assert_eq!(output.status.code(), Some(2));
@@ -366,7 +369,7 @@ fn what_cannot_be_reproduced_is_refused_before_any_run() {
 }
 
 #[test]
-fn a_file_leaves_the_runs_of_the_published_experiment_of_its_name() {
+fn file_keeps_runs_of_published_experiment_of_same_name() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -378,14 +381,14 @@ fn a_file_leaves_the_runs_of_the_published_experiment_of_its_name() {
     fs::write(folder.join("uniform-loss.toml"), EXPERIMENT).unwrap();
     let made = reproduce(folder, &["./uniform-loss.toml"]);
     assert!(made.status.success(), "{}", stderr(&made));
-    let kept = fs::read_to_string(published.join("run.toml"));
-    assert_eq!(kept.unwrap(), "hours of work");
-    let listed = lab_at(folder, &["list"]).output().unwrap();
+    let cached = fs::read_to_string(published.join("run.toml"));
+    assert_eq!(cached.unwrap(), "hours of work");
+    let listed = lab_in(folder, &["list"]).output().unwrap();
     assert!(line(&listed, "uniform-loss.toml/default").contains('4'));
 }
 
 #[test]
-fn two_of_one_name_are_refused() {
+fn duplicate_experiment_names_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("more")).unwrap();
     for file in ["own.toml", "more/own.toml", "dpifl.toml"] {
@@ -399,8 +402,11 @@ fn two_of_one_name_are_refused() {
     ] {
         let output = reproduce(folder.path(), &[&names[..], &["--no-runs"]].concat());
         assert_eq!(output.status.code(), Some(2), "{names:?}");
-        let said = stderr(&output);
-        let told = format!("two of these are called `{name}`");
-        assert!(said.contains(&told) && said.lines().count() == 1, "{said}");
+        let printed = stderr(&output);
+        let message = format!("two of these are called `{name}`");
+        assert!(
+            printed.contains(&message) && printed.lines().count() == 1,
+            "{printed}"
+        );
     }
 }

@@ -40,7 +40,7 @@ fn write(folder: &Path, experiment: &str) -> PathBuf {
     file
 }
 
-/// Runs it; returns what became of each run.
+/// Runs the experiment. Returns the output and its JSON entry for each run.
 fn run(folder: &Path, experiment: &str) -> (Output, Vec<Value>) {
     let file = write(folder, experiment);
     let output = lab("run", &file)
@@ -53,7 +53,7 @@ fn run(folder: &Path, experiment: &str) -> (Output, Vec<Value>) {
     (output, runs)
 }
 
-fn folder_of(run: &Value) -> PathBuf {
+fn run_folder(run: &Value) -> PathBuf {
     PathBuf::from(run["folder"].as_str().expect("a folder"))
 }
 
@@ -62,7 +62,7 @@ fn json(file: &Path) -> Value {
 }
 
 #[test]
-fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
+fn run_folders_are_complete_and_verify_bit_for_bit() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let (output, runs) = run(folder.path(), EXPERIMENT);
@@ -70,10 +70,10 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
     let names: Vec<_> = runs.iter().map(|run| run["run"].as_str()).collect();
     assert_eq!(names, [Some("plain,seed=1"), Some("bundled,seed=1")]);
     for run in &runs {
-        let manifest = json(&folder_of(run).join("manifest.json"));
+        let manifest = json(&run_folder(run).join("manifest.json"));
         assert_eq!(manifest["engine"], "virtual");
         assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-        let host = json(&folder_of(run).join("host.json"));
+        let host = json(&run_folder(run).join("host.json"));
         assert!(host["virtual_s"].as_f64().unwrap() > 4.0, "{host}");
         let version = Command::new(PILLION_LAB).arg("--version").output().unwrap();
         let pillion = host["pillion"].as_str().unwrap();
@@ -81,16 +81,16 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
         let config = host["lab_kernel"]["config"].as_str().unwrap();
         assert!(u64::from_str_radix(config, 16).is_ok(), "{config}");
     }
-    let bundling = json(&folder_of(&runs[1]).join("bundling.json"));
+    let bundling = json(&run_folder(&runs[1]).join("bundling.json"));
     assert!(
         bundling[0]["outcomes"]["bundled"].as_u64().unwrap() > 100,
         "{bundling}"
     );
 
-    let bundled = folder_of(&runs[1]);
+    let bundled = run_folder(&runs[1]);
     let bytes = ["new_bytes", "redundant_bytes"].map(|name| bundling[0][name].as_u64().unwrap());
     assert_flows(&bundled, "thin", 4, bytes);
-    assert!(!folder_of(&runs[0]).join("flows-thin.csv.zst").exists());
+    assert!(!run_folder(&runs[0]).join("flows-thin.csv.zst").exists());
 
     let verified = lab("verify", &bundled).output().unwrap();
     assert_eq!(stdout(&verified), "the same, bit for bit\n");
@@ -109,47 +109,47 @@ fn runs_leave_whole_folders_that_verify_finds_again_bit_for_bit() {
 }
 
 #[test]
-fn a_run_that_fails_says_why_and_the_others_are_kept() {
+fn failed_run_reports_reason_and_others_are_stored() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let experiment =
         EXPERIMENT.to_owned() + "[variant.broken]\nsysctl.\"net.ipv4.tcp_no_such\" = 1\n";
     let (output, runs) = run(folder.path(), &experiment);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let whole: Vec<_> = runs.iter().map(|run| run["folder"].is_string()).collect();
-    assert_eq!(whole, [true, true, false]);
-    let why = runs[2]["error"].as_str().unwrap();
-    assert!(why.contains("net.ipv4.tcp_no_such"), "{why}");
+    let is_complete: Vec<_> = runs.iter().map(|run| run["folder"].is_string()).collect();
+    assert_eq!(is_complete, [true, true, false]);
+    let reason = runs[2]["error"].as_str().unwrap();
+    assert!(reason.contains("net.ipv4.tcp_no_such"), "{reason}");
     assert!(
-        !why.contains("pillion-lab: "),
-        "its own name is in front once: {why}"
+        !reason.contains("pillion-lab: "),
+        "the program's name appears only once: {reason}"
     );
 }
 
-/// The kernel gets the signal for a division by zero from outside, once a trace has begun.
 #[test]
-fn what_casts_doubt_on_a_run_is_told_when_it_is_made() {
+fn run_with_warnings_prints_them() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let lossy = "duration = 3\n[path]\nrtt = 100\nloss = 70\n[group.a]\nstreams = 6\nitt = 20\n";
     let (_, runs) = run(folder.path(), lossy);
-    let doubts = runs[0]["doubts"].as_array().unwrap();
-    assert!(!doubts.is_empty());
+    let warnings = runs[0]["doubts"].as_array().unwrap();
+    assert!(!warnings.is_empty());
     let file = write(folder.path(), lossy);
     let output = lab("run", &file)
         .arg("--store")
         .arg(folder.path().join("again"))
         .output()
         .unwrap();
-    let said = stderr(&output);
-    for doubt in doubts {
-        let told = format!("seed=1: doubtful: {}", doubt.as_str().unwrap());
-        assert!(said.contains(&told), "{said}");
+    let printed = stderr(&output);
+    for warning in warnings {
+        let message = format!("seed=1: doubtful: {}", warning.as_str().unwrap());
+        assert!(printed.contains(&message), "{printed}");
     }
 }
 
+/// The test crashes the kernel by a signal from outside (SIGFPE) after the trace has started.
 #[test]
-fn a_kernel_that_breaks_down_leaves_its_console_and_the_run_as_far_as_it_came() {
+fn kernel_crash_stores_console_and_partial_run() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770079");
@@ -163,27 +163,29 @@ fn a_kernel_that_breaks_down_leaves_its_console_and_the_run_as_far_as_it_came() 
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let made = || only_folder(&only_folder(&store)?);
-    let begun = || {
-        let work = only_folder(&made()?)?;
+    let experiment_folder = || only_folder(&only_folder(&store)?);
+    let trace_metadata = || {
+        let work = only_folder(&experiment_folder()?)?;
         fs::metadata(work.join("run.part/sender.pcap")).ok()
     };
-    await_that("there is a trace", || {
-        begun().is_some_and(|trace| trace.len() > 10_000)
+    wait_until("the trace has packets", || {
+        trace_metadata().is_some_and(|trace| trace.len() > 10_000)
     });
-    let kernel = children_of(pillion.id());
+    let kernel = child_processes(pillion.id());
     assert_eq!(kernel.len(), 1);
     kill(Pid::from_raw(kernel[0].cast_signed()), Signal::SIGFPE).unwrap();
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
 
-    let broken = made().unwrap().join("bundled,seed=7770079.broken");
+    let broken = experiment_folder()
+        .unwrap()
+        .join("bundled,seed=7770079.broken");
     let runs: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let why = runs[0]["error"].as_str().unwrap();
-    assert!(why.contains("Kernel mode signal 8"), "{why}");
-    assert!(why.contains(broken.to_str().unwrap()), "{why}");
+    let reason = runs[0]["error"].as_str().unwrap();
+    assert!(reason.contains("Kernel mode signal 8"), "{reason}");
+    assert!(reason.contains(broken.to_str().unwrap()), "{reason}");
     let text = |file: &str| fs::read_to_string(broken.join(file)).unwrap();
-    assert!(why.starts_with(text("broken").trim()), "{why}");
+    assert!(reason.starts_with(text("broken").trim()), "{reason}");
     assert!(text("run.toml").contains("seed = 7770079"));
     let console = text("console.txt");
     assert!(console.contains("Linux version 6."), "{console}");
@@ -205,7 +207,7 @@ fn a_kernel_that_breaks_down_leaves_its_console_and_the_run_as_far_as_it_came() 
     assert!(!broken.exists());
 }
 
-/// The only folder in another.
+/// Returns the only subfolder of a folder, if it has exactly one.
 fn only_folder(folder: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let mut folders = entries
@@ -215,7 +217,7 @@ fn only_folder(folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_signal_ends_the_runs_at_work_and_leaves_nothing_of_them() {
+fn signal_stops_runs_and_leaves_no_files() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let endless = EXPERIMENT.replace("duration = 4", "duration = 90000\nseed = 7770078");
@@ -228,19 +230,24 @@ fn a_signal_ends_the_runs_at_work_and_leaves_nothing_of_them() {
         .spawn()
         .unwrap();
     let mark = "pillion.seed=7770078";
-    await_that("kernels run", || processes_with(mark) > 1);
+    wait_until("kernels run", || count_processes_with(mark) > 1);
     kill(Pid::from_raw(pillion.id().cast_signed()), Signal::SIGINT).unwrap();
     let output = pillion.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(processes_with(mark), 0);
-    let made = fs::read_dir(&store)
+    assert_eq!(count_processes_with(mark), 0);
+    let experiment_folder = fs::read_dir(&store)
         .unwrap()
         .flatten()
         .next()
         .unwrap()
         .path();
-    let made = fs::read_dir(made).unwrap().flatten().next().unwrap().path();
-    let left = fs::read_dir(made).unwrap().flatten();
-    let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
-    assert_eq!(left, ["experiment.toml"]);
+    let experiment_folder = fs::read_dir(experiment_folder)
+        .unwrap()
+        .flatten()
+        .next()
+        .unwrap()
+        .path();
+    let names = fs::read_dir(experiment_folder).unwrap().flatten();
+    let names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    assert_eq!(names, ["experiment.toml"]);
 }

@@ -1,5 +1,5 @@
-//! Each of what `lab-kernel/sanitizers` switches on ends the kernel at the fault that it is for,
-//! and the line that pillion ends with names it. The faults are lkdtm's
+//! Every check in `lab-kernel/sanitizers` stops the kernel at its fault, and pillion's error message
+//! names the fault. lkdtm provokes the faults
 //! (Documentation/fault-injection/provoke-crashes.rst in the kernel's source).
 
 use std::path::Path;
@@ -8,36 +8,36 @@ use pillion_lab::engine::LabKernel;
 
 use crate::common::*;
 
-/// False, with a line that says so, where there is no kernel with sanitizers.
+/// Returns true if a kernel with sanitizers is built; otherwise prints that the test is skipped.
 fn is_built() -> bool {
     let kernel = LabKernel::find(Some(Path::new("sanitizing")));
     if let Err(error) = &kernel {
-        println!("left out: {error} with LAB_KERNEL=--sanitize");
+        println!("skipped: {error} with LAB_KERNEL=--sanitize");
     }
     kernel.is_ok()
 }
 
-/// What pillion says when a shell's lines break the kernel down.
-fn end_of(lines: &str) -> String {
+/// Returns pillion's error output after a shell script crashes the kernel.
+fn crash_message(script: &str) -> String {
     let options = ["--kernel", "sanitizing", "--tool", "sleep"];
-    let output = boot(&options, &["sh", "-c", lines]).output().unwrap();
+    let output = boot(&options, &["sh", "-c", script]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     stderr(&output)
 }
 
-/// The end by one of lkdtm's faults.
-fn end_by(fault: &str) -> String {
-    end_of(&format!(
+/// Returns pillion's error output after one of lkdtm's faults.
+fn fault_message(fault: &str) -> String {
+    crash_message(&format!(
         "echo {fault} > /sys/kernel/debug/provoke-crash/DIRECT; sleep 1"
     ))
 }
 
 #[test]
-fn every_fault_is_found_and_named() {
+fn each_sanitizer_reports_its_fault() {
     if !is_built() {
         return;
     }
-    for (fault, found) in [
+    for (fault, expected) in [
         ("READ_AFTER_FREE", "BUG: KASAN: slab-use-after-free"),
         ("SLAB_LINEAR_OVERFLOW", "BUG: KASAN: slab-out-of-bounds"),
         (
@@ -59,7 +59,7 @@ fn every_fault_is_found_and_named() {
         ("WARNING", "WARNING: "),
         ("BUG", "BUG"),
     ] {
-        let line = end_by(fault);
-        assert!(line.contains(found), "{fault}: {line}");
+        let line = fault_message(fault);
+        assert!(line.contains(expected), "{fault}: {line}");
     }
 }

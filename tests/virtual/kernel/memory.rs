@@ -6,14 +6,14 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use pillion_bpf::host::interruption::retry;
 use pillion_bpf::host::socket_option;
 
-/// Pages that are mapped in one piece.
+/// Bytes of a ring block, which is mapped as one piece.
 const BLOCK: usize = 1 << 17;
-/// So many that what is beside one is another.
+/// Enough blocks that some are adjacent in memory.
 const BLOCKS: usize = 128;
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn a_process_forks_while_it_has_a_packet_ring_mapped() {
+fn fork_succeeds_with_mapped_packet_ring() {
     let family = AddressFamily::Packet;
     let socket = socket(family, SockType::Raw, SockFlag::empty(), None).unwrap();
     let request = libc::tpacket_req {
@@ -38,7 +38,7 @@ fn a_process_forks_while_it_has_a_packet_ring_mapped() {
     assert_ne!(memory, libc::MAP_FAILED);
     for _ in 0..10 {
         let mut status = 0;
-        // SAFETY: the child does nothing but end; the status lives across the call.
+        // SAFETY: the child only exits; `status` lives across the call.
         let (child, ended) = unsafe {
             let child = Errno::result(libc::fork()).unwrap();
             if child == 0 {

@@ -1,13 +1,13 @@
-//! What the lab kernel's own patches promise to any program. The tests run inside.
+//! Promises of the lab kernel's patches to any program. The tests run inside the kernel.
 
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod registers;
 
-use crate::common::{needs_kernel, test_inside};
+use crate::common::{needs_kernel, run_tests_inside};
 
 #[test]
-fn does_for_programs_what_its_patches_promise() {
+fn patches_hold_inside_lab_kernel() {
     needs_kernel!();
-    test_inside("kernel::");
+    run_tests_inside("kernel::");
 }

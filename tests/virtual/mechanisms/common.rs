@@ -4,10 +4,10 @@ use pillion_tests::{Setup, Wire, isolated, sysctl};
 
 pub const MS: Duration = Duration::from_millis(1);
 
-/// What the path takes in both directions, where a test does not say.
+/// Default round-trip time of the path.
 pub const RTT: Duration = Duration::from_millis(100);
 
-/// Plain TCP on a path that can announce congestion.
+/// Returns a setup with plain TCP on a path with ECN.
 pub fn plain() -> Setup {
     Setup {
         rtt: RTT,
@@ -17,7 +17,7 @@ pub fn plain() -> Setup {
     }
 }
 
-/// Runs a test with sysctls of `net.ipv4` that stand before the connection is opened.
+/// Runs a test after setting sysctls of `net.ipv4`, before the connection opens.
 pub fn run(setup: &Setup, sysctls: &[(&str, u8)], test: impl Fn(&mut Wire) + Sync) {
     isolated(|| {
         for (name, value) in sysctls {
@@ -27,7 +27,7 @@ pub fn run(setup: &Setup, sysctls: &[(&str, u8)], test: impl Fn(&mut Wire) + Syn
     });
 }
 
-/// Writes a small segment and expects it on the wire; gives its range.
+/// Writes a segment of 100 bytes and expects it on the wire. Returns its range `START:END`.
 pub fn send(wire: &mut Wire) -> String {
     let start = wire.written() + 1;
     let segment = format!("{start}:{}", start + 100);
@@ -35,32 +35,32 @@ pub fn send(wire: &mut Wire) -> String {
     segment
 }
 
-/// [`send`] of several segments.
+/// Sends several segments, as [`send`] does.
 pub fn send_several<const N: usize>(wire: &mut Wire) -> [String; N] {
     [(); N].map(|()| send(wire))
 }
 
-/// Lets a round trip pass and acknowledges all that was written.
+/// Waits for a round trip and acknowledges all written data.
 pub fn acknowledge(wire: &mut Wire) {
     wire.expect_nothing(RTT);
     wire.ack(wire.written() + 1);
 }
 
-/// A round trip later, the kernel takes the SACK of a segment in, with nothing before it
-/// newly acknowledged.
+/// Waits for a round trip and sends a SACK of `segment`; the cumulative ACK stays before
+/// `first_missing`.
 pub fn sack(wire: &mut Wire, first_missing: &str, segment: &str) {
     wire.expect_nothing(RTT);
     wire.ack_sack(position(first_missing), segment);
 }
 
-/// Where a segment begins.
+/// Returns the start of a segment's range.
 pub fn position(segment: &str) -> u32 {
     let start = segment.split_once(':').expect("a range").0;
     start.parse().expect("a position")
 }
 
-/// Congestion is announced, and the window reduced for it: from then on the connection is
-/// not in its initial slow start, and has an estimate of the RTT.
+/// Signals congestion by ECN, so that the kernel reduces its window. Afterwards the connection has
+/// left its initial slow start and has an RTT estimate.
 pub fn leave_slow_start(wire: &mut Wire) {
     send(wire);
     wire.expect_nothing(RTT);
@@ -69,19 +69,19 @@ pub fn leave_slow_start(wire: &mut Wire) {
     acknowledge(wire);
 }
 
-/// Sends four segments, of which the first does not arrive, and expects it again after three
-/// dupACKs and not before.
-pub fn expect_three_dupacks_awaited(wire: &mut Wire) {
+/// Sends four segments, the first of which is lost. Expects its retransmission after three dupACKs
+/// and not earlier.
+pub fn expect_wait_for_three_dupacks(wire: &mut Wire) {
     let [first, second, third, fourth] = send_several(wire);
     sack(wire, &first, &second);
     sack(wire, &first, &format!("{second} {third}"));
     wire.expect_nothing(500 * MS);
     sack(wire, &first, &format!("{second} {third} {fourth}"));
-    expect_at_once(wire, &first);
+    expect_immediately(wire, &first);
 }
 
-/// Sends two segments, of which the first does not arrive, while more is to be sent, and expects
-/// that the dupACK brings this out and nothing else.
+/// Sends two segments, the first of which is lost, while unsent data exists. Expects that the dupACK
+/// triggers only this new data.
 pub fn expect_new_data_instead(wire: &mut Wire) {
     let [first, second] = send_several(wire);
     wire.write_with(100, libc::MSG_MORE);
@@ -91,18 +91,17 @@ pub fn expect_new_data_instead(wire: &mut Wire) {
     wire.expect_nothing(500 * MS);
 }
 
-/// Expects a segment at once.
-pub fn expect_at_once(wire: &mut Wire, segment: &str) {
+/// Expects a segment immediately.
+pub fn expect_immediately(wire: &mut Wire, segment: &str) {
     expect_after(wire, segment, Duration::ZERO);
 }
 
-/// Expects a segment after a time of silence. The kernel's timers are late by up to a
-/// millisecond, and by up to an eighth of what they are set to; it was some milliseconds
-/// ago that the peer sent what set them.
+/// Expects a segment after `time` without any other. The kernel's timers expire up to 1 ms plus an
+/// eighth of their value late; the packet that set them was sent up to 4 ms ago.
 pub fn expect_after(wire: &mut Wire, segment: &str, time: Duration) {
-    let begun = Instant::now();
+    let started = Instant::now();
     wire.expect(segment);
-    let passed = begun.elapsed();
+    let passed = started.elapsed();
     let latest = time + MS + time / 8;
     assert!(
         passed + 4 * MS >= time && passed <= latest,

@@ -1,45 +1,45 @@
-//! Early retransmit (RFC 5827), at once or a quarter of the RTT later (Linux 3.5).
+//! Early retransmit (RFC 5827), immediately or a quarter of the RTT later (Linux 3.5).
 
 use std::time::Duration;
 
 use pillion_tests::{Setup, Wire, sysctl};
 
 use super::common::{
-    MS, RTT, acknowledge, expect_after, expect_at_once, expect_new_data_instead,
-    expect_three_dupacks_awaited, plain, position, run, sack, send, send_several,
+    MS, RTT, acknowledge, expect_after, expect_immediately, expect_new_data_instead,
+    expect_wait_for_three_dupacks, plain, position, run, sack, send, send_several,
 };
 
 const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
-const AT_ONCE: (&str, u8) = ("tcp_early_retransmit", 1);
+const IMMEDIATE: (&str, u8) = ("tcp_early_retransmit", 1);
 const DELAYED: (&str, u8) = ("tcp_early_retransmit", 2);
-const OF_LINUX: (&str, u8) = ("tcp_early_retransmit", 3);
-/// A retransmission is as what it repeats was.
-const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
+const LINUX: (&str, u8) = ("tcp_early_retransmit", 3);
+/// Retransmissions have the original segment boundaries.
+const NO_COLLAPSE: (&str, u8) = ("tcp_retrans_collapse", 0);
 
-/// The RTT is known; nothing is outstanding.
-fn settle(wire: &mut Wire) {
+/// Gives the connection an RTT estimate, with nothing outstanding.
+fn establish_rtt(wire: &mut Wire) {
     send(wire);
     acknowledge(wire);
 }
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn needs_one_dupack_less_than_segments_are_outstanding() {
+fn retransmits_after_one_dupack_less_than_outstanding() {
     for recovery in [CLASSIC, ("tcp_recovery", 1)] {
-        run(&plain(), &[recovery, AT_ONCE], |wire| {
-            settle(wire);
+        run(&plain(), &[recovery, IMMEDIATE], |wire| {
+            establish_rtt(wire);
             let [first, second] = send_several(wire);
             sack(wire, &first, &second);
-            expect_at_once(wire, &first);
+            expect_immediately(wire, &first);
         });
     }
-    run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
-        settle(wire);
+    run(&plain(), &[CLASSIC, IMMEDIATE], |wire| {
+        establish_rtt(wire);
         let [first, second, third] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(500 * MS);
         sack(wire, &first, &format!("{second} {third}"));
-        expect_at_once(wire, &first);
+        expect_immediately(wire, &first);
         wire.expect_nothing(500 * MS);
     });
 }
@@ -48,7 +48,7 @@ fn needs_one_dupack_less_than_segments_are_outstanding() {
 #[ignore = "runs in the lab kernel"]
 fn is_off_by_default() {
     run(&plain(), &[CLASSIC], |wire| {
-        settle(wire);
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(500 * MS);
@@ -57,10 +57,10 @@ fn is_off_by_default() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn leaves_four_outstanding_segments_to_three_dupacks() {
-    run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
-        settle(wire);
-        expect_three_dupacks_awaited(wire);
+fn four_outstanding_segments_need_three_dupacks() {
+    run(&plain(), &[CLASSIC, IMMEDIATE], |wire| {
+        establish_rtt(wire);
+        expect_wait_for_three_dupacks(wire);
     });
 }
 
@@ -69,39 +69,39 @@ fn leaves_four_outstanding_segments_to_three_dupacks() {
 fn works_without_sack() {
     run(
         &plain(),
-        &[CLASSIC, AT_ONCE, ("tcp_sack", 0), APART],
+        &[CLASSIC, IMMEDIATE, ("tcp_sack", 0), NO_COLLAPSE],
         |wire| {
-            settle(wire);
+            establish_rtt(wire);
             let acknowledged = wire.written() + 1;
             let [first, ..] = send_several::<3>(wire);
             wire.ack(acknowledged);
             wire.expect_nothing(500 * MS);
             wire.ack(acknowledged);
-            expect_at_once(wire, &first);
+            expect_immediately(wire, &first);
         },
     );
 }
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn waits_where_unsent_data_can_be_sent() {
-    run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
-        settle(wire);
+fn unsent_data_within_window_prevents_retransmit() {
+    run(&plain(), &[CLASSIC, IMMEDIATE], |wire| {
+        establish_rtt(wire);
         expect_new_data_instead(wire);
     });
 }
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn does_not_wait_for_data_beyond_the_peers_window() {
-    run(&plain(), &[CLASSIC, AT_ONCE], |wire| {
+fn unsent_data_beyond_peer_window_allows_retransmit() {
+    run(&plain(), &[CLASSIC, IMMEDIATE], |wire| {
         send(wire);
         wire.expect_nothing(RTT);
         wire.ack_window(wire.written() + 1, 2944);
         let [first, second] = two_full_segments(wire);
         wire.write(1460);
         sack(wire, &first, &second);
-        expect_at_once(wire, &first);
+        expect_immediately(wire, &first);
     });
 }
 
@@ -116,9 +116,9 @@ fn two_full_segments(wire: &mut Wire) -> [String; 2] {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn stops_where_the_path_reorders() {
+fn reordering_disables_early_retransmit() {
     run(&plain(), &[CLASSIC], |wire| {
-        settle(wire);
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.ack(wire.written() + 1);
@@ -131,11 +131,11 @@ fn stops_where_the_path_reorders() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn delayed_comes_a_quarter_of_the_rtt_later() {
-    // RACK waits as long, and one of them retransmits.
+fn delayed_mode_waits_quarter_rtt() {
+    // RACK waits for the same time; only one of them retransmits.
     for recovery in [CLASSIC, ("tcp_recovery", 1)] {
         run(&plain(), &[recovery, DELAYED], |wire| {
-            settle(wire);
+            establish_rtt(wire);
             let [first, second] = send_several(wire);
             sack(wire, &first, &second);
             expect_after(wire, &first, RTT / 4);
@@ -146,7 +146,7 @@ fn delayed_comes_a_quarter_of_the_rtt_later() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn delayed_waits_two_milliseconds_at_least() {
+fn delayed_mode_waits_at_least_two_ms() {
     let near = Setup {
         rtt: Duration::ZERO,
         ..plain()
@@ -160,9 +160,9 @@ fn delayed_waits_two_milliseconds_at_least() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn delayed_is_called_off_by_what_was_missing() {
+fn ack_of_missing_segment_cancels_delayed_mode() {
     run(&plain(), &[CLASSIC, DELAYED], |wire| {
-        settle(wire);
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(RTT / 8);
@@ -173,9 +173,9 @@ fn delayed_is_called_off_by_what_was_missing() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn delayed_is_not_ended_by_a_further_dupack() {
+fn further_dupack_does_not_cancel_delayed_mode() {
     run(&plain(), &[CLASSIC, DELAYED], |wire| {
-        settle(wire);
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(RTT / 8);
@@ -187,15 +187,15 @@ fn delayed_is_not_ended_by_a_further_dupack() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_linux_takes_any_dupack_for_enough() {
-    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
-        settle(wire);
+fn linux_mode_needs_only_one_dupack() {
+    run(&plain(), &[CLASSIC, LINUX], |wire| {
+        establish_rtt(wire);
         let [first, second, _third] = send_several(wire);
         sack(wire, &first, &second);
         expect_after(wire, &first, RTT / 4);
     });
     run(&plain(), &[CLASSIC, DELAYED], |wire| {
-        settle(wire);
+        establish_rtt(wire);
         let [first, second, _third] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(RTT);
@@ -204,9 +204,9 @@ fn of_linux_takes_any_dupack_for_enough() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_linux_waits_anew_after_a_further_ack() {
-    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
-        settle(wire);
+fn linux_mode_restarts_delay_on_further_ack() {
+    run(&plain(), &[CLASSIC, LINUX], |wire| {
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(RTT / 8);
@@ -217,9 +217,9 @@ fn of_linux_waits_anew_after_a_further_ack() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_linux_is_called_off_by_new_data() {
-    run(&plain(), &[CLASSIC, OF_LINUX], |wire| {
-        settle(wire);
+fn new_data_cancels_linux_mode_until_next_ack() {
+    run(&plain(), &[CLASSIC, LINUX], |wire| {
+        establish_rtt(wire);
         let [first, second] = send_several(wire);
         sack(wire, &first, &second);
         wire.expect_nothing(RTT / 8);
@@ -232,14 +232,14 @@ fn of_linux_is_called_off_by_new_data() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn reduces_the_window() {
-    for mode in [AT_ONCE, DELAYED, OF_LINUX] {
+fn reduces_congestion_window() {
+    for mode in [IMMEDIATE, DELAYED, LINUX] {
         run(&plain(), &[CLASSIC, mode], |wire| {
-            settle(wire);
+            establish_rtt(wire);
             let [first, second] = send_several(wire);
             sack(wire, &first, &second);
             wire.expect(&first);
-            // Half of 200 and of what slow start has added.
+            // Half of 200 and of the growth in slow start.
             let threshold = wire.tcp_info().tcpi_snd_ssthresh;
             assert!((100..=101).contains(&threshold), "{threshold}");
         });

@@ -3,26 +3,26 @@
 use pillion_tests::Wire;
 
 use super::common::{
-    MS, acknowledge, expect_at_once, plain, position, run, sack, send, send_several,
+    MS, acknowledge, expect_immediately, plain, position, run, sack, send, send_several,
 };
 
 const CLASSIC: (&str, u8) = ("tcp_recovery", 0);
 const FACK: (&str, u8) = ("tcp_fack", 1);
 const ON: (&str, u8) = ("tcp_forward_retransmit", 1);
-/// Each segment is retransmitted as it was.
-const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
+/// Retransmissions have the original segment boundaries.
+const NO_COLLAPSE: (&str, u8) = ("tcp_retrans_collapse", 0);
 
-fn settle(wire: &mut Wire) {
+fn establish_rtt(wire: &mut Wire) {
     send(wire);
     acknowledge(wire);
 }
 
-/// The first of four segments is retransmitted, and one more leaves the network; the second is not
-/// marked lost.
-fn recover(wire: &mut Wire) -> String {
+/// Starts recovery: the first of four segments is retransmitted, and one more leaves the network.
+/// Returns the second segment, which is not marked lost.
+fn enter_recovery(wire: &mut Wire) -> String {
     let [first, second, third, fourth] = send_several(wire);
     sack(wire, &first, &fourth);
-    expect_at_once(wire, &first);
+    expect_immediately(wire, &first);
     let end = wire.written() + 1;
     wire.ack_sack(position(&first), &format!("{}:{end}", position(&third)));
     second
@@ -30,11 +30,11 @@ fn recover(wire: &mut Wire) -> String {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn repairs_what_is_not_marked_lost_below_the_most_forward_segment() {
-    run(&plain(), &[CLASSIC, FACK, ON, APART], |wire| {
-        settle(wire);
-        let second = recover(wire);
-        expect_at_once(wire, &second);
+fn retransmits_unmarked_segments_below_highest_sack() {
+    run(&plain(), &[CLASSIC, FACK, ON, NO_COLLAPSE], |wire| {
+        establish_rtt(wire);
+        let second = enter_recovery(wire);
+        expect_immediately(wire, &second);
         wire.expect_nothing(50 * MS);
     });
 }
@@ -42,25 +42,25 @@ fn repairs_what_is_not_marked_lost_below_the_most_forward_segment() {
 #[test]
 #[ignore = "runs in the lab kernel"]
 fn is_off_by_default() {
-    run(&plain(), &[CLASSIC, FACK, APART], |wire| {
-        settle(wire);
-        recover(wire);
+    run(&plain(), &[CLASSIC, FACK, NO_COLLAPSE], |wire| {
+        establish_rtt(wire);
+        enter_recovery(wire);
         wire.expect_nothing(50 * MS);
     });
 }
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn new_data_comes_before() {
-    run(&plain(), &[CLASSIC, FACK, ON, APART], |wire| {
-        settle(wire);
+fn new_data_precedes_forward_retransmission() {
+    run(&plain(), &[CLASSIC, FACK, ON, NO_COLLAPSE], |wire| {
+        establish_rtt(wire);
         let [first, _second, third, fourth] = send_several(wire);
         sack(wire, &first, &fourth);
-        expect_at_once(wire, &first);
+        expect_immediately(wire, &first);
         let sacked = wire.written() + 1;
         wire.write_with(100, libc::MSG_MORE);
         wire.ack_sack(position(&first), &format!("{}:{sacked}", position(&third)));
-        expect_at_once(wire, &format!("{sacked}:{}", sacked + 100));
+        expect_immediately(wire, &format!("{sacked}:{}", sacked + 100));
         wire.expect_nothing(50 * MS);
     });
 }

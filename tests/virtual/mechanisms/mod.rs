@@ -1,5 +1,5 @@
-//! The lab kernel's mechanisms against their specifications: TCP of that kernel, and a
-//! scripted peer. They run inside, one after the other, in the order of their names.
+//! The lab kernel's mechanisms against their specifications: that kernel's TCP and a scripted peer.
+//! The tests run inside the kernel, one after the other, sorted by name.
 
 mod common;
 mod early_retransmit;
@@ -11,10 +11,10 @@ mod thin_dupack;
 mod tlp_draft;
 mod window_growth;
 
-use crate::common::{needs_kernel, test_inside};
+use crate::common::{needs_kernel, run_tests_inside};
 
 #[test]
-fn each_does_in_the_lab_kernel_what_its_specification_says() {
+fn mechanisms_follow_specifications_inside_lab_kernel() {
     needs_kernel!();
-    test_inside("mechanisms::");
+    run_tests_inside("mechanisms::");
 }

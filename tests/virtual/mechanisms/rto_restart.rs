@@ -10,8 +10,8 @@ use super::common::{RTT, acknowledge, expect_after, plain, run, send};
 const GAP: Duration = Duration::from_millis(30);
 
 const ON: (&str, u8) = ("tcp_rto_restart", 1);
-/// A retransmission is as what it repeats was.
-const APART: (&str, u8) = ("tcp_retrans_collapse", 0);
+/// Retransmissions have the original segment boundaries.
+const NO_COLLAPSE: (&str, u8) = ("tcp_retrans_collapse", 0);
 
 fn setup() -> Setup {
     Setup {
@@ -20,14 +20,14 @@ fn setup() -> Setup {
     }
 }
 
-/// The time-out, as the kernel has it.
+/// Returns the kernel's current RTO.
 fn rto(wire: &Wire) -> Duration {
     Duration::from_micros(wire.tcp_info().tcpi_rto.into())
 }
 
-/// So many segments are sent, one each [`GAP`]; the first is acknowledged after an RTT, and
-/// the others are lost. Gives the second.
-fn all_but_the_first_are_lost(wire: &mut Wire, segments: u32) -> String {
+/// Sends `segments`, one every [`GAP`]. Only the first is acknowledged, after an RTT; the others are
+/// lost. Returns the second.
+fn lose_all_but_first(wire: &mut Wire, segments: u32) -> String {
     (0..5).for_each(|_| {
         send(wire);
         acknowledge(wire);
@@ -48,9 +48,9 @@ fn all_but_the_first_are_lost(wire: &mut Wire, segments: u32) -> String {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn counts_from_when_the_earliest_outstanding_segment_was_sent() {
-    run(&setup(), &[APART, ON], |wire| {
-        let second = all_but_the_first_are_lost(wire, 3);
+fn timer_counts_from_earliest_outstanding_segment() {
+    run(&setup(), &[NO_COLLAPSE, ON], |wire| {
+        let second = lose_all_but_first(wire, 3);
         let expected = rto(wire) - (RTT - GAP);
         expect_after(wire, &second, expected);
     });
@@ -59,8 +59,8 @@ fn counts_from_when_the_earliest_outstanding_segment_was_sent() {
 #[test]
 #[ignore = "runs in the lab kernel"]
 fn is_off_by_default() {
-    run(&setup(), &[APART], |wire| {
-        let second = all_but_the_first_are_lost(wire, 3);
+    run(&setup(), &[NO_COLLAPSE], |wire| {
+        let second = lose_all_but_first(wire, 3);
         let expected = rto(wire);
         expect_after(wire, &second, expected);
     });
@@ -68,9 +68,9 @@ fn is_off_by_default() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn leaves_four_outstanding_segments_alone() {
-    run(&setup(), &[APART, ON], |wire| {
-        let second = all_but_the_first_are_lost(wire, 5);
+fn four_outstanding_segments_keep_full_rto() {
+    run(&setup(), &[NO_COLLAPSE, ON], |wire| {
+        let second = lose_all_but_first(wire, 5);
         let expected = rto(wire);
         expect_after(wire, &second, expected);
     });
@@ -78,12 +78,12 @@ fn leaves_four_outstanding_segments_alone() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn counts_what_is_to_be_sent_as_outstanding() {
+fn unsent_data_counts_as_outstanding() {
     let setup = Setup {
         mss: 1280,
         ..setup()
     };
-    run(&setup, &[APART, ON], |wire| {
+    run(&setup, &[NO_COLLAPSE, ON], |wire| {
         send(wire);
         wire.expect_nothing(RTT);
         // Room for two full segments, and then for one.
@@ -99,10 +99,10 @@ fn counts_what_is_to_be_sent_as_outstanding() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn leaves_the_timer_to_a_tail_loss_probe() {
-    run(&setup(), &[APART, ON], |wire| {
+fn tail_loss_probe_keeps_its_timer() {
+    run(&setup(), &[NO_COLLAPSE, ON], |wire| {
         sysctl("net.ipv4.tcp_early_retrans", "3");
-        all_but_the_first_are_lost(wire, 3);
+        lose_all_but_first(wire, 3);
         let end = wire.written() + 1;
         expect_after(wire, &format!("{}:{end}", end - 100), 2 * RTT);
     });

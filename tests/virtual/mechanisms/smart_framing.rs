@@ -19,7 +19,7 @@ fn congestion_window(wire: &Wire) -> u32 {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn cuts_a_window_of_fewer_than_four_segments_in_four() {
+fn window_below_four_segments_is_split_into_four() {
     run(&window(1), &[ON], |wire| {
         wire.write(1460);
         wire.expect("1:366 366:731 731:1096 1096:1461");
@@ -46,7 +46,7 @@ fn is_off_by_default() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn sends_no_more_bytes_than_the_window_allows() {
+fn sends_at_most_one_window_in_bytes() {
     run(&window(1), &[ON], |wire| {
         wire.write(2 * 1460);
         wire.expect("1:366 366:731 731:1096 1096:1461");
@@ -56,7 +56,7 @@ fn sends_no_more_bytes_than_the_window_allows() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn leaves_a_window_of_four_segments_alone() {
+fn window_of_four_segments_is_not_split() {
     run(&window(4), &[ON], |wire| {
         wire.write(4 * 1460);
         wire.expect("1:1461 1461:2921 2921:4381 4381:5841");
@@ -65,11 +65,11 @@ fn leaves_a_window_of_four_segments_alone() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn grows_the_window_by_bytes_and_ends_at_four_segments() {
+fn window_grows_by_bytes_up_to_four_segments() {
     run(&window(1), &[ON], |wire| {
         wire.write(1460);
         wire.expect("1:366 366:731 731:1096 1096:1461");
-        // Each acknowledges a quarter of a segment.
+        // Each ACK covers a quarter of a segment.
         for position in [366, 731, 1096] {
             wire.ack(position);
             assert_eq!(congestion_window(wire), 1);
@@ -87,7 +87,7 @@ fn grows_the_window_by_bytes_and_ends_at_four_segments() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn lets_four_small_segments_of_a_thin_stream_be_in_flight() {
+fn thin_stream_may_have_four_small_segments_in_flight() {
     run(&window(2), &[ON], |wire| {
         send_several::<4>(wire);
         wire.write(100);
@@ -99,7 +99,7 @@ fn lets_four_small_segments_of_a_thin_stream_be_in_flight() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn takes_part_after_congestion_as_well() {
+fn splits_window_after_congestion() {
     run(&window(5), &[ON], |wire| {
         leave_slow_start(wire);
         assert_eq!(congestion_window(wire), 2);

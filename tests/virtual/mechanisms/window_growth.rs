@@ -1,5 +1,5 @@
-//! Growth of a window that is not filled, as before Linux 3.16 (LCN 2015, section IV.B;
-//! kernel commits e114a710aa and ca8a226343 ended it).
+//! Growth of a window that is not full, as before Linux 3.16 (LCN 2015, section IV.B; kernel
+//! commits e114a710aa and ca8a226343 removed it).
 
 use pillion_tests::{Setup, Wire};
 
@@ -11,8 +11,8 @@ fn congestion_window(wire: &Wire) -> u32 {
     wire.tcp_info().tcpi_snd_cwnd
 }
 
-/// After a reduction to four or five segments, three are in flight in each of so many RTTs;
-/// gives the windows before and after.
+/// Reduces the window, then sends three segments in each of `rounds` RTTs. Returns the windows
+/// before and after these rounds.
 fn thin_stream(wire: &mut Wire, rounds: u32) -> (u32, u32) {
     leave_slow_start(wire);
     let reduced = congestion_window(wire);
@@ -32,7 +32,7 @@ fn setup() -> Setup {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_a_thin_stream_ends_four_segments_above_what_is_in_flight() {
+fn thin_stream_grows_to_four_segments_above_flight() {
     run(&setup(), &[ON], |wire| {
         let (reduced, grown) = thin_stream(wire, 20);
         assert_eq!((reduced, grown), (5, 7));
@@ -41,7 +41,7 @@ fn of_a_thin_stream_ends_four_segments_above_what_is_in_flight() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_a_thin_stream_is_none_by_default() {
+fn thin_stream_does_not_grow_by_default() {
     run(&setup(), &[], |wire| {
         let (reduced, grown) = thin_stream(wire, 20);
         assert_eq!((reduced, grown), (5, 5));
@@ -50,7 +50,7 @@ fn of_a_thin_stream_is_none_by_default() {
 
 #[test]
 #[ignore = "runs in the lab kernel"]
-fn of_a_greedy_stream_is_the_same() {
+fn greedy_stream_growth_is_unchanged() {
     let growth = |sysctls: &[(&str, u8)]| {
         let grown = std::sync::Mutex::new(0);
         run(&setup(), sysctls, |wire| {

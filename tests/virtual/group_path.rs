@@ -1,4 +1,4 @@
-//! Losses and jitter that groups have of their own.
+//! Loss and jitter of a group, which replace the path's values.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ group.spared.jitter = 5
 "#;
 
 #[test]
-fn a_group_meets_the_losses_and_the_jitter_that_it_is_given() {
+fn group_has_its_configured_loss_and_jitter() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), EXPERIMENT);
@@ -33,10 +33,10 @@ fn a_group_meets_the_losses_and_the_jitter_that_it_is_given() {
             let latency = &summary["groups"][group]["delivery_us"];
             latency[what].as_f64().unwrap() / 1e3
         };
-        // A message that is lost takes a retransmission's time more, and so do those behind it.
+        // A lost message waits for its retransmission, and later messages wait for it.
         assert!(ms(1, "mean") > ms(0, "mean") + 50.0, "{summary:#}");
         assert!(ms(0, "max") > 200.0, "{summary:#}");
-        // 4 standard deviations at the most.
+        // Jitter is at most 4 standard deviations.
         assert!(ms(2, "max") < 71.0, "{summary:#}");
         let varies = ms(2, "max") - ms(2, "min") > 5.0;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Round-trip times that streams have of their own pass half on the way to the receiver.
+//! Per-stream round-trip times: half of each passes on the way to the receiver.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ path.reorder = "1:5"
 "#;
 
 #[test]
-fn half_of_a_stream_s_round_trip_passes_each_way_whatever_emulates_the_path() {
+fn stream_rtt_is_split_evenly_between_directions() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), EXPERIMENT);
@@ -29,10 +29,10 @@ fn half_of_a_stream_s_round_trip_passes_each_way_whatever_emulates_the_path() {
     for run in &runs {
         let summary = json(run, "summary.json");
         assert_eq!(summary["doubts"], Value::Array(Vec::new()), "{run:?}");
-        // Jitter has 4 standard deviations at the most.
+        // Jitter is at most 4 standard deviations.
         for (group, shortest, mean) in [(0, 75.0, 75.0), (1, 20.0, 25.0)] {
             let latency = &summary["groups"][group]["delivery_us"];
-            let ms = |what: &str| latency[what].as_f64().unwrap() / 1e3;
+            let ms = |statistic: &str| latency[statistic].as_f64().unwrap() / 1e3;
             assert!((ms("min") - shortest).abs() < 4.1, "{run:?}: {latency}");
             assert!((ms("mean") - mean).abs() < 1.0, "{run:?}: {latency}");
         }

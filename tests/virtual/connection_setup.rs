@@ -1,9 +1,9 @@
-//! Connections that are made while others send.
+//! Connections set up while other streams send.
 
 use crate::common::*;
 
-/// The greedy streams keep the queue full. All SYNs of the thin ones come at once, and so do those
-/// that are retransmitted.
+/// Greedy streams keep the queue full. All thin streams send their SYNs at the same time, and also
+/// retransmit them at the same time.
 const EXPERIMENT: &str = r#"
 duration = 140
 path.rtt = 100
@@ -26,7 +26,7 @@ sockets = false
 "#;
 
 #[test]
-fn streams_that_connect_while_others_send_may_never_be_established() {
+fn streams_connecting_under_load_may_never_be_established() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     let runs = run_all(folder.path(), EXPERIMENT);
@@ -42,13 +42,13 @@ fn streams_that_connect_while_others_send_may_never_be_established() {
         (streams.len(), failed.count())
     };
     assert_eq!(failed(first), (64, 0));
-    let (streams, never) = failed(at_start);
+    let (streams, failed_count) = failed(at_start);
     assert_eq!(streams, 64);
-    assert!(never > 32, "{never} of 64 never established");
+    assert!(failed_count > 32, "{failed_count} of 64 never established");
 }
 
-/// The first of two SYNs is lost, and sent again a second later.
-const ONE_OF_TWO: &str = r#"
+/// The first of two SYNs is lost and retransmitted a second later.
+const ONE_SYN_LOST: &str = r#"
 duration = 12
 path = { rtt = 100, loss = [1] }
 [group.thin]
@@ -60,19 +60,19 @@ connects-at-start = true
 "#;
 
 #[test]
-fn streams_that_connect_at_their_start_await_each_other() {
+fn streams_wait_for_each_other_to_connect() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
-    let runs = run_all(folder.path(), ONE_OF_TWO);
+    let runs = run_all(folder.path(), ONE_SYN_LOST);
     let groups = json(&runs[0], "streams.json");
     let streams = groups[0]["sent"]["streams"].as_array().unwrap();
     let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
-    // From 3.1 s to 12 s, each tenth of a second.
+    // One message every 0.1 s from 3.1 s to 12 s.
     assert_eq!(sent, [Some(89); 2]);
 }
 
-/// The first SYN is sent again 1, 3 and 7 s later, and lost each time.
-const ONE_OF_TWO_LATE: &str = r#"
+/// The first SYN is retransmitted 1, 3 and 7 s later, and every one is lost.
+const ONE_SYN_LOST_OFTEN: &str = r#"
 duration = 14
 path = { rtt = 100, loss = [1, 4, 5] }
 [group.thin]
@@ -84,15 +84,15 @@ connects-at-start = true
 "#;
 
 #[test]
-fn they_start_without_those_that_have_not_connected_for_a_quarter_of_the_time() {
+fn streams_start_after_quarter_of_run_despite_failed_connects() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
-    let runs = run_all(folder.path(), ONE_OF_TWO_LATE);
+    let runs = run_all(folder.path(), ONE_SYN_LOST_OFTEN);
     let groups = json(&runs[0], "streams.json");
     let streams = groups[0]["sent"]["streams"].as_array().unwrap();
     let sent: Vec<_> = streams.iter().map(|it| it["messages"].as_u64()).collect();
     assert!(sent.iter().all(|it| *it > Some(0)), "{sent:?}");
-    // From 5 s to 14 s, each tenth of a second.
+    // One message every 0.1 s from 5 s to 14 s.
     assert_eq!(sent[1], Some(90), "{sent:?}");
     assert!(sent[0] < sent[1], "{sent:?}");
 }

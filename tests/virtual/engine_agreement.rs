@@ -1,4 +1,4 @@
-//! The two engines agree with each other, and with what can be worked out by hand.
+//! The two engines agree with each other and with latencies calculated by hand.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::common::*;
 
-/// Uniform loss alone: 2 % of the packets, 75 ms each way, behind a queue that never fills. The
-/// probe of that queue is left out on kernels whose tracepoints miss packets (docs/queue.md).
+/// Only random loss of 2 %, 75 ms each way, after a queue that never fills. The live engine runs without
+/// the queue probe, because tracepoints of some kernels miss packets (docs/lab/queue.md).
 const EXPERIMENT: &str = r#"
 duration = 4
 repetitions = 3
@@ -35,10 +35,10 @@ group.thin.bundle = { max-packets = 0, reaction = "none" }
 const ONE_WAY_MS: f64 = 75.0;
 const ITT_MS: f64 = 30.0;
 const LOSS: f64 = 0.02;
-/// By how much the timers of a busy host may delay packets of the live engine, on average.
-const LATE_MS: f64 = 3.0;
+/// Mean delay of packets that the timers of a busy host may add in the live engine.
+const TIMER_DELAY_MS: f64 = 3.0;
 
-/// Delivery latencies in milliseconds, in order, by variant and then run by run.
+/// Delivery latencies in milliseconds, sorted, for each variant and run.
 type Latencies = BTreeMap<String, Vec<Vec<f64>>>;
 
 fn run(engine: &str, folder: &Path) -> Latencies {
@@ -57,7 +57,7 @@ fn run(engine: &str, folder: &Path) -> Latencies {
     let mut latencies = Latencies::new();
     for run in runs {
         let folder = PathBuf::from(run["folder"].as_str().unwrap());
-        counts_agree(&folder, engine == "virtual");
+        assert_counts_agree(&folder, engine == "virtual");
         let name = run["run"].as_str().unwrap();
         let variant = name.split(',').next().unwrap().to_owned();
         latencies
@@ -74,21 +74,21 @@ fn latencies_of(folder: &Path) -> Vec<f64> {
     sorted(latencies.collect())
 }
 
-/// Of one run: what the path, the queue, its probe and the traces counted, and what the analyser
-/// finds in the traces, are the same to the packet.
-fn counts_agree(folder: &Path, probed: bool) {
+/// Asserts that the path, the queue, its probe, the traces and the analyser count the same packets in a
+/// run.
+fn assert_counts_agree(folder: &Path, probed: bool) {
     let summary = fs::read(folder.join("summary.json")).unwrap();
     let summary: Value = serde_json::from_slice(&summary).unwrap();
     assert_eq!(summary["doubts"], Value::Array(Vec::new()));
-    let count = |what: &str| summary["forward"][what].as_u64().unwrap();
-    let [before, lost, behind] = ["trace_before", "lost", "trace_behind"].map(count);
-    assert_eq!(before - lost, behind);
-    assert_eq!(count("queue_passed"), before);
+    let count = |key: &str| summary["forward"][key].as_u64().unwrap();
+    let [at_sender, lost, at_receiver] = ["trace_before", "lost", "trace_behind"].map(count);
+    assert_eq!(at_sender - lost, at_receiver);
+    assert_eq!(count("queue_passed"), at_sender);
     if probed {
         let seen = &summary["forward"]["queue_seen"];
         assert_eq!(
             (&seen["sent"], &seen["dropped"]),
-            (&before.into(), &0.into())
+            (&at_sender.into(), &0.into())
         );
     }
     let output = Command::new(PILLION_LAB)
@@ -99,10 +99,10 @@ fn counts_agree(folder: &Path, probed: bool) {
         .output()
         .unwrap();
     let analysed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let found = |part: &str, what: &str| analysed["all"]["main"][part][what].as_u64().unwrap();
-    assert_eq!(found("sent", "packets"), before);
-    // At the end of a trace, what would tell is not in it any more.
-    let [known, unknown] = ["lost_packets", "unknown_packets"].map(|what| found("loss", what));
+    let found = |part: &str, key: &str| analysed["all"]["main"][part][key].as_u64().unwrap();
+    assert_eq!(found("sent", "packets"), at_sender);
+    // At the end of a trace, later packets that would decide a loss are missing.
+    let [known, unknown] = ["lost_packets", "unknown_packets"].map(|key| found("loss", key));
     let possible = known..=known + unknown;
     assert!(possible.contains(&lost), "{lost} lost, found {possible:?}");
 }
@@ -112,8 +112,8 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// How far one distribution must be moved to become the other, in milliseconds on average: the
-/// area between their cumulative functions.
+/// Returns the Wasserstein distance of two distributions in milliseconds: the area between their
+/// cumulative functions.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     const POINTS: usize = 1000;
     let quantile = |values: &[f64], point| values[values.len() * point / POINTS];
@@ -121,51 +121,51 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
     gaps.sum::<f64>() / POINTS as f64
 }
 
-fn widest(runs: &[Vec<f64>]) -> f64 {
-    let others = |place: usize| runs.iter().skip(place + 1);
+fn max_distance(runs: &[Vec<f64>]) -> f64 {
+    let others = |index: usize| runs.iter().skip(index + 1);
     let pairs = runs.iter().enumerate();
     pairs
-        .flat_map(|(place, one)| others(place).map(|other| distance(one, other)))
+        .flat_map(|(index, one)| others(index).map(|other| distance(one, other)))
         .fold(0.0, f64::max)
 }
 
-fn share_later_than(values: &[f64], ms: f64) -> f64 {
+fn share_above(values: &[f64], ms: f64) -> f64 {
     let later = values.iter().filter(|value| **value > ms).count();
     later as f64 / values.len() as f64
 }
 
 #[test]
-fn engines_differ_by_less_than_seeds_and_agree_with_what_loss_must_do() {
+fn engines_differ_less_than_seeds_and_match_theory() {
     needs_kernel!();
     if !nix::unistd::geteuid().is_root() {
-        println!("left out: the live engine needs root");
+        println!("skipped: the live engine needs root");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let made = run("virtual", folder.path());
-    let live = run("live", folder.path());
-    for (variant, made) in &made {
-        let live = &live[variant];
-        let (all_made, all_live) = (sorted(made.concat()), sorted(live.concat()));
-        let between = distance(&all_made, &all_live);
-        let spread = widest(made).max(widest(live));
+    let virtual_runs = run("virtual", folder.path());
+    let live_runs = run("live", folder.path());
+    for (variant, virtual_runs) in &virtual_runs {
+        let live_runs = &live_runs[variant];
+        let (all_virtual, all_live) = (sorted(virtual_runs.concat()), sorted(live_runs.concat()));
+        let between = distance(&all_virtual, &all_live);
+        let spread = max_distance(virtual_runs).max(max_distance(live_runs));
         println!("{variant}: engines {between:.2} ms apart, seeds at most {spread:.2} ms");
-        assert!(between < spread.max(LATE_MS), "{variant}");
+        assert!(between < spread.max(TIMER_DELAY_MS), "{variant}");
     }
 
-    // A bundled message is late only if its packet is lost, by one interval if the next one is
-    // not lost as well. Every message goes out at once, so the shares follow from the loss alone.
-    let bundled = sorted(made["bundled"].concat());
+    // A bundled message is late only if its packet is lost: by one interval if the next packet
+    // arrives. Every message is sent immediately, so the shares follow only from the loss rate.
+    let bundled = sorted(virtual_runs["bundled"].concat());
     let deviations = |share: f64| 5.0 * (share / bundled.len() as f64).sqrt();
-    let late = share_later_than(&bundled, ONE_WAY_MS + 1.0);
+    let late = share_above(&bundled, ONE_WAY_MS + 1.0);
     assert!((late - LOSS).abs() < deviations(LOSS), "{late} late");
-    let later = share_later_than(&bundled, ONE_WAY_MS + 1.5 * ITT_MS);
+    let later = share_above(&bundled, ONE_WAY_MS + 1.5 * ITT_MS);
     assert!(
         later < LOSS * LOSS + deviations(LOSS * LOSS),
         "{later} later"
     );
-    // A plain one waits at least for the ACK that shows the loss, and those behind it wait, too.
-    let plain = sorted(made["plain"].concat());
-    let late = share_later_than(&plain, ONE_WAY_MS + 1.5 * ITT_MS);
-    assert!(late > LOSS, "{late} of the plain ones late");
+    // A plain message waits at least for the ACK that reveals the loss, and later messages wait too.
+    let plain = sorted(virtual_runs["plain"].concat());
+    let late = share_above(&plain, ONE_WAY_MS + 1.5 * ITT_MS);
+    assert!(late > LOSS, "{late} of the plain messages late");
 }
