@@ -53,7 +53,7 @@ fn delayed_acks_mislead_only_published_loss_rule() {
             match (learnt_rule, delays_acks) {
                 (true, true) => assert_eq!(false_positives, 0.0, "{name}"),
                 (true, false) => {
-                    assert!(false_positives == 0.0 && missed < repaired / 20.0, "{name}")
+                    assert!(false_positives == 0.0 && missed < repaired / 20.0, "{name}");
                 }
                 (false, true) => assert!(false_positives > repaired, "{name}"),
                 (false, false) => assert!(false_positives + missed < repaired / 20.0, "{name}"),

@@ -63,7 +63,7 @@ fn in_threads(check: fn(u128)) {
     let threads: Vec<_> = (1..=THREADS)
         .map(|thread_number| {
             thread::spawn(move || {
-                (0..ROUNDS).for_each(|round| check(thread_number << 96 | round << 32 | 7))
+                (0..ROUNDS).for_each(|round| check(thread_number << 96 | round << 32 | 7));
             })
         })
         .collect();
