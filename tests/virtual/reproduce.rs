@@ -83,8 +83,8 @@ fn claims_are_judged_on_current_and_published_kernel() {
     let folder = folder.path();
     fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
     let arguments = ["small.toml", "--report", "r.html", "--figures", "figures"];
-    let made = reproduce(folder, &arguments);
-    assert!(made.status.success(), "{}", stderr(&made));
+    let output = reproduce(folder, &arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
     let report = fs::read_to_string(folder.join("r.html")).unwrap();
     for (what, verdict, why) in [
         ("holds today", "near", ""),
@@ -92,7 +92,7 @@ fn claims_are_judged_on_current_and_published_kernel() {
         ("never held", "miss", "no cause is shown"),
         ("nothing waits", "near", ""),
     ] {
-        assert!(line(&made, what).ends_with(verdict));
+        assert!(line(&output, what).ends_with(verdict));
         let row = report.lines().find(|line| line.contains(what)).unwrap();
         assert!(row.contains(verdict) && row.contains(why), "{row}");
     }
@@ -108,7 +108,7 @@ fn claims_are_judged_on_current_and_published_kernel() {
     // 2 streams write every 30 ms for 4 s; the published runs of 8 s have twice as many packets.
     let sent: f64 = fields[5].parse().unwrap();
     assert!((sent - 534.0).abs() < 10.0 && fields[8] == "2", "{csv}");
-    assert!(stdout(&made).contains("small: Packets (table 1)"));
+    assert!(stdout(&output).contains("small: Packets (table 1)"));
     assert!(report.contains("Packets<p>table 1. kernel=then: if the path is another one."));
 
     // Existing runs are not made again and give the same verdicts.
@@ -123,7 +123,7 @@ fn claims_are_judged_on_current_and_published_kernel() {
     fs::remove_dir_all(folder.join("pillion-runs/small.toml/default/plain,kernel=then,seed=2"))
         .unwrap();
     let again = reproduce(folder, &["small.toml"]);
-    assert_eq!(line(&again, "held then"), line(&made, "held then"));
+    assert_eq!(line(&again, "held then"), line(&output, "held then"));
     assert_eq!(time("plain,kernel=today,seed=1"), cached);
 
     // Warnings of runs appear with the claims that depend on them.
@@ -159,7 +159,7 @@ fn claims_are_judged_on_current_and_published_kernel() {
     };
     fs::copy(cached("then"), cached("today")).unwrap();
     let again = reproduce(folder, &["small.toml"]);
-    assert_eq!(line(&again, "holds today"), line(&made, "holds today"));
+    assert_eq!(line(&again, "holds today"), line(&output, "holds today"));
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn rates_cover_only_planned_sending_time() {
     needs_kernel!();
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("over.toml"), OVERLOADED).unwrap();
-    let made = reproduce(folder.path(), &["over.toml"]);
-    assert!(made.status.success(), "{}", stderr(&made));
+    let output = reproduce(folder.path(), &["over.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
     for what in [
         "no more than the link takes",
         "nearly all that it takes",
@@ -253,7 +253,7 @@ fn rates_cover_only_planned_sending_time() {
         "one loses most",
         "most waits in the sender",
     ] {
-        let line = line(&made, what);
+        let line = line(&output, what);
         assert!(line.contains("near"), "{line}");
     }
 }
@@ -269,7 +269,7 @@ fn only_option_limits_runs_but_judges_all_existing() {
         let arguments: Vec<_> = ["small.toml"].into_iter().chain(options).collect();
         reproduce(folder, &arguments)
     };
-    let made = || {
+    let run_names = || {
         let runs = fs::read_dir(folder.join("pillion-runs/small.toml/default")).unwrap();
         let names = runs.map(|run| run.unwrap().file_name().into_string().unwrap());
         let is_run = |name: &String| name.starts_with("plain") && !name.contains("digest");
@@ -279,7 +279,7 @@ fn only_option_limits_runs_but_judges_all_existing() {
     };
     let first = only(&["kernel=today,seed=1", "seed=1,kernel=today,plain"]);
     assert!(first.status.success(), "{}", stderr(&first));
-    assert_eq!(made(), ["plain,kernel=today,seed=1"]);
+    assert_eq!(run_names(), ["plain,kernel=today,seed=1"]);
     assert!(line(&first, "holds today").ends_with("undecided"));
     assert!(only(&["seed=2"]).status.success());
     let remaining = [
@@ -287,9 +287,9 @@ fn only_option_limits_runs_but_judges_all_existing() {
         "plain,kernel=today,seed=1",
         "plain,kernel=today,seed=2",
     ];
-    assert_eq!(made(), remaining);
-    let whole = only(&["seed=2", "seed=1"]);
-    assert!(line(&whole, "holds today").ends_with("near"));
+    assert_eq!(run_names(), remaining);
+    let both = only(&["seed=2", "seed=1"]);
+    assert!(line(&both, "holds today").ends_with("near"));
     for unmatched in ["seed=3", "kernel=today,kernel=then", ""] {
         let refused = only(&["seed=2", unmatched]);
         assert_eq!(refused.status.code(), Some(2));
@@ -304,8 +304,8 @@ fn damaged_run_names_remedy_and_report_replaces_no_input() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("small.toml"), EXPERIMENT).unwrap();
-    let made = reproduce(folder, &["small.toml"]);
-    assert!(made.status.success(), "{}", stderr(&made));
+    let output = reproduce(folder, &["small.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
     for input in [
         "small.toml",
         "pillion-runs/small.toml/default/plain,kernel=today,seed=1/run.toml",
@@ -379,8 +379,8 @@ fn file_keeps_runs_of_published_experiment_of_same_name() {
         fs::write(published.join(file), "hours of work").unwrap();
     }
     fs::write(folder.join("uniform-loss.toml"), EXPERIMENT).unwrap();
-    let made = reproduce(folder, &["./uniform-loss.toml"]);
-    assert!(made.status.success(), "{}", stderr(&made));
+    let output = reproduce(folder, &["./uniform-loss.toml"]);
+    assert!(output.status.success(), "{}", stderr(&output));
     let cached = fs::read_to_string(published.join("run.toml"));
     assert_eq!(cached.unwrap(), "hours of work");
     let listed = lab_in(folder, &["list"]).output().unwrap();
