@@ -1,14 +1,9 @@
 //! One run: its testbed is built, its streams are sent, and all that was measured is written to a
 //! folder, which docs/lab.md describes file by file.
 
-mod bundling;
 mod counts;
-mod flows;
 mod folder;
-mod listing;
-mod manifest;
-mod queue;
-mod sockets;
+mod recording;
 mod streams;
 mod summary;
 
@@ -25,25 +20,23 @@ use std::time::Duration;
 use crate::records::Writer;
 use crate::settings::experiment::{Engine, Kernel, Plan, Run};
 
-pub use bundling::GroupBundled;
 pub use counts::WayCounts;
 pub use folder::{
     BROKEN, BUNDLING_FILE, MANIFEST_FILE, PART, PATH_FILE, QUEUE_FILE, RECEIVER_TRACE,
     RECORDS_FILE, RUN_FILE, SENDER_TRACE, STREAMS_FILE, SUMMARY_FILE,
 };
-pub use queue::QueueSeen;
+pub use recording::QueueSeen;
+pub use streams::GroupBundled;
 pub use summary::{GroupSummary, Summary};
 
 use crate::capture::Capture;
 use crate::testbed::{DEVICE, IN, Log, Node, OUT, TO_ROUTER, Testbed};
 use crate::{Error, kernel_release};
-use bundling::Bundling;
-use folder::Folder;
+use counts::{Listing, is_at_rest};
 pub(crate) use folder::place_of_broken;
-use listing::{Listing, is_at_rest};
-use manifest::{Begin, Manifest};
-use queue::QueueWatch;
-use streams::{Ended, Streams};
+use folder::{Begin, Folder, Manifest};
+use recording::QueueWatch;
+use streams::{Bundling, Ended, Streams};
 use summary::GroupTraffic;
 
 /// By whom a run is made, and who is told how far it has come.
@@ -144,7 +137,7 @@ fn perform_in(folder: &Folder, run: &Run, plan: &Plan, how: &How) -> Result<Summ
         let host = &testbed.hosts[group.host];
         bundlings.extend(Bundling::start(group, host, streams::port(number))?);
     }
-    let samplers = sockets::sample(plan, &testbed, &bundlings, folder)?;
+    let samplers = recording::sample(plan, &testbed, &bundlings, folder)?;
     log.say("the streams connect");
     (how.progress)(Stage::Connecting);
     let ended = streams.send(plan, &testbed, || {

@@ -1,14 +1,19 @@
+//! What a stored run's groups experienced.
+
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 
-use crate::analysis::runs::{Group, Totals};
-use crate::traffic::{Measured, Quantiles, Record};
+use pillion_trace::Period;
 use serde::Deserialize;
 
 use super::StoredRun;
-use super::streams::GroupStreams;
+use super::stored_run::GroupStreams;
 use crate::Error;
+use crate::analysis::Traces;
+use crate::analysis::runs::{Group, Repairs, Totals};
 use crate::run::{RECORDS_FILE, RUN_FILE, WayCounts};
+use crate::traffic::{Measured, Quantiles, Record};
 
 /// What is needed of a run's file.
 #[derive(Deserialize)]
@@ -114,16 +119,98 @@ fn in_ms(us: Quantiles) -> [Option<f64>; 6] {
     [us.p50, us.p90, us.p97, us.p99, us.p99_9, us.max].map(|us| Some(us / 1e3))
 }
 
+/// Whose a message is.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The name of its group.
+    pub group: &'a str,
+    /// Where its stream comes from.
+    pub sender: SocketAddr,
+}
+
+impl StoredRun {
+    /// Tells of each message that was delivered, with whose it is, stream by stream in the order
+    /// of sending; of none where the run kept no records.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn messages(&self, mut tell: impl FnMut(&Origin<'_>, &Record)) -> Result<(), Error> {
+        let path = self.path.join(RECORDS_FILE);
+        if !path.exists() {
+            return Ok(());
+        }
+        let groups = self.streams()?;
+        let mut origins = HashMap::new();
+        for group in &groups {
+            let streams = group.sent.streams.iter();
+            origins.extend(streams.map(|it| {
+                let origin = Origin {
+                    group: &group.name,
+                    sender: group.sender(it.stream),
+                };
+                (it.stream, origin)
+            }));
+        }
+        let invalid = |error| Error::file(&path)(io::Error::other(error));
+        for record in crate::records::read(&path).map_err(invalid)? {
+            let record: Record = record.map_err(invalid)?;
+            if record.measured == Measured::Delivery
+                && let Some(origin) = origins.get(&record.stream)
+            {
+                tell(origin, &record);
+            }
+        }
+        Ok(())
+    }
+}
+
+// What pillion found of the losses that its bundles hid, against what the traces show.
+
+impl StoredRun {
+    /// Adds that to each stream that was bundled, if the run has both traces.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Trace`].
+    pub(super) fn add_detection(
+        &self,
+        files: &[GroupStreams],
+        groups: &mut [Group],
+    ) -> Result<(), Error> {
+        let is_bundled = |group: &&mut Group| group.whole.bundled_runs > 0;
+        let mut bundled: Vec<_> = files
+            .iter()
+            .zip(groups)
+            .filter(|(_, group)| is_bundled(group))
+            .collect();
+        if bundled.is_empty() {
+            return Ok(());
+        }
+        let Some(traced) = self.traced()? else {
+            return Ok(());
+        };
+        let (sender, receiver) = (&traced.sender, Some(&*traced.receiver));
+        let traces = Traces::open(sender, receiver, Vec::new(), Period::default(), true)?;
+        let repairs = traces.observe(Repairs::default()).whole()?.observer;
+        for (file, group) in &mut bundled {
+            group.whole.traced_runs = 1;
+            let numbers = file.sent.streams.iter();
+            for (sent, stream) in numbers.zip(&mut group.streams) {
+                let found = sent.bundling.as_ref().map_or(0, |it| it.hidden_losses);
+                stream.totals += Totals::detection(found, repairs.of(file.sender(sent.stream)));
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use super::super::State;
+    use super::*;
     use crate::analysis::runs::MEASURES;
     use crate::records::Writer;
-
-    use super::super::State;
-
-    use super::*;
     use crate::run::{BUNDLING_FILE, STREAMS_FILE, SUMMARY_FILE};
     use crate::store::Origin;
 

@@ -3,27 +3,19 @@
 //! What belongs to a store is told by its files alone, so that runs may be moved, copied and
 //! removed by hand as well.
 
-mod bundled;
-mod detection;
-mod entry;
 mod groups;
-mod maker;
 mod making;
-mod messages;
-mod streams;
-mod traced;
+mod stored_run;
 
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-pub use entry::{State, StoredRun};
-pub use maker::Maker;
+pub use groups::Origin;
 pub(crate) use making::digest_file;
 pub use making::{Making, folder_name};
-pub use messages::Origin;
-pub use traced::Traced;
+pub use stored_run::{Maker, State, StoredRun, Traced};
 
 use crate::Error;
 

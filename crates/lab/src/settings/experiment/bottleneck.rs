@@ -1,10 +1,13 @@
+//! The router's rate and queue in each direction.
+
 use std::fmt;
 use std::str::FromStr;
 
+use pillion_cli::settings::document::known::flattened;
+use pillion_cli::settings::{BadInput, text};
 use serde::{Deserialize, Serialize};
 
 use crate::settings::{Rate, numbers};
-use pillion_cli::settings::{BadInput, text};
 
 /// A way of the router's: a rate, and the queue before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -129,3 +132,16 @@ impl fmt::Display for Limit {
         }
     }
 }
+
+/// The router, as files describe it: its own keys are those of the way to the receiver.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", default, rename_all = "kebab-case")]
+pub struct Bottlenecks {
+    /// The way to the receiver.
+    #[serde(flatten)]
+    pub forward: Bottleneck,
+    /// The way back to the senders.
+    pub back: Bottleneck,
+}
+
+flattened!(Bottlenecks);

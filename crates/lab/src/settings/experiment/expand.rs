@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::measure_ref::nearest;
-use crate::settings::traffic;
-use crate::{Part, RunKey};
+use pillion_cli::settings::document::known::keys;
+use pillion_cli::settings::document::{self, Mistake, Value, merge, table, wrong};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::name::MOST_CHARACTERS;
-use super::overruled::Leaf;
-use super::{Name, embed, expression::PARAMETERS};
+use super::Name;
+use super::expression::PARAMETERS;
+use super::read::embed_tables;
+use super::values::MOST_CHARACTERS;
+use crate::measure_ref::nearest;
 use crate::settings::numbers::REPETITIONS;
-use pillion_cli::settings::document::known::keys;
-use pillion_cli::settings::document::{self, Mistake, Value, merge, table, wrong};
+use crate::settings::traffic;
+use crate::{Part, RunKey};
 
 /// One run, with the values that it has for itself.
 pub(super) struct Expanded<'i> {
@@ -73,9 +74,9 @@ pub(super) fn expand<'i>(
         mistakes.push(Mistake::new(span, text));
         return Vec::new();
     }
-    embed::tables(&mut base, folder, mistakes);
+    embed_tables(&mut base, folder, mistakes);
     for (_, over) in dimensions.iter_mut().flatten() {
-        embed::tables(over, folder, mistakes);
+        embed_tables(over, folder, mistakes);
     }
     combinations(&dimensions)
         .map(|choices| {
@@ -412,4 +413,52 @@ pub(super) fn seeds(file: &DeTable, mistakes: &mut Vec<Mistake>) -> String {
     });
     let seeds = first..=last;
     format!("seed = {:?}", seeds.collect::<Vec<_>>())
+}
+
+// Values that a later choice replaces in every run.
+
+/// A key within a file's tables, and where its value stands.
+pub(super) struct Leaf {
+    path: Vec<String>,
+    pub(super) span: Range<usize>,
+}
+
+impl Leaf {
+    /// All values that are no tables.
+    pub(super) fn all_of(table: &DeTable) -> Vec<Self> {
+        let mut all = Vec::new();
+        collect_leaves(table, &mut Vec::new(), &mut all);
+        all
+    }
+
+    pub(super) fn key(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Whether a table that is merged behind it puts something in its place.
+    pub(super) fn is_replaced_by(&self, table: &DeTable) -> bool {
+        let mut table = table;
+        for (place, key) in self.path.iter().enumerate() {
+            match table.get(key.as_str()).map(Spanned::get_ref) {
+                None => return false,
+                Some(DeValue::Table(inner)) if place + 1 < self.path.len() => table = inner,
+                Some(_) => return true,
+            }
+        }
+        false
+    }
+}
+
+fn collect_leaves(table: &DeTable, path: &mut Vec<String>, all: &mut Vec<Leaf>) {
+    for (key, value) in table {
+        path.push(key.get_ref().to_string());
+        match value.get_ref() {
+            DeValue::Table(inner) => collect_leaves(inner, path, all),
+            _ => all.push(Leaf {
+                path: path.clone(),
+                span: value.span(),
+            }),
+        }
+        path.pop();
+    }
 }

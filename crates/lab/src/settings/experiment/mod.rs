@@ -4,67 +4,36 @@
 //! a bridge, a router with a rate and a queue, an emulator with delay and loss, a receiver.
 
 mod bottleneck;
-mod bottlenecks;
 mod check;
 mod demo;
-mod embed;
-mod emulation;
-mod engine;
 mod expand;
 mod expression;
-mod group;
-mod host;
-mod kernel;
-mod loss;
-mod measure;
 mod mechanism;
-mod mechanisms;
-mod name;
-mod overruled;
-mod own_way;
 mod path;
 mod plan;
 mod read;
-mod receiver;
-mod recovery;
 mod reproduction;
-mod resolve;
-mod round_trips;
 mod run;
-mod select;
-mod share;
-mod sysctls;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::Path as FilePath;
 
 /// Which packets of one direction are lost, behind the bottleneck.
 pub use crate::path::Loss;
-pub use bottleneck::{Bottleneck, Discipline, Limit, Shaper};
-pub use bottlenecks::Bottlenecks;
+pub use bottleneck::{Bottleneck, Bottlenecks, Discipline, Limit, Shaper};
 pub use check::Contradiction;
 pub use demo::Demo;
-pub use emulation::{Disturbance, Emulation};
-pub use engine::Engine;
-pub use group::Group;
-pub use host::Host;
-pub use kernel::Kernel;
-pub use measure::Measure;
-pub use mechanism::{Mechanism, Setting};
-pub use mechanisms::Mechanisms;
-pub use name::Name;
-pub use own_way::OwnWay;
-pub use path::{Path, PathDirection, Reorder};
+pub use mechanism::{Mechanism, Mechanisms, Setting};
+pub use path::{Disturbance, Emulation, OwnWay, Path, PathDirection, Reorder, RoundTrips};
 pub use plan::{Plan, ReceivingHost, SOURCE_PORTS, SendingHost, Streams, source_port};
-pub use receiver::Receiver;
 pub(crate) use reproduction::cell_measure;
 pub use reproduction::{
     Cause, Cell, Drawn, Expected, Extent, FigureKind, Heading, Line, Published, PublishedTable,
     Reproduction, Selection, Selector, Series, Tolerance,
 };
-pub use round_trips::RoundTrips;
-pub use run::Run;
-pub use share::Share;
+pub use run::{Engine, Group, Host, Kernel, Measure, Receiver, Run};
+pub use values::{Name, Share};
 
 pub use crate::settings::Rate;
 use pillion_cli::settings::{BadInput, document};

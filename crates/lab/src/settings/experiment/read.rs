@@ -1,16 +1,23 @@
+//! Reads an experiment's file: its runs as far as they are selected, and what it reproduces.
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use pillion_cli::settings::BadInput;
+use pillion_cli::settings::document::known::keys;
+use pillion_cli::settings::document::{self, Mistake, Value, span_of};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::expression::{PARAMETERS, Parameters, replace};
 use super::{
-    Experiment, Extent, Group, Plan, Planned, Reproduction, Run, expand, reproduction, select,
+    Experiment, Extent, Group, Plan, Planned, Reproduction, Run, Selection, Selector, expand,
+    reproduction,
 };
 use crate::settings::traffic;
-use pillion_cli::settings::document::known::keys;
-use pillion_cli::settings::document::{self, Mistake, Value, span_of};
+use crate::settings::traffic::Writes;
+use crate::traffic::Table;
+use crate::{Part, RunKey};
 
 /// The table of what is reproduced.
 const REPRODUCTION: &str = "reproduction";
@@ -42,7 +49,7 @@ pub(super) fn experiment(
     let selection = reproduction
         .as_ref()
         .and_then(|it: &Reproduction| it.selection.get(&extent));
-    let overlay = selection.map(select::overlay).unwrap_or_default();
+    let overlay = selection.map(overlay).unwrap_or_default();
     let Ok(overlay) = DeTable::parse(&overlay) else {
         unreachable!("keys with numbers are TOML");
     };
@@ -60,7 +67,7 @@ pub(super) fn experiment(
         reproduction::mistakes::check_selectors(reproduction, value, &names, mistakes);
     }
     if let (Some(selection), Some(reproduction)) = (selection, &reproduction) {
-        expanded.retain(|it| select::takes(selection, &reproduction.today, &it.name));
+        expanded.retain(|it| takes(selection, &reproduction.today, &it.name));
     }
     let mut unused = Unused::default();
     let runs = expanded.into_iter().filter_map(|expanded| {
@@ -188,4 +195,60 @@ fn check_group(value: &Value, mistakes: &mut Vec<Mistake>) {
         let span = table.and_then(|table| span_of(table, &[wrong.option]));
         Mistake::new(span.unwrap_or(value.span()), wrong.text)
     }));
+}
+
+/// Replaces every `table:FILE` and `file:FILE` by what the file says; files are sought from the experiment's
+/// folder.
+pub(super) fn embed_tables(document: &mut DeTable, folder: &Path, mistakes: &mut Vec<Mistake>) {
+    for (_, value) in document.iter_mut() {
+        let span = value.span();
+        match Spanned::get_mut(value) {
+            DeValue::Table(table) => embed_tables(table, folder, mistakes),
+            DeValue::String(text) => {
+                let table = |file| Table::read_csv(&folder.join(file));
+                let table = |file| table(file).map_err(|error| BadInput(error.to_string()));
+                let embedded = if let Some(file) = text.strip_prefix("table:") {
+                    table(file).map(|table| table.to_text())
+                } else if let Some(file) = text.strip_prefix("file:") {
+                    Writes::read(&folder.join(file)).map(|writes| writes.to_string())
+                } else {
+                    continue;
+                };
+                match embedded {
+                    Ok(embedded) => *text = embedded.into(),
+                    Err(BadInput(why)) => mistakes.push(Mistake::new(span, why)),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+// Which of an experiment's runs are made to reproduce what was published.
+
+/// The keys that a selection sets otherwise, as TOML.
+pub(super) fn overlay(selection: &Selection) -> String {
+    let duration = selection.duration.map(|it| it.0.as_secs_f64());
+    let duration = duration.map(|s| format!("duration = {s:?}\n"));
+    let repetitions = selection
+        .repetitions
+        .map(|n| format!("repetitions = {n}\n"));
+    duration.unwrap_or_default() + &repetitions.unwrap_or_default()
+}
+
+/// Whether a run of this name is among the selected ones: it has one of the values named of each
+/// key that is named, and none that is for runs of today alone unless it is one; or it is one of
+/// today's that are made as well.
+pub(super) fn takes(selection: &Selection, today: &Selector, name: &RunKey) -> bool {
+    let is_allowed = |part: &Part| {
+        let of_key = selection.only.iter();
+        let of_key = of_key.filter(|only| only.key() == part.key());
+        let mut of_key = of_key.peekable();
+        of_key.peek().is_none() || of_key.any(|only| only == part)
+    };
+    let is_only_today = |part: &Part| selection.only_today.contains(part);
+    let is_today = today.takes(name);
+    let is_one = || name.parts().all(is_allowed);
+    let is_also = || selection.also.iter().any(|also| also.takes(name));
+    is_one() && (is_today || !name.parts().any(is_only_today)) || is_today && is_also()
 }

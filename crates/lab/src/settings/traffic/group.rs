@@ -1,14 +1,15 @@
+//! A group of streams, and the kinds that it can be of.
+
 use std::time::Duration;
 
-use crate::traffic::{Distribution, RampUp, SocketOptions};
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
-
-use super::{KindName, Writes, Wrong};
-use crate::settings::Itt;
-use crate::settings::{Rate, numbers};
 use pillion_cli::settings::text;
 use pillion_cli::settings::times::{self};
+use serde::{Deserialize, Serialize};
+
+use super::{Writes, Wrong};
+use crate::settings::{Itt, Rate, numbers};
+use crate::traffic::{Distribution, Kind, RampUp, SocketOptions, profiles};
 
 /// Streams that are alike: one group on the command line, and each one of a file.
 #[derive(Debug, Clone, PartialEq, Args, Serialize, Deserialize)]
@@ -173,5 +174,230 @@ impl Group {
                 max_packets: self.max_packets,
             },
         })
+    }
+}
+
+/// What each stream does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KindName {
+    /// A message each inter-transmission time, whatever TCP does
+    #[default]
+    Thin,
+    /// A message of always the same size on a fixed beat
+    Isochronous,
+    /// A message of every stream at each tick, as a game server sends
+    Burst,
+    /// As much as TCP takes
+    Greedy,
+    /// A message, its answer, a time to think, and the next
+    RequestResponse,
+    /// A connection that opens when the stream starts, sends its messages at once, and closes
+    Flow,
+    /// The writes of a list, once
+    Replay,
+    /// UDP datagrams at a rate, whatever becomes of them
+    Datagrams,
+}
+
+impl KindName {
+    /// The kind's name on the command line and in files.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or(String::new(), |value| value.get_name().to_owned())
+    }
+
+    /// Whether an option says something of it.
+    pub(super) fn has(self, option: &str) -> bool {
+        use KindName::{Burst, Datagrams, Flow, Isochronous, Replay, RequestResponse, Thin};
+        match option {
+            "itt" => matches!(self, Thin | Isochronous | Burst | Flow),
+            "ramp-up" => self != Flow,
+            "size" => self != Replay,
+            "writes" => self == Replay,
+            "think" | "answer" => self == RequestResponse,
+            "rate" => self == Datagrams,
+            "nagle" | "linear-timeouts" | "congestion" | "pillion" | "max-packets" | "bundle" => {
+                self != Datagrams
+            }
+            _ => true,
+        }
+    }
+}
+
+impl Group {
+    /// What its streams do.
+    ///
+    /// # Errors
+    /// Each option that says something which the kind has not, or which must be fixed; and each
+    /// beside a profile.
+    pub(super) fn made_kind(&self) -> Result<Kind, Vec<Wrong>> {
+        let given = [
+            ("kind", self.kind.is_some()),
+            ("itt", self.itt.is_some()),
+            ("size", self.size.is_some()),
+            ("think", self.think.is_some()),
+            ("answer", self.answer.is_some()),
+            ("writes", self.writes.is_some()),
+            ("rate", self.rate.is_some()),
+        ];
+        let ramp_up = ("ramp-up", self.ramp_up.is_some() && self.profile.is_none());
+        let given = given.into_iter().chain([ramp_up]);
+        let given = given.filter(|(_, given)| *given);
+        let mut given = given.map(|(option, _)| option);
+        if let Some(name) = &self.profile {
+            let beside = given.map(|option| {
+                let text = format!("`{option}` beside `profile`, which says it; leave one out");
+                Wrong::new(option, text)
+            });
+            let beside: Vec<_> = beside.collect();
+            return match beside.is_empty() {
+                true => profile(name).map_err(|wrong| vec![wrong]),
+                false => Err(beside),
+            };
+        }
+        let kind = self.kind.unwrap_or_default();
+        let surplus = given.by_ref().filter(|option| !kind.has(option));
+        let of_tcp = self.options_of_tcp().filter(|option| !kind.has(option));
+        let surplus = surplus.chain(of_tcp);
+        let mut wrong: Vec<_> = surplus.map(|option| surplus_of(kind, option)).collect();
+        match self.made(kind) {
+            Ok(kind) if wrong.is_empty() => Ok(kind),
+            Ok(_) => Err(wrong),
+            Err(more) => {
+                wrong.extend(Some(more).filter(|more| kind.has(more.option)));
+                Err(wrong)
+            }
+        }
+    }
+
+    /// The options given that say something of connections.
+    fn options_of_tcp(&self) -> impl Iterator<Item = &'static str> {
+        let given = [
+            ("nagle", self.nagle),
+            ("linear-timeouts", self.linear_timeouts),
+            ("congestion", self.congestion.is_some()),
+            ("pillion", self.pillion.is_some()),
+            ("max-packets", self.max_packets.is_some()),
+        ];
+        given
+            .into_iter()
+            .filter(|(_, given)| *given)
+            .map(|(option, _)| option)
+    }
+
+    fn made(&self, kind: KindName) -> Result<Kind, Wrong> {
+        use KindName::{
+            Burst, Datagrams, Flow, Greedy, Isochronous, Replay, RequestResponse, Thin,
+        };
+        let size = self.size.clone().unwrap_or(Distribution::constant(120.0));
+        Ok(match kind {
+            Thin => Kind::Thin {
+                itt: self.itt.clone().unwrap_or(Distribution::Normal {
+                    mean: 100.0,
+                    sd: 10.0,
+                }),
+                size,
+            },
+            Isochronous => Kind::Isochronous {
+                itt: self.beat()?,
+                size: bytes("size", Some(&size), 120)?,
+            },
+            Burst => Kind::Burst {
+                tick: self.beat()?,
+                size,
+            },
+            Greedy => Kind::Greedy {
+                write: bytes("size", self.size.as_ref(), 65_536)?,
+            },
+            RequestResponse => Kind::RequestResponse {
+                think: self.think.clone().unwrap_or(Distribution::constant(100.0)),
+                size,
+                answer: self.answer.unwrap_or(120),
+            },
+            Flow => Kind::Flow {
+                arrival: self.itt.clone().unwrap_or(Distribution::constant(100.0)),
+                size,
+            },
+            Replay => {
+                let none = || {
+                    let text = "`kind` replay without `writes`; give the list, as in \
+                                \"file:writes.csv\"";
+                    Wrong::new("kind", text.to_owned())
+                };
+                let super::Writes(writes) = self.writes.clone().ok_or_else(none)?;
+                Kind::Replay { writes, speed: 1.0 }
+            }
+            Datagrams => {
+                let none = || {
+                    let text = "`kind` datagrams without `rate`; give Mbit/s, as in 20";
+                    Wrong::new("kind", text.to_owned())
+                };
+                Kind::Datagrams {
+                    size: bytes("size", self.size.as_ref(), 1470)?,
+                    rate: self.rate.ok_or_else(none)?.bps(),
+                }
+            }
+        })
+    }
+
+    fn beat(&self) -> Result<Duration, Wrong> {
+        let ms = fixed("itt", self.itt.as_ref(), 100.0)?;
+        Duration::try_from_secs_f64(ms / 1e3)
+            .map_err(|error| Wrong::new("itt", format!("`itt` {ms}: {error}")))
+    }
+}
+
+fn surplus_of(kind: KindName, option: &'static str) -> Wrong {
+    let kinds = KindName::value_variants().iter();
+    let kinds = kinds.filter(|kind| kind.has(option));
+    let kinds: Vec<_> = kinds.map(|kind| kind.name()).collect();
+    let text = format!(
+        "`{option}` goes with `kind` {} and not with {}; leave it out",
+        kinds.join(" or "),
+        kind.name(),
+    );
+    Wrong::new(option, text)
+}
+
+fn profile(name: &str) -> Result<Kind, Wrong> {
+    let profiles = profiles();
+    let found = profiles.iter().find(|profile| profile.name == name);
+    let names = || {
+        profiles
+            .iter()
+            .map(|profile| profile.name.as_str())
+            .collect::<Vec<_>>()
+    };
+    let unknown = || {
+        let names = names().join(", ");
+        Wrong::new(
+            "profile",
+            format!("no profile `{name}`; there are: {names}"),
+        )
+    };
+    let kind = found.ok_or_else(unknown)?.kind();
+    kind.map_err(|error| Wrong::new("profile", format!("profile {name}: {error}")))
+}
+
+fn fixed(option: &'static str, given: Option<&Distribution>, default: f64) -> Result<f64, Wrong> {
+    match given {
+        None => Ok(default),
+        Some(Distribution::Constant { mean }) => Ok(*mean),
+        Some(_) => {
+            let text = format!("`{option}`: this kind has a fixed one; give a single number");
+            Err(Wrong::new(option, text))
+        }
+    }
+}
+
+fn bytes(option: &'static str, given: Option<&Distribution>, default: u32) -> Result<u32, Wrong> {
+    let bytes = fixed(option, given, default.into())?;
+    match (0.0..=f64::from(u32::MAX)).contains(&bytes) && bytes.fract() == 0.0 {
+        true => Ok(bytes as u32),
+        false => {
+            let text = format!("`{option}` {bytes}: give a whole number of bytes");
+            Err(Wrong::new(option, text))
+        }
     }
 }

@@ -1,29 +1,27 @@
 //! Groups of streams: one on the command line of `traffic send`, several in the file that
 //! `send --config` reads; how they are sent, and received. docs/traffic.md describes it.
 
+mod endpoints;
 mod group;
-mod inherit;
-mod kind;
-mod receiving;
-mod sending;
-mod writes;
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::traffic::ConfigError;
+use pillion_cli::settings::document::known::keys;
+use pillion_cli::settings::document::{self, Mistake, Value, merge, span_of};
+use pillion_cli::settings::times::{parse_ms, to_ms};
+use pillion_cli::settings::{BadInput, times};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use group::{Group, Switch};
-pub(crate) use inherit::{OWN_KEYS, whole};
-pub use kind::KindName;
-use pillion_cli::settings::document::known::keys;
-use pillion_cli::settings::document::{self, Mistake, Value, span_of};
-use pillion_cli::settings::{BadInput, times};
-pub use receiving::Receiving;
-pub use sending::Sending;
-pub use writes::Writes;
+use crate::traffic::wire::MAX_SIZE;
+use crate::traffic::{ConfigError, Write, read_writes};
+
+pub use endpoints::{Receiving, Sending};
+pub use group::{Group, KindName, Switch};
 
 /// An option that cannot be as it is, beside the others.
 #[derive(Debug)]
@@ -178,6 +176,85 @@ pub(crate) fn option_of(error: &ConfigError) -> &'static str {
         | ConfigError::Speed(_)
         | ConfigError::NoWrites => "",
     }
+}
+
+/// What an application wrote, to be written again: `file:FILE`, a CSV file with the heading
+/// `gap_ms,size`, or `list:GAP=SIZE,…` with the same in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Writes(pub Arc<[Write]>);
+
+impl Writes {
+    /// What a file says.
+    ///
+    /// # Errors
+    /// [`BadInput`] with the line that is wrong, or the system's reason why the file cannot be read.
+    pub fn read(file: &Path) -> Result<Self, BadInput> {
+        let writes = read_writes(file).map_err(|error| BadInput(error.to_string()))?;
+        match writes.is_empty() {
+            true => Err(BadInput(format!("{}: it has no write", file.display()))),
+            false => Ok(Self(writes.into())),
+        }
+    }
+}
+
+impl FromStr for Writes {
+    type Err = BadInput;
+
+    fn from_str(text: &str) -> Result<Self, BadInput> {
+        if let Some(file) = text.strip_prefix("file:") {
+            return Self::read(Path::new(file));
+        }
+        let write = |entry: &str| {
+            let (gap, size) = entry.split_once('=')?;
+            let size = size.trim().parse().ok();
+            Some(Write {
+                gap: parse_ms(gap.trim()).ok()?,
+                size: size.filter(|size| (1..=MAX_SIZE).contains(size))?,
+            })
+        };
+        let list = text.strip_prefix("list:");
+        let writes = list.and_then(|list| list.split(',').map(write).collect());
+        writes.map(Self).ok_or_else(|| {
+            BadInput(format!(
+                "`{text}` is no list of writes; expected \"file:FILE\", or \"list:12.5=120,30=80\", \
+                 the milliseconds since the write before and the bytes, 1 to {MAX_SIZE}, of each"
+            ))
+        })
+    }
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let each = self.0.iter();
+        let each = each.map(|write| format!("{}={}", to_ms(write.gap), write.size));
+        write!(f, "list:{}", each.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// The keys that every group has for itself.
+pub(crate) const OWN_KEYS: [&str; 3] = ["name", "start", "duration"];
+
+/// The keys that a profile takes the place of.
+const OF_THE_KIND: [&str; 7] = ["kind", "itt", "size", "think", "answer", "rate", "writes"];
+
+/// A group's own keys, and the defaults that say something of such a group.
+pub(crate) fn whole<'i>(own: &DeTable<'i>, defaults: &DeTable<'i>) -> DeTable<'i> {
+    let kind = own.get("kind").or(defaults.get("kind"));
+    let kind = kind.and_then(|kind| document::read(kind, &mut Vec::new()));
+    let kind: KindName = kind.unwrap_or_default();
+    let profile = own.contains_key("profile");
+    let of_a_kind = OF_THE_KIND.iter().any(|key| own.contains_key(*key));
+    let fits = |key: &str| match key {
+        "profile" => !of_a_kind,
+        "ramp-up" => profile || kind.has(key),
+        _ if OF_THE_KIND.contains(&key) => !profile && kind.has(key),
+        _ => profile || kind.has(key),
+    };
+    let defaults = defaults.iter().filter(|(key, _)| fits(key.get_ref()));
+    let defaults = defaults.map(|(key, value)| (key.clone(), value.clone()));
+    let mut whole: DeTable = defaults.collect();
+    merge(&mut whole, own);
+    whole
 }
 
 #[cfg(test)]
